@@ -1,0 +1,41 @@
+# The whole developer interface. `make help` lists it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+ARGS   ?=
+
+.PHONY: help setup demo test check bench docs clean
+.DEFAULT_GOAL := help
+
+help: ## List the commands
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Create .venv with everything the project and its tests need
+
+$(READY): pyproject.toml constraints.txt scripts/make-venv
+	PYTHON=$(PYTHON) scripts/make-venv $(VENV) -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"
+	$(BIN)/penstock demo $(ARGS)
+
+test: $(READY) ## Run every test; ARGS="-k book" narrows it
+	$(BIN)/pytest $(ARGS)
+
+check: $(READY) ## Lint, types, layers, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_tidy.py tests/test_docs.py
+
+bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
+	bench/run $(ARGS)
+
+docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
+	$(BIN)/python scripts/make_docs.py
+
+clean: ## Remove everything that was generated
+	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,119 @@
+"""Clocks: the only place where penstock asks for the time or sleeps.
+
+Three times are told apart. *Wall* time is what the operator sees, and may be stepped at any moment.
+*Monotonic* time measures waits and never goes back. *Instants* (``now_ns``, ``now_ms``) are wall
+time carried forward by the monotonic clock from one anchor, so that within a process they never
+jump: windows and receive stamps use them.
+"""
+
+import asyncio
+import heapq
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time and waits. Everything that needs either is handed one."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch, never going back within this process."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, never going back within this process."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since some fixed moment; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; at least give other tasks a turn."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock, anchored once so that a stepped wall clock moves nothing."""
+
+    def __init__(self) -> None:
+        self._anchor_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        return self._anchor_ns + time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        return self.now_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_step_ns(self) -> int:
+        """How far the wall clock has moved against this one since the anchor was set."""
+        return time.time_ns() - self.now_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that stands still until told to move, for code that does no I/O.
+
+    Sleepers wake in the order of their deadlines, each seeing the very instant it asked for.
+    """
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now_ns = now_ms * 1_000_000
+        self._wall_step_ns = 0
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = 0
+
+    def now_ns(self) -> int:
+        return self._now_ns + self._wall_step_ns
+
+    def now_ms(self) -> int:
+        return self.now_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return self._now_ns
+
+    async def sleep(self, seconds: float) -> None:
+        deadline_ns = self._now_ns + round(seconds * 1_000_000_000)
+        if deadline_ns <= self._now_ns:
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.get_running_loop().create_future()
+        self._order += 1
+        heapq.heappush(self._sleepers, (deadline_ns, self._order, woken))
+        await woken
+
+    def step_wall(self, seconds: float) -> None:
+        """Move the wall clock alone, as an operator or a time server would."""
+        self._wall_step_ns += round(seconds * 1_000_000_000)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, waking sleepers on the way and letting each run before the next."""
+        end_ns = self._now_ns + round(seconds * 1_000_000_000)
+        await _settle()
+        while self._sleepers and self._sleepers[0][0] <= end_ns:
+            deadline_ns, _, woken = heapq.heappop(self._sleepers)
+            self._now_ns = max(self._now_ns, deadline_ns)
+            if not woken.done():
+                woken.set_result(None)
+                await _settle()
+        self._now_ns = end_ns
+        await _settle()
+
+    def next_wake_ns(self) -> int | None:
+        """When the earliest sleeper wants to wake (monotonic); None if nobody sleeps."""
+        waiting = [entry for entry in self._sleepers if not entry[2].done()]
+        return min(waiting)[0] if waiting else None
+
+
+# How many turns of the loop a woken task may need before it sleeps again or ends. A task that
+# resumes another through a future needs two turns each; chains in penstock are short.
+_TURNS = 20
+
+
+async def _settle() -> None:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)

@@ -1,0 +1,65 @@
+"""The codec: events as bytes, the same in the log and on the wire.
+
+A record is one byte of format version and a JSON object. JSON, because levels are kept as the JSON
+bytes the exchange sent and can be written without being read; because anybody can read it; and
+because a compressed log makes the repeated names free.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from penstock.errors import MalformedSymbol, NotOurRecord
+from penstock.market.events import AnyEvent
+from penstock.market.symbol import Symbol
+
+VERSION = 1
+_PREFIX = bytes([VERSION])
+
+
+def encode(event: AnyEvent) -> bytes:
+    """The record of an event."""
+    return _PREFIX + _encode(event)
+
+
+def decode(record: bytes) -> AnyEvent:
+    """The event of a record.
+
+    Raises:
+        NotOurRecord: it was written by a newer penstock, or is none of ours.
+    """
+    if not record:
+        raise NotOurRecord("an empty record; the file it came from is damaged")
+    if record[0] != VERSION:
+        raise NotOurRecord(
+            f"a record of format {record[0]}, where this penstock reads up to {VERSION}: it was"
+            " written by a newer version (upgrade), or is no record at all"
+        )
+    try:
+        event: AnyEvent = _decode(memoryview(record)[1:])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise NotOurRecord(f"a damaged record: {error}") from error
+    return event
+
+
+def _symbol_text(value: object) -> str:
+    if isinstance(value, Symbol):
+        return value.unified
+    raise TypeError(f"{type(value).__name__} has no spelling in a record")
+
+
+# A log names the same few symbols millions of times: each is made once.
+_symbol_of = lru_cache(maxsize=8192)(Symbol.parse)
+
+
+def _read_symbol(wanted: type, value: object) -> object:
+    if wanted is not Symbol or not isinstance(value, str):
+        raise TypeError(f"{wanted.__name__} is not part of a record")
+    try:
+        return _symbol_of(value)
+    except MalformedSymbol as error:
+        raise ValueError(str(error)) from error
+
+
+_encode = msgspec.json.Encoder(enc_hook=_symbol_text).encode
+_decode = msgspec.json.Decoder(AnyEvent, dec_hook=_read_symbol).decode

@@ -1,0 +1,180 @@
+"""Events: what happened on a market, in one form for every exchange.
+
+Numbers keep the wire's digits: a price is stored as the text the exchange sent and becomes a
+``Decimal`` when somebody asks. That is exact, keeps trailing zeros (checksums need them) and costs
+nothing where nobody looks. Ids are integers of any size. Times are milliseconds by the exchange's
+clock and ``received_at_ns`` by ours.
+"""
+
+from decimal import Decimal
+from typing import Literal
+
+from msgspec import Raw, Struct, field
+
+from penstock.market.levels import Level, as_decimals
+from penstock.market.symbol import Symbol
+
+Source = Literal["live", "rest", "backfill"]
+"""How a record reached us: pushed on a stream, asked for, or asked for to close a hole."""
+Side = Literal["buy", "sell"]
+
+
+class Event(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", omit_defaults=True):
+    """What every event carries."""
+
+    exchange: str
+    symbol: Symbol
+    received_at_ns: int
+    source: Source = "live"
+
+
+class Trade(Event, frozen=True, kw_only=True, gc=False, tag="trade"):
+    """One execution."""
+
+    id: int
+    """The exchange's own number for it."""
+    at_ms: int
+    price_text: str = field(name="price")
+    quantity_text: str = field(name="quantity")
+    taker: Side
+    """Which side crossed the spread."""
+
+    @property
+    def price(self) -> Decimal:
+        return Decimal(self.price_text)
+
+    @property
+    def quantity(self) -> Decimal:
+        return Decimal(self.quantity_text)
+
+
+class AggTrade(Event, frozen=True, kw_only=True, gc=False, tag="agg_trade"):
+    """Several executions of one taker order at one price, told as one."""
+
+    id: int
+    """The exchange's number of the aggregate, counted apart from trade ids."""
+    first_trade_id: int
+    last_trade_id: int
+    at_ms: int
+    price_text: str = field(name="price")
+    quantity_text: str = field(name="quantity")
+    taker: Side
+
+    @property
+    def price(self) -> Decimal:
+        return Decimal(self.price_text)
+
+    @property
+    def quantity(self) -> Decimal:
+        return Decimal(self.quantity_text)
+
+
+class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
+    """Levels that changed: absolute quantities, zero removes."""
+
+    first_update_id: int
+    final_update_id: int
+    at_ms: int
+    bids_raw: Raw = field(name="bids")
+    """Levels as JSON pairs of texts, undecoded: continuity needs only the ids."""
+    asks_raw: Raw = field(name="asks")
+
+    @property
+    def bids(self) -> list[Level]:
+        return as_decimals(self.bids_raw)
+
+    @property
+    def asks(self) -> list[Level]:
+        return as_decimals(self.asks_raw)
+
+
+class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapshot"):
+    """A whole book, or its best levels, as of one update id."""
+
+    update_id: int
+    at_ms: int | None = None
+    """None where the exchange gives no time with it."""
+    bids_raw: Raw = field(name="bids")
+    asks_raw: Raw = field(name="asks")
+
+    @property
+    def bids(self) -> list[Level]:
+        return as_decimals(self.bids_raw)
+
+    @property
+    def asks(self) -> list[Level]:
+        return as_decimals(self.asks_raw)
+
+
+class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
+    """The newest state of a market; what the exchange did not tell is None."""
+
+    at_ms: int | None = None
+    update_id: int | None = None
+    bid_text: str | None = field(name="bid", default=None)
+    bid_quantity_text: str | None = field(name="bid_quantity", default=None)
+    ask_text: str | None = field(name="ask", default=None)
+    ask_quantity_text: str | None = field(name="ask_quantity", default=None)
+    last_text: str | None = field(name="last", default=None)
+    open_text: str | None = field(name="open", default=None)
+    high_text: str | None = field(name="high", default=None)
+    low_text: str | None = field(name="low", default=None)
+    volume_text: str | None = field(name="volume", default=None)
+    quote_volume_text: str | None = field(name="quote_volume", default=None)
+
+    @property
+    def bid(self) -> Decimal | None:
+        return _decimal(self.bid_text)
+
+    @property
+    def ask(self) -> Decimal | None:
+        return _decimal(self.ask_text)
+
+    @property
+    def last(self) -> Decimal | None:
+        return _decimal(self.last_text)
+
+
+class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
+    """What happened between two instants, summed up."""
+
+    interval: str
+    open_ms: int
+    close_ms: int
+    """The last millisecond that belongs to it."""
+    open_text: str = field(name="open")
+    high_text: str = field(name="high")
+    low_text: str = field(name="low")
+    close_text: str = field(name="close")
+    volume_text: str = field(name="volume")
+    quote_volume_text: str | None = field(name="quote_volume", default=None)
+    trades: int | None = None
+    closed: bool = True
+    """False while it may still change."""
+
+    @property
+    def open(self) -> Decimal:
+        return Decimal(self.open_text)
+
+    @property
+    def high(self) -> Decimal:
+        return Decimal(self.high_text)
+
+    @property
+    def low(self) -> Decimal:
+        return Decimal(self.low_text)
+
+    @property
+    def close(self) -> Decimal:
+        return Decimal(self.close_text)
+
+    @property
+    def volume(self) -> Decimal:
+        return Decimal(self.volume_text)
+
+
+AnyEvent = Trade | AggTrade | BookDelta | BookSnapshot | Ticker | Candle
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)

@@ -1,0 +1,111 @@
+"""Symbols: one market, two spellings.
+
+``btc_usdt`` is the slug, safe in file names, topics and environment variables. ``BTC/USDT`` is the
+unified spelling people and ccxt use. An exchange's own spelling (BTCUSDT, XBT/USDT, KRW-BTC) is
+never guessed at; the exchange's symbol map knows it.
+"""
+
+from typing import NoReturn
+from urllib.parse import quote as percent_encoded
+from urllib.parse import unquote_to_bytes
+
+from penstock.errors import MalformedSymbol
+
+
+class Symbol:
+    """A market: what is traded, and what it is paid with. Immutable.
+
+    Not a dataclass, because msgspec would then write it field by field: in records a symbol is its
+    unified spelling.
+    """
+
+    __slots__ = ("_hash", "base", "quote", "slug", "unified")
+
+    def __init__(self, base: str, quote: str) -> None:
+        # Only ASCII letters have a case here: Unicode's rules do not round-trip ("İ" lowered and
+        # raised again is two characters), and exchanges do list non-ASCII assets.
+        self.base = base.translate(_UPPER)
+        self.quote = quote.translate(_UPPER)
+        self.unified = f"{self.base}/{self.quote}"
+        for asset in (self.base, self.quote):
+            _check_asset(asset, self.unified)
+        self.slug = f"{_slug_part(self.base)}_{_slug_part(self.quote)}"
+        self._hash = hash(self.unified)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Symbol) and self.unified == other.unified
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __lt__(self, other: "Symbol") -> bool:
+        return self.unified < other.unified
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.unified!r})"
+
+    def __str__(self) -> str:
+        return self.unified
+
+    @classmethod
+    def parse(cls, text: str) -> "Symbol":
+        """Read either spelling, in any case.
+
+        Raises:
+            MalformedSymbol: it is neither.
+        """
+        if "/" in text:
+            base, _, quote = text.partition("/")
+            return cls(base, quote)
+        base, separator, quote = text.partition("_")
+        if not separator:
+            raise MalformedSymbol(text, "base and quote cannot be told apart")
+        return cls(_asset_of(base, text), _asset_of(quote, text))
+
+
+_UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def _check_asset(asset: str, whole: str) -> None:
+    if not asset:
+        raise MalformedSymbol(whole, "an asset's name is empty")
+    if len(asset) > 64:
+        raise MalformedSymbol(whole, "an asset's name is longer than 64 characters")
+    if "/" in asset or " " in asset or not asset.isprintable():
+        raise MalformedSymbol(
+            whole, "an asset's name holds a slash or a character that cannot be seen"
+        )
+    try:
+        asset.encode()
+    except UnicodeEncodeError:
+        raise MalformedSymbol(whole, "an asset's name is not valid Unicode") from None
+
+
+def _slug_part(asset: str) -> str:
+    lowered = asset.translate(_LOWER)
+    if _PLAIN.issuperset(lowered):
+        return lowered
+    # The library leaves "_.-~" alone; they mean something in slugs, topics or paths.
+    return "".join(c if c in _PLAIN else _percent(c) for c in lowered)
+
+
+def _percent(character: str) -> str:
+    encoded = percent_encoded(character, safe="")
+    return f"%{ord(character):02x}" if encoded == character else encoded.lower()
+
+
+def _asset_of(part: str, whole: str) -> str:
+    try:
+        asset = unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        _refuse(whole)
+    # One market has one slug: "%62tc_usdt" would be a second spelling of btc_usdt.
+    if _slug_part(asset.translate(_UPPER)) != part.translate(_LOWER):
+        _refuse(whole)
+    return asset
+
+
+def _refuse(whole: str) -> NoReturn:
+    raise MalformedSymbol(whole, "its percent-encoding is not the one penstock writes")

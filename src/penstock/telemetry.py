@@ -1,0 +1,107 @@
+"""Telemetry: typed facts, handed to plain callables.
+
+A part that has something to tell is given a ``Listener`` and calls it with a fact. Logging, metrics
+and the terminal view are listeners; a test is one too, with ``facts.append``. A fact is data and
+knows nothing of who hears it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+
+class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
+    """Something that happened. Subclasses say what."""
+
+
+class RequestRefused(Fact, frozen=True, kw_only=True):
+    """An exchange (here: a simulated one) refused a request for its rate."""
+
+    exchange: str
+    path: str
+    status: int
+    used: int
+    limit: int
+
+
+class ClientConnected(Fact, frozen=True, kw_only=True):
+    """A client opened a stream connection to the simulator."""
+
+    exchange: str
+    connection: int
+    path: str
+
+
+class ClientGone(Fact, frozen=True, kw_only=True):
+    """A stream connection to the simulator ended, and why."""
+
+    exchange: str
+    connection: int
+    reason: str
+
+
+class FaultInjected(Fact, frozen=True, kw_only=True):
+    """The simulator did on purpose what exchanges do by accident."""
+
+    exchange: str
+    kind: str
+    where: str
+
+
+Listener = Callable[[Fact], None]
+
+
+def quiet(_: Fact) -> None:
+    """The listener of those who do not listen."""
+
+
+def tell_all(listeners: Sequence[Listener]) -> Listener:
+    """One listener that hands each fact to several; one that raises does not silence the rest."""
+
+    def tell(fact: Fact) -> None:
+        for listener in listeners:
+            try:
+                listener(fact)
+            except Exception as error:
+                log_error("listener_failed", listener=repr(listener), error=repr(error))
+
+    return tell
+
+
+def log_facts(fact: Fact) -> None:
+    """A listener that writes each fact as one structured log line."""
+    fields: Mapping[str, Any] = msgspec.to_builtins(fact)
+    name = type(fact).__name__
+    structlog.get_logger().info(name, **{k: v for k, v in fields.items() if k != "fact"})
+
+
+def log_error(event: str, **fields: object) -> None:
+    """Write one structured error line."""
+    structlog.get_logger().error(event, **fields)
+
+
+def configure_logging(style: str) -> None:
+    """Send logs to stderr: ``human`` for a terminal, ``json`` for machines."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer(serializer=_to_json)
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", key="ts"),
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _to_json(value: object, **_: object) -> str:
+    return msgspec.json.encode(value, enc_hook=repr).decode()

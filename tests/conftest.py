@@ -1,0 +1,18 @@
+"""What every test shares: hypothesis without deadlines, and no stray environment."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# Machines that share their cores stall for longer than any deadline worth having.
+settings.register_profile("penstock", deadline=None, print_blob=True)
+settings.load_profile("penstock")
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have penstock configured; the tests must not see it."""
+    for name in list(os.environ):
+        if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_"):
+            monkeypatch.delenv(name)

@@ -1,0 +1,89 @@
+"""The order book against the plainest model there is."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import MalformedLevels
+from penstock.market.book import OrderBook
+from penstock.market.levels import LevelText
+
+# Few prices, spelled with more or fewer zeros, so that the same level is met again and again.
+prices = st.builds(
+    lambda whole, part, zeros: f"{whole}.{part:02d}" + "0" * zeros,
+    st.integers(0, 30), st.integers(0, 5), st.integers(0, 12),
+)  # fmt: skip
+quantities = st.sampled_from(["0", "0.0", "0.00000000", "1", "2.50", "0.00000001", "9" * 40])
+changes = st.lists(st.tuples(prices, quantities), max_size=8)
+
+
+class Model:
+    """Two dicts of Decimals."""
+
+    def __init__(self) -> None:
+        self.sides: tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]] = ({}, {})
+
+    def apply(self, bids: list[LevelText], asks: list[LevelText]) -> None:
+        for side, levels in zip(self.sides, (bids, asks), strict=True):
+            for price, quantity in levels:
+                side[Decimal(price)] = Decimal(quantity)
+                if not side[Decimal(price)]:
+                    del side[Decimal(price)]
+
+
+@given(st.lists(st.tuples(changes, changes), max_size=30))
+def test_the_book_equals_two_dicts_of_decimals(
+    steps: list[tuple[list[LevelText], list[LevelText]]],
+) -> None:
+    book, model = OrderBook(), Model()
+    for bids, asks in steps:
+        book.apply(bids, asks)
+        model.apply(bids, asks)
+
+        bid_levels, ask_levels = model.sides
+        assert list(book.bids()) == sorted(bid_levels.items(), reverse=True)
+        assert list(book.asks()) == sorted(ask_levels.items())
+        assert len(book) == len(bid_levels) + len(ask_levels)
+        crossed = bool(bid_levels and ask_levels and max(bid_levels) >= min(ask_levels))
+        assert book.crossed() == crossed
+
+
+def test_the_best_levels_keep_every_digit() -> None:
+    book = OrderBook()
+    book.load([("1.10", "5"), ("0." + "1" * 40, "0." + "3" * 40)], [("2.00", "7.50")])
+
+    assert book.best_bid == (Decimal("1.10"), Decimal(5))
+    assert list(book.bids())[1] == (Decimal("0." + "1" * 40), Decimal("0." + "3" * 40))
+    assert str(next(book.asks(1))[1]) == "7.50", "trailing zeros are the wire's and stay"
+
+
+def test_one_price_spelled_twice_is_one_level() -> None:
+    book = OrderBook()
+    book.apply([("1.1", "5")], [])
+    book.apply([("1.10000000000", "0")], [])
+
+    assert book.best_bid is None
+
+
+def test_loading_forgets_what_was_there() -> None:
+    book = OrderBook()
+    book.load([("1", "1")], [("2", "1")])
+    book.load([("3", "1")], [])
+
+    assert (book.best_bid, book.best_ask) == ((Decimal(3), Decimal(1)), None)
+
+
+def test_more_prices_than_are_remembered_are_still_right() -> None:
+    book = OrderBook()
+    book.load([(f"{n}.5", "1") for n in range(45_000)], [])
+
+    assert len(book) == 45_000
+    assert book.best_bid == (Decimal("44999.5"), Decimal(1))
+
+
+@pytest.mark.parametrize("price", ["", "abc", "1.2.3", "-1", "1e5", "NaN", "١"])
+def test_a_price_that_is_no_number_is_refused(price: str) -> None:
+    with pytest.raises(MalformedLevels):
+        OrderBook().apply([(price, "1")], [])

@@ -1,0 +1,126 @@
+"""Configuration: three sources, one frozen result, every origin known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from penstock.config import Loaded, Secret, Settings, environment_name, load, setting_names
+from penstock.errors import ConfigError
+
+
+def settings(**sources: Any) -> Loaded[Settings]:
+    return load(Settings, sources.pop("environment", {}), **sources)
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "penstock.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_any_source_the_defaults_stand() -> None:
+    assert settings().settings == Settings()
+
+
+def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "[simulator]\nport = 1\nseed = 1\nhost = 'h'\n")
+    loaded = settings(
+        environment={"PENSTOCK_SIMULATOR_PORT": "2", "PENSTOCK_SIMULATOR_SEED": "2"},
+        file=file,
+        options={"simulator.port": 3},
+    )
+
+    simulator = loaded.settings.simulator
+    assert (simulator.port, simulator.seed, simulator.host) == (3, 2, "h")
+    assert loaded.origins == {
+        "simulator.port": "command line --port",
+        "simulator.seed": "environment PENSTOCK_SIMULATOR_SEED",
+        "simulator.host": str(file),
+    }
+
+
+def test_a_list_may_be_names_separated_by_commas() -> None:
+    loaded = settings(environment={"PENSTOCK_SIMULATOR_SYMBOLS": "btc_usdt, eth_usdt"})
+
+    assert loaded.settings.simulator.symbols == ("btc_usdt", "eth_usdt")
+
+
+def test_every_setting_has_a_row_with_its_origin() -> None:
+    rows = {name: (value, origin) for name, value, origin in settings().rows()}
+
+    assert rows.keys() == setting_names(Settings).keys()
+    assert rows["simulator.port"] == (8790, "default")
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"PENSTOCK_SIMULATOR_PORT": "70000"}, ["simulator.port", "70000", "≤ 65535"]),
+        ({"PENSTOCK_SIMULATOR_PORT": "many"}, ["simulator.port", "'many'", "whole number"]),
+        ({"PENSTOCK_SIMULATOR_PROT": "1"}, ["PENSTOCK_SIMULATOR_PROT", "PENSTOCK_SIMULATOR_PORT"]),
+        ({"PENSTOCK_LOGGING_FORMAT": "xml"}, ["logging.format", "'xml'", "auto | human | json"]),
+        ({"PENSTOCK_SIMULATOR_PING_EVERY": "0"}, ["simulator.ping_every", "'0'", "> 0"]),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
+    environment: dict[str, str], says: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(environment=environment)
+    for part in says:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[simulator]\nprot = 1\n", "Did you mean simulator.port"),
+        ("[simulator]\nport = '1'\n", "simulator.port"),
+        ("port 1", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str, says: str) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(ConfigError, match=says) as caught:
+        settings(file=file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        settings(file=tmp_path / "absent.toml")
+
+
+def test_variables_of_the_tests_are_left_alone() -> None:
+    assert settings(environment={"PENSTOCK_TEST_REDIS_URL": "x"}).settings == Settings()
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """A section with something to hide."""
+
+    key: Secret = Secret("")
+
+
+class Guarded(Struct, frozen=True, kw_only=True):
+    """Settings with a secret, as an exchange account would have."""
+
+    account: Account = Account()
+
+
+def test_a_secret_never_shows_itself() -> None:
+    loaded = load(Guarded, {environment_name("account.key"): "hunter2"})
+    key = loaded.settings.account.key
+
+    assert key.reveal() == "hunter2"
+    for shown in (repr(loaded), str(key), f"{key}", f"{key!r:>20}", str(list(loaded.rows()))):
+        assert "hunter2" not in shown
+        assert "***" in shown
+
+
+def test_a_secret_does_not_show_in_an_error(tmp_path: Path) -> None:
+    file = write(tmp_path, "[account]\nkey = 12345678\n")
+    with pytest.raises(ConfigError) as caught:
+        load(Guarded, {}, file=file)
+    assert "12345678" not in str(caught.value)

@@ -1,0 +1,73 @@
+"""The code itself, held to the rules the project set itself."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "penstock"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+TRACKED = subprocess.run(
+    ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+    cwd=ROOT, capture_output=True, text=True, check=True,
+).stdout.split("\0")[:-1]  # fmt: skip
+
+EXCHANGES = ("binance", "kraken", "coinbase", "upbit")
+
+# What may appear in one place only, and where.
+ONLY_IN = {
+    r"\btime\.(time|monotonic|perf_counter|sleep)|asyncio\.sleep": "clock.py",
+    r"\bdatetime\.(now|utcnow|today)\b": "clock.py",
+    r"\bos\.environ|\bgetenv\b": "cli/",
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_module_is_tidy(path: Path) -> None:
+    text = path.read_text()
+
+    assert ast.get_docstring(ast.parse(text)), "every module says what it is for"
+    assert text.count("\n") <= 400, "split it: a file is read in one sitting"
+    for pattern, home in ONLY_IN.items():
+        if not relative(path).startswith(home):
+            assert not re.search(pattern, text), f"{pattern} belongs in {home}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_an_exchange_is_named_only_in_its_folder(path: Path) -> None:
+    inside = [part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts]
+    text = path.read_text().lower()
+    for exchange in EXCHANGES:
+        if exchange not in inside:
+            assert exchange not in text, f"{exchange} has a folder of its own"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_test_module_says_what_it_promises(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_no_package_is_a_drawer_for_everything() -> None:
+    names = {part.removesuffix(".py") for path in SOURCES for part in path.parts}
+
+    assert not names & {"utils", "util", "helpers", "common", "misc"}
+
+
+def test_no_tracked_file_names_a_registry_host() -> None:
+    address = re.compile(r"https?://[^\s)]*(/simple/|\.whl|\.tgz|/-/)")
+    for name in TRACKED:
+        path = ROOT / name
+        if path.is_file() and path.suffix in {".txt", ".toml", ".md", ".py", ".json", ""}:
+            assert not address.search(path.read_text(errors="ignore")), name
+
+
+def test_the_readme_is_read_in_one_sitting() -> None:
+    assert (ROOT / "README.md").read_text().count("\n") <= 150

@@ -60,7 +60,7 @@ def test_every_setting_has_a_row_with_its_origin() -> None:
         ({"PENSTOCK_SIMULATOR_PORT": "70000"}, ["simulator.port", "70000", "≤ 65535"]),
         ({"PENSTOCK_SIMULATOR_PORT": "many"}, ["simulator.port", "'many'", "whole number"]),
         ({"PENSTOCK_SIMULATOR_PROT": "1"}, ["PENSTOCK_SIMULATOR_PROT", "PENSTOCK_SIMULATOR_PORT"]),
-        ({"PENSTOCK_LOGGING_FORMAT": "xml"}, ["logging.format", "'xml'", "auto | human | json"]),
+        ({"PENSTOCK_LOGGING_FORMAT": "xml"}, ["logging.format", "'xml'", "auto, human, json"]),
         ({"PENSTOCK_SIMULATOR_PING_EVERY": "0"}, ["simulator.ping_every", "'0'", "> 0"]),
     ],
 )  # fmt: skip

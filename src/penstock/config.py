@@ -247,7 +247,7 @@ def describe(hint: Any) -> str:
         limits = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
         return f"{describe(base)} {limits}".strip()
     if get_origin(hint) is Literal:
-        return " | ".join(get_args(hint))
+        return "one of " + ", ".join(get_args(hint))
     if get_origin(hint) is tuple:
         return "a list, or names separated by commas"
     if get_origin(hint) in (Union, types.UnionType):

@@ -2,6 +2,7 @@
 
 PenstockError
 ├── ConfigError            a setting is missing, unknown or wrong: the operator can fix it
+├── UnknownExchange        there is no folder of that name
 ├── UnknownSymbol          nobody lists it under that name: fail at start, not at run
 ├── MalformedSymbol        not a spelling of any symbol: no exchange needs to be asked
 ├── UnknownInterval        not a candle length anybody here knows
@@ -27,6 +28,14 @@ class ConfigError(PenstockError):
     def __init__(self, name: str, *, problem: str, origin: str) -> None:
         self.name, self.problem, self.origin = name, problem, origin
         super().__init__(f"{name} (from {origin}): {problem}")
+
+
+class UnknownExchange(PenstockError):
+    """There is no exchange of that name here."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"There is no exchange {name!r} here. There are: {' '.join(known)}.")
 
 
 class UnknownSymbol(PenstockError):

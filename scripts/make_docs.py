@@ -1,0 +1,98 @@
+"""Write the pages that are made from the code: docs/cli.md and docs/settings.md."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import typer
+from msgspec import Struct
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from penstock.cli import app
+from penstock.config import Settings, describe, environment_name
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def cli_page() -> str:
+    """Every command, with its help and options."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    lines = ["# Commands", "", "Made from the code by `make docs`. Every command has `--help`.", ""]
+    for path, command in _commands(root, "penstock"):
+        lines += [f"## `{path}`", "", inspect.cleandoc(command.help or ""), ""]
+        options = [_option_row(parameter) for parameter in command.params]
+        rows = [row for row in options if row]
+        if rows:
+            lines += ["| | |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def settings_page() -> str:
+    """Every setting, with its default and what is allowed."""
+    lines = [
+        "# Settings", "",
+        "Made from the code by `make docs`. Strongest first: the command line, the environment,",
+        "`penstock.toml`, the default. `penstock config` shows every value and where it came from.",
+        "",
+    ]  # fmt: skip
+    for section, hint in get_type_hints(Settings).items():
+        lines += [f"## `[{section}]`", "", inspect.cleandoc(hint.__doc__ or ""), ""]
+        lines += ["| setting | variable | default | allowed | |", "|---|---|---|---|---|"]
+        lines += _setting_rows(section, hint)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def pages() -> dict[Path, str]:
+    """Every made page and its text."""
+    return {DOCS / "cli.md": cli_page(), DOCS / "settings.md": settings_page()}
+
+
+def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _commands(command, f"{path} {name}")
+        elif isinstance(command, TyperCommand):
+            yield f"{path} {name}", command
+
+
+def _option_row(parameter: object) -> str | None:
+    if isinstance(parameter, TyperArgument):
+        return f"| `{(parameter.name or '').upper()}` | {parameter.help or ''} |"
+    if not isinstance(parameter, TyperOption) or "--help" in parameter.opts:
+        return None
+    spelled = ", ".join(f"`{option}`" for option in parameter.opts)
+    return f"| {spelled} | {parameter.help or ''} |"
+
+
+def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
+    defaults, notes = struct(), _field_notes(struct)
+    for field, hint in get_type_hints(struct, include_extras=True).items():
+        default: Any = getattr(defaults, field)
+        shown = ",".join(default) if isinstance(default, tuple) else default
+        variable = environment_name(f"{section}.{field}")
+        yield f"| `{field}` | `{variable}` | `{shown}` | {describe(hint)} | {notes[field]} |"
+
+
+def _field_notes(struct: type[Struct]) -> dict[str, str]:
+    """The string under each field of a class, which Python itself forgets."""
+    tree = ast.parse(inspect.getsource(struct)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    notes: dict[str, str] = {}
+    for statement, after in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            notes[statement.target.id] = " ".join(str(after.value.value).split())
+    return notes
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        page.write_text(text)

@@ -1,0 +1,70 @@
+"""The command line: words in, parts built by ``app``, facts out.
+
+One module per group of commands. This one joins them, turns errors made for people into one line
+and an exit code, and is the only place that reads the environment.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli.context import Sources
+from penstock.cli.demo import demo
+from penstock.cli.settings import config
+from penstock.cli.sim import sim
+from penstock.errors import PenstockError
+
+DEFAULT_FILE = "penstock.toml"
+
+app = typer.Typer(
+    name="penstock",
+    help="Crypto market data: complete, provably gap-free, within every rate limit.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(sim)
+app.command()(config)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help=f"Settings file; {DEFAULT_FILE} is read where there is one.",
+        ),
+    ] = None,
+    version: Annotated[  # noqa: ARG001 (its callback does the work)
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    if file is None and Path(DEFAULT_FILE).is_file():
+        file = Path(DEFAULT_FILE)
+    context.obj = Sources(environment=dict(os.environ), file=file)
+
+
+def main() -> None:
+    """Run a command; an error made for people becomes one line and exit code 2."""
+    try:
+        app()
+    except PenstockError as error:
+        sys.stderr.write(f"penstock: {error}\n")
+        sys.exit(2)

@@ -1,0 +1,62 @@
+"""Running until told to stop: signals, deadlines, and a view that is drawn meanwhile."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from penstock.clock import Clock
+
+_DRAW_S = 0.25
+_LINE_S = 10.0
+
+
+def on_terminal() -> bool:
+    """Whether somebody watches."""
+    return sys.stderr.isatty()
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set ``stop`` on the first Ctrl-C or SIGTERM."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+
+
+async def stop_after(seconds: float | None, stop: asyncio.Event, clock: Clock) -> None:
+    """Set ``stop`` once so much time has passed; never, if no time is given."""
+    if seconds is not None:
+        await clock.sleep(seconds)
+        stop.set()
+
+
+async def show_until(
+    stop: asyncio.Event,
+    clock: Clock,
+    draw: Callable[[], RenderableType],
+    describe: Callable[[], str],
+) -> None:
+    """Until ``stop``: redraw a view on a terminal, write a line now and then elsewhere."""
+    console = Console(stderr=True)
+    if on_terminal():
+        with Live(console=console, auto_refresh=False, screen=False) as live:
+            while not stop.is_set():
+                live.update(draw(), refresh=True)
+                await _wait(stop, _DRAW_S, clock)
+        return
+    while not await _wait(stop, _LINE_S, clock):
+        sys.stderr.write(describe() + "\n")
+
+
+async def _wait(stop: asyncio.Event, seconds: float, clock: Clock) -> bool:
+    """Wait so long, or until ``stop``; whether it was ``stop``."""
+    waits = {asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(stop.wait())}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    return stop.is_set()

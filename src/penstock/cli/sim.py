@@ -1,0 +1,99 @@
+"""``penstock sim``: the exchange to practise on."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+import typer
+
+from penstock.app import build_simulator
+from penstock.cli.context import read_settings
+from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.view import describe_state, draw_state
+from penstock.clock import SystemClock
+from penstock.config import Simulator
+from penstock.simulator.listings import find, slug
+from penstock.simulator.server import SimulatorServer
+from penstock.telemetry import Fact, FaultInjected, log_facts, quiet
+
+SymbolsOption = Annotated[
+    str | None,
+    typer.Option("--symbols", help="Markets to list, separated by commas; 'all' lists them all."),
+]
+SeedOption = Annotated[int | None, typer.Option(help="Another seed is another market.")]
+FaultsOption = Annotated[
+    str | None, typer.Option(help="What shall go wrong: drop=0.01,cut=5s (docs/simulator.md).")
+]
+SecondsOption = Annotated[float | None, typer.Option(help="Stop by itself after so long.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout.")]
+
+
+def sim(
+    context: typer.Context,
+    exchange: Annotated[str | None, typer.Argument(help="Which one, by name.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one.")] = None,
+    seed: SeedOption = None,
+    symbols: SymbolsOption = None,
+    faults: FaultsOption = None,
+    seconds: SecondsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a simulated exchange that third-party clients cannot tell from the real one.
+
+    Limits, windows, bans and latency are settings (see: penstock config). The ledger and the
+    controls are under /_sim/, for this machine only.
+
+    Example: penstock sim --port 8790 --symbols btc_usdt,eth_usdt --faults drop=0.01
+    """
+    options = {
+        "simulator.host": host,
+        "simulator.port": port,
+        "simulator.seed": seed,
+        "simulator.symbols": split(symbols),
+        "simulator.faults": faults,
+    }
+    settings = read_settings(context, options).settings.simulator
+    listener = quiet if on_terminal() else _log
+    server = build_simulator(settings, SystemClock(), listener, exchange)
+    asyncio.run(_serve(server, settings, seconds, as_json))
+
+
+def say(facts: object) -> None:
+    """One JSON line on stdout."""
+    typer.echo(msgspec.json.encode(facts).decode())
+
+
+def _log(fact: Fact) -> None:
+    # Faults strike thousands of times; /_sim/faults lists each, and the view counts them.
+    if not isinstance(fact, FaultInjected):
+        log_facts(fact)
+
+
+def split(names: str | None) -> list[str] | None:
+    """Names separated by commas."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+async def _serve(
+    server: SimulatorServer, settings: Simulator, seconds: float | None, as_json: bool
+) -> None:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    await server.start()
+    try:
+        address = f"http://{server.address}"
+        if as_json:
+            listed = [slug(listing) for listing in find(settings.symbols)]
+            say({"listening": address, "seed": settings.seed, "symbols": listed})
+        else:
+            typer.echo(f"listening on {address}; Ctrl-C stops")
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        await show_until(
+            stop, clock, lambda: draw_state(server.state()), lambda: describe_state(server.state())
+        )
+        deadline.cancel()
+        if as_json:
+            say(server.state())
+    finally:
+        await server.stop()

@@ -1,0 +1,91 @@
+"""The simulated Binance: spot market data over REST and streams, as the real one gives it.
+
+Written from the exchange's documentation and from recordings of its traffic. Everything here is a
+function of the market, the settings and an instant; sockets, counting and faults are the server's.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.config import Simulator
+from penstock.simulator.binance import control, rest
+from penstock.simulator.binance.instrument import Instrument, list_market
+from penstock.simulator.binance.refusals import error_body
+from penstock.simulator.binance.rules import Limits, limits_from
+from penstock.simulator.binance.streams import Streams
+from penstock.simulator.exchange import (
+    ControlReply,
+    Feed,
+    Opening,
+    Query,
+    Reply,
+    Route,
+    SimulatedExchange,
+    Subscriber,
+)
+from penstock.simulator.limits import Rule, Verdict
+from penstock.simulator.market import Market
+
+SHUTDOWN_STREAM = "!serverShutdown"
+
+
+def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
+    """The exchange that lists these markets.
+
+    Raises:
+        ConfigError: a limit's window cannot be announced.
+    """
+    return Binance([list_market(market) for market in markets], limits_from(settings))
+
+
+class Binance:
+    """Binance spot."""
+
+    name = "binance"
+
+    def __init__(self, instruments: Sequence[Instrument], limits: Limits) -> None:
+        self._limits = limits
+        self._streams = Streams(instruments)
+        self.rules: Sequence[Rule] = limits.rules
+        self.routes: Mapping[str, Route] = rest.routes(instruments, limits)
+
+    def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the page does not name it
+        """A page, not an error body: the path never reached the API."""
+        page = b"<html><body><h2>404 Not found</h2></body></html>"
+        return Reply(page, status=404, content_type="text/html")
+
+    def failure(self) -> Reply:
+        """The catch-all of the exchange's error codes."""
+        message = "An unknown error occurred while processing the request."
+        return Reply(error_body(-1000, message), status=500)
+
+    def refusal(self, verdict: Verdict) -> Reply:
+        """429 while over a limit, 418 while banned."""
+        return self._limits.refusal(verdict)
+
+    def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
+        """The weight used so far."""
+        return self._limits.usage_headers(verdict)
+
+    def open(self, path: str, query: Query) -> Opening | None:
+        """What a WebSocket address asks for."""
+        return control.opening(path, query)
+
+    def control(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
+        """Carry out a client's message."""
+        return control.answer(text, subscriber)
+
+    def feed(self, stream: str) -> Feed | None:
+        """The stream of that name."""
+        return self._streams.feed(stream)
+
+    def wrap(self, stream: str, payload: bytes) -> bytes:
+        """The payload with its stream's name."""
+        return b'{"stream":"%b","data":%b}' % (stream.encode(), payload)
+
+    def shutdown_notice(self, at_ms: int) -> tuple[str, bytes]:
+        """Sent before a planned stop."""
+        return SHUTDOWN_STREAM, b'{"e":"serverShutdown","E":%d}' % at_ms
+
+    def refuse_ack(self, reply: bytes) -> bytes:
+        """The error that might have come instead."""
+        return control.refusal_of(reply)

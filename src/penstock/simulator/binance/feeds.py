@@ -1,0 +1,264 @@
+"""The streams as pure functions of time: what falls due after one instant and up to another.
+
+Nothing here keeps a position, so any stretch may be asked for, twice or out of order, and gives
+the same frames. A feed is asked every few milliseconds and has mostly nothing to say, so the first
+thing each does is to see, at the cost of a division or a comparison, that nothing can be due.
+
+Frames of a clock (a 100 ms slot, a second) fall due when that stretch has ended; frames of the
+market (a trade, a change of the touch) when it happened. Their event time is that instant.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.simulator.binance import windows
+from penstock.simulator.binance.instrument import Instrument
+from penstock.simulator.binance.periods import SECOND_MS, Period
+from penstock.simulator.binance.windows import Statistics
+from penstock.simulator.book import Book
+from penstock.simulator.market import Sums
+
+Frames = Callable[[int, int], list[bytes]]
+At = Callable[[int], bytes | None]
+"""The frame that falls due at an instant, if any."""
+
+
+class Quiet:
+    """The stretch in which a market is known not to trade, so that asking again costs nothing."""
+
+    def __init__(self) -> None:
+        self._after_ms = self._before_ms = 0
+
+    def covers(self, after_ms: int, upto_ms: int) -> bool:
+        """Whether (after_ms, upto_ms] is known to be without a trade."""
+        return self._after_ms <= after_ms and upto_ms < self._before_ms
+
+    def learn(self, after_ms: int, before_ms: int) -> None:
+        """Nothing happens between these instants, both excluded."""
+        self._after_ms, self._before_ms = after_ms, before_ms
+
+
+def trades(instrument: Instrument) -> Frames:
+    """``@trade``."""
+    market, spell, quiet = instrument.market, instrument.spelling.trade_frame, Quiet()
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        if quiet.covers(after_ms, upto_ms):
+            return []
+        first, end = market.id_at(after_ms + 1), market.id_at(upto_ms + 1)
+        *due, following = market.trades(first, end - first + 1)
+        quiet.learn(upto_ms, following.at_ms)
+        return [spell(trade) for trade in due]
+
+    return frames
+
+
+def agg_trades(instrument: Instrument) -> Frames:
+    """``@aggTrade``: the trades of a group share an instant, so when due it is whole."""
+    market, spell, quiet = instrument.market, instrument.spelling.agg_trade_frame, Quiet()
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        if quiet.covers(after_ms, upto_ms):
+            return []
+        first, end = market.agg_id_at(after_ms + 1), market.agg_id_at(upto_ms + 1)
+        *due, following = market.agg_trades(first, end - first + 1)
+        quiet.learn(upto_ms, following.at_ms)
+        return [spell(group) for group in due]
+
+    return frames
+
+
+def touches(instrument: Instrument) -> Frames:
+    """``@bookTicker``: every change of the best bid or offer. Only trades move them."""
+    market, book, spell = instrument.market, instrument.book, instrument.spelling.touch_frame
+    quiet = Quiet()
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        if quiet.covers(after_ms, upto_ms):
+            return []
+        (following,) = market.trades(market.id_at(upto_ms + 1), 1)
+        quiet.learn(upto_ms, following.at_ms)
+        return [
+            spell(update_id, (bid, bid_quantity), (ask, ask_quantity))
+            for update_id, bid, bid_quantity, ask, ask_quantity in book.touches(after_ms, upto_ms)
+        ]
+
+    return frames
+
+
+def depth(instrument: Instrument, every_ms: int) -> Frames:
+    """``@depth`` and ``@depth@100ms``: what changed in the book, and silence if nothing did."""
+    book, symbol, levels = instrument.book, instrument.symbol, instrument.spelling.levels
+    slots = every_ms // Book.SLOT_MS
+
+    def at(due_ms: int) -> bytes | None:
+        last_slot = due_ms // Book.SLOT_MS - 1
+        delta = book.delta(last_slot - slots, last_slot)
+        if delta is None:
+            return None
+        return (
+            f'{{"e":"depthUpdate","E":{due_ms},"s":"{symbol}","U":{delta.first_update_id},'
+            f'"u":{delta.final_update_id},"b":{levels(delta.bids)},"a":{levels(delta.asks)}}}'
+        ).encode()
+
+    return every(every_ms, at, instrument.listed_at_ms)
+
+
+def top(instrument: Instrument, count: int, every_ms: int) -> Frames:
+    """``@depth5``, ``10`` and ``20``: the best levels, whenever the book has changed."""
+    book, levels = instrument.book, instrument.spelling.levels
+    slots = every_ms // Book.SLOT_MS
+
+    def at(due_ms: int) -> bytes | None:
+        last_slot = due_ms // Book.SLOT_MS - 1
+        update_id = book.update_id(last_slot)
+        if update_id == book.update_id(last_slot - slots):
+            return None
+        bids, asks = book.at(update_id, count)
+        return (
+            f'{{"lastUpdateId":{update_id},"bids":{levels(bids)},"asks":{levels(asks)}}}'
+        ).encode()
+
+    return every(every_ms, at, instrument.listed_at_ms)
+
+
+def candles(instrument: Instrument, period: Period) -> Frames:
+    """``@kline_<interval>``: the running candle while it changes, and every candle as it closes.
+
+    What was traded up to a tick, exclusive, is in the frame of that tick; a candle that closes
+    with the tick is sent whole and for the last time.
+    """
+    market = instrument.market
+    every_ms = SECOND_MS if period.interval == "1s" else 2 * SECOND_MS
+
+    def at(due_ms: int) -> bytes | None:
+        number = period.number(due_ms - 1)
+        open_ms, end_ms = period.open_ms(number), period.open_ms(number + 1)
+        is_closed = end_ms == due_ms
+        if not is_closed and market.id_at(due_ms - every_ms) == market.id_at(due_ms):
+            return None
+        sums = market.sums(max(open_ms, instrument.listed_at_ms), due_ms)
+        times = f'"t":{open_ms},"T":{end_ms - 1},"s":"{instrument.symbol}","i":"{period.interval}"'
+        return (
+            f'{{"e":"kline","E":{due_ms},"s":"{instrument.symbol}",'
+            f'"k":{{{times},{_candle(instrument, sums, is_closed)}}}}}'
+        ).encode()
+
+    return every(every_ms, at, instrument.listed_at_ms)
+
+
+def day_ticker(instrument: Instrument) -> Frames:
+    """``@ticker``."""
+
+    def at(due_ms: int) -> bytes:
+        window = windows.day_up_to(due_ms)
+        counted = windows.statistics(instrument, window)
+        standing = windows.standing(instrument, window)
+        return (
+            f'{{"e":"24hrTicker","E":{due_ms},"s":"{instrument.symbol}","p":"{counted.change}",'
+            f'"P":"{counted.change_percent}","w":"{counted.average}","x":"{standing.before}",'
+            f'"c":"{counted.last}","Q":"{standing.last_quantity}","b":"{standing.bid}",'
+            f'"B":"{standing.bid_quantity}","a":"{standing.ask}","A":"{standing.ask_quantity}",'
+            f"{_prices(counted)},{_totals(counted)}}}"
+        ).encode()
+
+    return every(SECOND_MS, at, instrument.listed_at_ms)
+
+
+def rolling_ticker(instrument: Instrument, size: str, length_ms: int) -> Frames:
+    """``@ticker_1h``, ``4h`` and ``1d``."""
+
+    def at(due_ms: int) -> bytes:
+        counted = windows.statistics(instrument, windows.rolling_up_to(due_ms, length_ms))
+        return (
+            f'{{"e":"{size}Ticker","E":{due_ms},"s":"{instrument.symbol}","p":"{counted.change}",'
+            f'"P":"{counted.change_percent}",{_prices(counted)},"c":"{counted.last}",'
+            f'"w":"{counted.average}",{_totals(counted)}}}'
+        ).encode()
+
+    return every(SECOND_MS, at, instrument.listed_at_ms)
+
+
+def mini_ticker(instrument: Instrument) -> Frames:
+    """``@miniTicker``."""
+
+    def at(due_ms: int) -> bytes:
+        return _mini(instrument, due_ms)
+
+    return every(SECOND_MS, at, instrument.listed_at_ms)
+
+
+def mini_tickers(instruments: Sequence[Instrument]) -> Frames:
+    """``!miniTicker@arr``: the symbols that traded since the last frame."""
+
+    def at(due_ms: int) -> bytes | None:
+        since_ms = due_ms - SECOND_MS + 1
+        changed = [
+            _mini(each, due_ms)
+            for each in instruments
+            if each.market.id_at(since_ms) < each.market.id_at(due_ms + 1)
+        ]
+        return b"[%b]" % b",".join(changed) if changed else None
+
+    return every(SECOND_MS, at)
+
+
+def average_price(instrument: Instrument) -> Frames:
+    """``@avgPrice``."""
+
+    def at(due_ms: int) -> bytes:
+        price, at_ms = windows.average_price(instrument, due_ms)
+        return (
+            f'{{"e":"avgPrice","E":{due_ms},"s":"{instrument.symbol}",'
+            f'"i":"{windows.AVERAGE_MINUTES}m","w":"{price}","T":{at_ms}}}'
+        ).encode()
+
+    return every(SECOND_MS, at, instrument.listed_at_ms)
+
+
+def every(every_ms: int, at: At, since_ms: int = 0) -> Frames:
+    """One frame, or none, per whole ``every_ms`` after ``since_ms``."""
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        first, last = after_ms // every_ms, upto_ms // every_ms
+        if first == last:
+            return []
+        first = max(first, since_ms // every_ms)
+        due = (at(tick * every_ms) for tick in range(first + 1, last + 1))
+        return [frame for frame in due if frame is not None]
+
+    return frames
+
+
+def _candle(instrument: Instrument, sums: Sums, is_closed: bool) -> str:
+    spelling = instrument.spelling
+    price, quantity, amount = spelling.price, spelling.quantity, spelling.amount
+    return (
+        f'"f":{sums.first_id},"L":{sums.last_id},"o":"{price(sums.open)}",'
+        f'"c":"{price(sums.close)}","h":"{price(sums.high)}","l":"{price(sums.low)}",'
+        f'"v":"{quantity(sums.volume)}","n":{sums.trades},"x":{"true" if is_closed else "false"},'
+        f'"q":"{amount(sums.quote)}","V":"{quantity(sums.taker_volume)}",'
+        f'"Q":"{amount(sums.taker_quote)}","B":"0"'
+    )
+
+
+def _mini(instrument: Instrument, due_ms: int) -> bytes:
+    counted = windows.statistics(instrument, windows.day_up_to(due_ms))
+    return (
+        f'{{"e":"24hrMiniTicker","E":{due_ms},"s":"{instrument.symbol}","c":"{counted.last}",'
+        f"{_prices(counted)},{_volumes(counted)}}}"
+    ).encode()
+
+
+def _prices(counted: Statistics) -> str:
+    return f'"o":"{counted.open}","h":"{counted.high}","l":"{counted.low}"'
+
+
+def _volumes(counted: Statistics) -> str:
+    return f'"v":"{counted.volume}","q":"{counted.quote_volume}"'
+
+
+def _totals(counted: Statistics) -> str:
+    return (
+        f'{_volumes(counted)},"O":{counted.open_ms},"C":{counted.close_ms},'
+        f'"F":{counted.first_id},"L":{counted.last_id},"n":{counted.trades}'
+    )

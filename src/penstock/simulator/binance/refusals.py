@@ -1,0 +1,97 @@
+"""Binance's way of saying no: a code and a sentence, each spelled in one place."""
+
+import msgspec
+
+from penstock.simulator.exchange import Refused, Reply
+
+# As the exchange prints them, in Java's dialect: any word character that is not lower case.
+LEGAL_NUMBER = "^[0-9]{1,20}$"
+LEGAL_SYMBOL = "^[\\w\\-._&&[^a-z]]{1,50}$"
+LEGAL_SYMBOLS = '^\\[("[\\w\\-._&&[^a-z]]{1,50}"(,"[\\w\\-._&&[^a-z]]{1,50}"){0,}){0,1}\\]$'
+
+
+def error_body(code: int, message: str) -> bytes:
+    """The body of every error."""
+    return msgspec.json.encode({"code": code, "msg": message})
+
+
+def refused(code: int, message: str) -> Refused:
+    """A request the exchange understood and will not answer."""
+    return Refused(Reply(error_body(code, message), status=400))
+
+
+def illegal_characters(name: str, legal: str) -> Refused:
+    """The value is not even of the right form."""
+    return refused(
+        -1100, f"Illegal characters found in parameter '{name}'; legal range is '{legal}'."
+    )
+
+
+def too_many(expected: int, received: int) -> Refused:
+    """More parameters than the endpoint has."""
+    return refused(-1101, f"Too many parameters; expected '{expected}' and received '{received}'.")
+
+
+def missing(name: str) -> Refused:
+    """A mandatory parameter was not sent."""
+    return refused(
+        -1102, f"Mandatory parameter '{name}' was not sent, was empty/null, or malformed."
+    )
+
+
+def missing_either(name: str, other: str) -> Refused:
+    """Neither of two was sent, and one must be."""
+    return refused(-1102, f"Param '{name}' or '{other}' must be sent, but both were empty/null!")
+
+
+def unread(read: int, sent: int) -> Refused:
+    """A parameter the endpoint does not know."""
+    return refused(
+        -1104,
+        f"Not all sent parameters were read; read '{read}' parameter(s) but was sent '{sent}'.",
+    )
+
+
+def empty(name: str) -> Refused:
+    """A parameter without a value."""
+    return refused(-1105, f"Parameter '{name}' was empty.")
+
+
+def invalid(name: str) -> Refused:
+    """A value of the right form that is not allowed."""
+    return refused(-1130, f"Data sent for parameter '{name}' is not valid.")
+
+
+def bad_interval() -> Refused:
+    """No candle has that length."""
+    return refused(-1120, "Invalid interval.")
+
+
+def bad_symbol() -> Refused:
+    """No such symbol is listed."""
+    return refused(-1121, "Invalid symbol.")
+
+
+def bad_status() -> Refused:
+    """No symbol can ever have that status."""
+    return refused(-1122, "Invalid symbolStatus.")
+
+
+def bad_combination() -> Refused:
+    """Parameters that exclude each other."""
+    return refused(-1128, "Combination of optional parameters invalid.")
+
+
+def bad_ticker_type() -> Refused:
+    """Neither FULL nor MINI."""
+    return refused(-1139, "Invalid ticker type.")
+
+
+def duplicate_symbols() -> Refused:
+    """The same symbol twice in one list."""
+    return refused(-1151, "Symbol is present multiple times in the list.")
+
+
+def status_mismatch() -> Refused:
+    """The one symbol asked for has another status."""
+    return refused(-1220, "The symbol's status does not match the requested symbolStatus.")

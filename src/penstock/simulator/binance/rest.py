@@ -1,0 +1,177 @@
+"""The REST endpoints: which there are, what each costs, and the pages of history.
+
+Every list follows one rule of time: without a range the newest rows, from ``startTime`` the oldest
+that follow, up to ``endTime`` alone the newest before it. Nothing is shown from before the listing
+or after the instant of the request; the candle that instant falls into is shown unfinished.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.simulator.binance import refusals, weights, windows
+from penstock.simulator.binance.info import Information
+from penstock.simulator.binance.instrument import Instrument
+from penstock.simulator.binance.parameters import Listed, Parameters
+from penstock.simulator.binance.periods import Period
+from penstock.simulator.binance.rules import Limits
+from penstock.simulator.binance.spelling import Kline
+from penstock.simulator.binance.tickers import Tickers
+from penstock.simulator.exchange import Query, Route
+
+PREFIX = "/api/v3/"
+ROWS, MOST_ROWS = 500, 1000
+LEVELS, MOST_LEVELS = 100, 5000
+
+KLINES = ("symbol", "interval", "startTime", "endTime", "timeZone", "limit")
+
+Cost = Callable[[Query], int]
+Answer = Callable[[Query, int], bytes]
+
+
+def routes(instruments: Sequence[Instrument], limits: Limits) -> dict[str, Route]:
+    """Every endpoint by its path."""
+    listed = Listed(instruments)
+    history, tickers = History(listed), Tickers(listed)
+    table: dict[str, tuple[Cost, Answer]] = {
+        "ping": (_flat(1), ping),
+        "time": (_flat(1), server_time),
+        "exchangeInfo": (_flat(20), Information(listed, instruments, limits).answer),
+        "depth": (weights.depth, history.depth),
+        "trades": (_flat(25), history.trades),
+        "historicalTrades": (_flat(25), history.historical_trades),
+        "aggTrades": (_flat(4), history.agg_trades),
+        "klines": (_flat(2), history.klines),
+        "uiKlines": (_flat(2), history.klines),
+        "avgPrice": (_flat(2), history.average_price),
+        "ticker/24hr": (weights.day, tickers.day),
+        "ticker/tradingDay": (weights.window, tickers.trading_day),
+        "ticker": (weights.window, tickers.rolling),
+        "ticker/price": (weights.simple, tickers.price),
+        "ticker/bookTicker": (weights.simple, tickers.book),
+    }
+    return {
+        PREFIX + name: Route(PREFIX + name, cost, answer) for name, (cost, answer) in table.items()
+    }
+
+
+def ping(query: Query, _as_of_ms: int) -> bytes:
+    """``ping``."""
+    Parameters(query)
+    return b"{}"
+
+
+def server_time(query: Query, as_of_ms: int) -> bytes:
+    """``time``."""
+    Parameters(query)
+    return b'{"serverTime":%d}' % as_of_ms
+
+
+class History:
+    """The endpoints that show one symbol's book, trades and candles."""
+
+    def __init__(self, listed: Listed) -> None:
+        self._listed = listed
+
+    def depth(self, query: Query, as_of_ms: int) -> bytes:
+        """``depth``."""
+        parameters = Parameters(query, ("symbol", "limit", "symbolStatus"), ("symbol",))
+        instrument = self._listed.one(parameters, as_of_ms)
+        limit, status = parameters.limit(LEVELS, MOST_LEVELS), parameters.status()
+        if status not in (None, "TRADING"):
+            raise refusals.status_mismatch()
+        update_id, bids, asks = instrument.book.snapshot(as_of_ms, limit)
+        levels = instrument.spelling.levels
+        return (
+            f'{{"lastUpdateId":{update_id},"bids":{levels(bids)},"asks":{levels(asks)}}}'.encode()
+        )
+
+    def trades(self, query: Query, as_of_ms: int) -> bytes:
+        """``trades``: the newest."""
+        return self._trades(Parameters(query, ("symbol", "limit"), ("symbol",)), as_of_ms)
+
+    def historical_trades(self, query: Query, as_of_ms: int) -> bytes:
+        """``historicalTrades``: from an id on, or the newest."""
+        parameters = Parameters(query, ("symbol", "limit", "fromId"), ("symbol",))
+        return self._trades(parameters, as_of_ms)
+
+    def _trades(self, parameters: Parameters, as_of_ms: int) -> bytes:
+        instrument = self._listed.one(parameters, as_of_ms)
+        limit, from_id = parameters.limit(ROWS, MOST_ROWS), parameters.number("fromId")
+        end = instrument.market.id_at(as_of_ms + 1)
+        first = end - limit if from_id is None else from_id
+        ids = _page(range(max(1, first), end), limit)
+        return instrument.spelling.trades(instrument.market.trades(ids.start, len(ids)))
+
+    def agg_trades(self, query: Query, as_of_ms: int) -> bytes:
+        """``aggTrades``: from an id on, or by time."""
+        accepted = ("symbol", "fromId", "startTime", "endTime", "limit")
+        parameters = Parameters(query, accepted, ("symbol",))
+        instrument = self._listed.one(parameters, as_of_ms)
+        limit, from_id = parameters.limit(ROWS, MOST_ROWS), parameters.number("fromId")
+        start_ms, end_ms = parameters.start_ms(), parameters.end_ms()
+        if from_id is not None and (start_ms is not None or end_ms is not None):
+            raise refusals.bad_combination()
+        market = instrument.market
+        end = market.agg_id_at(_at_most(end_ms, as_of_ms) + 1)
+        if from_id is not None:
+            first = from_id
+        elif start_ms is not None:
+            first = market.agg_id_at(min(start_ms, as_of_ms + 1))
+        else:
+            first = end - limit
+        ids = _page(range(max(1, first), end), limit)
+        return instrument.spelling.agg_trades(market.agg_trades(ids.start, len(ids)))
+
+    def klines(self, query: Query, as_of_ms: int) -> bytes:
+        """``klines`` and ``uiKlines``."""
+        parameters = Parameters(query, KLINES, ("symbol", "interval"))
+        instrument = self._listed.one(parameters, as_of_ms)
+        period, limit = parameters.period(), parameters.limit(ROWS, MOST_ROWS)
+        start_ms, end_ms = parameters.start_ms(), parameters.end_ms()
+        first = period.number(instrument.listed_at_ms)
+        end = period.number(_at_most(end_ms, as_of_ms)) + 1
+        if start_ms is None:
+            first = max(first, end - limit)
+        else:
+            # A candle belongs to the range if it opens in it.
+            first = max(first, period.number(min(start_ms, as_of_ms + 1) - 1) + 1)
+        numbers = _page(range(first, end), limit)
+        return instrument.spelling.klines(klines(instrument, period, numbers, as_of_ms))
+
+    def average_price(self, query: Query, as_of_ms: int) -> bytes:
+        """``avgPrice``."""
+        parameters = Parameters(query, ("symbol",), ("symbol",))
+        instrument = self._listed.one(parameters, as_of_ms)
+        price, at_ms = windows.average_price(instrument, as_of_ms)
+        minutes = windows.AVERAGE_MINUTES
+        return f'{{"mins":{minutes},"price":"{price}","closeTime":{at_ms}}}'.encode()
+
+
+def klines(instrument: Instrument, period: Period, numbers: range, as_of_ms: int) -> list[Kline]:
+    """Consecutive candles; one that has not closed holds what was traded up to ``as_of_ms``."""
+    if not numbers:
+        return []
+    borders = [period.open_ms(number) for number in range(numbers.start, numbers.stop + 1)]
+    # A week or a month may open before the listing; its sums begin with the listing.
+    counted = [max(borders[0], instrument.listed_at_ms), *borders[1:]]
+    if borders[-1] <= as_of_ms + 1:
+        sums = instrument.market.candles(counted)
+    else:
+        running = instrument.market.sums(counted[-2], as_of_ms + 1)
+        sums = [*instrument.market.candles(counted[:-1]), running]
+    closes = (border - 1 for border in borders[1:])
+    return list(map(Kline, borders, closes, sums))
+
+
+def _flat(weight: int) -> Cost:
+    def cost(_query: Query) -> int:
+        return weight
+
+    return cost
+
+
+def _at_most(end_ms: int | None, as_of_ms: int) -> int:
+    return as_of_ms if end_ms is None else min(end_ms, as_of_ms)
+
+
+def _page(rows: range, limit: int) -> range:
+    return rows[:limit]

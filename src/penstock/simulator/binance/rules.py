@@ -1,0 +1,147 @@
+"""The limits: what is counted, how it is announced, and what breaking it is answered with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.config import Simulator
+from penstock.errors import ConfigError
+from penstock.simulator.binance.periods import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from penstock.simulator.binance.refusals import error_body
+from penstock.simulator.exchange import Reply
+from penstock.simulator.limits import Rule, Verdict
+
+WEIGHT, RAW, CONNECTS, MESSAGES = "REQUEST_WEIGHT", "RAW_REQUESTS", "CONNECTIONS", "MESSAGES"
+
+_UNITS_MS = {"DAY": DAY_MS, "HOUR": HOUR_MS, "MINUTE": MINUTE_MS, "SECOND": SECOND_MS}
+# Nobody can place an order here; clients read the array and expect these entries in it.
+_ORDER_LIMITS: tuple[dict[str, str | int], ...] = (
+    {"rateLimitType": "ORDERS", "interval": "SECOND", "intervalNum": 10, "limit": 100},
+    {"rateLimitType": "ORDERS", "interval": "DAY", "intervalNum": 1, "limit": 200000},
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The rules of the exchange, and its words about them."""
+
+    weight: Rule
+    raw: Rule
+    connects: Rule
+    messages: Rule
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """Every limit that is counted."""
+        return (self.weight, self.raw, self.connects, self.messages)
+
+    def announcement(self) -> list[dict[str, str | int]]:
+        """``exchangeInfo.rateLimits``."""
+        return [_announced(self.weight), *_ORDER_LIMITS, _announced(self.raw)]
+
+    def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
+        """The weight used in the window the request fell into."""
+        used = verdict.used.get(self.weight.name)
+        if used is None:
+            return {}
+        count, unit = _in_units(self.weight.period_ms)
+        return {
+            "X-MBX-USED-WEIGHT": str(used),
+            f"X-MBX-USED-WEIGHT-{count}{unit[0]}": str(used),
+        }
+
+    def refusal(self, verdict: Verdict) -> Reply:
+        """429 while over a limit, 418 while banned."""
+        if verdict.banned_until_ms is not None:
+            status, message = (
+                418,
+                (
+                    "Way too much request weight used; IP banned until"
+                    f" {verdict.banned_until_ms}. Please use WebSocket Streams for live updates to"
+                    " avoid bans."
+                ),
+            )
+        else:
+            status, message = 429, _over(verdict.broken or self.weight)
+        headers = {**self.usage_headers(verdict), "Retry-After": str(verdict.retry_after_s)}
+        return Reply(error_body(-1003, message), status=status, headers=headers)
+
+
+def limits_from(settings: Simulator) -> Limits:
+    """The limits an operator has set.
+
+    Raises:
+        ConfigError: a window that is announced is not a whole number of seconds.
+    """
+    return Limits(
+        weight=Rule(
+            WEIGHT,
+            "aligned",
+            _announced_ms(settings, "weight_window"),
+            settings.weight_limit,
+            "ip",
+            "weight",
+        ),
+        raw=Rule(
+            RAW,
+            "aligned",
+            _announced_ms(settings, "raw_window"),
+            settings.raw_limit,
+            "ip",
+            "request",
+        ),
+        connects=Rule(
+            CONNECTS,
+            "aligned",
+            round(settings.connect_window * 1000),
+            settings.connect_limit,
+            "ip",
+            "connect",
+        ),
+        # Sliding is the stricter reading of "5 messages a second": no second anywhere has more.
+        messages=Rule(
+            MESSAGES, "sliding", SECOND_MS, settings.messages_per_second, "connection", "message"
+        ),
+    )
+
+
+def _announced_ms(settings: Simulator, name: Literal["weight_window", "raw_window"]) -> int:
+    seconds: float = getattr(settings, name)
+    if seconds != int(seconds):
+        raise ConfigError(
+            f"simulator.{name}",
+            problem=f"{seconds:g} is not a whole number of seconds, and exchangeInfo can announce"
+            " no other.",
+            origin="settings",
+        )
+    return int(seconds) * 1000
+
+
+def _announced(rule: Rule) -> dict[str, str | int]:
+    count, unit = _in_units(rule.period_ms)
+    return {
+        "rateLimitType": rule.name,
+        "interval": unit,
+        "intervalNum": count,
+        "limit": rule.limit,
+    }
+
+
+def _in_units(period_ms: int) -> tuple[int, str]:
+    """A period in the largest unit that measures it exactly: 60 s is 1 MINUTE."""
+    for unit, unit_ms in _UNITS_MS.items():
+        if period_ms % unit_ms == 0:
+            return period_ms // unit_ms, unit
+    return max(1, period_ms // SECOND_MS), "SECOND"
+
+
+def _over(rule: Rule) -> str:
+    count, unit = _in_units(rule.period_ms)
+    if rule.unit == "weight":
+        return (
+            f"Too much request weight used; current limit is {rule.limit} request weight per"
+            f" {count} {unit}. Please use WebSocket Streams for live updates to avoid polling"
+            " the API."
+        )
+    what = "connection attempts" if rule.unit == "connect" else "requests"
+    return f"Too many {what}; current limit is {rule.limit} {what} per {count} {unit}."

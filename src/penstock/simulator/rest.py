@@ -1,0 +1,128 @@
+"""REST: one request from its arrival to its answer.
+
+A request travels (a jitter), is counted, waits (the latency), and only then costs work. The wait
+lies between counting and work on purpose: without it the work for one request would delay the
+counting of the next, and the server's own slowness would move requests into another window. The
+answer is as of the instant of admission, however long it took.
+"""
+
+from aiohttp import web
+
+from penstock.simulator.engine import Engine
+from penstock.simulator.exchange import Query, Refused, Reply, Route
+from penstock.simulator.injection import RequestFaults
+from penstock.simulator.limits import Verdict
+from penstock.simulator.rng import key, mix
+
+_UNKNOWN_PATH_WEIGHT = 1
+_PAGE = b"<html><head><title>Error</title></head><body><h1>Sorry, not now.</h1></body></html>"
+
+
+class Rest:
+    """Answers requests."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._uplink_key = key("uplink", engine.settings.seed)
+        self._latency_key = key("latency", engine.settings.seed)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        engine = self._engine
+        engine.requests += 1
+        engine.in_flight += 1
+        try:
+            return await self._answer(request, engine.requests)
+        finally:
+            engine.in_flight -= 1
+
+    async def _answer(self, request: web.BaseRequest, seq: int) -> web.StreamResponse:
+        engine, path, query = self._engine, request.path, dict(request.query)
+        route = engine.exchange.routes.get(path) if request.method == "GET" else None
+        weight = route.cost(query) if route is not None else _UNKNOWN_PATH_WEIGHT
+        await self._travel(seq)
+
+        verdict = engine.admission.admit(request.remote or "", path, weight, engine.clock.now_ms())
+        engine.windows.count(weight, verdict)
+        faults = engine.injector.for_request(path, seq)
+        await self._think(seq, faults)
+
+        if not verdict.admitted:
+            engine.tell_refused(path, verdict)
+            return respond(_with_usage(engine, engine.exchange.refusal(verdict), verdict))
+        if faults.status is not None:
+            reply = self._spoiled(verdict, faults)
+        elif route is None:
+            reply = engine.exchange.not_found(path)
+        else:
+            reply = _answered(route, query, verdict.at_ms + faults.shift_ms)
+        for kind in faults.kinds:
+            hid = reply.body if faults.status is None else b""
+            engine.injector.log.write(verdict.at_ms, kind, path, (0, verdict.seq), hid)
+        reply = _with_usage(engine, reply, verdict)
+        return await _send_half(request, reply) if faults.cut_body else respond(reply)
+
+    async def _travel(self, seq: int) -> None:
+        if uplink_us := self._engine.settings.uplink_ms * 1000:
+            drawn_us = mix(self._uplink_key ^ seq) % (uplink_us + 1)
+            await self._engine.clock.sleep(drawn_us / 1_000_000)
+
+    async def _think(self, seq: int, faults: RequestFaults) -> None:
+        latency_us = self._engine.settings.latency_ms * 1000
+        drawn_us = latency_us // 2 + mix(self._latency_key ^ seq) % (latency_us + 1)
+        if faults.latency_ms is not None:
+            drawn_us = faults.latency_ms * 1000
+        await self._engine.clock.sleep(max(1000, drawn_us) / 1_000_000)
+
+    def _spoiled(self, verdict: Verdict, faults: RequestFaults) -> Reply:
+        assert faults.status is not None
+        if faults.page:
+            return Reply(_PAGE, faults.status, content_type="text/html")
+        if faults.status == 500:
+            return self._engine.exchange.failure()
+        # Told as the exchange would, though nothing was counted: a storm, not a broken limit.
+        until_ms = verdict.at_ms + faults.retry_after_s * 1000
+        return self._engine.exchange.refusal(
+            Verdict(
+                admitted=False,
+                at_ms=verdict.at_ms,
+                window=verdict.window,
+                used=verdict.used,
+                broken=self._engine.admission.rules[0],
+                retry_after_s=faults.retry_after_s,
+                banned_until_ms=until_ms if faults.status == 418 else None,
+            )
+        )
+
+
+def respond(reply: Reply) -> web.Response:
+    """A reply as aiohttp wants it."""
+    return web.Response(
+        body=reply.body,
+        status=reply.status,
+        headers=reply.headers,
+        content_type=reply.content_type,
+    )
+
+
+def _answered(route: Route, query: Query, as_of_ms: int) -> Reply:
+    try:
+        return Reply(route.answer(query, as_of_ms))
+    except Refused as refused:
+        return refused.reply
+
+
+def _with_usage(engine: Engine, reply: Reply, verdict: Verdict) -> Reply:
+    headers = {**engine.exchange.usage_headers(verdict), **reply.headers}
+    return Reply(reply.body, reply.status, headers, reply.content_type)
+
+
+async def _send_half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+    response = web.StreamResponse(status=reply.status, headers=reply.headers)
+    response.content_type = reply.content_type
+    response.content_length = len(reply.body)
+    await response.prepare(request)
+    await response.write(reply.body[: len(reply.body) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response

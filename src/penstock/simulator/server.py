@@ -1,0 +1,189 @@
+"""The server: one simulated exchange on one address.
+
+It opens the port, hands each request to whoever answers it, and keeps the background tasks going:
+the pump, the sweeper and the watch over the loop. Nothing a client does, and no defect in an
+exchange's file, ends it.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from penstock.clock import Clock
+from penstock.config import Simulator
+from penstock.errors import ConfigError, PortInUse
+from penstock.simulator.control import PREFIX, Control, Truth
+from penstock.simulator.engine import build_engine
+from penstock.simulator.exchange import SimulatedExchange
+from penstock.simulator.ports import holder_of
+from penstock.simulator.rest import Rest, respond
+from penstock.simulator.streams import GOING_AWAY, Streams
+from penstock.simulator.sweeper import Sweeper
+from penstock.telemetry import Listener, log_error, quiet
+
+_PATIENCE_S = 0.5  # with requests and farewells still under way when the server stops
+_LONGEST_ADDRESS_BYTES = 128 * 1024  # all the streams of a connection may stand in its address
+_BREATH_S = 0.1  # between a background task's failure and its next try
+
+
+@dataclass(frozen=True)
+class State:
+    """What the simulator is doing, at one instant."""
+
+    exchange: str
+    address: str
+    at_ms: int
+    uptime_ms: int
+    clients: int
+    streams: int
+    frames_sent: int
+    frames_per_s: int
+    requests: int
+    in_flight: int
+    refusals: int
+    used: Mapping[str, int]
+    """Rule name → most that any address has used of it in the present window."""
+    limits: Mapping[str, int]
+    bans: Mapping[str, int]
+    """Address → end of its ban (ms)."""
+    faults: str
+    """The plan in force."""
+    injected: Mapping[str, int]
+    """Fault → how often it struck."""
+    lag_ms: int
+    """By how much the loop was late at most, in about the last second."""
+    slow_clients: int
+    feed_failures: int
+    failures: int
+
+
+class SimulatorServer:
+    """Serves a simulated exchange until told to stop."""
+
+    def __init__(
+        self,
+        exchange: SimulatedExchange,
+        settings: Simulator,
+        clock: Clock,
+        listener: Listener = quiet,
+        truth: Truth | None = None,
+    ) -> None:
+        self._settings, self._clock = settings, clock
+        self._engine = build_engine(exchange, settings, clock, listener)
+        self._rest = Rest(self._engine)
+        self._streams = Streams(self._engine)
+        self._sweeper = Sweeper(self._engine, self._streams)
+        self._control = Control(self._engine, self._streams, truth, self.state)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._runner: web.ServerRunner | None = None
+        self._started_ms = 0
+        self._port = settings.port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` as one would type it; the real port once started."""
+        host = self._settings.host
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return self._port
+
+    async def start(self) -> None:
+        """Open the port and begin to serve.
+
+        Raises:
+            PortInUse: another program listens there.
+            ConfigError: the address cannot be listened on at all.
+        """
+        runner = web.ServerRunner(
+            web.Server(self._handle, access_log=None, max_line_size=_LONGEST_ADDRESS_BYTES),
+            shutdown_timeout=_PATIENCE_S,
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._settings.host, self._settings.port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise self._explained(error) from error
+        self._runner = runner
+        self._port = runner.addresses[0][1]
+        self._started_ms = self._clock.now_ms()
+        self._engine.injector.install(self._engine.injector.plan, self._started_ms)
+        for job in (self._engine.pump.run, self._sweeper.run, self._engine.watch.run):
+            self._tasks.append(asyncio.create_task(self._keep_up(job)))
+
+    async def stop(self) -> None:
+        """Send everybody away and close the port."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for client in list(self._streams.open.values()):
+            client.close(GOING_AWAY, "server stopped", self._clock.now_ms())
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def state(self) -> State:
+        """What it is doing now."""
+        engine, now_ms = self._engine, self._clock.now_ms()
+        return State(
+            exchange=engine.exchange.name,
+            address=self.address,
+            at_ms=now_ms,
+            uptime_ms=now_ms - self._started_ms if self._started_ms else 0,
+            clients=len(self._streams.open),
+            streams=engine.pump.streams,
+            frames_sent=engine.pump.frames_sent,
+            frames_per_s=engine.pump.frames_per_s,
+            requests=engine.requests,
+            in_flight=engine.in_flight,
+            refusals=engine.refusals,
+            used=engine.admission.used(now_ms),
+            limits={rule.name: rule.limit for rule in engine.admission.rules},
+            bans=engine.admission.banned(now_ms),
+            faults=engine.injector.plan.text,
+            injected=dict(engine.injector.log.counts),
+            lag_ms=engine.watch.lag_ms,
+            slow_clients=engine.pump.slow_clients,
+            feed_failures=engine.pump.feed_failures,
+            failures=engine.failures,
+        )
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            if request.path.startswith(PREFIX):
+                return await self._control.handle(request)
+            if request.headers.get("Upgrade", "").lower() == "websocket":
+                return await self._streams.handle(request)
+            return await self._rest.handle(request)
+        except (ConnectionError, web.HTTPException):
+            raise  # the client left, or aiohttp has the answer
+        except Exception as error:
+            self._engine.failures += 1
+            log_error("request_failed", path=request.path_qs, error=repr(error))
+            return respond(self._engine.exchange.failure())
+
+    async def _keep_up(self, job: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await job()
+            except Exception as error:
+                self._engine.failures += 1
+                log_error("background_task_failed", task=repr(job), error=repr(error))
+                await self._clock.sleep(_BREATH_S)
+
+    def _explained(self, error: OSError) -> PortInUse | ConfigError:
+        host, port = self._settings.host, self._settings.port
+        if error.errno == errno.EADDRINUSE:
+            return PortInUse(host, port, holder_of(port))
+        name = "simulator.host" if isinstance(error, socket.gaierror) else "simulator.port"
+        return ConfigError(
+            name, problem=f"cannot listen on {host}:{port}: {error.strerror}.", origin="settings"
+        )

@@ -1,0 +1,120 @@
+"""The wire: frames as bytes, and what is known of the client at the other end.
+
+A server's frames are not masked, so one encoded frame serves every client. It is put into each
+client's outbox and written once per tick of the pump: joining twenty frames into one write costs a
+tenth of writing them one by one. A client that does not read is cut off, as exchanges do.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from penstock.simulator.exchange import Subscriber
+from penstock.simulator.injection import ConnectionFaults
+
+TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
+
+UNREAD_BYTES = 4 * 1024 * 1024
+"""A client that leaves more than this unread is cut off."""
+
+
+def encode(payload: bytes, opcode: int = TEXT) -> bytes:
+    """One whole, unmasked frame."""
+    size = len(payload)
+    if size < 126:
+        return bytes((0x80 | opcode, size)) + payload
+    if size < 65536:
+        return bytes((0x80 | opcode, 126)) + size.to_bytes(2, "big") + payload
+    return bytes((0x80 | opcode, 127)) + size.to_bytes(8, "big") + payload
+
+
+def encode_all(payloads: Iterable[bytes]) -> bytes:
+    """Several text frames, one behind the other."""
+    return b"".join([encode(payload) for payload in payloads])
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a connection was subscribed to from an instant on."""
+
+    at_ms: int
+    streams: tuple[str, ...]
+
+
+@dataclass
+class Client:
+    """One stream connection, from the server's side."""
+
+    id: int
+    ip: str
+    path: str
+    opened_ms: int
+    transport: asyncio.Transport
+    subscriber: Subscriber = field(default_factory=Subscriber)
+    faults: ConnectionFaults | None = None
+    outbox: list[bytes] = field(default_factory=list)
+    pings: deque[tuple[int, bytes]] = field(default_factory=deque)
+    """(sent at, payload) of pings not yet answered."""
+    pinged_ms: int = 0
+    leaves_ms: int | None = None
+    """When it ends after a shutdown notice."""
+    frames_sent: int = 0
+    messages_received: int = 0
+    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=100))
+    closed_ms: int | None = None
+    reason: str = ""
+
+    def put(self, frame: bytes) -> None:
+        """Send a frame with the next flush, behind those already waiting."""
+        self.outbox.append(frame)
+        self.frames_sent += 1
+
+    def flush(self) -> None:
+        """Write everything that waits."""
+        if self.outbox:
+            waiting = b"".join(self.outbox)
+            self.outbox.clear()
+            self.transport.write(waiting)
+
+    def lags(self) -> bool:
+        """Whether it leaves too much unread."""
+        return self.transport.get_write_buffer_size() > UNREAD_BYTES
+
+    def pong(self, payload: bytes) -> None:
+        """Take an answer to a ping; one that answers none of them changes nothing."""
+        if any(sent == payload for _, sent in self.pings):
+            while self.pings.popleft()[1] != payload:
+                pass
+
+    def close(self, code: int, reason: str, now_ms: int) -> None:
+        """Say why, and leave it to the client to agree; whoever does not is hung up on later."""
+        if self.closed_ms is None:
+            self.flush()
+            self.transport.write(encode(code.to_bytes(2, "big") + reason.encode(), CLOSE))
+            self._end(f"{code} {reason}", now_ms)
+
+    def abort(self, reason: str, now_ms: int) -> None:
+        """Hang up without a word."""
+        if self.closed_ms is None:
+            self._end(reason, now_ms)
+            self.transport.abort()
+
+    def cut(self, now_ms: int) -> bytes:
+        """Hang up in the middle of the last frame that waits; the part that was not sent."""
+        waiting = b"".join(self.outbox)
+        sent = len(waiting) - (len(self.outbox[-1]) + 1) // 2
+        self.outbox.clear()
+        self.transport.write(waiting[:sent])
+        self._end("cut", now_ms)
+        self.transport.close()
+        return waiting[sent:]
+
+    def gone(self, reason: str, now_ms: int) -> None:
+        """Note that the connection has ended, unless it is known already."""
+        if self.closed_ms is None:
+            self._end(reason, now_ms)
+
+    def _end(self, reason: str, now_ms: int) -> None:
+        self.closed_ms, self.reason = now_ms, reason
+        self.outbox.clear()

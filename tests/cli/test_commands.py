@@ -1,0 +1,136 @@
+"""The command line, run as a user runs it: as a process."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+
+
+def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PENSTOCK, *words],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "160", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_demo_finds_nothing_missing(tmp_path: Path) -> None:
+    done = run("demo", "--seconds", "4", "--json", folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout.splitlines()[-1])
+    assert findings["trades"] > 0
+    assert findings["books_synced"] == 3
+    for wrong in ("trades_missing", "trades_duplicated", "trades_wrong", "book_mismatches"):
+        assert findings[wrong] == 0
+    assert (findings["http_429"], findings["http_418"]) == (0, 0)
+
+
+def test_a_demo_with_dropped_frames_says_so_and_fails(tmp_path: Path) -> None:
+    done = run("demo", "--seconds", "4", "--json", "--faults", "drop=0.2", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert json.loads(done.stdout.splitlines()[-1])["trades_missing"] > 0
+
+
+def test_sim_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*PENSTOCK, "sim", "--port", "0", "--json", "--symbols", "1inch_usdt"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+
+    assert process.returncode == 0
+    assert first["listening"].startswith("http://127.0.0.1:")
+    assert json.loads(rest)["clients"] == 0
+
+
+def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("sim", "--port", str(port), "--symbols", "1inch_usdt", folder=tmp_path)
+
+    assert done.returncode == 2
+    assert f"127.0.0.1:{port} is already in use by " in done.stderr
+    assert f"(pid {os.getpid()})" in done.stderr
+    assert "--port" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sim", "--symbols", "btc_usd"], "Did you mean btc_usdt"),
+        (["sim", "--faults", "dorp=0.1"], "Did you mean drop"),
+        (["sim", "--faults", "drop=2"], "a rate from 0 to 1"),
+        (["sim", "--port", "70000"], "simulator.port (from command line --port): 70000"),
+        (["sim", "nowhere"], "There is no exchange 'nowhere'"),
+        (["--config", "absent.toml", "config"], "absent.toml"),
+    ],
+)
+def test_bad_input_is_answered_in_one_line_before_anything_starts(
+    tmp_path: Path, words: list[str], says: str
+) -> None:
+    done = run(*words, folder=tmp_path)
+
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_config_tells_values_and_origins(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text("[simulator]\nseed = 5\n")
+    done = run("config", "--json", folder=tmp_path, PENSTOCK_SIMULATOR_PORT="9000")
+
+    shown = json.loads(done.stdout)
+    assert shown["simulator.seed"] == {"value": 5, "origin": "penstock.toml"}
+    assert shown["simulator.port"] == {
+        "value": 9000,
+        "origin": "environment PENSTOCK_SIMULATOR_PORT",
+    }
+    assert shown["simulator.host"]["origin"] == "default"
+
+
+def test_config_is_readable_without_json(tmp_path: Path) -> None:
+    done = run("config", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert "simulator.symbols" in done.stdout
+    assert "btc_usdt,eth_usdt,bnb_usdt" in done.stdout
+
+
+def test_an_unknown_variable_is_named_with_near_matches(tmp_path: Path) -> None:
+    done = run("config", folder=tmp_path, PENSTOCK_SIMULATOR_PROT="1")
+
+    assert done.returncode == 2
+    assert "PENSTOCK_SIMULATOR_PROT" in done.stderr
+    assert "Did you mean PENSTOCK_SIMULATOR_PORT" in done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["demo"], ["sim"], ["config"]])
+def test_help_has_an_example(tmp_path: Path, words: list[str]) -> None:
+    done = run(*words, "--help", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert not words or "Example: " in done.stdout
+
+
+def test_completion_is_offered(tmp_path: Path) -> None:
+    done = run("--show-completion", "bash", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert "penstock" in done.stdout

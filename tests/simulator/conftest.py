@@ -1,0 +1,165 @@
+"""A toy exchange for the engine's own tests, and a way to serve it for the length of a test."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+import pytest
+from aiohttp import ClientSession
+
+from penstock.clock import SystemClock
+from penstock.config import Simulator
+from penstock.simulator.exchange import (
+    ControlReply,
+    Feed,
+    Opening,
+    Query,
+    Refused,
+    Reply,
+    Route,
+    Subscriber,
+)
+from penstock.simulator.limits import Rule, Verdict
+from penstock.simulator.server import SimulatorServer
+from penstock.telemetry import Listener, quiet
+
+STEP_MS = 10
+QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
+
+
+class ToyExchange:
+    """One frame per 10 ms and stream, numbered by time; streams end in what they do."""
+
+    name = "toy"
+
+    def __init__(self, settings: Simulator) -> None:
+        weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)
+        connect_ms = round(settings.connect_window * 1000)
+        self.rules: Sequence[Rule] = (
+            Rule("weight", "aligned", weight_ms, settings.weight_limit, "ip", "weight"),
+            Rule("raw", "aligned", raw_ms, settings.raw_limit, "ip", "request"),
+            Rule("connects", "aligned", connect_ms, settings.connect_limit, "ip", "connect"),
+            Rule(
+                "messages", "sliding", 1000, settings.messages_per_second, "connection", "message"
+            ),
+        )
+        self.routes: Mapping[str, Route] = {
+            "/time": Route("/time", _cost, lambda _, at_ms: b'{"at":%d}' % at_ms),
+            "/depth": Route("/depth", _cost, lambda _, at_ms: b'{"at":%d}' % at_ms),
+            "/work": Route("/work", _cost, _work),
+            "/broken": Route("/broken", _cost, _broken),
+            "/picky": Route("/picky", _cost, _picky),
+        }
+
+    def not_found(self, path: str) -> Reply:
+        return Reply(json.dumps({"nothing at": path}).encode(), 404)
+
+    def refusal(self, verdict: Verdict) -> Reply:
+        headers = {"Retry-After": str(verdict.retry_after_s)}
+        return Reply(b'{"refused":true}', verdict.status, headers)
+
+    def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
+        return {"Used": str(verdict.used.get("weight", 0))}
+
+    def open(self, path: str, query: Query) -> Opening | None:
+        if path == "/stream":
+            return Opening(tuple(query["streams"].split("/")), wrapped=True)
+        if path == "/ws" or path.startswith("/ws/"):
+            return Opening(tuple(name for name in path[3:].split("/") if name), wrapped=False)
+        return None
+
+    def control(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
+        wanted = json.loads(text)
+        for name in wanted.get("join", []):
+            subscriber.streams[name] = None
+        for name in wanted.get("leave", []):
+            subscriber.streams.pop(name, None)
+        return [ControlReply(b'{"ok":true}', acknowledges=True)]
+
+    def feed(self, stream: str) -> Feed | None:
+        if stream.endswith("@broken"):
+            return Feed(stream, _broken_frames)
+        if stream.endswith("@flood"):
+            return Feed(stream, lambda after_ms, upto_ms: [b"x" * 100_000] * (upto_ms - after_ms))
+        if stream.endswith("@nothing"):
+            return None
+
+        def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+            steps = range(after_ms // STEP_MS + 1, upto_ms // STEP_MS + 1)
+            return [b'{"s":"%s","n":%d,"p":"1.50"}' % (stream.encode(), n) for n in steps]
+
+        return Feed(stream, frames)
+
+    def wrap(self, stream: str, payload: bytes) -> bytes:
+        return b'{"stream":"%s","data":%s}' % (stream.encode(), payload)
+
+    def failure(self) -> Reply:
+        return Reply(b'{"broken":true}', status=500)
+
+    def shutdown_notice(self, at_ms: int) -> tuple[str, bytes]:
+        return "!bye", b'{"bye":%d}' % at_ms
+
+    def refuse_ack(self, reply: bytes) -> bytes:
+        return reply.replace(b"true", b"false")
+
+
+def _cost(query: Query) -> int:
+    return int(query.get("weight", "1"))
+
+
+def _work(query: Query, at_ms: int) -> bytes:
+    end = time.monotonic() + int(query["ms"]) / 1000
+    while time.monotonic() < end:
+        pass
+    return b'{"at":%d}' % at_ms
+
+
+def _broken(query: Query, at_ms: int) -> bytes:
+    raise RuntimeError("a defect")
+
+
+def _broken_frames(after_ms: int, upto_ms: int) -> list[bytes]:
+    raise RuntimeError("a defect")
+
+
+def _picky(query: Query, at_ms: int) -> bytes:
+    raise Refused(Reply(b'{"bad":"parameter"}', 400))
+
+
+@pytest.fixture
+def toy() -> ToyExchange:
+    return ToyExchange(QUICK)
+
+
+Serve = Callable[..., Awaitable[SimulatorServer]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Start a toy server; give it settings, and perhaps a listener and the truth."""
+    servers: list[SimulatorServer] = []
+
+    async def start(
+        settings: Simulator = QUICK, listener: Listener = quiet, truth: object = None
+    ) -> SimulatorServer:
+        server = SimulatorServer(
+            ToyExchange(settings),
+            settings,
+            SystemClock(),
+            listener,
+            truth,  # type: ignore[arg-type]
+        )
+        await server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(server.stop() for server in servers))
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[ClientSession]:
+    async with ClientSession() as opened:
+        yield opened

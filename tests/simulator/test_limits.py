@@ -1,0 +1,254 @@
+"""Limits against brute-force recounts, and the policy of refusals and bans."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.simulator.limits import Admission, BanPolicy, Rule, Verdict
+
+MINUTE = Rule("weight", "aligned", 60_000, 6000, "ip", "weight")
+RAW = Rule("raw", "aligned", 300_000, 61_000, "ip", "request")
+CONNECT = Rule("connect", "aligned", 300_000, 3, "ip", "connect")
+PER_SECOND = Rule("messages", "sliding", 1000, 5, "connection", "message")
+LENIENT = BanPolicy(refusals_before_ban=1_000_000, first_ban_ms=1, longest_ban_ms=1)
+STRICT = BanPolicy(refusals_before_ban=2, first_ban_ms=1000, longest_ban_ms=3000)
+IP = "127.0.0.1"
+
+
+def test_the_241st_request_of_weight_25_is_refused_and_still_adds_weight() -> None:
+    admission = Admission([MINUTE, RAW], LENIENT)
+
+    verdicts = [admission.admit(IP, "/trades", 25, 60_000 + i) for i in range(241)]
+
+    assert [v.admitted for v in verdicts] == [True] * 240 + [False]
+    assert verdicts[-1].used == {"weight": 6025, "raw": 241}
+    assert verdicts[-1].broken == MINUTE
+    assert verdicts[-1].status == 429
+
+
+@pytest.mark.parametrize(("at_ms", "seconds"), [(60_000, 60), (60_001, 60), (119_999, 1)])
+def test_retry_after_counts_whole_seconds_to_the_end_of_the_window(
+    at_ms: int, seconds: int
+) -> None:
+    admission = Admission([MINUTE], LENIENT)
+
+    refused = admission.admit(IP, "/depth", 6001, at_ms)
+
+    assert refused.retry_after_s == seconds
+    assert admission.admit(IP, "/depth", 1, at_ms - at_ms % 60_000 + 60_000).admitted
+
+
+def test_the_rule_with_the_longest_wait_is_the_one_named() -> None:
+    short = Rule("short", "aligned", 1000, 1, "ip", "request")
+    long = Rule("long", "aligned", 10_000, 1, "ip", "weight")
+    admission = Admission([short, long], LENIENT)
+    admission.admit(IP, "/", 1, 500)
+
+    assert admission.admit(IP, "/", 1, 600).broken == long
+    assert admission.admit(IP, "/", 1, 1600).broken == long
+
+
+def test_addresses_are_counted_apart() -> None:
+    admission = Admission([MINUTE], LENIENT)
+
+    assert not admission.admit("10.0.0.1", "/", 6001, 0).admitted
+    assert admission.admit("10.0.0.2", "/", 6000, 0).admitted
+    assert admission.used(0) == {"weight": 6001}
+
+
+def test_going_on_after_the_allowed_refusals_begins_a_ban_and_each_further_ban_doubles() -> None:
+    admission = Admission([Rule("r", "aligned", 10_000, 1, "ip", "request")], STRICT)
+
+    statuses = [admission.admit(IP, "/", 1, at_ms).status for at_ms in range(5)]
+    assert statuses == [200, 429, 429, 418, 418]
+    assert admission.banned(4) == {IP: 1003}
+
+    lengths = []
+    for window in range(1, 5):
+        verdicts = [admission.admit(IP, "/", 1, window * 10_000 + i) for i in range(4)]
+        assert [v.status for v in verdicts] == [200, 429, 429, 418]
+        assert verdicts[3].banned_until_ms is not None
+        lengths.append(verdicts[3].banned_until_ms - verdicts[3].at_ms)
+    assert lengths == [2000, 3000, 3000, 3000]
+
+
+def test_going_on_during_a_ban_does_not_lengthen_it() -> None:
+    admission = Admission([Rule("r", "aligned", 10_000, 1, "ip", "request")], STRICT)
+    for at_ms in range(4):
+        admission.admit(IP, "/", 1, at_ms)
+
+    during = [admission.admit(IP, "/", 1, at_ms) for at_ms in (10, 500, 1002)]
+
+    assert [v.banned_until_ms for v in during] == [1003, 1003, 1003]
+    assert during[-1].retry_after_s >= 1
+    assert admission.banned(1003) == {}
+
+
+def test_a_ban_refuses_even_what_would_fit_and_also_connections() -> None:
+    admission = Admission([Rule("r", "aligned", 1000, 1, "ip", "request"), CONNECT], STRICT)
+    for at_ms in range(996, 1000):
+        admission.admit(IP, "/", 1, at_ms)
+
+    banned = admission.admit(IP, "/", 1, 1500)
+
+    assert (banned.status, banned.broken) == (418, None)
+    assert admission.connect(IP, "/ws", 1500).status == 418
+    assert admission.admit(IP, "/", 1, 2500).admitted
+
+
+def test_forgiving_ends_every_ban() -> None:
+    admission = Admission([Rule("r", "aligned", 1000, 1, "ip", "request")], STRICT)
+    for at_ms in range(4):
+        admission.admit(IP, "/", 1, at_ms)
+
+    admission.unban()
+
+    assert admission.banned(5) == {}
+    assert admission.admit(IP, "/", 1, 1000).admitted
+
+
+def test_offences_outside_the_rules_lead_to_a_ban_as_well() -> None:
+    admission = Admission([MINUTE], STRICT)
+
+    assert [admission.offend(IP, at_ms) for at_ms in range(3)] == [None, None, 1002]
+    assert admission.admit(IP, "/", 1, 3).status == 418
+
+
+def test_connections_beyond_the_limit_are_refused_and_cost_no_weight() -> None:
+    admission = Admission([MINUTE, CONNECT], LENIENT)
+
+    verdicts = [admission.connect(IP, "/ws", 10) for _ in range(4)]
+
+    assert [v.status for v in verdicts] == [200, 200, 200, 429]
+    assert verdicts[-1].broken == CONNECT
+    assert admission.used(10) == {"weight": 0, "connect": 4}
+
+
+def test_messages_are_counted_per_connection_and_forgotten_with_it() -> None:
+    admission = Admission([PER_SECOND], LENIENT)
+
+    assert [admission.message(1, 100) for _ in range(6)] == [True] * 5 + [False]
+    assert admission.message(2, 100)
+    assert not admission.message(1, 1099)
+
+    admission.forget(1)
+    assert admission.message(1, 1099)
+
+
+def test_a_changed_limit_holds_at_once_for_what_is_already_used() -> None:
+    admission = Admission([MINUTE], LENIENT)
+    admission.admit(IP, "/", 3000, 0)
+
+    admission.change("weight", 3000)
+
+    refused = admission.admit(IP, "/", 1, 1)
+    assert refused.broken is not None
+    assert refused.broken.limit == 3000
+    assert admission.rules[0].limit == 3000
+
+
+def test_the_log_holds_every_arrival_and_is_bounded() -> None:
+    admission = Admission([MINUTE, CONNECT], LENIENT, remembered=3)
+    for weight in (1, 2, 3):
+        admission.admit(IP, "/klines", weight, 60_000)
+    admission.connect(IP, "/ws", 60_001)
+
+    arrivals = admission.arrivals()
+
+    assert [(a.seq, a.unit, a.weight, a.used_after, a.window) for a in arrivals] == [
+        (2, "request", 2, 3, 1),
+        (3, "request", 3, 6, 1),
+        (4, "connect", 0, 1, 0),
+    ]
+    assert [a.seq for a in admission.arrivals(after_seq=3)] == [4]
+
+
+class _Step(NamedTuple):
+    pause_ms: int
+    weight: int
+
+
+class _Past(NamedTuple):
+    at_ms: int
+    cost: int
+
+
+def _aligned(rule: Rule, past: list[_Past], at_ms: int) -> Fraction:
+    window = at_ms // rule.period_ms
+    return Fraction(sum(p.cost for p in past if p.at_ms // rule.period_ms == window))
+
+
+def _sliding(rule: Rule, past: list[_Past], at_ms: int) -> Fraction:
+    return Fraction(sum(p.cost for p in past if p.at_ms > at_ms - rule.period_ms))
+
+
+def _bucket(rule: Rule, past: list[_Past], at_ms: int) -> Fraction:
+    level, since_ms = Fraction(0), 0
+    for p in [*past, _Past(at_ms, 0)]:
+        drained = Fraction((p.at_ms - since_ms) * rule.limit, rule.period_ms)
+        level, since_ms = max(Fraction(0), level - drained) + p.cost, p.at_ms
+    return level
+
+
+Recount = Callable[[Rule, list[_Past], int], Fraction]
+
+RECOUNTS: list[tuple[Rule, Recount]] = [
+    (Rule("a", "aligned", 700, 12, "ip", "weight"), _aligned),
+    (Rule("s", "sliding", 700, 12, "ip", "weight"), _sliding),
+    (Rule("b", "bucket", 700, 12, "ip", "weight"), _bucket),
+    (Rule("a2", "aligned", 300, 5, "ip", "request", counts_refused=False), _aligned),
+    (Rule("s2", "sliding", 300, 5, "ip", "request", counts_refused=False), _sliding),
+    (Rule("b2", "bucket", 300, 5, "ip", "request", counts_refused=False), _bucket),
+]
+
+STEPS = st.lists(st.builds(_Step, st.integers(0, 250), st.integers(0, 14)), min_size=1, max_size=40)
+
+
+@given(st.lists(st.sampled_from(RECOUNTS), min_size=1, unique=True), STEPS)
+def test_every_kind_of_rule_agrees_with_a_recount_from_scratch(
+    chosen: list[tuple[Rule, Recount]], steps: list[_Step]
+) -> None:
+    admission = Admission([rule for rule, _ in chosen], LENIENT)
+    past: dict[str, list[_Past]] = {rule.name: [] for rule, _ in chosen}
+    at_ms = 5000
+    for step in steps:
+        at_ms += step.pause_ms
+        cost = {"weight": step.weight, "request": 1}
+        fits = all(
+            recount(rule, past[rule.name], at_ms) + cost[rule.unit] <= rule.limit
+            for rule, recount in chosen
+        )
+        verdict = admission.admit(IP, "/", step.weight, at_ms)
+        for rule, _ in chosen:
+            if fits or rule.counts_refused:
+                past[rule.name].append(_Past(at_ms, cost[rule.unit]))
+        assert verdict.admitted == fits
+        for rule, recount in chosen:
+            used = recount(rule, past[rule.name], at_ms)
+            assert verdict.used[rule.name] == -(-used.numerator // used.denominator)
+
+
+@given(st.sampled_from(RECOUNTS), STEPS)
+def test_whoever_waits_as_told_is_admitted_and_no_earlier_millisecond_would_do(
+    chosen: tuple[Rule, Recount], steps: list[_Step]
+) -> None:
+    rule, recount = chosen
+    admission = Admission([rule], LENIENT)
+    past: list[_Past] = []
+    at_ms = 5000
+    for step in steps:
+        at_ms += step.pause_ms
+        cost = min(rule.limit, step.weight) if rule.unit == "weight" else 1
+        verdict: Verdict = admission.admit(IP, "/", min(rule.limit, step.weight), at_ms)
+        if verdict.admitted or rule.counts_refused:
+            past.append(_Past(at_ms, cost))
+        if verdict.admitted or rule.counts_refused:
+            continue
+        waits = range(1, verdict.retry_after_s * 1000 + 1)
+        fitting = [w for w in waits if recount(rule, past, at_ms + w) + cost <= rule.limit]
+        assert fitting, "the wait told must suffice"
+        assert verdict.retry_after_s == -(-fitting[0] // 1000)

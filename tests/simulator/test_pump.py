@@ -1,0 +1,200 @@
+"""The pump on a clock that stands still: what goes to whom, and what a late tick does."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.simulator.exchange import SimulatedExchange, Subscriber
+from penstock.simulator.faults import read_plan
+from penstock.simulator.injection import ConnectionFaults, FaultLog
+from penstock.simulator.pump import Pump
+from penstock.simulator.wire import UNREAD_BYTES, Client, encode
+from penstock.telemetry import quiet
+
+
+class Transport:
+    """Keeps what is written; ``unread`` says how much of it the client has left."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.unread = 0
+        self.ended = ""
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+
+START_MS = 1_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START_MS)
+
+
+@pytest.fixture
+def pump(toy: SimulatedExchange, clock: ManualClock) -> Pump:
+    return Pump(toy, clock)
+
+
+def _client(number: int, *streams: str, wrapped: bool = False) -> tuple[Client, Transport]:
+    transport = Transport()
+    return Client(
+        number,
+        "127.0.0.1",
+        "/ws",
+        START_MS,
+        cast("asyncio.Transport", transport),
+        Subscriber(dict.fromkeys(streams), wrapped),
+    ), transport
+
+
+def _frame(stream: str, number: int) -> bytes:
+    return b'{"s":"%s","n":%d,"p":"1.50"}' % (stream.encode(), number)
+
+
+async def test_a_late_tick_sends_everything_that_fell_due_in_one_write(
+    pump: Pump, clock: ManualClock
+) -> None:
+    client, transport = _client(1, "a@n")
+    pump.attach(client)
+    await clock.advance(0.05)
+
+    await pump.tick()
+
+    first = START_MS // 10
+    frames = [encode(_frame("a@n", first + i)) for i in range(1, 6)]
+    assert transport.writes == [b"".join(frames)]
+    assert client.frames_sent == pump.frames_sent == 5
+
+
+async def test_a_pump_that_slept_for_long_catches_up_second_by_second_and_loses_nothing(
+    pump: Pump, clock: ManualClock
+) -> None:
+    client, _ = _client(1, "a@n")
+    pump.attach(client)
+    await clock.advance(3.5)
+
+    sent = []
+    for _ in range(5):
+        await pump.tick()
+        sent.append(client.frames_sent)
+
+    assert sent == [100, 200, 300, 350, 350]
+
+
+async def test_healthy_clients_are_handed_the_very_same_bytes(
+    pump: Pump, clock: ManualClock
+) -> None:
+    (one, first), (two, second) = _client(1, "a@n"), _client(2, "a@n")
+    combined, third = _client(3, "a@n", wrapped=True)
+    for client in (one, two, combined):
+        pump.attach(client)
+    await clock.advance(0.01)
+
+    await pump.tick()
+
+    assert first.writes == second.writes
+    inner = _frame("a@n", START_MS // 10 + 1)
+    assert third.writes == [encode(b'{"stream":"a@n","data":%s}' % inner)]
+
+
+async def test_whoever_joins_a_running_stream_gets_it_from_the_last_tick_on(
+    pump: Pump, clock: ManualClock
+) -> None:
+    early, _ = _client(1, "a@n")
+    pump.attach(early)
+    await clock.advance(0.1)
+    await pump.tick()
+    late, _ = _client(2, "a@n")
+    pump.attach(late)
+    await clock.advance(0.05)
+    await pump.tick()
+
+    assert (early.frames_sent, late.frames_sent) == (15, 5)
+
+
+async def test_a_stream_without_subscribers_is_asked_no_more(
+    pump: Pump, clock: ManualClock
+) -> None:
+    client, _ = _client(1, "a@n", "b@nothing")
+    pump.attach(client)
+    assert pump.streams == 1
+
+    client.subscriber.streams.clear()
+    pump.resubscribe(client, ("a@n", "b@nothing"))
+    assert pump.streams == 0
+
+    await clock.advance(0.1)
+    await pump.tick()
+    assert client.frames_sent == 0
+
+
+async def test_a_client_that_leaves_too_much_unread_is_cut_off_and_let_go(
+    pump: Pump, clock: ManualClock
+) -> None:
+    client, transport = _client(1, "a@n")
+    pump.attach(client)
+    transport.unread = UNREAD_BYTES + 1
+    await clock.advance(0.01)
+
+    await pump.tick()
+    await pump.tick()
+
+    assert transport.ended == "aborted"
+    assert (pump.slow_clients, pump.streams) == (1, 0)
+
+
+async def test_a_faulty_client_does_not_disturb_a_healthy_one(
+    pump: Pump, clock: ManualClock
+) -> None:
+    (healthy, _), (faulty, transport) = _client(1, "a@n"), _client(2, "a@n")
+    faulty.faults = ConnectionFaults(
+        read_plan("drop=1"), 2, "/ws", START_MS, FaultLog("toy", quiet)
+    )
+    pump.attach(healthy)
+    pump.attach(faulty)
+    await clock.advance(0.1)
+
+    await pump.tick()
+
+    assert (healthy.frames_sent, faulty.frames_sent, transport.writes) == (10, 0, [])
+
+
+async def test_delayed_frames_come_with_a_later_tick(pump: Pump, clock: ManualClock) -> None:
+    client, transport = _client(1, "a@n")
+    client.faults = ConnectionFaults(
+        read_plan("delay=1"), 1, "/ws", START_MS, FaultLog("toy", quiet)
+    )
+    pump.attach(client)
+    await clock.advance(0.01)
+    await pump.tick()
+    assert transport.writes == []
+
+    client.subscriber.streams.clear()
+    pump.resubscribe(client, ("a@n",))
+    await clock.advance(0.5)
+    await pump.tick()
+
+    assert transport.writes == [encode(_frame("a@n", START_MS // 10 + 1))]
+
+
+async def test_the_rate_is_measured_over_a_second(pump: Pump, clock: ManualClock) -> None:
+    client, _ = _client(1, "a@n")
+    pump.attach(client)
+    for _ in range(101):
+        await clock.advance(0.01)
+        await pump.tick()
+
+    assert pump.frames_per_s == 100

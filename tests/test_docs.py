@@ -1,0 +1,68 @@
+"""Documentation that is true: every command, setting and layer is in it."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from penstock.config import Settings, setting_names
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def make_docs() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_made_pages_are_up_to_date() -> None:
+    for page, text in make_docs().pages().items():
+        assert page.read_text() == text, f"{page.name} is out of date: run make docs"
+
+
+def test_every_setting_says_what_it_is() -> None:
+    text = (DOCS / "settings.md").read_text()
+    for name in setting_names(Settings):
+        row = next(line for line in text.splitlines() if f"`{name.rpartition('.')[2]}`" in line)
+        assert row.rstrip(" |").rpartition("|")[2].strip(), f"{name} has no explanation"
+
+
+def test_every_command_ends_with_an_example() -> None:
+    sections = (DOCS / "cli.md").read_text().split("\n## ")[1:]
+    for section in sections:
+        assert "\nExample: " in section, f"{section.splitlines()[0]} has no example"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_the_drawn_layers_are_the_enforced_ones(page: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    text = (ROOT / page).read_text()
+    picture = next(block for block in text.split("```")[1::2] if "\nerrors" in block)
+    drawn = [re.split(r"\s{2,}", line)[0] for line in picture.strip().splitlines()]
+
+    assert drawn == layers
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.M))
+    for page in PAGES:
+        for named in re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", page.read_text(), re.M):
+            assert {*named} - {""} <= targets, f"{page.name} names make {named}"

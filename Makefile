@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ARGS   ?=
+# Third-party clients that cannot live in one environment, each with one of its own.
+CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
 .PHONY: help setup demo test check bench docs clean
 .DEFAULT_GOAL := help
@@ -17,10 +19,14 @@ $(READY): pyproject.toml constraints.txt scripts/make-venv
 	PYTHON=$(PYTHON) scripts/make-venv $(VENV) -e '.[dev]'
 	@touch $(READY)
 
+.venvs/%/.ready: tests/conformance/environments/%.txt scripts/make-venv
+	PYTHON=$(PYTHON) CONSTRAINTS=$< scripts/make-venv .venvs/$* --requirement $<
+	@touch $@
+
 demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"
 	$(BIN)/penstock demo $(ARGS)
 
-test: $(READY) ## Run every test; ARGS="-k book" narrows it
+test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 	$(BIN)/pytest $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness

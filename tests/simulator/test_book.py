@@ -19,6 +19,7 @@ NOW = 1_784_000_000_000
 WHOLE = 30_000
 """More levels than any side has."""
 LISTINGS = {
+    "busiest": Listing("BTC", "USDT", 2, 5, 6_000_000, 3600, LISTED),
     "busy": Listing("BTC", "USDT", 2, 5, 6_000_000, 600, LISTED),
     "middling": Listing("ETH", "BTC", 6, 2, 50_000, 60, LISTED),
     "quiet": Listing("LINK", "USDT", 4, 2, 140_000, 6, LISTED),
@@ -82,6 +83,7 @@ def test_a_book_is_that_of_every_other_machine(name: str) -> None:
     assert (
         sha256(repr(sample).encode()).hexdigest()[:32]
         == {
+            "busiest": "c9834606b017b2076fa0aabaf0adce56",
             "busy": "cc5fe46879d6f3ec3eab8fe171347557",
             "middling": "2b8166babfb58917aa6f92485ebdaadf",
             "quiet": "435e54c5e2fcfdc1e4e1a52433532ad5",

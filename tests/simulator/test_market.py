@@ -28,6 +28,7 @@ INTERVALS = [
     SECOND,
 ]
 LISTINGS = {
+    "busiest": Listing("BTC", "USDT", 2, 5, 6_000_000, 3600, LISTED),
     "busy": Listing("BTC", "USDT", 2, 5, 6_000_000, 600, LISTED),
     "middling": Listing("ETH", "BTC", 6, 2, 50_000, 60, LISTED),
     "quiet": Listing("LINK", "USDT", 4, 2, 140_000, 6, LISTED),
@@ -122,6 +123,7 @@ def test_a_market_is_that_of_every_other_machine(name: str) -> None:
     assert (
         sha256(plain.encode()).hexdigest()[:32]
         == {
+            "busiest": "2452bbf2999baa6f8b5cd8b040fbfd1a",
             "busy": "a2866d85d2e6d191e0521f609726b025",
             "middling": "a1cdf7497b8924d17e0f0c53c9507c7f",
             "quiet": "13e263b970a1f04840a5b4a54d702d2c",
@@ -298,6 +300,17 @@ def test_prices_stay_plausible_for_decades(name: str) -> None:
     moves = [abs(day.close - day.open) / day.open for day in days]
     assert 0.01 < sum(moves) / len(moves) < 0.06
     assert len({day.close for day in days[:500]}) > 250
+
+
+@pytest.mark.parametrize("seed", [22, 26, 35, 39])
+def test_the_wildest_market_allowed_never_falls_to_nothing(seed: int) -> None:
+    library = LIBRARIES.of(LISTINGS["quiet"])
+    start = 20 * library.day_move
+    market = Market(Listing("WILD", "USDT", 4, 2, start, 6, LISTED), seed, library)
+
+    days = market.candles(range(LISTED, LISTED + 100 * 365 * DAY + 1, DAY))
+
+    assert min(day.low for day in days) >= start // 8
 
 
 @pytest.mark.parametrize("name", ["busy", "quiet"])

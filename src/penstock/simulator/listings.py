@@ -18,16 +18,16 @@ from penstock.errors import UnknownSymbol
 from penstock.market.symbol import Symbol
 from penstock.simulator.market import Listing
 
-BUSY, MIDDLING, QUIET = 600, 60, 6
+BUSIEST, BUSY, MIDDLING, QUIET = 3600, 600, 60, 6
 """Trades a minute."""
 
 # base, quote, price at listing (its digits set the tick), quantity decimals, trades a minute, day
 _CATALOGUE = (
-    ("BTC", "USDT", "60000.00", 5, BUSY, "2017-08-17"),
-    ("ETH", "USDT", "3000.00", 4, BUSY, "2017-08-17"),
-    ("BNB", "USDT", "600.000", 3, BUSY, "2017-11-06"),
-    ("SOL", "USDT", "150.000", 3, MIDDLING, "2020-08-11"),
-    ("XRP", "USDT", "0.50000", 1, MIDDLING, "2018-05-04"),
+    ("BTC", "USDT", "60000.00", 5, BUSIEST, "2017-08-17"),
+    ("ETH", "USDT", "3000.00", 4, BUSIEST, "2017-08-17"),
+    ("BNB", "USDT", "600.000", 3, BUSIEST, "2017-11-06"),
+    ("SOL", "USDT", "150.000", 3, BUSY, "2020-08-11"),
+    ("XRP", "USDT", "0.500000", 1, BUSY, "2018-05-04"),
     ("ADA", "USDT", "0.450000", 1, MIDDLING, "2018-04-17"),
     ("DOGE", "USDT", "0.120000", 0, MIDDLING, "2019-07-05"),
     ("LTC", "USDT", "80.0000", 3, MIDDLING, "2017-12-13"),

@@ -26,7 +26,7 @@ MINUTES = (1, 3, 5, 15, 30, 60)
 """Spans of an hour, in minutes, whose aggregates are kept ready."""
 HOURS = (1, 2, 4, 6, 8, 12, 24)
 """Spans of a day, in hours, whose aggregates are kept ready."""
-RATES = (600, 60, 6)
+RATES = (3600, 600, 60, 6)
 """Trades a minute, on average, for which a library can be made."""
 DAY_SHAPES = 512
 HOUR_SHAPES = 80
@@ -36,6 +36,9 @@ OCTAVES = bytes(8 - bits.bit_length() for bits in range(256))
 
 # Per kind of minute: how many shapes, and the trade rate in hundredths of the library's.
 _MINUTE_KINDS = ((32, 4), (32, 50), (32, 120), (16, 240), (8, 600))
+# The busiest markets are never quiet, and a few shapes of thousands of trades go a long way.
+_BUSIEST = 3600
+_BUSIEST_KINDS = ((8, 70), (8, 90), (8, 110), (4, 150), (2, 250))
 # Per kind of hour: how likely, in 32nds, each kind of minute begins.
 _HOUR_KINDS = ((14, 11, 6, 1, 0), (8, 10, 9, 4, 1), (3, 7, 11, 8, 3))
 # Which kind of hour each UTC hour tends to be: Asia's evening and New York's are busy.
@@ -229,17 +232,20 @@ class Library:
             raise ValueError(f"No library for {trades_per_minute} trades a minute: use {RATES}.")
         self.trades_per_minute = trades_per_minute
         self.coarse = coarse
+        kinds = _BUSIEST_KINDS if trades_per_minute == _BUSIEST else _MINUTE_KINDS
         name = f"{trades_per_minute}{'-coarse' if coarse else ''}"
         self.minutes = [
             Minute(_fills(trades_per_minute * percent, coarse, f"{name}/{kind}/{i}"))
-            for kind, (count, percent) in enumerate(_MINUTE_KINDS)
+            for kind, (count, percent) in enumerate(kinds)
             for i in range(count)
         ]
         self.hours = Tier(60, MINUTES)
         minutes = [minute.aggregate for minute in self.minutes]
+        counts = [count for count, _ in kinds]
         for kind, weights in enumerate(_HOUR_KINDS):
             for i in range(HOUR_SHAPES):
-                self.hours.add(_hour(weights, coarse, f"{name}/hour/{kind}/{i}"), minutes)
+                parts = _hour(weights, counts, coarse, f"{name}/hour/{kind}/{i}")
+                self.hours.add(parts, minutes)
         self.days = Tier(24, HOURS)
         for i in range(DAY_SHAPES):
             self.days.add(_day(coarse, f"{name}/day/{i}"), self.hours.totals)
@@ -285,16 +291,16 @@ def _fills(rate_percent: int, coarse: bool, name: str) -> Fills:
     return fills
 
 
-def _hour(weights: Sequence[int], coarse: bool, name: str) -> list[Part]:
+def _hour(weights: Sequence[int], counts: Sequence[int], coarse: bool, name: str) -> list[Part]:
     bag = [kind for kind, weight in enumerate(weights) for _ in range(weight)]
-    firsts = list(accumulate((count for count, _ in _MINUTE_KINDS), initial=0))
+    firsts = list(accumulate(counts, initial=0))
     parts = []
     kind = 1
     for seed in draws(60, name):
         # Activity lasts a few minutes.
         if seed & 3 == 0:
             kind = bag[(seed >> 2) % len(bag)]
-        shape = firsts[kind] + (seed >> 16) % _MINUTE_KINDS[kind][0]
+        shape = firsts[kind] + (seed >> 16) % counts[kind]
         parts.append(Part(shape, _factor(seed >> 32, coarse), 1 + (seed >> 40) % 3))
     return parts
 

@@ -1,0 +1,64 @@
+"""Runs benchmarks: ``bench/run [NAME] [--json] [--list]``.
+
+A benchmark is a module in this folder with a ``main`` that prints what it does and returns its
+figures. Beside them stands what they depend on: the machine, its load, and the versions.
+"""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+Main = Callable[[], Mapping[str, object]]
+
+NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+
+
+def describe_machine() -> dict[str, object]:
+    """What the figures depend on, besides the code."""
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(each, 2) for each in os.getloadavg()],
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("penstock", "aiohttp", "msgspec")},
+    }
+
+
+def run(name: str) -> Mapping[str, object]:
+    """Run one benchmark; its figures, with the machine as it was before."""
+    machine = describe_machine()
+    print(f"== {name}: {json.dumps(machine)}", flush=True)
+    main: Main = import_module(f"bench.{name}").main
+    figures = main()
+    for figure, value in figures.items():
+        print(f"{figure:>28}  {value}", flush=True)
+    return {**figures, "machine": machine}
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench/run", description="Run one benchmark, or all.", epilog="Example: bench/run sim"
+    )
+    parser.add_argument("name", nargs="?", choices=NAMES, help="which one; all, if none is named")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser.add_argument("--list", action="store_true", help="name them and stop")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = read_arguments()
+    if arguments.list:
+        print("\n".join(NAMES))
+        return
+    results = run(arguments.name) if arguments.name else {name: run(name) for name in NAMES}
+    if arguments.json:
+        print(json.dumps(results), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -47,6 +47,18 @@ def test_a_list_may_be_names_separated_by_commas() -> None:
     assert loaded.settings.simulator.symbols == ("btc_usdt", "eth_usdt")
 
 
+def test_a_table_may_be_pairs_separated_by_commas(tmp_path: Path) -> None:
+    urls = {"one": "http://127.0.0.1:1/?a=b", "two": "http://127.0.0.1:2"}
+    variable = ", ".join(f"{name}={url}" for name, url in urls.items())
+    file = write(tmp_path, f"[exchanges.rest_urls]\none = '{urls['one']}'\ntwo = '{urls['two']}'\n")
+
+    for sources in (
+        {"environment": {"PENSTOCK_EXCHANGES_REST_URLS": variable}},
+        {"file": file},
+    ):
+        assert settings(**sources).settings.exchanges.rest_urls == urls
+
+
 def test_every_setting_has_a_row_with_its_origin() -> None:
     rows = {name: (value, origin) for name, value, origin in settings().rows()}
 
@@ -61,6 +73,7 @@ def test_every_setting_has_a_row_with_its_origin() -> None:
         ({"PENSTOCK_SIMULATOR_PORT": "many"}, ["simulator.port", "'many'", "whole number"]),
         ({"PENSTOCK_SIMULATOR_PROT": "1"}, ["PENSTOCK_SIMULATOR_PROT", "PENSTOCK_SIMULATOR_PORT"]),
         ({"PENSTOCK_LOGGING_FORMAT": "xml"}, ["logging.format", "'xml'", "auto, human, json"]),
+        ({"PENSTOCK_EXCHANGES_REST_URLS": "http://x"}, ["exchanges.rest_urls", "name=value pairs"]),
         ({"PENSTOCK_SIMULATOR_PING_EVERY": "0"}, ["simulator.ping_every", "'0'", "> 0"]),
     ],
 )  # fmt: skip

@@ -44,10 +44,12 @@ def test_a_module_is_tidy(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_an_exchange_is_named_only_in_its_folder(path: Path) -> None:
     inside = [part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts]
-    text = path.read_text().lower()
+    # A command's example is documentation, and a reader wants one that runs.
+    lines = [line for line in path.read_text().lower().splitlines() if "example: " not in line]
     for exchange in EXCHANGES:
         if exchange not in inside:
-            assert exchange not in text, f"{exchange} has a folder of its own"
+            named = [line for line in lines if exchange in line]
+            assert not named, f"{exchange} has a folder of its own"
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(ROOT).as_posix())

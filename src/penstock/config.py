@@ -109,11 +109,67 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Median time the exchange takes to answer, after admission."""
 
 
+class Exchanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where exchanges are found, when not at their own public addresses."""
+
+    rest_urls: dict[str, str] = {}
+    """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``."""
+    stream_urls: dict[str, str] = {}
+    """Address to open streams at, by exchange: ``name=ws://127.0.0.1:8790``."""
+
+
+class Requests(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How exchanges are asked."""
+
+    connect_timeout: Seconds = 5.0
+    """Seconds a connection may take to open."""
+    read_timeout: Seconds = 10.0
+    """Seconds an answer may stay silent, before its first byte or between two."""
+    total_timeout: Seconds = 30.0
+    """Seconds one request may take in all, not counting the wait at the gate."""
+    patience: Seconds = 300.0
+    """Seconds a request may wait for room in the limits before it is given up."""
+    guard_ms: Whole = 250
+    """Nothing is sent in the last milliseconds of a limit's window, lest it arrive in the next."""
+    attempts: Count = 4
+    """How often a request that got no answer, or a server's error, is sent in all."""
+    first_delay: Seconds = 0.25
+    """Seconds before the second attempt."""
+    multiplier: Annotated[float, Meta(ge=1)] = 2.0
+    """Each further delay is so many times the one before."""
+    longest_delay: Seconds = 10.0
+    """No delay is longer."""
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    """Up to this share of each delay is taken off at random, so that callers do not march."""
+
+
+class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is collected, and where it is kept."""
+
+    data_dir: str = "penstock-data"
+    """Folder for everything that is collected."""
+    channels: tuple[str, ...] = ("trades", "book_deltas", "tickers")
+    """Kinds of data to stream: trades, agg_trades, book_deltas, tickers, candles_1m and so on."""
+    durability: Literal["flushed", "synced"] = "flushed"
+    """What survives before it is published: the death of the process, or a power cut too."""
+    flush_ms: Count = 20
+    """Milliseconds over which events are gathered into one write."""
+    book_depth: Count = 1000
+    """Levels a side to ask for when a book is begun."""
+    book_every: Seconds = 60.0
+    """Seconds between recordings of what the books show, for readers to begin from."""
+    book_levels: Count = 50
+    """Levels a side in those recordings."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
     logging: Logging = Logging()
     simulator: Simulator = Simulator()
+    collect: Collect = Collect()
+    exchanges: Exchanges = Exchanges()
+    requests: Requests = Requests()
 
 
 S = TypeVar("S", bound=Struct)
@@ -196,7 +252,7 @@ class _Gathered:
             ) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(str(file), problem=f"is not TOML: {error}.", origin="file") from error
-        for name, value in _flatten(tables):
+        for name, value in _flatten(tables, self.names):
             self.put(name, value, str(file))
 
     def take_environment(self, environment: Mapping[str, str]) -> None:
@@ -226,7 +282,7 @@ class _Gathered:
     def _validated(self, name: str, raw: object) -> object:
         # A variable can hold only text, so text may stand for a number or a list there.
         hint, is_text = self.names[name], name in self.texts
-        value = _split(str(raw)) if is_text and get_origin(hint) is tuple else raw
+        value = _from_text(str(raw), hint) if is_text else raw
         try:
             return msgspec.convert(value, hint, strict=not is_text, dec_hook=_decode)
         except msgspec.ValidationError as error:
@@ -250,6 +306,8 @@ def describe(hint: Any) -> str:
         return "one of " + ", ".join(get_args(hint))
     if get_origin(hint) is tuple:
         return "a list, or names separated by commas"
+    if get_origin(hint) is dict:
+        return "a table, or name=value pairs separated by commas"
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(describe(part) for part in get_args(hint) if part is not type(None))
     return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(
@@ -265,14 +323,21 @@ def _decode(wanted: type, value: object) -> object:
     raise ValueError(f"expected {wanted.__name__}")
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _from_text(text: str, hint: Any) -> object:
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if get_origin(hint) is tuple:
+        return parts
+    if get_origin(hint) is dict and all("=" in part for part in parts):
+        return {name.strip(): value.strip() for name, value in (p.split("=", 1) for p in parts)}
+    return text
 
 
-def _flatten(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flatten(
+    tables: Mapping[str, Any], names: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
     for key, value in tables.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")
+        if isinstance(value, Mapping) and f"{prefix}{key}" not in names:
+            yield from _flatten(value, names, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -2,13 +2,28 @@
 
 PenstockError
 ├── ConfigError            a setting is missing, unknown or wrong: the operator can fix it
-├── UnknownExchange        there is no folder of that name
 ├── UnknownSymbol          nobody lists it under that name: fail at start, not at run
 ├── MalformedSymbol        not a spelling of any symbol: no exchange needs to be asked
 ├── UnknownInterval        not a candle length anybody here knows
 ├── MalformedLevels        price levels that are not pairs of plain decimal numbers
+├── UnknownExchange        no folder speaks to an exchange of that name
+├── UnknownChannel         the exchange does not offer that kind of data
+├── UnknownStream          nothing of that name was recorded
+├── CostExceedsLimit       one request costs more than a whole window: no wait is long enough
+├── ExchangeError          the exchange answered, and the answer was no
+│   ├── RateLimited        too fast, or the wait would be too long: ask again at ``retry_at_ms``
+│   ├── Banned             the exchange shut this address out until ``until_ms``: send nothing
+│   └── BadRequest         asking the same again will not help
+├── ExchangeUnreachable    no answer at all: back off and ask again
+│   ├── NeverSent          it did not leave this machine: the cost is given back
+│   └── NoAnswer           it may have arrived: the cost stays spent
+├── UnexpectedAnswer       an answer that is not what the exchange's documentation says
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
-└── PortInUse              another program listens there already
+├── UnusableId             an exchange's id that cannot be a key of the log
+├── PortInUse              another program listens there already
+├── SlotInUse              another process writes this part of the log
+└── StorageError           the store could not do it: look at the disk
+    └── StorageFull        there is no room: make some, and go on
 
 A message says what happened and what to do about it. Catch the widest class whose remedy is yours;
 nothing else is caught.
@@ -28,14 +43,6 @@ class ConfigError(PenstockError):
     def __init__(self, name: str, *, problem: str, origin: str) -> None:
         self.name, self.problem, self.origin = name, problem, origin
         super().__init__(f"{name} (from {origin}): {problem}")
-
-
-class UnknownExchange(PenstockError):
-    """There is no exchange of that name here."""
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(f"There is no exchange {name!r} here. There are: {' '.join(known)}.")
 
 
 class UnknownSymbol(PenstockError):
@@ -68,6 +75,95 @@ class MalformedLevels(PenstockError):
     """Price levels that are not pairs of plain decimal numbers."""
 
 
+class UnknownExchange(PenstockError):
+    """No folder speaks to an exchange of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"There is no exchange {name!r} here. Known: {' '.join(sorted(known))}.")
+
+
+class UnknownChannel(PenstockError):
+    """The exchange does not offer that kind of data."""
+
+    def __init__(self, exchange: str, channel: str, known: Iterable[str]) -> None:
+        self.exchange, self.channel = exchange, channel
+        super().__init__(f"{exchange} has no channel {channel!r}. It has: {' '.join(known)}.")
+
+
+class UnknownStream(PenstockError):
+    """Nothing of that name was recorded."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        near = near_matches(name, known)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"No stream {name!r} was recorded.{hint} See: penstock log stats")
+
+
+class CostExceedsLimit(PenstockError):
+    """One request costs more than a whole window allows."""
+
+    def __init__(self, cost: int, limit: int, period_ms: int) -> None:
+        self.cost, self.limit, self.period_ms = cost, limit, period_ms
+        super().__init__(
+            f"A request that costs {cost} never fits a limit of {limit} per {period_ms / 1000:g} s."
+            " Ask for less at a time."
+        )
+
+
+class ExchangeError(PenstockError):
+    """The exchange answered, and the answer was no; ``status`` is HTTP's, where there was one."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class RateLimited(ExchangeError):
+    """Too fast, or the wait would be longer than anybody cares to wait."""
+
+    def __init__(self, reason: str, *, retry_at_ms: int, status: int | None = None) -> None:
+        self.retry_at_ms = retry_at_ms
+        super().__init__(f"{reason}. Ask again at {retry_at_ms} (ms, UTC).", status=status)
+
+
+class Banned(ExchangeError):
+    """The exchange shut this address out."""
+
+    def __init__(self, exchange: str, *, until_ms: int, status: int, words: str = "") -> None:
+        self.until_ms = until_ms
+        super().__init__(
+            f"{exchange} shut this address out until {until_ms} (ms, UTC); nothing is sent before."
+            f" It said: {words or 'nothing'}",
+            status=status,
+        )
+
+
+class BadRequest(ExchangeError):
+    """The exchange understood, and asking the same again will not help."""
+
+    def __init__(self, request: str, *, status: int, code: int | str, message: str) -> None:
+        self.code, self.message = code, message
+        super().__init__(f"{request} was refused: {message} (code {code})", status=status)
+
+
+class ExchangeUnreachable(PenstockError):
+    """No answer at all."""
+
+
+class NeverSent(ExchangeUnreachable):
+    """It did not leave this machine."""
+
+
+class NoAnswer(ExchangeUnreachable):
+    """It may have arrived; nobody here knows."""
+
+
+class UnexpectedAnswer(PenstockError):
+    """An answer that is not what the exchange's documentation says."""
+
+
 class NotOurRecord(PenstockError):
     """Bytes that are not a record this version can read."""
 
@@ -82,6 +178,46 @@ class PortInUse(PenstockError):
             f"{host}:{port} is already in use{by}. Stop it, or choose another port with --port"
             " (--port 0 takes any free one)."
         )
+
+
+class UnusableId(PenstockError):
+    """An exchange's id that cannot be a key of the log."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        shown = str(number) if number.bit_length() < 256 else f"of {number.bit_length()} bits"
+        super().__init__(
+            f"an id {shown} cannot be recorded: ids are not negative, nor longer than 255 bytes."
+            " Whoever reads the exchange's messages should have refused it."
+        )
+
+
+class SlotInUse(PenstockError):
+    """Another process writes this part of the log."""
+
+    def __init__(self, slot: str, holder: str) -> None:
+        self.slot, self.holder = slot, holder
+        super().__init__(
+            f"the log's slot {slot!r} is already being written by {holder}. Stop that process,"
+            " or give this one a slot of its own."
+        )
+
+
+class StorageError(PenstockError):
+    """The store could not do what was asked."""
+
+    def __init__(self, where: str, problem: str, remedy: str = "") -> None:
+        self.where, self.problem = where, problem
+        remedy = remedy or "Look at the disk and its permissions; nothing acknowledged is lost."
+        super().__init__(f"{where}: {problem}. {remedy}")
+
+
+class StorageFull(StorageError):
+    """There is no room left."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        remedy = "Make room; writing then goes on by itself. Nothing acknowledged is lost."
+        super().__init__(where, problem, remedy)
 
 
 def near_matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:

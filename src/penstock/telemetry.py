@@ -52,6 +52,81 @@ class FaultInjected(Fact, frozen=True, kw_only=True):
     where: str
 
 
+class RequestSent(Fact, frozen=True, kw_only=True):
+    """An exchange was asked and answered, whatever it said."""
+
+    exchange: str
+    path: str
+    cost: int
+    status: int
+    took_ms: int
+
+
+class RequestFailed(Fact, frozen=True, kw_only=True):
+    """A request brought no answer; ``sent`` says whether it may have reached the exchange."""
+
+    exchange: str
+    path: str
+    cost: int
+    sent: bool
+    reason: str
+
+
+class SendingStopped(Fact, frozen=True, kw_only=True):
+    """An exchange said stop: nothing is sent to it before ``until_ms``."""
+
+    exchange: str
+    path: str
+    status: int
+    until_ms: int
+
+
+class ConnectionOpened(Fact, frozen=True, kw_only=True):
+    """A stream connection to an exchange stands."""
+
+    exchange: str
+    url: str
+
+
+class ConnectionLost(Fact, frozen=True, kw_only=True):
+    """A stream connection ended, or could not be opened; it is tried again."""
+
+    exchange: str
+    reason: str
+
+
+class SnapshotFailed(Fact, frozen=True, kw_only=True):
+    """A book could not be had; it is asked for again."""
+
+    exchange: str
+    symbol: str
+    reason: str
+
+
+class GapFound(Fact, frozen=True, kw_only=True):
+    """Ids that must exist were not received."""
+
+    exchange: str
+    channel: str
+    symbol: str
+    first: int
+    last: int
+
+
+class ExchangeSilent(Fact, frozen=True, kw_only=True):
+    """An exchange does not answer; it is asked again until it does."""
+
+    exchange: str
+    reason: str
+
+
+class ListenerFailed(Fact, frozen=True, kw_only=True):
+    """Somebody who was handed records raised; the records are safe, and the others got theirs."""
+
+    listener: str
+    error: str
+
+
 Listener = Callable[[Fact], None]
 
 

@@ -98,6 +98,10 @@ class OrderBook:
         """Asks, lowest first."""
         return self._asks.walk(depth)
 
+    def texts(self, depth: int | None = None) -> tuple[list[LevelText], list[LevelText]]:
+        """Bids and asks, best first, in the wire's digits."""
+        return self._bids.texts(depth), self._asks.texts(depth)
+
     def __len__(self) -> int:
         return len(self._bids.keys) + len(self._asks.keys)
 
@@ -128,6 +132,9 @@ class _Half:
     def multiply(self, factor: int) -> None:
         self.keys = [key * factor for key in self.keys]
         self.levels = {key * factor: level for key, level in self.levels.items()}
+
+    def texts(self, depth: int | None) -> list[LevelText]:
+        return [self.levels[key] for key in islice(reversed(self.keys), depth)]
 
     def walk(self, depth: int | None) -> Iterator[Level]:
         for key in islice(reversed(self.keys), depth):

@@ -1,0 +1,1 @@
+"""Exchanges: one folder each, and the one way out to all of them."""

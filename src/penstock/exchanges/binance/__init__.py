@@ -1,0 +1,21 @@
+"""Binance spot: https://github.com/binance/binance-spot-api-docs."""
+
+from penstock.exchanges.base import Exchange
+from penstock.exchanges.binance.limits import limits_at, usages
+from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_complaint
+from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.binance.symbols import NAME
+
+EXCHANGE = Exchange(
+    name=NAME,
+    rest_url="https://api.binance.com",
+    stream_url="wss://stream.binance.com:9443",
+    limits=limits_at,
+    time=TIME,
+    info=INFO,
+    rest=BinanceRest,
+    dialect=BinanceDialect,
+    usages=usages,
+    complaint=read_complaint,
+    consecutive=frozenset({"trades", "agg_trades"}),
+)

@@ -1,0 +1,96 @@
+"""Binance's limits: what is known with its date, and what the exchange itself announces.
+
+``exchangeInfo.rateLimits`` is the truth of the moment and replaces the table as soon as it is read:
+
+    [{"rateLimitType":"REQUEST_WEIGHT","interval":"MINUTE","intervalNum":1,"limit":6000},
+     {"rateLimitType":"ORDERS","interval":"SECOND","intervalNum":10,"limit":100},
+     {"rateLimitType":"RAW_REQUESTS","interval":"MINUTE","intervalNum":5,"limit":61000}]
+
+Both kinds are counted per address, in windows that begin on whole units of the exchange's clock.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct, field
+
+from penstock.exchanges.base import Usage
+from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from penstock.streaming.dialect import StreamLimits
+from penstock.throttle.gate import Limit
+
+_UNITS_MS = {"SECOND": SECOND_MS, "MINUTE": MINUTE_MS, "HOUR": HOUR_MS, "DAY": DAY_MS}
+_LETTERS_MS = {name[0].lower(): length_ms for name, length_ms in _UNITS_MS.items()}
+# x-mbx-used-weight-1m: 25
+_USED_WEIGHT = re.compile(r"x-mbx-used-weight-([1-9][0-9]{0,5})([smhd])")
+
+
+@dataclass(frozen=True)
+class _Known:
+    valid_from_ms: int
+    limits: tuple[Limit, ...]
+
+
+def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, ...]:
+    return (
+        Limit(weight_per_minute, MINUTE_MS, "weight"),
+        Limit(requests_per_5_minutes, 5 * MINUTE_MS, "request"),
+    )
+
+
+_HISTORY = (
+    _Known(0, _spot(1200, 6100)),
+    _Known(1_692_921_600_000, _spot(6000, 61_000)),  # 2023-08-25
+)
+
+
+def limits_at(at_ms: int) -> tuple[Limit, ...]:
+    """The limits known to hold at an instant."""
+    return next(known.limits for known in reversed(_HISTORY) if known.valid_from_ms <= at_ms)
+
+
+class RateLimit(Struct, frozen=True):
+    """An entry of ``exchangeInfo.rateLimits``."""
+
+    kind: str = field(name="rateLimitType")
+    interval: str
+    count: int = field(name="intervalNum")
+    limit: int
+
+
+def announced(entries: list[RateLimit]) -> tuple[Limit, ...]:
+    """The limits that count what penstock sends; limits on orders do not."""
+    units = {"REQUEST_WEIGHT": "weight", "RAW_REQUESTS": "request"}
+    return tuple(
+        Limit(
+            entry.limit,
+            entry.count * _UNITS_MS[entry.interval],
+            "weight" if units[entry.kind] == "weight" else "request",
+        )
+        for entry in entries
+        if entry.kind in units and entry.interval in _UNITS_MS and entry.count > 0
+    )
+
+
+def usages(headers: Mapping[str, str]) -> list[Usage]:
+    """The weight an answer says was used: ``X-MBX-USED-WEIGHT-(number)(letter): 25``."""
+    found = []
+    for name, value in headers.items():
+        match = _USED_WEIGHT.fullmatch(name)
+        if match is not None and value.isascii() and value.isdecimal():
+            window_ms = int(match[1]) * _LETTERS_MS[match[2]]
+            found.append(Usage("", int(value), window_ms))
+    return found
+
+
+STREAM_LIMITS = StreamLimits(
+    streams_per_connection=1024,
+    # No number is documented; messages of some kilobytes are refused, so they are kept short.
+    names_per_message=100,
+    messages_per_second=5,
+    connects=300,
+    connects_period_s=300,
+    lifetime_s=86_400,
+    heartbeat_s=20,
+)

@@ -1,0 +1,272 @@
+"""The gateway: the only way out to an exchange's REST side.
+
+Gate, send, sync with the usage the answer tells, read. It is built with a gate and sends nothing
+without a grant; every repetition pays again. When the exchange says stop, the gate is shut before
+the error reaches the caller, so nobody else sends either.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from random import random
+from typing import TypeVar
+
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.errors import (
+    BadRequest,
+    Banned,
+    ExchangeError,
+    ExchangeUnreachable,
+    NeverSent,
+    NoAnswer,
+    PenstockError,
+    RateLimited,
+    UnexpectedAnswer,
+)
+from penstock.exchanges.base import Exchange, Info, Request
+from penstock.exchanges.http import Answer, HttpTransport, Transport
+from penstock.exchanges.offset import Offset, narrowed, seen
+from penstock.resilience.backoff import Backoff
+from penstock.telemetry import Listener, RequestFailed, RequestSent, SendingStopped, quiet
+from penstock.throttle.fixed_window import FixedWindowGate
+from penstock.throttle.gate import Gate, Grant
+
+T = TypeVar("T")
+
+# Statuses that say stop. 403 is a firewall's: it answers in HTML and names no end.
+_TOO_FAST, _SHUT_OUT, _FIREWALL = 429, 418, 403
+_UNNAMED_STOP_MS = 60_000
+
+
+class _Lapsed(Exception):
+    """Connecting took so long that the window paid for has closed. Nothing was sent."""
+
+
+@dataclass(frozen=True)
+class _Exchanged:
+    answer: Answer
+    sent_ms: int
+    received_ns: int
+
+    @property
+    def received_ms(self) -> int:
+        return self.received_ns // 1_000_000
+
+
+@dataclass
+class Gateway:
+    """One exchange's REST side. Whoever holds it cannot ask without paying."""
+
+    exchange: Exchange
+    transport: Transport
+    gate: Gate
+    clock: Clock
+    backoff: Backoff = field(default_factory=Backoff)
+    listener: Listener = quiet
+    random: Callable[[], float] = random
+    offset: Offset | None = None
+    """How far the exchange's clock is ahead, once known."""
+
+    async def fetch(self, request: Request[T]) -> T:
+        """Ask, waiting for the gate if need be, and again if there is no answer.
+
+        Raises:
+            RateLimited: the exchange said stop, or there is no room for longer than patience.
+            Banned: it shut this address out.
+            BadRequest: it will never answer this.
+            ExchangeError: it failed (5xx) as often as it was asked.
+            ExchangeUnreachable: there was no answer as often as it was asked.
+            UnexpectedAnswer: it answered something else.
+        """
+        exchanged = await self._ask_patiently(request)
+        return request.read(exchanged.answer.body, exchanged.received_ns)
+
+    async def learn(self) -> Info:
+        """Measure the exchange's clock, read what it announces, and keep the limits it names."""
+        await self.measure_clock()
+        exchanged = await self._ask_patiently(self.exchange.info)
+        info = self.exchange.info.read(exchanged.answer.body, exchanged.received_ns)
+        if info.limits:
+            self.gate.adopt(info.limits)
+            # Only now does the gate know the window that this answer told the usage of.
+            self._sync_usage(exchanged)
+        return info
+
+    async def measure_clock(self) -> Offset:
+        """Ask the exchange for the time; the answer was made about half way."""
+        request = self.exchange.time
+        exchanged = await self._ask_patiently(request)
+        shown_ms = request.read(exchanged.answer.body, exchanged.received_ns)
+        return self._align(seen(shown_ms, 1, exchanged.sent_ms, exchanged.received_ms + 1))
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self.transport.close()
+
+    async def _ask_patiently(self, request: Request[T]) -> _Exchanged:
+        delays = self.backoff.delays(self.random)
+        while True:
+            try:
+                return await self._ask(request)
+            except (ExchangeUnreachable, ExchangeError) as error:
+                if not _may_pass(error) or (delay_s := next(delays, None)) is None:
+                    raise
+            await self.clock.sleep(delay_s)
+
+    async def _ask(self, request: Request[T]) -> _Exchanged:
+        while True:
+            grant = await self.gate.acquire(request.cost, request.category)
+            try:
+                exchanged = await self._send(request, grant)
+            except _Lapsed:
+                continue
+            grant.answered()
+            self._sync_clock(exchanged)
+            self._sync_usage(exchanged)
+            self._check(request, exchanged)
+            return exchanged
+
+    async def _send(self, request: Request[T], grant: Grant) -> _Exchanged:
+        sent_ms = self.clock.now_ms()
+        left = False
+
+        def leaving() -> None:
+            nonlocal sent_ms, left
+            if not grant.good():
+                raise _Lapsed
+            sent_ms, left = self.clock.now_ms(), True
+
+        try:
+            answer = await self.transport.send(request.path, request.params, leaving)
+        except (NeverSent, NoAnswer) as error:
+            self._tell_failure(request, error)
+            raise
+        finally:
+            # Also when this task was cancelled: what had not left by then never will.
+            if not left:
+                grant.refund()
+        exchanged = _Exchanged(answer, sent_ms, self.clock.now_ns())
+        self.listener(
+            RequestSent(
+                exchange=self.exchange.name,
+                path=request.path,
+                cost=request.cost,
+                status=answer.status,
+                took_ms=exchanged.received_ms - sent_ms,
+            )
+        )
+        return exchanged
+
+    def _tell_failure(self, request: Request[T], error: ExchangeUnreachable) -> None:
+        self.listener(
+            RequestFailed(
+                exchange=self.exchange.name,
+                path=request.path,
+                cost=request.cost,
+                sent=isinstance(error, NoAnswer),
+                reason=str(error),
+            )
+        )
+
+    def _sync_usage(self, exchanged: _Exchanged) -> None:
+        for usage in self.exchange.usages(exchanged.answer.headers):
+            self.gate.observe(usage.category, usage.used, usage.window_ms, exchanged.sent_ms)
+
+    def _sync_clock(self, exchanged: _Exchanged) -> None:
+        shown_ms = _date_ms(exchanged.answer)
+        if shown_ms is not None:
+            self._align(seen(shown_ms, 1000, exchanged.sent_ms, exchanged.received_ms + 1))
+
+    def _align(self, new: Offset) -> Offset:
+        self.offset = narrowed(self.offset, new)
+        self.gate.align(self.offset.middle_ms, self.offset.error_ms)
+        return self.offset
+
+    def _check(self, request: Request[T], exchanged: _Exchanged) -> None:
+        """Raise what a status other than 200 means."""
+        status, name = exchanged.answer.status, self.exchange.name
+        if status == 200:
+            return
+        complaint = self.exchange.complaint(exchanged.answer.body)
+        words = complaint.message if complaint else ""
+        if status in (_TOO_FAST, _SHUT_OUT) or (status == _FIREWALL and complaint is None):
+            until_ms = self._stop(request, exchanged, complaint.until_ms if complaint else None)
+            if status == _TOO_FAST:
+                reason = f"{name} says stop: {words or 'too many requests'}"
+                raise RateLimited(reason, retry_at_ms=until_ms, status=status)
+            raise Banned(name, until_ms=until_ms, status=status, words=words)
+        if status >= 500:
+            raise ExchangeError(
+                f"{name} failed to answer {request.path} ({status}). {words}", status=status
+            )
+        if complaint is None:
+            start = exchanged.answer.body[:80].decode(errors="replace")
+            raise UnexpectedAnswer(f"{request.path} was answered with {status} and {start!r}")
+        raise BadRequest(
+            f"{request.path} {dict(request.params)}",
+            status=status,
+            code=complaint.code,
+            message=complaint.message,
+        )
+
+    def _stop(self, request: Request[T], exchanged: _Exchanged, named_ms: int | None) -> int:
+        """Shut the gate until the exchange listens again; when that is."""
+        now_ms, until_ms = exchanged.received_ms, 0
+        retry_after = exchanged.answer.headers.get("retry-after", "")
+        if retry_after.isascii() and retry_after.isdecimal():
+            until_ms = now_ms + int(retry_after[:9]) * 1000
+        if named_ms is not None:
+            offset_ms = self.offset.low_ms if self.offset else 0
+            until_ms = max(until_ms, round(named_ms - offset_ms))
+        until_ms = until_ms or now_ms + _UNNAMED_STOP_MS
+        self.gate.block_until(until_ms)
+        self.listener(
+            SendingStopped(
+                exchange=self.exchange.name,
+                path=request.path,
+                status=exchanged.answer.status,
+                until_ms=until_ms,
+            )
+        )
+        return until_ms
+
+
+def gateway_for(
+    exchange: Exchange, settings: Settings, clock: Clock, listener: Listener = quiet
+) -> Gateway:
+    """A gateway with a gate of its own, as an operator has set it up. Opens no connection yet."""
+    requests = settings.requests
+    return Gateway(
+        exchange,
+        HttpTransport(settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url), requests),
+        FixedWindowGate(
+            clock,
+            exchange.limits(clock.now_ms()),
+            patience_ms=round(requests.patience * 1000),
+            guard_ms=requests.guard_ms,
+        ),
+        clock,
+        Backoff(
+            attempts=requests.attempts,
+            first_s=requests.first_delay,
+            multiplier=requests.multiplier,
+            longest_s=requests.longest_delay,
+            jitter=requests.jitter,
+        ),
+        listener,
+    )
+
+
+def _may_pass(error: PenstockError) -> bool:
+    """Whether asking again may help: no answer, or a server's own failure."""
+    if isinstance(error, ExchangeError):
+        return error.status is not None and error.status >= 500
+    return True
+
+
+def _date_ms(answer: Answer) -> int | None:
+    try:
+        return int(parsedate_to_datetime(answer.headers["date"]).timestamp()) * 1000
+    except (KeyError, ValueError):
+        return None

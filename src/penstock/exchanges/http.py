@@ -1,0 +1,137 @@
+"""The HTTP transport: one request out, one answer in, on aiohttp.
+
+It tells apart what never left this machine from what got no answer, because only the first may be
+paid back. The moment of leaving is marked by ``leaving``, called when the connection stands and
+nothing has been written yet: it may still say no. aiohttp would repeat a request by itself when a
+kept connection turns out dead; nobody would have paid for that one, so it is stopped here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+from aiohttp.connector import Connection
+
+from penstock import __version__
+from penstock.config import Requests
+from penstock.errors import NeverSent, NoAnswer
+
+# The largest answer anybody needs, a full listing of symbols, is a quarter of this.
+LARGEST_ANSWER = 64_000_000
+
+
+class Answer(NamedTuple):
+    """What came back, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class Transport(Protocol):
+    """Carries one GET request to an exchange."""
+
+    async def send(
+        self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
+    ) -> Answer:
+        """Send and wait for the whole answer. What ``leaving`` raises is passed on; nothing left.
+
+        Raises:
+            NeverSent: it did not leave this machine.
+            NoAnswer: it may have arrived, but no whole answer came in time.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class _PaidRequest(ClientRequest):
+    """A request that asks before it writes its first byte."""
+
+    leaving: Callable[[], None] | None = None
+
+    async def send(self, conn: Connection) -> ClientResponse:
+        if self.leaving is not None:
+            self.leaving()
+        return await super().send(conn)
+
+
+class _Repeated(aiohttp.ClientError):
+    """aiohttp tried to send a request a second time."""
+
+
+class HttpTransport:
+    """Requests to one exchange over kept connections. Opens nothing until the first is sent."""
+
+    def __init__(self, base_url: str, settings: Requests) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._timeout = aiohttp.ClientTimeout(
+            total=settings.total_timeout,
+            connect=settings.connect_timeout,
+            sock_connect=settings.connect_timeout,
+            sock_read=settings.read_timeout,
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(
+        self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
+    ) -> Answer:
+        """See ``Transport``."""
+        left = False
+
+        def mark() -> None:
+            nonlocal left
+            if left:
+                raise _Repeated
+            leaving()
+            left = True
+
+        async def guard(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+            assert isinstance(request, _PaidRequest)
+            request.leaving = mark
+            return await send(request)
+
+        try:
+            async with self._open().get(
+                self._base_url + path, params=params, allow_redirects=False, middlewares=(guard,)
+            ) as response:
+                return Answer(
+                    response.status,
+                    {name.lower(): value for name, value in response.headers.items()},
+                    await _body_of(response),
+                )
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            what = f"{self._base_url}{path}: {str(error) or type(error).__name__}"
+            if left:
+                raise NoAnswer(f"No answer from {what}") from error
+            raise NeverSent(f"Could not reach {what}. Is the network up?") from error
+
+    async def close(self) -> None:
+        """See ``Transport``."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout,
+                request_class=_PaidRequest,
+                headers={"User-Agent": f"penstock/{__version__}"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+async def _body_of(response: ClientResponse) -> bytes:
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LARGEST_ANSWER:
+            raise aiohttp.ClientPayloadError(f"the answer is longer than {LARGEST_ANSWER} bytes")
+    return b"".join(chunks)

@@ -1,0 +1,36 @@
+"""Publishing: handing records to whoever listens, by topic and number.
+
+A publisher never waits for its listeners and never fails for them: what cannot be delivered is
+dropped. Nothing is lost by that, because every message carries its number in its topic and slot: a
+listener that misses one reads it from the log of that slot.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Message(Struct, frozen=True, gc=False):
+    """One published record."""
+
+    topic: str
+    slot: str
+    number: int
+    """Rising by one per topic and slot."""
+    payload: bytes
+
+
+class Publisher(Protocol):
+    """Sends messages in the order given."""
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        """Hand over; returns at once, whether anybody listens or not."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def topic_of(exchange: str, channel: str, symbol_slug: str) -> str:
+    """The topic of a stream, such as ``sim.trades.btc_usdt``."""
+    return f"{exchange}.{channel}.{symbol_slug}"

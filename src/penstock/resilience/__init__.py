@@ -1,0 +1,1 @@
+"""Resilience: what to do when something did not work."""

@@ -1,0 +1,119 @@
+"""A log in memory: for tests, and for those who only want what is published."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from penstock.errors import ConfigError, SlotInUse, StorageError
+from penstock.storage.log.pairs import PairBatch, Pairs
+from penstock.storage.log.reader import MergedReader
+from penstock.storage.log.writer import SlotWriter
+
+
+def open_url(rest: str) -> "MemoryLog":
+    """An empty log; ``memory:`` is the whole URL."""
+    if rest:
+        raise ConfigError(
+            f"memory:{rest}", problem="a log in memory has no place.", origin="log URL"
+        )
+    return MemoryLog()
+
+
+class MemoryLog:
+    """Slots that live as long as this object."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, MemoryPairs] = {}
+
+    def writer(self, slot: str) -> SlotWriter:
+        return SlotWriter(slot, partial(self._own, slot))
+
+    def _own(self, slot: str) -> Pairs:
+        pairs = self._slots.setdefault(slot, MemoryPairs())
+        if pairs.owned:
+            raise SlotInUse(slot, "another part of this process")
+        pairs.owned = True
+        return pairs
+
+    def reader(self) -> MergedReader:
+        return MergedReader(_AllSlots(self._slots))
+
+
+class _AllSlots:
+    def __init__(self, slots: "dict[str, MemoryPairs]") -> None:
+        self._slots = slots
+
+    def current(self) -> dict[str, Pairs]:
+        return dict(self._slots)
+
+    def close(self) -> None: ...
+
+
+class _Changes:
+    def __init__(self) -> None:
+        self.made: list[tuple[bytes, bytes, bool]] = []
+        """(key, value, False) of a put, (begin, end, True) of a deletion."""
+
+    def put(self, key: bytes, value: bytes, /) -> None:
+        self.made.append((key, value, False))
+
+    def delete_range(self, begin: bytes, end: bytes, /) -> None:
+        self.made.append((begin, end, True))
+
+
+class MemoryPairs:
+    """A dict beside a sorted list of its keys."""
+
+    def __init__(self) -> None:
+        self.owned = False
+        self._keys: list[bytes] = []
+        self._values: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def batch(self) -> _Changes:
+        return _Changes()
+
+    def write(self, batch: PairBatch, *, sync: bool) -> None:  # noqa: ARG002
+        assert isinstance(batch, _Changes)
+        for key, value, deletes in batch.made:
+            if deletes:
+                self._delete(key, value)
+            else:
+                if key not in self._values:
+                    insort(self._keys, key)
+                self._values[key] = value
+
+    def _delete(self, begin: bytes, end: bytes) -> None:
+        first, last = bisect_left(self._keys, begin), bisect_left(self._keys, end)
+        for key in self._keys[first:last]:
+            del self._values[key]
+        del self._keys[first:last]
+
+    def sync(self) -> None: ...
+
+    def scan(
+        self, begin: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        # A copy, so that what is written while somebody reads does not disturb them.
+        found = self._keys[bisect_left(self._keys, begin) : bisect_left(self._keys, end)]
+        values = [self._values[key] for key in found]
+        pairs = list(zip(found, values, strict=True))
+        return iter(pairs[::-1] if reverse else pairs)
+
+    def catch_up(self) -> None: ...
+
+    def size_bytes(self) -> int:
+        return sum(len(key) + len(value) for key, value in self._values.items())
+
+    def checkpoint(self, path: str) -> None:
+        raise StorageError(
+            str(Path(path)),
+            "a log in memory cannot be copied to a folder",
+            "Keep the log in rocksdb: instead.",
+        )
+
+    def close(self) -> None:
+        self.owned = False

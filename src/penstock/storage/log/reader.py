@@ -1,0 +1,225 @@
+"""The reader: all slots as one.
+
+Slots are merged by key, and where several hold a key the record received first is shown. A search
+by time asks each slot which batches were received then, takes the keys those lie between, reads
+just these from all slots, and drops what was received at another time.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Protocol
+
+from penstock.errors import NotOurRecord
+from penstock.storage.log import (
+    EVERYTHING,
+    SlotStats,
+    Span,
+    Stored,
+    StreamStats,
+    keys,
+    received_at_ns,
+)
+from penstock.storage.log.keys import SECOND_NS, Batch, Stream
+from penstock.storage.log.pairs import Pairs
+
+Interval = tuple[bytes, bytes]
+"""Keys from the first to just before the second."""
+
+
+class Slots(Protocol):
+    """Every slot there is, by name, each opened for reading and up to date."""
+
+    def current(self) -> dict[str, Pairs]: ...
+
+    def close(self) -> None: ...
+
+
+class MergedReader:
+    """All slots as one, on any ordered map of bytes."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def slots(self) -> list[str]:
+        return sorted(self._slots.current())
+
+    def streams(self) -> list[Stream]:
+        found = [find_streams(pairs) for pairs in self._slots.current().values()]
+        return sorted(set[Stream]().union(*found))
+
+    def scan(
+        self,
+        stream: Stream,
+        span: Span = EVERYTHING,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Stored]:
+        return islice(self._scan(stream, span, reverse), limit)
+
+    def _scan(self, stream: Stream, span: Span, reverse: bool) -> Iterator[Stored]:
+        sources = [
+            (slot, pairs, streams[stream])
+            for slot, pairs in sorted(self._slots.current().items())
+            if stream in (streams := find_streams(pairs))
+        ]
+        whole = (span.first or b"", span.end or keys.AFTER_ALL)
+        intervals = [whole]
+        by_time = span.since_ns is not None or span.until_ns is not None
+        if by_time:
+            since_ns = span.since_ns or 0
+            until_ns = (1 << 63) if span.until_ns is None else span.until_ns
+            found: list[Interval] = []
+            for _, pairs, stream_id in sources:
+                found += _intervals(pairs, stream_id, since_ns, until_ns)
+            intervals = _united(found, whole)
+        for begin, end in reversed(intervals) if reverse else intervals:
+            parts = [
+                _records(pairs, stream, slot, keys.prefix(b"r", stream_id), (begin, end), reverse)
+                for slot, pairs, stream_id in sources
+            ]
+            records = parts[0] if len(parts) == 1 else _merged(parts, reverse)
+            if by_time:
+                yield from (s for s in records if since_ns <= s.received_at_ns < until_ns)
+            else:
+                yield from records
+
+    def numbers(
+        self, stream: Stream, slot: str, first: int, last: int | None = None
+    ) -> Iterator[Stored]:
+        pairs = self._slots.current().get(slot)
+        stream_id = None if pairs is None else find_streams(pairs).get(stream)
+        if pairs is None or stream_id is None:
+            return
+        base = keys.prefix(b"r", stream_id)
+        for batch in find_batches(pairs, stream_id, first):
+            if last is not None and batch.first_number > last:
+                return
+            low = max(first, batch.first_number)
+            high = batch.last_number if last is None else min(last, batch.last_number)
+            interval = (batch.low, keys.key_after(batch.high))
+            found = _records(pairs, stream, slot, base, interval, reverse=False)
+            # Others may have been put between the batch's keys later; their numbers differ.
+            yield from sorted(
+                (s for s in found if low <= s.number <= high), key=attrgetter("number")
+            )
+
+    def stats(self) -> list[SlotStats]:
+        return [stats_of(slot, pairs) for slot, pairs in sorted(self._slots.current().items())]
+
+    def close(self) -> None:
+        self._slots.close()
+
+
+def find_streams(pairs: Pairs) -> dict[Stream, int]:
+    """The streams of a slot and their numbers within it.
+
+    Raises:
+        NotOurRecord: it was written by a newer penstock.
+    """
+    version = pairs.get(keys.VERSION_KEY)
+    if version not in (None, keys.VERSION):
+        raise NotOurRecord(
+            f"a log of layout {version!r}, where this penstock knows {keys.VERSION!r}: it was"
+            " written by a newer version (upgrade)"
+        )
+    return {
+        keys.read_stream(value): int.from_bytes(entry[1:], "big")
+        for entry, value in pairs.scan(b"s", keys.past(b"s"))
+    }
+
+
+def find_batches(pairs: Pairs, stream_id: int, number: int) -> Iterator[Batch]:
+    """Batches of a stream in the order of their numbers, from the one that holds ``number``."""
+    numbers = keys.prefix(b"n", stream_id)
+    begin = numbers + number.to_bytes(8, "big")
+    holder = last_of(pairs, numbers, keys.key_after(begin))
+    if holder is not None:
+        begin = holder[0]
+    for entry, value in pairs.scan(begin, keys.past(numbers)):
+        yield keys.read_batch(entry, value)
+
+
+def last_of(pairs: Pairs, begin: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+    """The highest pair in [begin, end)."""
+    return next(iter(pairs.scan(begin, end, reverse=True)), None)
+
+
+def stats_of(slot: str, pairs: Pairs) -> SlotStats:
+    """What a slot holds."""
+    streams = (
+        _stream_stats(pairs, stream, stream_id)
+        for stream, stream_id in sorted(find_streams(pairs).items())
+    )
+    return SlotStats(slot, pairs.size_bytes(), tuple(found for found in streams if found))
+
+
+def _stream_stats(pairs: Pairs, stream: Stream, stream_id: int) -> StreamStats | None:
+    base, numbers = keys.prefix(b"r", stream_id), keys.prefix(b"n", stream_id)
+    first = next(iter(pairs.scan(base, keys.past(base))), None)
+    last = last_of(pairs, base, keys.past(base))
+    oldest = next(iter(pairs.scan(numbers, keys.past(numbers))), None)
+    newest = last_of(pairs, numbers, keys.past(numbers))
+    if first is None or last is None or oldest is None or newest is None:
+        return None
+    last_number = keys.read_batch(*newest).last_number
+    return StreamStats(
+        stream,
+        records=last_number - keys.read_batch(*oldest).first_number + 1,
+        last_number=last_number,
+        first_key=first[0][5:],
+        last_key=last[0][5:],
+        first_received_ns=received_at_ns(first[1][8:]),
+        last_received_ns=received_at_ns(last[1][8:]),
+    )
+
+
+def _intervals(pairs: Pairs, stream_id: int, since_ns: int, until_ns: int) -> Iterator[Interval]:
+    """The keys between which lies everything a slot received in [since, until)."""
+    times = keys.prefix(b"t", stream_id)
+    begin = times + (max(since_ns, 0) // SECOND_NS).to_bytes(8, "big")
+    end = times + (max(until_ns, 0) // SECOND_NS + 1).to_bytes(8, "big")
+    for entry, _ in pairs.scan(begin, end):
+        second = int.from_bytes(entry[5:13], "big")
+        number = int.from_bytes(entry[13:], "big")
+        for batch in find_batches(pairs, stream_id, number):
+            if batch.first_number != number and not batch.within_second(second):
+                break
+            yield batch.low, keys.key_after(batch.high)
+
+
+def _united(intervals: Iterable[Interval], whole: Interval) -> list[Interval]:
+    """The same keys without overlaps, in order, as far as they lie in ``whole``."""
+    united: list[Interval] = []
+    for begin, end in sorted(intervals):
+        begin, end = max(begin, whole[0]), min(end, whole[1])  # noqa: PLW2901
+        if begin >= end:
+            continue
+        if united and begin <= united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((begin, end))
+    return united
+
+
+def _records(
+    pairs: Pairs, stream: Stream, slot: str, base: bytes, interval: Interval, reverse: bool
+) -> Iterator[Stored]:
+    begin, end = base + interval[0], min(base + interval[1], keys.past(base))
+    for entry, value in pairs.scan(begin, end, reverse=reverse):
+        yield Stored(stream, slot, int.from_bytes(value[:8], "big"), entry[5:], value[8:])
+
+
+_key: Callable[[Stored], bytes] = attrgetter("key")
+
+
+def _merged(parts: list[Iterator[Stored]], reverse: bool) -> Iterator[Stored]:
+    for _, same in groupby(heapq.merge(*parts, key=_key, reverse=reverse), _key):
+        first, *others = same
+        yield min(first, *others, key=_precedence) if others else first
+
+
+def _precedence(stored: Stored) -> tuple[int, str]:
+    return stored.received_at_ns, stored.slot

@@ -1,0 +1,320 @@
+"""The writer: decides what is new, numbers it, and writes it with its indexes in one batch.
+
+Per stream it remembers the highest key and the last number, so that the usual case, a record newer
+than all others, costs no read. What it remembers is only a copy of what the slot holds: after any
+failure it is thrown away and read again, so a batch that failed leaves no trace.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct as Layout
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.errors import NotOurRecord, StorageError
+from penstock.market.codec import decode, encode
+from penstock.market.events import AnyEvent, Candle
+from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
+from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Stream
+from penstock.storage.log.pairs import PairBatch, Pairs
+from penstock.storage.log.reader import find_batches, find_streams, last_of, stats_of
+
+_eight_bytes = Layout(">Q").pack
+
+
+class _Head:
+    """Where a stream stands, and what the batch at hand adds to it."""
+
+    __slots__ = (
+        "highest_id", "highest_ns", "id_of", "keys", "number", "numbers_prefix", "plain_ids",
+        "prefix", "received", "second", "stream", "times_prefix",
+    )  # fmt: skip
+
+    def __init__(self, stream: Stream, stream_id: int, id_of: Callable[[Any], int | None]) -> None:
+        self.stream, self.id_of = stream, id_of
+        self.prefix = keys.prefix(b"r", stream_id)
+        self.numbers_prefix = keys.prefix(b"n", stream_id)
+        self.times_prefix = keys.prefix(b"t", stream_id)
+        # Candles have ids like any other, but whether one is new takes a closer look.
+        self.plain_ids = 0 if stream.channel.startswith("candles_") else PLAIN_IDS
+        self.highest_id = -1
+        self.highest_ns = -1
+        self.number = 0
+        self.second = -1
+        self.keys: list[bytes] = []
+        self.received: list[int] = []
+
+
+class _Work:
+    """One append under way."""
+
+    __slots__ = ("_looked_at", "_pending", "batch", "stored", "touched")
+
+    def __init__(self, batch: PairBatch) -> None:
+        self.batch = batch
+        self.stored: list[Stored] = []
+        self.touched: list[_Head] = []
+        self._pending: dict[tuple[Stream, bytes], bytes] = {}
+        """Records of this batch by key, as far as somebody has asked."""
+        self._looked_at = 0
+
+    def record_at(self, stream: Stream, key: bytes) -> bytes | None:
+        for stored in self.stored[self._looked_at :]:
+            self._pending[stored.stream, stored.key] = stored.record
+        self._looked_at = len(self.stored)
+        return self._pending.get((stream, key))
+
+
+class SlotWriter:
+    """The owner of one slot, on any ordered map of bytes."""
+
+    def __init__(self, slot: str, open_pairs: Callable[[], Pairs]) -> None:
+        self._slot, self._open_pairs = slot, open_pairs
+        self._counts = Counts()
+        self._heads: dict[tuple[object, ...], _Head] = {}
+        self._stream_ids: dict[Stream, int] = {}
+        self._pairs: Pairs | None = None
+        self._opened()
+
+    @property
+    def slot(self) -> str:
+        return self._slot
+
+    @property
+    def counts(self) -> Counts:
+        return self._counts
+
+    def append(
+        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
+    ) -> list[Stored]:
+        pairs = self._opened()
+        before = replace(self._counts)
+        work = _Work(pairs.batch())
+        try:
+            self._add_new(events, work, pairs)
+            if work.stored:
+                for head in work.touched:
+                    _index(head, work.batch)
+                pairs.write(work.batch, sync=durability == "synced")
+        except BaseException as error:
+            self._counts = before
+            self._distrust(error)
+            raise
+        self._counts.recorded += len(work.stored)
+        return work.stored
+
+    def _add_new(self, events: Sequence[AnyEvent], work: _Work, pairs: Pairs) -> None:
+        """Put every new event into the batch. This is the path every message takes."""
+        heads, slot, put, done = self._heads, self._slot, work.batch.put, work.stored.append
+        for event in events:
+            kind = type(event)
+            address: tuple[object, ...] = (kind, event.exchange, event.symbol.unified)
+            if kind is Candle:
+                address += (event.interval,)  # type: ignore[union-attr]
+            head = heads.get(address)
+            if head is None:
+                head = heads[address] = self._load_head(event, work.batch, pairs)
+            record = encode(event)
+            found = head.id_of(event)
+            if found is not None and head.highest_id < found < head.plain_ids:
+                head.highest_id = found
+                key = _eight_bytes(found)
+            else:
+                place = self._place(event, record, head, work)
+                if place is None:
+                    continue
+                key = place
+            if not head.keys:
+                work.touched.append(head)
+            head.keys.append(key)
+            head.received.append(event.received_at_ns)
+            head.number = number = head.number + 1
+            put(head.prefix + key, _eight_bytes(number) + record)
+            done(Stored(head.stream, slot, number, key, record, event))
+
+    def _place(self, event: AnyEvent, record: bytes, head: _Head, work: _Work) -> bytes | None:
+        """The key of an event that may not be new; None if it is to be dropped."""
+        if isinstance(event, Candle) and not event.closed:
+            self._counts.unclosed += 1
+            return None
+        number = head.id_of(event)
+        if number is None:
+            return self._place_arrival(event.received_at_ns, record, head, work)
+        key = keys.key_of_id(number)
+        if number > head.highest_id:
+            head.highest_id = number
+            return key
+        held = self._held(head, key, work)
+        if held is None:
+            return key
+        if isinstance(event, Candle) and _corrects(event, held):
+            self._counts.replaced += 1
+            return key
+        self._counts.repeated += 1
+        return None
+
+    def _place_arrival(self, at_ns: int, record: bytes, head: _Head, work: _Work) -> bytes | None:
+        counter = 0
+        key = keys.key_of_arrival(at_ns)
+        if at_ns > head.highest_ns:
+            head.highest_ns = at_ns
+            return key
+        while (held := self._held(head, key, work)) is not None:
+            if held == record:
+                self._counts.repeated += 1
+                return None
+            counter += 1
+            key = keys.key_of_arrival(at_ns, counter)
+        return key
+
+    def _held(self, head: _Head, key: bytes, work: _Work) -> bytes | None:
+        """The record the slot has under this key, or is about to have."""
+        record = work.record_at(head.stream, key)
+        if record is not None:
+            return record
+        value = self._opened().get(head.prefix + key)
+        return None if value is None else value[8:]
+
+    def _load_head(self, event: AnyEvent, batch: PairBatch, pairs: Pairs) -> _Head:
+        stream = keys.stream_of(event)
+        stream_id = self._stream_ids.get(stream)
+        if stream_id is None:
+            stream_id = max(self._stream_ids.values(), default=0) + 1
+            self._stream_ids[stream] = stream_id
+            batch.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
+        head = _Head(stream, stream_id, keys.IDS[type(event)])
+        base = head.prefix
+        for begin, end in (
+            (base + keys.FIRST_LONG_ID, keys.past(base)),
+            (base, base + keys.FIRST_ARRIVAL),
+        ):
+            entry = last_of(pairs, begin, end)
+            if entry is not None:
+                head.highest_id = keys.id_of_key(entry[0][5:]) or 0
+                break
+        entry = last_of(pairs, base + keys.FIRST_ARRIVAL, base + keys.FIRST_LONG_ID)
+        if entry is not None:
+            head.highest_ns = keys.arrival_of_key(entry[0][5:]) or 0
+        head.number = _last_number(pairs, stream_id)
+        return head
+
+    def sync(self) -> None:
+        try:
+            self._opened().sync()
+        except StorageError as error:
+            self._distrust(error)
+            raise
+
+    def last_numbers(self) -> Mapping[Stream, int]:
+        numbers = {head.stream: head.number for head in self._heads.values()}
+        for stream, stream_id in self._stream_ids.items():
+            if stream not in numbers:
+                numbers[stream] = _last_number(self._opened(), stream_id)
+        return numbers
+
+    def delete_below(self, stream: Stream, key: bytes) -> None:
+        stream_id = self._stream_ids.get(stream)
+        if stream_id is None:
+            return
+        pairs = self._opened()
+        batch = pairs.batch()
+        base = keys.prefix(b"r", stream_id)
+        batch.delete_range(base, base + key)
+        # The last batch stays, whatever it held: numbers go on from it.
+        last = _last_number(pairs, stream_id)
+        gone = 0
+        for index in find_batches(pairs, stream_id, 0):
+            if index.high >= key or index.last_number == last:
+                break
+            gone = index.last_number
+        numbers = keys.prefix(b"n", stream_id)
+        batch.delete_range(numbers, numbers + (gone + 1).to_bytes(8, "big"))
+        times = keys.prefix(b"t", stream_id)
+        for entry, _ in pairs.scan(times, keys.past(times)):
+            if int.from_bytes(entry[13:], "big") > gone:
+                batch.delete_range(times, entry)
+                break
+        try:
+            pairs.write(batch, sync=True)
+        except StorageError as error:
+            self._distrust(error)
+            raise
+
+    def checkpoint(self, path: Path) -> None:
+        if path.exists():
+            raise StorageError(str(path), "is there already", "Name a folder that does not exist.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._opened().checkpoint(str(path))
+
+    def stats(self) -> SlotStats:
+        return stats_of(self._slot, self._opened())
+
+    def close(self) -> None:
+        if self._pairs is not None:
+            pairs, self._pairs = self._pairs, None
+            with suppress(StorageError):
+                pairs.close()
+
+    def _opened(self) -> Pairs:
+        """The slot, opened again if a failure closed it."""
+        if self._pairs is None:
+            pairs = self._open_pairs()
+            try:
+                self._heads = {}
+                self._stream_ids = find_streams(pairs)
+                _mark_version(pairs)
+            except BaseException:
+                pairs.close()
+                raise
+            self._pairs = pairs
+        return self._pairs
+
+    def _distrust(self, error: BaseException) -> None:
+        """After a failure, believe only what the slot itself says."""
+        self._heads = {}
+        if isinstance(error, StorageError):
+            # RocksDB refuses all writes after a failed one, and what the kernel could not sync it
+            # may have forgotten: only what a fresh open finds on the disk is there.
+            self.close()
+        elif self._pairs is not None:
+            self._stream_ids = find_streams(self._pairs)
+
+
+def _index(head: _Head, batch: PairBatch) -> None:
+    """Add the batch's entries to the indexes by number and by time."""
+    found, received = head.keys, head.received
+    first_ns, last_ns = min(received), max(received)
+    first = head.number - len(found) + 1
+    number = _eight_bytes(first)
+    index = keys.Batch(first, len(found), min(found), max(found), first_ns, last_ns)
+    batch.put(head.numbers_prefix + number, keys.write_batch(index))
+    # Batches that follow within the same second are found by walking on from this one.
+    second = last_ns // SECOND_NS
+    if second != head.second or first_ns < second * SECOND_NS:
+        for each in {at_ns // SECOND_NS for at_ns in received}:
+            batch.put(head.times_prefix + _eight_bytes(each) + number, b"")
+        head.second = received[-1] // SECOND_NS
+    head.keys, head.received = [], []
+
+
+def _last_number(pairs: Pairs, stream_id: int) -> int:
+    numbers = keys.prefix(b"n", stream_id)
+    entry = last_of(pairs, numbers, keys.past(numbers))
+    return keys.read_batch(*entry).last_number if entry else 0
+
+
+def _corrects(candle: Candle, held: bytes) -> bool:
+    """Whether a candle says something else than the one we hold, not just at another time."""
+    known = decode(held)
+    if not isinstance(known, Candle):
+        raise NotOurRecord("a record that is no candle where a candle should be")
+    return replace(known, received_at_ns=candle.received_at_ns, source=candle.source) != candle
+
+
+def _mark_version(pairs: Pairs) -> None:
+    if pairs.get(keys.VERSION_KEY) is None:
+        batch = pairs.batch()
+        batch.put(keys.VERSION_KEY, keys.VERSION)
+        pairs.write(batch, sync=True)

@@ -1,0 +1,108 @@
+"""Book sync: is this book the exchange's book, and since when not?
+
+A book is built from a snapshot and the deltas that follow it. The stream must run first: deltas are
+buffered while a snapshot is fetched, those it already contains are dropped, and the first one kept
+must reach back to it. From then on every delta must follow the one before. A book that cannot prove
+this says so, with a reason, until the next snapshot joins.
+"""
+
+from collections import deque
+from typing import Literal
+
+from penstock.errors import MalformedLevels
+from penstock.market.book import OrderBook
+from penstock.market.events import BookDelta, BookSnapshot
+from penstock.market.levels import read_levels
+
+State = Literal["syncing", "synced", "stale"]
+
+BUFFERED_DELTAS = 4_096
+"""Deltas kept while a snapshot is under way: seven minutes at ten a second."""
+
+
+class BookSync:
+    """One symbol's book, and whether it can be believed.
+
+    ``syncing`` until a snapshot first joins the deltas, ``synced`` while they follow each other,
+    ``stale`` from the moment they do not until a snapshot joins again.
+    """
+
+    __slots__ = ("_buffer", "book", "reason", "resyncs", "state", "update_id", "wants_snapshot")
+
+    def __init__(self, *, keep_levels: bool = True) -> None:
+        self.state: State = "syncing"
+        self.reason = "no delta yet"
+        self.update_id = 0
+        """Of the newest state known, while synced."""
+        self.wants_snapshot = False
+        self.resyncs = 0
+        """How often a book that was synced had to begin again."""
+        self.book = OrderBook() if keep_levels else None
+        self._buffer: deque[BookDelta] = deque(maxlen=BUFFERED_DELTAS)
+
+    def receive(self, delta: BookDelta) -> None:
+        """Take the next delta of the stream."""
+        if self.state != "synced":
+            self._keep(delta)
+            return
+        # Not `first_update_id != expected`: a delta may begin inside what a snapshot already
+        # holds. Only one that begins after the expected id proves that something was lost.
+        if delta.first_update_id > self.update_id + 1:
+            lost = delta.first_update_id - self.update_id - 1
+            self.distrust(f"gap: {lost} updates after {self.update_id} were lost")
+            self._keep(delta)
+        elif delta.final_update_id > self.update_id:
+            self._apply(delta)
+
+    def join(self, snapshot: BookSnapshot) -> bool:
+        """Begin from a snapshot; False if it does not reach the deltas and another is needed."""
+        if self.state == "synced":
+            return True
+        while self._buffer and self._buffer[0].final_update_id <= snapshot.update_id:
+            self._buffer.popleft()
+        if self._buffer and self._buffer[0].first_update_id > snapshot.update_id + 1:
+            return False
+        try:
+            if self.book is not None:
+                self.book.load(read_levels(snapshot.bids_raw), read_levels(snapshot.asks_raw))
+        except MalformedLevels as error:
+            self.reason = f"snapshot: {error}"
+            return False
+        self.state, self.reason, self.wants_snapshot = "synced", "", False
+        self.update_id = snapshot.update_id
+        buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
+        for delta in buffered:
+            self.receive(delta)
+        return True
+
+    def distrust(self, reason: str) -> None:
+        """Stop believing the book: something was lost, or may have been."""
+        if self.state == "synced":
+            self.state = "stale"
+            self.resyncs += 1
+        self.reason = reason
+        self.wants_snapshot = False  # until a delta shows that the stream runs again
+        self._buffer.clear()
+
+    def _keep(self, delta: BookDelta) -> None:
+        # Only deltas that follow each other can follow a snapshot: a hole makes the older useless.
+        if self._buffer and delta.first_update_id > self._buffer[-1].final_update_id + 1:
+            self._buffer.clear()
+        self._buffer.append(delta)
+        if not self.wants_snapshot:
+            self.wants_snapshot = True
+            if self.state == "syncing":
+                self.reason = "waiting for a snapshot"
+
+    def _apply(self, delta: BookDelta) -> None:
+        self.update_id = delta.final_update_id
+        book = self.book
+        if book is None:
+            return
+        try:
+            book.apply(read_levels(delta.bids_raw), read_levels(delta.asks_raw))
+        except MalformedLevels as error:
+            self.distrust(f"delta {delta.final_update_id}: {error}")
+            return
+        if book.crossed():
+            self.distrust(f"crossed at {delta.final_update_id}: somebody bids what is asked")

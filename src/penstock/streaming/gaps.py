@@ -1,0 +1,79 @@
+"""Gaps: which ids must exist and were not received.
+
+An exchange that numbers its trades one by one lets every hole be named. ``IdRuns`` remembers what
+was seen as runs of consecutive ids, so that a day of trades takes as much memory as it has holes.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+
+class Gap(NamedTuple):
+    """Consecutive ids that are missing, both ends included."""
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+class IdRuns:
+    """The ids seen of one stream, and so the ids missing between them."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self) -> None:
+        # Run i holds every id from _firsts[i] to _lasts[i]; runs are disjoint, rising and never
+        # touch. In the usual case there is one, and it grows at its end.
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def add(self, seen: int) -> bool:
+        """Note an id; whether it was new."""
+        return self.add_run(seen, seen)
+
+    def add_run(self, first: int, last: int) -> bool:
+        """Note every id from first to last; whether any was new."""
+        firsts, lasts = self._firsts, self._lasts
+        if lasts and first == lasts[-1] + 1:
+            lasts[-1] = last
+            return True
+        # Runs that overlap the new one or touch it are joined with it.
+        start = bisect_left(lasts, first - 1)
+        end = bisect_right(firsts, last + 1)
+        if end - start == 1 and firsts[start] <= first and last <= lasts[start]:
+            return False
+        if end > start:
+            first, last = min(first, firsts[start]), max(last, lasts[end - 1])
+        firsts[start:end] = [first]
+        lasts[start:end] = [last]
+        return True
+
+    @property
+    def first(self) -> int | None:
+        """The lowest id seen."""
+        return self._firsts[0] if self._firsts else None
+
+    @property
+    def last(self) -> int | None:
+        """The highest id seen."""
+        return self._lasts[-1] if self._lasts else None
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Every run of consecutive ids seen, both ends included."""
+        return list(zip(self._firsts, self._lasts, strict=True))
+
+    def gaps(self, upto: int | None = None) -> list[Gap]:
+        """What is missing between the ids seen, and up to ``upto`` where that is known to exist."""
+        holes = [
+            Gap(last + 1, first - 1)
+            for last, first in zip(self._lasts, self._firsts[1:], strict=False)
+        ]
+        if upto is not None and self._lasts and upto > self._lasts[-1]:
+            holes.append(Gap(self._lasts[-1] + 1, upto))
+        return holes
+
+    def __len__(self) -> int:
+        return sum(b - a + 1 for a, b in zip(self._firsts, self._lasts, strict=True))

@@ -1,0 +1,1 @@
+"""Throttling: requests leave no faster than an exchange counts them."""

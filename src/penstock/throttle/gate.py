@@ -1,0 +1,80 @@
+"""The gate: what every request passes before it leaves.
+
+A limit is data: how much may be spent per period, and on which requests it is counted. A gate keeps
+several limits at once; a request is charged to all that count it, or to none. Whoever holds a
+``Grant`` has paid; what never left this machine is given back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So much per period, counted by the exchange in windows aligned to its own clock."""
+
+    amount: int
+    period_ms: int
+    unit: Literal["weight", "request"] = "weight"
+    """Whether a request counts with its cost, or as one."""
+    category: str = ""
+    """Which requests it counts; empty counts all."""
+
+    def charge(self, cost: int, category: str) -> int:
+        """What a request adds to this limit."""
+        if self.category not in ("", category):
+            return 0
+        return cost if self.unit == "weight" else 1
+
+
+class Grant(Protocol):
+    """Leave to send one request now."""
+
+    def good(self) -> bool:
+        """Whether it may still leave: after a slow connect the window may have closed."""
+        ...
+
+    def answered(self) -> None:
+        """The exchange answered: from now on its own count includes this request."""
+        ...
+
+    def refund(self) -> None:
+        """It never left this machine. What reached the exchange was counted there: no refund."""
+        ...
+
+
+class Gate(Protocol):
+    """Lets requests through no faster than an exchange allows. Instants are this machine's ms."""
+
+    async def acquire(self, cost: int, category: str = "") -> Grant:
+        """Pay, waiting in line for room if there is none.
+
+        Raises:
+            RateLimited: the wait would exceed the gate's patience. Nothing was spent.
+            CostExceedsLimit: no wait would ever be long enough.
+        """
+        ...
+
+    def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
+        """The exchange says so much weight was used in its window when it saw a request.
+
+        ``at_ms`` is when that request was sent.
+        """
+        ...
+
+    def block_until(self, at_ms: int) -> None:
+        """The exchange said stop: grant nothing before this instant."""
+        ...
+
+    def align(self, offset_ms: float, error_ms: float) -> None:
+        """The exchange's clock is ahead of this one by ``offset_ms``, give or take the error."""
+        ...
+
+    def used(self) -> Mapping[Limit, int]:
+        """How much of each limit is used in its present window."""
+        ...
+
+    def adopt(self, limits: Sequence[Limit]) -> None:
+        """Keep these limits from now on: the exchange announced them."""
+        ...

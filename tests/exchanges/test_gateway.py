@@ -1,0 +1,397 @@
+"""The gateway: pays before it sends, knows what left, stops when told; on real sockets."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from penstock.clock import Clock, ManualClock, SystemClock
+from penstock.config import Exchanges, Requests, Settings
+from penstock.errors import (
+    BadRequest,
+    Banned,
+    ExchangeError,
+    NeverSent,
+    NoAnswer,
+    RateLimited,
+    UnexpectedAnswer,
+)
+from penstock.exchanges import registry
+from penstock.exchanges.base import Exchange, Request
+from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.http import Answer, HttpTransport, Transport
+from penstock.resilience.backoff import Backoff
+from penstock.telemetry import Fact, RequestFailed, RequestSent, SendingStopped
+from penstock.throttle.fixed_window import FixedWindowGate
+from penstock.throttle.gate import Limit
+
+DAY = Limit(amount=1000, period_ms=86_400_000)
+EXCHANGE: Exchange = registry.load("binance")
+QUICK = Requests(connect_timeout=0.3, read_timeout=0.3, total_timeout=0.6)
+ASK: Request[Any] = Request("/ask", cost=10, read=lambda body, _: json.loads(body))
+
+
+@dataclass
+class Toy:
+    """A gateway to a server on this machine, and everything it told."""
+
+    gateway: Gateway
+    gate: FixedWindowGate
+    facts: list[Fact] = field(default_factory=list)
+
+    def used(self) -> int:
+        return self.gate.used()[DAY]
+
+    def sent(self) -> list[tuple[str, int, int]]:
+        return [(f.path, f.cost, f.status) for f in self.facts if isinstance(f, RequestSent)]
+
+    def failed(self) -> list[bool]:
+        return [f.sent for f in self.facts if isinstance(f, RequestFailed)]
+
+
+def toy(transport: Transport, clock: Clock | None = None, attempts: int = 3) -> Toy:
+    clock = clock or SystemClock()
+    gate = FixedWindowGate(clock, [DAY], patience_ms=500, guard_ms=0)
+    facts: list[Fact] = []
+    backoff = Backoff(attempts=attempts, first_s=0.001, longest_s=0.002)
+    return Toy(Gateway(EXCHANGE, transport, gate, clock, backoff, facts.append), gate, facts)
+
+
+@asynccontextmanager
+async def answering(*replies: web.Response) -> AsyncIterator[tuple[Toy, list[str]]]:
+    """A server that gives these replies in turn, the last one ever after."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        reply = replies[min(len(asked), len(replies) - 1)]
+        asked.append(request.path_qs)
+        return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    made = toy(HttpTransport(f"http://{host}:{port}", QUICK))
+    try:
+        yield made, asked
+    finally:
+        await made.gateway.aclose()
+        await runner.cleanup()
+
+
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def talking(
+    conversation: Conversation, scheme: str = "http", attempts: int = 3
+) -> AsyncIterator[Toy]:
+    """A server that does on each connection whatever it is told, down to the byte."""
+
+    async def carry_out(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await conversation(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(carry_out, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    made = toy(HttpTransport(f"{scheme}://127.0.0.1:{port}", QUICK), attempts=attempts)
+    try:
+        yield made
+    finally:
+        await made.gateway.aclose()
+        server.close()
+
+
+def json_reply(value: Any, status: int = 200, **headers: str) -> web.Response:
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return web.Response(body=json.dumps(value).encode(), status=status, headers=named)
+
+
+async def test_an_answer_is_read_and_paid_for() -> None:
+    async with answering(json_reply([1])) as (made, asked):
+        answer = await made.gateway.fetch(replace(ASK, params={"symbol": "BTC", "limit": 5}))
+
+        assert answer == [1]
+        assert asked == ["/ask?symbol=BTC&limit=5"]
+        assert made.used() == 10
+        assert made.sent() == [("/ask", 10, 200)]
+
+
+async def test_the_reader_is_told_when_the_answer_arrived() -> None:
+    async with answering(json_reply(0)) as (made, _):
+        before_ns = made.gateway.clock.now_ns()
+        at_ns = await made.gateway.fetch(replace(ASK, read=lambda _, at_ns: at_ns))
+        assert before_ns < at_ns <= made.gateway.clock.now_ns()
+
+
+async def test_what_never_left_is_tried_again_and_paid_back() -> None:
+    async with talking(_nothing) as gone:
+        pass
+    with pytest.raises(NeverSent):
+        await gone.gateway.fetch(ASK)
+
+    assert gone.failed() == [False, False, False]
+    assert gone.used() == 0
+    await gone.gateway.aclose()
+
+
+async def test_a_connection_that_does_not_open_in_time_is_never_sent() -> None:
+    async with talking(_silence, scheme="https", attempts=1) as made:
+        with pytest.raises(NeverSent):
+            await made.gateway.fetch(ASK)
+        assert made.used() == 0
+
+
+async def test_what_got_no_answer_is_tried_again_and_paid_each_time() -> None:
+    asked = 0
+
+    async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await reader.readuntil(b"\r\n\r\n")
+        asked += 1
+
+    async with talking(hang_up) as made:
+        with pytest.raises(NoAnswer):
+            await made.gateway.fetch(ASK)
+
+        assert asked == 3, "the HTTP library must not repeat what nobody paid for"
+        assert made.failed() == [True, True, True]
+        assert made.used() == 30
+
+
+async def test_a_kept_connection_that_died_is_not_used_to_send_unpaid() -> None:
+    asked = 0
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            asked += 1
+            if asked == 1:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                await writer.drain()
+            else:
+                return
+
+    async with talking(answer_once, attempts=1) as made:
+        assert await made.gateway.fetch(ASK) == {}
+        with pytest.raises(NoAnswer):
+            await made.gateway.fetch(ASK)
+
+        assert asked == 2
+        assert made.used() == 20
+
+
+@pytest.mark.parametrize("how", ["silence", "cut", "dripping"])
+async def test_an_answer_that_does_not_come_whole_in_time_is_no_answer(how: str) -> None:
+    async with talking({"silence": _silence, "cut": _cut, "dripping": _drip}[how], attempts=1) as t:
+        with pytest.raises(NoAnswer):
+            async with asyncio.timeout(5):
+                await t.gateway.fetch(ASK)
+        assert t.used() == 10
+
+
+async def test_a_servers_failure_is_tried_again() -> None:
+    async with answering(json_reply({}, 503), json_reply([2])) as (made, asked):
+        assert await made.gateway.fetch(ASK) == [2]
+        assert len(asked) == 2
+        assert made.used() == 20
+
+
+async def test_a_server_that_keeps_failing_is_given_up() -> None:
+    async with answering(web.Response(body=b"<html>", status=502)) as (made, asked):
+        with pytest.raises(ExchangeError) as caught:
+            await made.gateway.fetch(ASK)
+
+        assert caught.value.status == 502
+        assert len(asked) == 3
+
+
+async def test_a_refusal_shuts_the_gate_for_everybody() -> None:
+    too_fast = json_reply({"code": -1003, "msg": "Too much"}, 429, Retry_After="7")
+    async with answering(too_fast) as (made, asked):
+        before_ms = made.gateway.clock.now_ms()
+        with pytest.raises(RateLimited, match="Too much") as caught:
+            await made.gateway.fetch(ASK)
+        with pytest.raises(RateLimited):
+            await made.gateway.fetch(ASK)
+
+        assert 7_000 <= caught.value.retry_at_ms - before_ms < 9_000
+        assert len(asked) == 1, "nothing is sent while the exchange says stop"
+        (stopped,) = [f for f in made.facts if isinstance(f, SendingStopped)]
+        assert (stopped.status, stopped.until_ms) == (429, caught.value.retry_at_ms)
+
+
+async def test_a_ban_holds_until_the_instant_it_names() -> None:
+    until_ms = SystemClock().now_ms() + 3_600_000
+    words = f"Way too much request weight used; IP banned until {until_ms}. Stop."
+    banned = json_reply({"code": -1003, "msg": words}, 418, Retry_After="1")
+    async with answering(banned) as (made, asked):
+        with pytest.raises(Banned) as caught:
+            await made.gateway.fetch(ASK)
+        with pytest.raises(RateLimited):
+            await made.gateway.fetch(ASK)
+
+        assert until_ms <= caught.value.until_ms < until_ms + 2_000
+        assert len(asked) == 1
+
+
+async def test_a_firewalls_page_stops_the_sending_too() -> None:
+    async with answering(web.Response(body=b"<html>no</html>", status=403)) as (made, asked):
+        with pytest.raises(Banned):
+            await made.gateway.fetch(ASK)
+        with pytest.raises(RateLimited):
+            await made.gateway.fetch(ASK)
+        assert len(asked) == 1
+
+
+async def test_a_bad_request_is_told_with_its_code_and_not_repeated() -> None:
+    invalid = json_reply({"code": -1121, "msg": "Invalid symbol."}, 400)
+    async with answering(invalid) as (made, asked):
+        with pytest.raises(BadRequest, match="Invalid symbol") as caught:
+            await made.gateway.fetch(ASK)
+        assert (caught.value.code, caught.value.status, len(asked)) == (-1121, 400, 1)
+
+
+@pytest.mark.parametrize("status", [301, 404])
+async def test_an_answer_that_is_not_the_exchanges_is_unexpected(status: int) -> None:
+    page = web.Response(body=b"<html>", status=status, headers={"Location": "/elsewhere"})
+    async with answering(page) as (made, asked):
+        with pytest.raises(UnexpectedAnswer):
+            await made.gateway.fetch(ASK)
+        assert len(asked) == 1
+
+
+async def test_the_usage_an_answer_tells_is_counted() -> None:
+    async with answering(json_reply(0, X_MBX_USED_WEIGHT_1D="444")) as (made, _):
+        await made.gateway.fetch(ASK)
+        assert made.used() == 444
+
+
+async def test_learning_adopts_the_announced_limits_and_the_clock() -> None:
+    ahead_ms = 5_000
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith("/time"):
+            return web.json_response({"serverTime": SystemClock().now_ms() + ahead_ms})
+        limits = [{"rateLimitType": "REQUEST_WEIGHT", "interval": "HOUR", "intervalNum": 5,
+                   "limit": 300}]  # fmt: skip
+        body = {"symbols": [{"symbol": "BTCUSDT", "baseAsset": "BTC", "quoteAsset": "USDT"}],
+                "rateLimits": limits}  # fmt: skip
+        # Not this machine's date, which would contradict the time told.
+        headers = {"X-MBX-USED-WEIGHT-5H": "123", "Date": "unknown"}
+        return web.json_response(body, headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made = toy(HttpTransport("http://{}:{}".format(*runner.addresses[0][:2]), QUICK))
+    info = await made.gateway.learn()
+    await made.gateway.aclose()
+    await runner.cleanup()
+
+    adopted = Limit(300, 5 * 3_600_000)
+    assert info.limits == (adopted,)
+    assert made.gate.used() == {adopted: 123}
+    assert made.gateway.offset is not None
+    assert abs(made.gateway.offset.middle_ms - ahead_ms) <= made.gateway.offset.error_ms + 1
+
+
+@dataclass
+class SlowConnect:
+    """A transport whose first connection takes a while to open. Sends nothing anywhere."""
+
+    clock: ManualClock
+    connects_s: list[float]
+    asked: list[tuple[str, Mapping[str, str | int]]] = field(default_factory=list)
+    sent_at_ms: list[int] = field(default_factory=list)
+
+    async def send(
+        self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
+    ) -> Answer:
+        self.asked.append((path, params))
+        await self.clock.sleep(self.connects_s.pop(0))
+        leaving()
+        self.sent_at_ms.append(self.clock.now_ms())
+        return Answer(200, {}, b"{}")
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_what_would_arrive_in_a_window_it_was_not_charged_to_is_charged_anew() -> None:
+    second = Limit(amount=10, period_ms=1000)
+    clock = ManualClock(900)
+    transport = SlowConnect(clock, [0.5, 0.0])
+    gate = FixedWindowGate(clock, [second], guard_ms=0)
+    asking = asyncio.create_task(Gateway(EXCHANGE, transport, gate, clock).fetch(ASK))
+    await clock.advance(0.5)
+    await asking
+
+    assert transport.asked == [("/ask", {})] * 2
+    assert transport.sent_at_ms == [1400]
+    assert gate.used() == {second: 10}
+
+
+async def test_a_caller_that_goes_away_before_sending_is_paid_back() -> None:
+    clock = ManualClock(0)
+    made = toy(SlowConnect(clock, [5.0]), clock)
+    asking = asyncio.create_task(made.gateway.fetch(ASK))
+    await clock.advance(1)
+    assert made.used() == 10
+    asking.cancel()
+    await clock.advance(0)
+
+    assert made.used() == 0
+
+
+async def test_a_gateway_is_built_as_the_operator_has_set_it() -> None:
+    settings = Settings(
+        exchanges=Exchanges(rest_urls={"binance": "http://127.0.0.1:1"}),
+        requests=Requests(attempts=2, first_delay=0.001),
+    )
+    facts: list[Fact] = []
+    gateway = gateway_for(EXCHANGE, settings, SystemClock(), facts.append)
+    with pytest.raises(NeverSent, match=r"127\.0\.0\.1:1"):
+        await gateway.fetch(ASK)
+    await gateway.aclose()
+
+    assert len(facts) == 2
+
+
+async def _nothing(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    pass
+
+
+async def _silence(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    while await reader.read(1000):
+        pass
+
+
+async def _cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,")
+    await writer.drain()
+
+
+async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.05)

@@ -1,0 +1,202 @@
+"""Book sync: a book shown as synced is the exchange's book, whatever was lost on the way."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from penstock.market.events import BookDelta, BookSnapshot
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+from penstock.streaming.book_sync import BUFFERED_DELTAS, BookSync
+
+SYMBOL = Symbol("BTC", "USDT")
+NOTHING = Raw(b"[]")
+
+
+def delta(first: int, final: int, bids: Raw, asks: Raw = NOTHING) -> BookDelta:
+    return BookDelta(
+        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ms=0,
+        first_update_id=first, final_update_id=final, bids_raw=bids, asks_raw=asks,
+    )  # fmt: skip
+
+
+def snapshot(update_id: int, bids: Raw = NOTHING, asks: Raw = NOTHING) -> BookSnapshot:
+    return BookSnapshot(
+        exchange="x", symbol=SYMBOL, received_at_ns=0, update_id=update_id,
+        bids_raw=bids, asks_raw=asks,
+    )  # fmt: skip
+
+
+def one(update_id: int) -> Raw:
+    """The level that update ``update_id`` sets, on a price of its own."""
+    return write_levels([(str(update_id % 7 + 1), str(update_id))])
+
+
+def run(first: int, final: int) -> BookDelta:
+    """A delta of several updates: each price at its last value."""
+    levels: dict[str, str] = {}
+    for update_id in range(first, final + 1):
+        levels[str(update_id % 7 + 1)] = str(update_id)
+    return delta(first, final, write_levels(levels.items()))
+
+
+def truth(update_id: int) -> dict[str, str]:
+    return {str(n % 7 + 1): str(n) for n in range(max(1, update_id - 6), update_id + 1)}
+
+
+def held(sync: BookSync) -> dict[str, str]:
+    assert sync.book is not None
+    return {str(price): str(quantity) for price, quantity in sync.book.bids()}
+
+
+def true_snapshot(update_id: int) -> BookSnapshot:
+    return snapshot(update_id, write_levels(truth(update_id).items()))
+
+
+@dataclass
+class Exchange:
+    """An exchange whose every update sets one level; a stream of it, and snapshots behind it."""
+
+    at: int = 0
+    sync: BookSync = field(default_factory=BookSync)
+
+    def emit(self, size: int, *, lost: bool) -> None:
+        first, self.at = self.at + 1, self.at + size
+        if not lost:
+            self.sync.receive(run(first, self.at))
+
+    def fetch(self, age: int) -> None:
+        if self.sync.wants_snapshot:
+            self.sync.join(true_snapshot(max(0, self.at - age)))
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("emit"), st.integers(1, 5)),
+        st.tuples(st.just("lose"), st.integers(1, 5)),
+        st.tuples(st.just("fetch"), st.integers(0, 12)),
+        st.tuples(st.just("cut"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_a_synced_book_is_the_exchanges_book(events: list[tuple[str, int]]) -> None:
+    exchange = Exchange()
+    for what, amount in events:
+        if what == "emit":
+            exchange.emit(amount, lost=False)
+        elif what == "lose":
+            exchange.emit(amount, lost=True)
+        elif what == "fetch":
+            exchange.fetch(amount)
+        else:
+            exchange.sync.distrust("disconnected")
+        sync = exchange.sync
+        if sync.state == "synced":
+            assert held(sync) == truth(sync.update_id)
+            assert sync.reason == ""
+        else:
+            assert sync.reason
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 200))
+def test_a_fresh_snapshot_joins_wherever_it_falls(sizes: list[int], back: int) -> None:
+    exchange = Exchange()
+    for size in sizes:
+        exchange.emit(size, lost=False)
+
+    # Anything from just before the first delta to the newest joins; both cases of the exchange's
+    # rule (the delta begins right after the snapshot, the snapshot lies inside a delta) occur.
+    assert exchange.sync.join(true_snapshot(max(0, exchange.at - back)))
+    assert exchange.sync.update_id == exchange.at
+    assert held(exchange.sync) == truth(exchange.at)
+
+
+def test_nothing_is_asked_for_before_the_stream_runs() -> None:
+    sync = BookSync()
+    assert not sync.wants_snapshot
+
+    sync.receive(run(5, 6))
+
+    assert sync.wants_snapshot
+    assert (sync.state, sync.reason) == ("syncing", "waiting for a snapshot")
+
+
+def test_a_snapshot_older_than_the_first_delta_is_not_enough() -> None:
+    sync = BookSync()
+    sync.receive(run(10, 12))
+
+    assert not sync.join(true_snapshot(8))
+    assert sync.wants_snapshot
+    assert sync.join(true_snapshot(9))
+
+
+def test_a_gap_makes_the_book_stale_until_a_snapshot_joins() -> None:
+    sync = BookSync()
+    sync.receive(run(1, 2))
+    sync.join(true_snapshot(0))
+    sync.receive(run(5, 6))
+
+    assert (sync.state, sync.resyncs, sync.wants_snapshot) == ("stale", 1, True)
+    assert "2 updates after 2" in sync.reason
+    assert sync.join(true_snapshot(4))
+    assert held(sync) == truth(6)
+
+
+def test_a_delta_seen_twice_changes_nothing() -> None:
+    sync = BookSync()
+    sync.receive(run(1, 2))
+    sync.join(true_snapshot(0))
+    sync.receive(run(3, 4))
+    sync.receive(run(1, 2))
+    sync.receive(run(3, 4))
+
+    assert (sync.state, sync.update_id) == ("synced", 4)
+    assert held(sync) == truth(4)
+
+
+def test_levels_that_are_no_numbers_make_the_book_stale() -> None:
+    sync = BookSync()
+    sync.receive(run(1, 2))
+    sync.join(true_snapshot(0))
+    sync.receive(delta(3, 3, Raw(b'[["NaN","1"]]')))
+
+    assert sync.state == "stale"
+    assert "NaN" in sync.reason
+
+
+def test_a_crossed_book_is_never_shown_as_synced() -> None:
+    sync = BookSync()
+    sync.receive(run(1, 1))
+    assert sync.join(snapshot(0, asks=write_levels([("100", "1")])))
+
+    sync.receive(delta(2, 2, write_levels([("100", "1")])))
+
+    assert sync.state == "stale"
+    assert "crossed" in sync.reason
+
+
+def test_the_buffer_is_bounded_and_a_snapshot_must_then_be_newer() -> None:
+    sync = BookSync()
+    for update_id in range(1, BUFFERED_DELTAS + 101):
+        sync.receive(run(update_id, update_id))
+
+    assert not sync.join(true_snapshot(50))
+    assert sync.join(true_snapshot(100))
+    assert held(sync) == truth(BUFFERED_DELTAS + 100)
+
+
+def test_without_levels_only_the_ids_are_judged() -> None:
+    sync = BookSync(keep_levels=False)
+    sync.receive(delta(1, 2, Raw(b"never read")))
+    sync.join(snapshot(0))
+    sync.receive(delta(3, 3, Raw(b"never read")))
+    before = (sync.state, sync.update_id)
+    sync.receive(delta(9, 9, Raw(b"never read")))
+
+    assert before == ("synced", 3)
+    assert sync.state == "stale"

@@ -1,0 +1,333 @@
+"""The connection machine: whatever happens, in whatever order, it ends up streaming again."""
+
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from penstock.market.events import BookDelta, BookSnapshot, Trade
+from penstock.market.symbol import Symbol
+from penstock.resilience.backoff import Backoff
+from penstock.streaming.connection import (
+    QUARANTINED,
+    Close,
+    Connection,
+    FetchSnapshot,
+    Open,
+    Send,
+    Subscription,
+    WakeAt,
+)
+from penstock.streaming.dialect import Ack, Malformed, Notice, Received, Refusal, StreamLimits
+
+A, B = Symbol("A", "USDT"), Symbol("B", "USDT")
+NOTHING = Raw(b"[]")
+SECOND_NS = 1_000_000_000
+
+
+class ToyDialect:
+    """Frames are JSON arrays whose first word says what they are."""
+
+    limits = StreamLimits(
+        streams_per_connection=10, names_per_message=2, messages_per_second=5,
+        connects=300, connects_period_s=300.0, lifetime_s=None, heartbeat_s=20.0,
+    )  # fmt: skip
+    channels: Sequence[str] = ("trades", "book_deltas")
+
+    def url(self, base: str) -> str:
+        return base
+
+    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
+        return [f"{symbol.slug}@{channel}" for symbol in symbols]
+
+    def subscribe(self, names: Sequence[str], request_id: int) -> str:
+        return f"{request_id}:{','.join(names)}"
+
+    def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
+        raise AssertionError("nobody unsubscribes here")
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        try:
+            match msgspec.json.decode(frame):
+                case ["trade", str(slug), int(number)]:
+                    return [trade(Symbol.parse(slug), number)]
+                case ["delta", str(slug), int(first), int(final)]:
+                    return [delta(Symbol.parse(slug), first, final)]
+                case ["ack", int(number)]:
+                    return [Ack(number)]
+                case ["refused", int(number)]:
+                    return [Refusal(number, 2, "no such stream")]
+                case ["closing"]:
+                    return [Notice("closing", None)]
+        except msgspec.DecodeError:
+            pass
+        return [Malformed("not_json", "what is this", str(frame))]
+
+
+def trade(symbol: Symbol, number: int) -> Trade:
+    return Trade(
+        exchange="toy", symbol=symbol, received_at_ns=0, id=number, at_ms=0,
+        price_text="1", quantity_text="1", taker="buy",
+    )  # fmt: skip
+
+
+def delta(symbol: Symbol, first: int, final: int) -> BookDelta:
+    return BookDelta(
+        exchange="toy", symbol=symbol, received_at_ns=0, first_update_id=first,
+        final_update_id=final, at_ms=0, bids_raw=NOTHING, asks_raw=NOTHING,
+    )  # fmt: skip
+
+
+def snapshot(symbol: Symbol, update_id: int) -> BookSnapshot:
+    return BookSnapshot(
+        exchange="toy", symbol=symbol, received_at_ns=0, update_id=update_id,
+        bids_raw=NOTHING, asks_raw=NOTHING,
+    )  # fmt: skip
+
+
+def frame(*words: object) -> bytes:
+    return msgspec.json.encode(words)
+
+
+def connection(*subscriptions: Subscription) -> Connection:
+    wanted = subscriptions or (
+        Subscription("trades", (A, B)),
+        Subscription("book_deltas", (A, B)),
+    )
+    backoff = Backoff(first_s=1.0, multiplier=2.0, longest_s=8.0, jitter=0.5)
+    return Connection(ToyDialect(), wanted, lambda: 0.0, backoff=backoff)
+
+
+def connected() -> Connection:
+    machine = connection()
+    machine.start()
+    machine.opened(0)
+    machine.woken(SECOND_NS)
+    for number in (1, 2):
+        machine.received(frame("ack", number), 0)
+    machine.take_commands()
+    return machine
+
+
+def test_it_opens_then_asks_for_every_stream_within_the_message_limit() -> None:
+    machine = connection()
+    machine.start()
+    assert machine.take_commands() == [Open()]
+
+    machine.opened(0)
+    first = machine.take_commands()
+    machine.woken(SECOND_NS // 4)
+    second = machine.take_commands()
+
+    assert first[0] == Send("1:a_usdt@trades,b_usdt@trades")
+    assert first[1] == WakeAt(SECOND_NS // 4), "no burst: four messages a second at most"
+    assert second[0] == Send("2:a_usdt@book_deltas,b_usdt@book_deltas")
+
+
+def test_events_are_delivered_in_order() -> None:
+    machine = connected()
+    machine.received(frame("trade", "a_usdt", 7), 0)
+    machine.received(frame("delta", "b_usdt", 1, 2), 0)
+    machine.received(frame("trade", "b_usdt", 9), 0)
+
+    assert machine.waiting == 3
+    assert machine.take_events() == [trade(A, 7), delta(B, 1, 2), trade(B, 9)]
+    assert machine.waiting == 0
+
+
+def test_a_book_is_fetched_once_when_its_stream_runs() -> None:
+    machine = connected()
+    machine.received(frame("delta", "a_usdt", 5, 6), 0)
+    machine.received(frame("delta", "a_usdt", 7, 8), 0)
+    assert machine.take_commands() == [FetchSnapshot(A, 0.0)]
+
+    machine.snapshot_arrived(snapshot(A, 4))
+
+    assert machine.books[A].state == "synced"
+    assert machine.books[B].state == "syncing"
+    assert machine.take_commands() == []
+    assert snapshot(A, 4) in machine.take_events(), "the baseline is recorded too"
+
+
+def test_snapshots_that_do_not_join_are_asked_for_ever_more_slowly() -> None:
+    machine = connected()
+    machine.received(frame("delta", "a_usdt", 50, 60), 0)
+    pauses = []
+    for _ in range(4):
+        [command] = machine.take_commands()
+        assert isinstance(command, FetchSnapshot)
+        pauses.append(command.after_s)
+        machine.snapshot_arrived(snapshot(A, 4))
+    machine.take_commands()
+    machine.snapshot_failed(A)
+
+    assert pauses == [0.0, 1.0, 2.0, 4.0]
+    assert machine.take_commands() == [FetchSnapshot(A, 8.0)]
+
+
+def test_a_gap_in_one_book_asks_for_that_book_alone() -> None:
+    machine = connected()
+    for slug, symbol in (("a_usdt", A), ("b_usdt", B)):
+        machine.received(frame("delta", slug, 1, 2), 0)
+        machine.snapshot_arrived(snapshot(symbol, 0))
+    machine.take_commands()
+
+    machine.received(frame("delta", "a_usdt", 9, 9), 0)
+
+    assert machine.take_commands() == [FetchSnapshot(A, 0.0)]
+    assert (machine.books[A].state, machine.books[B].state) == ("stale", "synced")
+
+
+def test_a_lost_connection_is_opened_again_ever_more_slowly() -> None:
+    machine = connection()
+    machine.start()
+    machine.take_commands()
+    waits, now_ns = [], 0
+    for _ in range(5):
+        machine.closed("refused", now_ns)
+        [wake] = machine.take_commands()
+        assert isinstance(wake, WakeAt)
+        waits.append((wake.at_ns - now_ns) // SECOND_NS)
+        machine.woken(wake.at_ns - 1)
+        assert machine.take_commands() == [], "not before its time"
+        now_ns = wake.at_ns
+        machine.woken(now_ns)
+        assert machine.take_commands() == [Open()]
+
+    assert waits == [1, 2, 4, 8, 8]
+    assert machine.reconnects == {"refused": 5}
+
+
+def test_patience_is_new_once_everything_is_acknowledged() -> None:
+    machine = connected()
+    machine.closed("cut", 0)
+    machine.woken(SECOND_NS)
+    machine.opened(SECOND_NS)
+    machine.woken(2 * SECOND_NS)
+    for number in (3, 4):
+        machine.received(frame("ack", number), 0)
+    machine.take_commands()
+
+    machine.closed("cut", 10 * SECOND_NS)
+
+    assert machine.take_commands() == [WakeAt(11 * SECOND_NS)]
+
+
+def test_every_book_is_stale_while_disconnected() -> None:
+    machine = connected()
+    machine.received(frame("delta", "a_usdt", 1, 2), 0)
+    machine.snapshot_arrived(snapshot(A, 0))
+    machine.closed("cut", 0)
+
+    assert machine.books[A].state == "stale"
+    assert "cut" in machine.books[A].reason
+
+
+def test_a_missing_acknowledgement_closes_the_connection() -> None:
+    machine = connection(Subscription("trades", (A,)))
+    machine.start()
+    machine.opened(0)
+    machine.take_commands()
+    machine.woken(5 * SECOND_NS - 1)
+    assert machine.take_commands() == [WakeAt(5 * SECOND_NS)]
+    machine.woken(5 * SECOND_NS)
+
+    assert machine.take_commands() == [Close("no acknowledgement")]
+
+
+def test_a_refusal_is_kept_with_the_exchanges_words() -> None:
+    machine = connected()
+    machine.received(frame("refused", 1), 0)
+
+    assert machine.refusals == [Refusal(1, 2, "no such stream")]
+
+
+def test_a_malformed_frame_is_counted_and_kept_and_harms_nobody() -> None:
+    machine = connected()
+    for n in range(QUARANTINED + 5):
+        machine.received(f"rubbish {n}", 0)
+    machine.received(frame("trade", "a_usdt", 1), 0)
+
+    assert machine.malformed == {"not_json": QUARANTINED + 5}
+    assert len(machine.quarantine) == QUARANTINED
+    assert machine.take_events() == [trade(A, 1)]
+
+
+def test_an_announced_shutdown_is_followed() -> None:
+    machine = connected()
+    machine.received(frame("closing"), 0)
+
+    assert machine.take_commands() == [Close("the exchange announced its shutdown")]
+
+
+def test_once_stopped_it_stays_stopped() -> None:
+    machine = connected()
+    machine.stop()
+    assert machine.take_commands() == [Close("stopped")]
+
+    machine.closed("stopped", 0)
+    machine.woken(10**12)
+
+    assert machine.take_commands() == []
+    assert machine.state == "disconnected"
+
+
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("opened"), st.just(0)),
+        st.tuples(st.just("closed"), st.just(0)),
+        st.tuples(st.just("woken"), st.integers(0, 20)),
+        st.tuples(st.just("delta"), st.integers(0, 3)),
+        st.tuples(st.just("snapshot"), st.integers(0, 3)),
+        st.tuples(st.just("failed"), st.just(0)),
+        st.tuples(st.just("ack"), st.integers(1, 9)),
+        st.tuples(st.just("rubbish"), st.just(0)),
+    ),
+    max_size=80,
+)
+
+
+@given(happenings)
+def test_in_any_order_of_events_it_never_waits_for_nothing(  # noqa: PLR0912 (one per event)
+    steps: list[tuple[str, int]],
+) -> None:
+    machine = connection()
+    machine.start()
+    at, now_ns, fetching, wakes, open_asked = 0, 0, set[Symbol](), [0], False
+    for what, amount in steps:
+        if what == "opened" and machine.state == "connecting":
+            machine.opened(now_ns)
+        elif what == "closed" and machine.state in ("connecting", "connected"):
+            machine.closed("cut", now_ns)
+        elif what == "woken":
+            now_ns += amount * SECOND_NS
+            machine.woken(now_ns)
+        elif what == "delta" and machine.state == "connected":
+            at += amount + 1
+            machine.received(frame("delta", "a_usdt", at, at), now_ns)
+        elif what == "snapshot" and A in fetching:
+            fetching.discard(A)
+            machine.snapshot_arrived(snapshot(A, max(0, at - amount)))
+        elif what == "failed" and A in fetching:
+            fetching.discard(A)
+            machine.snapshot_failed(A)
+        elif what == "ack":
+            machine.received(frame("ack", amount), now_ns)
+        elif what == "rubbish":
+            machine.received(b"{", now_ns)
+        for command in machine.take_commands():
+            if isinstance(command, FetchSnapshot):
+                assert command.symbol not in fetching, "one snapshot of a symbol at a time"
+                fetching.add(command.symbol)
+            elif isinstance(command, WakeAt):
+                wakes.append(command.at_ns)
+            elif isinstance(command, Open):
+                open_asked = True
+        if machine.books[A].wants_snapshot:
+            assert A in fetching, "a book that wants a snapshot has one under way"
+        if machine.state == "reconnecting":
+            assert max(wakes) > 0, "it asked to be woken"
+        if machine.state == "connecting":
+            assert open_asked

@@ -1,0 +1,50 @@
+"""Id runs against a plain set of ids."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.streaming.gaps import Gap, IdRuns
+
+runs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=40)
+
+
+@given(runs)
+def test_runs_equal_a_set_of_ids(steps: list[tuple[int, int]]) -> None:
+    ids, model = IdRuns(), set[int]()
+    for first, length in steps:
+        added = set(range(first, first + length + 1))
+        assert ids.add_run(first, first + length) == (not added <= model)
+        model |= added
+
+        assert (ids.first, ids.last, len(ids)) == (min(model), max(model), len(model))
+        missing = set(range(min(model), max(model) + 1)) - model
+        gaps = ids.gaps()
+        assert {n for gap in gaps for n in range(gap.first, gap.last + 1)} == missing
+        assert sum(gap.size for gap in gaps) == len(missing)
+        assert all(b.first > a.last + 1 for a, b in pairwise(gaps))
+
+
+def test_a_look_ahead_shows_a_lost_tail() -> None:
+    ids = IdRuns()
+    ids.add_run(5, 9)
+
+    assert ids.gaps(upto=9) == []
+    assert ids.gaps(upto=12) == [Gap(10, 12)]
+
+
+def test_nothing_seen_is_nothing_missing() -> None:
+    assert IdRuns().gaps(upto=100) == []
+    assert (IdRuns().first, IdRuns().last) == (None, None)
+
+
+def test_a_late_id_closes_its_hole() -> None:
+    ids = IdRuns()
+    ids.add(1)
+    ids.add(3)
+    assert ids.gaps() == [Gap(2, 2)]
+
+    assert ids.add(2)
+    assert not ids.add(2), "twice is not new"
+    assert ids.gaps() == []

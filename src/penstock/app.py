@@ -1,13 +1,68 @@
-"""The composition root: settings in, parts put together out. Nothing here opens or runs."""
+"""The composition root: settings in, parts put together out."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, closing
+from pathlib import Path
 
 from penstock.clock import Clock
-from penstock.config import Simulator
+from penstock.collect.collector import Collector
+from penstock.collect.continuity import Continuity
+from penstock.collect.reporter import Reporter
+from penstock.collect.status import read_status
+from penstock.config import Settings, Simulator
+from penstock.exchanges import registry as exchanges
+from penstock.exchanges.gateway import gateway_for
+from penstock.publish.memory import MemoryPublisher
+from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.listings import find
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.server import SimulatorServer
+from penstock.storage.log import open_log
 from penstock.telemetry import Listener, quiet
+
+
+@asynccontextmanager
+async def open_collector(
+    settings: Settings, name: str, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[Collector]:
+    """A collector for one exchange, in a slot of its own, that knows what it missed while away.
+
+    Raises:
+        UnknownExchange: there is none of that name.
+        SlotInUse: another process collects from it into the same folder.
+        StorageError: the folder cannot be written.
+    """
+    exchange = exchanges.load(name)
+    folder, slot = Path(settings.collect.data_dir), f"collect-{name}"
+    continuity = Continuity(exchange.consecutive, listener)
+    reporter = Reporter(name, slot, folder, clock)
+    log = open_log(f"rocksdb:{folder}")
+    with closing(log.writer(slot)) as writer:
+        before = read_status(folder, slot)
+        with closing(log.reader()) as reader:
+            continuity.resume(name, before.ids if before else (), reader)
+        recorder = Recorder(
+            writer,
+            MemoryPublisher(),
+            (continuity, reporter),
+            durability=settings.collect.durability,
+            listener=listener,
+        )
+        with closing(recorder):
+            async with aclosing(gateway_for(exchange, settings, clock, listener)) as gateway:
+                yield Collector(
+                    exchange=exchange,
+                    gateway=gateway,
+                    recorder=recorder,
+                    continuity=continuity,
+                    reporter=reporter,
+                    clock=clock,
+                    settings=settings.collect,
+                    stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
+                    tell=listener,
+                )
 
 
 def build_simulator(

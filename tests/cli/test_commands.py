@@ -37,11 +37,22 @@ def test_the_demo_finds_nothing_missing(tmp_path: Path) -> None:
     assert (findings["http_429"], findings["http_418"]) == (0, 0)
 
 
-def test_a_demo_with_dropped_frames_says_so_and_fails(tmp_path: Path) -> None:
-    done = run("demo", "--seconds", "4", "--json", "--faults", "drop=0.2", folder=tmp_path)
+def test_a_demo_with_faults_knows_all_that_it_missed(tmp_path: Path) -> None:
+    faults = "drop=0.05,cut=3s,malformed=0.05,duplicate=0.05,reorder=0.05"
+    done = run("demo", "--seconds", "8", "--json", "--faults", faults, folder=tmp_path)
 
-    assert done.returncode == 1
-    assert json.loads(done.stdout.splitlines()[-1])["trades_missing"] > 0
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout.splitlines()[-1])
+    assert findings["trades_missing"] > 0
+    assert findings["books_checked"] > 3
+    for wrong in (
+        "gaps_unlisted",
+        "gaps_untrue",
+        "trades_duplicated",
+        "trades_wrong",
+        "book_mismatches",
+    ):
+        assert findings[wrong] == 0, wrong
 
 
 def test_sim_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:

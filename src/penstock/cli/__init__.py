@@ -12,10 +12,14 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli.collect import collect
 from penstock.cli.context import Sources
 from penstock.cli.demo import demo
+from penstock.cli.judge import judge
+from penstock.cli.log import log
 from penstock.cli.settings import config
 from penstock.cli.sim import sim
+from penstock.cli.status import status
 from penstock.errors import PenstockError
 
 DEFAULT_FILE = "penstock.toml"
@@ -28,7 +32,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(collect)
+app.command()(status)
+app.add_typer(log, name="log")
 app.command()(sim)
+app.command()(judge)
 app.command()(config)
 
 

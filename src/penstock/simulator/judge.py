@@ -1,11 +1,13 @@
 """The judge: what a client says it has, held against the ledger.
 
 It works after the fact and apart from the client: it alone reads ``/_sim/``. A client hands in its
-evidence; the judge finds out what is missing, what came twice and what is wrong.
+evidence; the judge finds out what is missing, what came twice, what is wrong, and whether the
+client knows what it missed.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -14,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 _PAGE = 10_000
-_DEPTH = 20_000
 
 
 class SeenTrade(NamedTuple):
@@ -28,14 +29,23 @@ class SeenTrade(NamedTuple):
 
 
 class SeenBook(NamedTuple):
-    """A book as the client has it, at one update id."""
+    """The best levels of a book that the client believed in, at one update id."""
 
     update_id: int
     bids: Sequence[tuple[Decimal, Decimal]]
     asks: Sequence[tuple[Decimal, Decimal]]
-    lowest: Decimal
-    """Below this price the client never saw the book: its snapshot ended there."""
-    highest: Decimal
+
+
+@dataclass
+class Evidence:
+    """Everything a client hands in, of one market."""
+
+    trades: list[SeenTrade] = field(default_factory=list)
+    missing: list[tuple[int, int]] = field(default_factory=list)
+    """Trade ids the client says it missed, as runs."""
+    books: list[SeenBook] = field(default_factory=list)
+    synced: bool = False
+    """Whether its book was synced at the end."""
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -45,25 +55,34 @@ class Findings(Struct, frozen=True, kw_only=True):
     trades_missing: int = 0
     trades_duplicated: int = 0
     trades_wrong: int = 0
+    gaps_unlisted: int = 0
+    """Trades that are missing without the client knowing."""
+    gaps_untrue: int = 0
+    """Trades the client calls missing that are not."""
     books_synced: int = 0
+    books_checked: int = 0
     book_mismatches: int = 0
     requests: int = 0
     http_429: int = 0
     http_418: int = 0
-    windows_over_limit: int = 0
 
     @property
-    def clean(self) -> bool:
-        """Whether nothing is missing, doubled, wrong or over a limit."""
+    def honest(self) -> bool:
+        """Nothing doubled, wrong or over a limit, and the client knows all that it missed."""
         return not (
-            self.trades_missing
-            or self.trades_duplicated
+            self.trades_duplicated
             or self.trades_wrong
+            or self.gaps_unlisted
+            or self.gaps_untrue
             or self.book_mismatches
             or self.http_429
             or self.http_418
-            or self.windows_over_limit
         )
+
+    @property
+    def clean(self) -> bool:
+        """Honest, and nothing is missing."""
+        return self.honest and not self.trades_missing
 
 
 class Judge:
@@ -72,66 +91,52 @@ class Judge:
     def __init__(self, http: aiohttp.ClientSession, address: str) -> None:
         self._http, self._base = http, f"{address}/_sim"
 
-    async def judge(
-        self, trades: Mapping[str, Sequence[SeenTrade]], books: Mapping[str, SeenBook | None]
-    ) -> Findings:
-        """Findings over everything handed in, by slug; a book that is None was not synced."""
-        missing = duplicated = wrong = mismatches = 0
-        for slug, seen in trades.items():
-            counts = await self._judge_trades(slug, seen)
-            missing, duplicated, wrong = (
-                missing + counts[0], duplicated + counts[1], wrong + counts[2]
-            )  # fmt: skip
-        for slug, book in books.items():
-            if book is not None:
-                mismatches += not await self._book_is_right(slug, book)
-        statuses, over = await self._judge_requests()
-        return Findings(
-            trades=sum(map(len, trades.values())),
-            trades_missing=missing,
-            trades_duplicated=duplicated,
-            trades_wrong=wrong,
-            books_synced=sum(book is not None for book in books.values()),
-            book_mismatches=mismatches,
-            requests=statuses.total(),
-            http_429=statuses[429],
-            http_418=statuses[418],
-            windows_over_limit=over,
-        )
+    async def judge(self, markets: Mapping[str, Evidence]) -> Findings:
+        """Findings over everything handed in, by slug."""
+        counts: Counter[str] = Counter()
+        for slug, evidence in markets.items():
+            counts["books_synced"] += evidence.synced
+            counts += await self._judge_trades(slug, evidence)
+            for book in evidence.books:
+                counts["books_checked"] += 1
+                counts["book_mismatches"] += not await self._book_is_right(slug, book)
+        return Findings(**(counts + await self._judge_requests()))
 
-    async def _judge_trades(self, slug: str, seen: Sequence[SeenTrade]) -> tuple[int, int, int]:
-        by_id = {trade.id: trade for trade in seen}
-        if not by_id:
-            return 0, 0, 0
-        first, last = min(by_id), max(by_id)
-        missing = wrong = 0
-        for start in range(first, last + 1, _PAGE):
-            limit = min(_PAGE, last + 1 - start)
+    async def _judge_trades(self, slug: str, evidence: Evidence) -> Counter[str]:
+        seen = {trade.id: trade for trade in evidence.trades}
+        listed = {n for first, last in evidence.missing for n in range(first, last + 1)}
+        counts = Counter(trades=len(evidence.trades))
+        counts["trades_duplicated"] = len(evidence.trades) - len(seen)
+        known = seen.keys() | listed
+        for start in range(min(known, default=0), max(known, default=-1) + 1, _PAGE):
+            limit = min(_PAGE, max(known) + 1 - start)
             page = await self._get("ledger/trades", symbol=slug, from_id=start, limit=limit)
             for row in page["trades"]:
-                trade = by_id.get(row["id"])
-                if trade is None:
-                    missing += 1
-                elif trade != _true_trade(row):
-                    wrong += 1
-        return missing, len(seen) - len(by_id), wrong
+                number = row["id"]
+                counts["trades_missing"] += number not in seen
+                counts["gaps_unlisted"] += number not in known
+                counts["gaps_untrue"] += number in seen and number in listed
+                counts["trades_wrong"] += number in seen and seen[number] != _true_trade(row)
+        return counts
 
     async def _book_is_right(self, slug: str, book: SeenBook) -> bool:
-        truth = await self._get("ledger/book", symbol=slug, update_id=book.update_id, depth=_DEPTH)
-        bids = [level for level in _levels(truth["bids"]) if level[0] >= book.lowest]
-        asks = [level for level in _levels(truth["asks"]) if level[0] <= book.highest]
-        return bids == [level for level in book.bids if level[0] >= book.lowest] and asks == [
-            level for level in book.asks if level[0] <= book.highest
-        ]
+        depth = max(len(book.bids), len(book.asks), 1)
+        truth = await self._get("ledger/book", symbol=slug, update_id=book.update_id, depth=depth)
+        bids, asks = _levels(truth["bids"]), _levels(truth["asks"])
+        return bids[: len(book.bids)] == list(book.bids) and asks[: len(book.asks)] == list(
+            book.asks
+        )
 
-    async def _judge_requests(self) -> tuple[Counter[int], int]:
-        statuses: Counter[int] = Counter()
+    async def _judge_requests(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
         after = 0
         while rows := (await self._get("requests", after=after))["requests"]:
-            statuses.update(row["status"] for row in rows)
+            for row in rows:
+                counts["requests"] += row["unit"] == "request"
+                counts["http_429"] += row["status"] == 429
+                counts["http_418"] += row["status"] == 418
             after = rows[-1]["seq"]
-        windows = (await self._get("windows"))["windows"]
-        return statuses, sum(bool(window["refusals"]) for window in windows)
+        return counts
 
     async def _get(self, question: str, **parameters: str | int) -> Any:
         async with self._http.get(f"{self._base}/{question}", params=parameters) as answer:
@@ -145,5 +150,5 @@ def _true_trade(row: Mapping[str, Any]) -> SeenTrade:
     )
 
 
-def _levels(rows: Sequence[tuple[str, str]]) -> list[tuple[Decimal, Decimal]]:
+def _levels(rows: Sequence[Sequence[str]]) -> list[tuple[Decimal, Decimal]]:
     return [(Decimal(price), Decimal(quantity)) for price, quantity in rows]

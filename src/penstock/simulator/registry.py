@@ -1,37 +1,19 @@
 """Which exchanges can be simulated: every folder of this package that builds one."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Protocol
 
 from penstock import simulator
 from penstock.config import Simulator
 from penstock.errors import UnknownExchange
 from penstock.simulator.exchange import SimulatedExchange
-from penstock.simulator.judge import SeenBook, SeenTrade
 from penstock.simulator.market import Market
-
-Visit = Callable[..., Coroutine[Any, Any, "Visitor"]]
-
-
-class Visitor(Protocol):
-    """A plain client, after its visit: what it has, for the judge."""
-
-    trades: Mapping[str, Sequence[SeenTrade]]
-
-    def books(self) -> Mapping[str, SeenBook | None]: ...
 
 
 def names() -> tuple[str, ...]:
     """The exchanges there are, by folder."""
     return tuple(module.name for module in iter_modules(simulator.__path__) if module.ispkg)
-
-
-def visitor(name: str) -> Visit:
-    """The plain client that comes with the simulated exchange of that name."""
-    visit: Visit = import_module(f"{simulator.__name__}.{name}.visitor").visit
-    return visit
 
 
 def build(name: str, markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:

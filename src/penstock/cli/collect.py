@@ -1,0 +1,72 @@
+"""``penstock collect``: one exchange's streams, recorded until told to stop."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from penstock.app import open_collector
+from penstock.cli.context import read_settings
+from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.sim import JsonOption, SecondsOption, say, split
+from penstock.cli.views import describe_collector, draw_collector
+from penstock.clock import SystemClock
+from penstock.collect.status import CollectorStatus
+from penstock.config import Settings
+from penstock.telemetry import Fact, RequestSent, log_facts, quiet
+
+DataOption = Annotated[
+    str | None, typer.Option("--data-dir", help="Folder for everything that is collected.")
+]
+
+
+def collect(
+    context: typer.Context,
+    exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
+    symbols: Annotated[list[str], typer.Argument(help="Markets: btc_usdt, BTC/USDT or BTCUSDT.")],
+    data_dir: DataOption = None,
+    channels: Annotated[
+        str | None, typer.Option(help="Kinds of data, separated by commas: trades,book_deltas.")
+    ] = None,
+    seconds: SecondsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Record an exchange's streams, keep its books, and name everything that is missing.
+
+    Ctrl-C or SIGTERM stops it; started again, it takes up where it stopped.
+
+    Example: penstock collect binance btc_usdt eth_usdt --data-dir ~/market-data
+    """
+    options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
+    settings = read_settings(context, options).settings
+    status = asyncio.run(_collect(settings, exchange, symbols, seconds))
+    if as_json and status is not None:
+        say(status)
+
+
+async def _collect(
+    settings: Settings, exchange: str, symbols: list[str], seconds: float | None
+) -> CollectorStatus | None:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    listener = quiet if on_terminal() else _log
+    async with open_collector(settings, exchange, clock, listener) as collector:
+        collecting = asyncio.create_task(collector.run(symbols, stop))
+        collecting.add_done_callback(lambda _: stop.set())
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        reporter = collector.reporter
+        await show_until(
+            stop,
+            clock,
+            lambda: draw_collector(reporter.latest),
+            lambda: describe_collector(reporter.latest),
+        )
+        deadline.cancel()
+        await collecting
+    return reporter.latest
+
+
+def _log(fact: Fact) -> None:
+    # Every request is counted in the status; a line for each would drown the rest.
+    if not isinstance(fact, RequestSent):
+        log_facts(fact)

@@ -1,0 +1,96 @@
+"""``penstock judge``: what was collected, held against a simulator's ledger."""
+
+import asyncio
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import aiohttp
+import typer
+
+from penstock.cli.collect import DataOption
+from penstock.cli.context import read_settings
+from penstock.cli.sim import JsonOption, say
+from penstock.collect.status import read_all
+from penstock.market.events import BookSnapshot, Trade
+from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
+from penstock.storage.log import LogReader, open_log
+
+
+def judge(
+    context: typer.Context,
+    address: Annotated[str, typer.Argument(help="Where the simulator listens: http://…")],
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a data folder with the ledger of the simulator it was collected from.
+
+    Every trade, every book that was shown as synced, and the list of what is missing. Exits 0
+    when all of it is right, whether or not anything is missing; 1 otherwise.
+
+    Example: penstock judge http://127.0.0.1:8790 --data-dir penstock-data
+    """
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    evidence = gather(Path(settings.collect.data_dir))
+    findings = asyncio.run(_judge(address, evidence))
+    if as_json:
+        say(findings)
+    else:
+        typer.echo(summary(findings))
+    raise typer.Exit(0 if findings.honest else 1)
+
+
+def gather(folder: Path) -> dict[str, Evidence]:
+    """What a data folder holds, by slug."""
+    markets: dict[str, Evidence] = defaultdict(Evidence)
+    with closing(open_log(f"rocksdb:{folder}").reader()) as log:
+        _gather_records(log, markets)
+    for status in read_all(folder):
+        for ids in status.ids:
+            if ids.channel == "trades":
+                markets[ids.symbol].missing += ids.missing
+        for book in status.books:
+            markets[book.symbol].synced = book.state == "synced"
+    return dict(markets)
+
+
+def _gather_records(log: LogReader, markets: dict[str, Evidence]) -> None:
+    for stream in log.streams():
+        evidence = markets[stream.symbol]
+        for slot in log.slots():
+            # By number and not by key: a record that was numbered twice would be seen twice.
+            for stored in log.numbers(stream, slot, 1):
+                event = stored.event
+                if isinstance(event, Trade):
+                    evidence.trades.append(
+                        SeenTrade(
+                            event.id, event.at_ms, event.price, event.quantity, event.taker == "buy"
+                        )
+                    )
+                elif isinstance(event, BookSnapshot):
+                    evidence.books.append(SeenBook(event.update_id, event.bids, event.asks))
+
+
+async def _judge(address: str, evidence: dict[str, Evidence]) -> Findings:
+    async with aiohttp.ClientSession() as http:
+        return await Judge(http, address.rstrip("/")).judge(evidence)
+
+
+def summary(findings: Findings) -> str:
+    """The findings in words."""
+    if findings.clean:
+        verdict = "complete and right"
+    elif findings.honest:
+        verdict = "incomplete, and every hole is named"
+    else:
+        verdict = "NOT right"
+    return (
+        f"{findings.trades:,} trades: {findings.trades_missing} missing"
+        f" ({findings.gaps_unlisted} of them not known), {findings.trades_duplicated} twice,"
+        f" {findings.trades_wrong} wrong\n"
+        f"{findings.books_synced} books synced; {findings.books_checked} looks at books,"
+        f" {findings.book_mismatches} wrong\n"
+        f"{findings.requests} requests: {findings.http_429} × 429, {findings.http_418} × 418\n"
+        f"{verdict}"
+    )

@@ -1,0 +1,167 @@
+"""``penstock log``: what was recorded, read back."""
+
+import asyncio
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.collect import DataOption
+from penstock.cli.context import read_settings
+from penstock.cli.running import stop_after, stop_on_signals
+from penstock.cli.sim import JsonOption, SecondsOption, say
+from penstock.clock import SystemClock
+from penstock.errors import UnknownStream
+from penstock.storage.log import LogReader, Span, Stored, open_log
+from penstock.storage.log.keys import Stream, key_of_id, key_text
+
+log = typer.Typer(help="Read what was recorded.", no_args_is_help=True)
+
+StreamArgument = Annotated[str, typer.Argument(help="exchange.channel.symbol; see: log stats")]
+_LOOK_S = 0.5
+
+
+@log.command()
+def stats(context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False) -> None:
+    """Show every stream of the log: records, first and last, size on disk.
+
+    Example: penstock log stats --data-dir ~/market-data
+    """
+    with closing(_open(context, data_dir)) as reader:
+        slots = reader.stats()
+    if as_json:
+        for slot in slots:
+            for each in slot.streams:
+                say(
+                    {
+                        "slot": slot.slot,
+                        "slot_bytes": slot.size_bytes,
+                        "stream": str(each.stream),
+                        "records": each.records,
+                        "last_number": each.last_number,
+                        "first": key_text(each.first_key),
+                        "last": key_text(each.last_key),
+                        "first_received_ns": each.first_received_ns,
+                        "last_received_ns": each.last_received_ns,
+                    }
+                )
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("slot", "stream", "records", "first", "last", "last received"):
+        table.add_column(name, justify="right" if name == "records" else "left")
+    for slot in slots:
+        for each in slot.streams:
+            table.add_row(
+                slot.slot,
+                str(each.stream),
+                f"{each.records:,}",
+                key_text(each.first_key),
+                key_text(each.last_key),
+                _when(each.last_received_ns),
+            )
+        table.add_row(slot.slot, "[dim]on disk[/]", f"{slot.size_bytes:,} B", "", "", "")
+    Console().print(table)
+
+
+@log.command()
+def scan(
+    context: typer.Context,
+    stream: StreamArgument,
+    since: Annotated[str | None, typer.Option(help="Received at or after this time.")] = None,
+    until: Annotated[str | None, typer.Option(help="Received before this time.")] = None,
+    first: Annotated[int | None, typer.Option(help="From this id on.")] = None,
+    last: Annotated[int | None, typer.Option(help="Up to this id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    reverse: Annotated[bool, typer.Option(help="Newest first.")] = False,
+    data_dir: DataOption = None,
+) -> None:
+    """Print records of one stream as JSON lines, oldest first.
+
+    Times are ISO 8601, in UTC unless they say otherwise.
+
+    Example: penstock log scan binance.trades.btc_usdt --since 2026-11-01T12:00 --limit 10
+    """
+    span = Span(
+        first=None if first is None else key_of_id(first),
+        end=None if last is None else key_of_id(last + 1),
+        since_ns=_instant(since),
+        until_ns=_instant(until),
+    )
+    with closing(_open(context, data_dir)) as reader:
+        for stored in reader.scan(_find(reader, stream), span, reverse=reverse, limit=limit):
+            _print(stored)
+
+
+@log.command()
+def tail(
+    context: typer.Context,
+    stream: StreamArgument,
+    lines: Annotated[int, typer.Option("-n", min=0, help="Begin with the newest so many.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    seconds: SecondsOption = None,
+    data_dir: DataOption = None,
+) -> None:
+    """Print the newest records of one stream as JSON lines, and perhaps those that follow.
+
+    Example: penstock log tail binance.trades.btc_usdt -n 5 --follow
+    """
+    with closing(_open(context, data_dir)) as reader:
+        found = _find(reader, stream)
+        newest = list(reader.scan(found, reverse=True, limit=max(1, lines)))[::-1]
+        for stored in newest[len(newest) - lines :] if lines else []:
+            _print(stored)
+        if follow:
+            asyncio.run(_follow(reader, found, {s.slot: s.number for s in newest}, seconds))
+
+
+async def _follow(
+    reader: LogReader, stream: Stream, numbers: dict[str, int], seconds: float | None
+) -> None:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+    while not stop.is_set():
+        for slot in reader.slots():
+            for stored in reader.numbers(stream, slot, numbers.get(slot, 0) + 1):
+                numbers[slot] = stored.number
+                _print(stored)
+        await clock.sleep(_LOOK_S)
+    deadline.cancel()
+
+
+def _open(context: typer.Context, data_dir: str | None) -> LogReader:
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    return open_log(f"rocksdb:{Path(settings.collect.data_dir)}").reader()
+
+
+def _find(reader: LogReader, name: str) -> Stream:
+    streams = {str(stream): stream for stream in reader.streams()}
+    if name not in streams:
+        raise UnknownStream(name, streams)
+    return streams[name]
+
+
+def _print(stored: Stored) -> None:
+    # The record's own JSON, with where it stands in the log before it.
+    head = {"slot": stored.slot, "number": stored.number}
+    typer.echo(msgspec.json.encode(head).decode()[:-1] + "," + stored.record[2:].decode())
+
+
+def _when(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _instant(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time such as 2026-11-01T12:00") from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return int(at.timestamp() * 1000) * 1_000_000

@@ -1,0 +1,95 @@
+"""A collector's terminal view: streams, books, budget, and what is missing."""
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from penstock.collect.status import BookStatus, CollectorStatus
+
+_STATES = {"synced": "green", "syncing": "yellow", "stale": "red"}
+
+
+def draw_collector(status: CollectorStatus | None, *, gone: bool = False) -> RenderableType:
+    """The whole view."""
+    if status is None:
+        return Text("starting …", style="dim")
+    state = "gone: its process ended without stopping" if gone else status.state
+    title = Text.assemble(
+        (status.exchange, "bold"), f"  {status.slot}  ", (state, "red" if gone else "cyan")
+    )
+    parts: list[RenderableType] = [_streams(status), "", _notes(status)]
+    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=100)
+
+
+def describe_collector(status: CollectorStatus | None) -> str:
+    """The same in one line."""
+    if status is None:
+        return "starting"
+    if status.trouble:
+        return f"{status.slot}: {status.state}: {status.trouble}"
+    synced = sum(book.state == "synced" for book in status.books)
+    rate = sum(stream.per_second for stream in status.streams)
+    return (
+        f"{status.slot}: {status.connection}, {rate:.0f} records/s,"
+        f" {synced} of {len(status.books)} books synced, {missing(status)} ids missing,"
+        f" {sum(status.malformed.values())} frames malformed"
+    )
+
+
+def missing(status: CollectorStatus) -> int:
+    """How many ids are known to be missing."""
+    return sum(last - first + 1 for ids in status.ids for first, last in ids.missing)
+
+
+def _streams(status: CollectorStatus) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("symbol", "channel"):
+        table.add_column(name)
+    for name in ("records", "per s", "last price"):
+        table.add_column(name, justify="right")
+    for name in ("book", "bid", "ask"):
+        table.add_column(name)
+    books = {book.symbol: book for book in status.books}
+    for stream in status.streams:
+        book = books.get(stream.symbol) if stream.channel == "book_deltas" else None
+        table.add_row(
+            stream.symbol,
+            stream.channel,
+            f"{stream.records:,}",
+            f"{stream.per_second:,.1f}",
+            _short(stream.last_price),
+            *_book(book),
+        )
+    return table
+
+
+def _book(book: BookStatus | None) -> tuple[RenderableType, str, str]:
+    if book is None:
+        return "", "", ""
+    return Text(book.state, style=_STATES[book.state]), _short(book.bid), _short(book.ask)
+
+
+def _short(number: str | None) -> str:
+    """Without the zeros at the end that nobody reads."""
+    if number is None:
+        return ""
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+def _notes(status: CollectorStatus) -> Text:
+    lines = []
+    if status.weight_limit:
+        lines.append(f"weight used {status.weight_used:,} of {status.weight_limit:,}")
+    lines.append(f"missing ids {missing(status):,}")
+    if status.reconnects:
+        lines.append("reconnects " + ", ".join(f"{n} × {r}" for r, n in status.reconnects.items()))
+    if status.malformed:
+        lines.append("malformed " + ", ".join(f"{n} × {r}" for r, n in status.malformed.items()))
+    stale = [book for book in status.books if book.reason]
+    lines += [f"{book.symbol}: {book.state}: {book.reason}" for book in stale]
+    if status.refused:
+        lines.append("refused " + "; ".join(status.refused))
+    if status.trouble:
+        lines.append(f"trouble: {status.trouble}")
+    return Text("\n".join(lines))

@@ -1,0 +1,190 @@
+"""A collector: one exchange's streams, recorded, with everything that is missing named.
+
+It learns what the exchange lists and allows, streams what was asked for, keeps the books, and says
+of itself what it is doing. Before it stops it asks the exchange once per market for the
+newest trade, so that even a lost last frame is known to be lost.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from random import random
+from typing import TypeVar
+
+from penstock.clock import Clock
+from penstock.collect.continuity import Continuity
+from penstock.collect.reporter import Reporter
+from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.config import Collect
+from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.exchanges.base import Exchange, Info, Rest
+from penstock.exchanges.gateway import Gateway
+from penstock.market.events import BookSnapshot
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+from penstock.recorder import Recorder
+from penstock.resilience.backoff import Backoff
+from penstock.storage.log.keys import Stream
+from penstock.streaming.connection import Connection, Subscription
+from penstock.telemetry import ExchangeSilent, Listener
+
+T = TypeVar("T")
+
+_STATUS_S = 1.0
+_LOOK_S = 5.0
+_GRACE_S = 2.0
+"""How long the stream may take to bring what the exchange's REST side already tells of."""
+_GRACE_LOOKS = 40
+_SILENT_HEARTBEATS = 3
+"""A connection without a sign of life for so many heartbeats is dead."""
+_LEARN_AGAIN = Backoff(first_s=1.0, longest_s=30.0)
+
+
+@dataclass
+class Collector:
+    """Collects from one exchange until told to stop."""
+
+    exchange: Exchange
+    gateway: Gateway
+    recorder: Recorder
+    continuity: Continuity
+    reporter: Reporter
+    clock: Clock
+    settings: Collect
+    stream_url: str
+    tell: Listener
+
+    async def run(self, names: Sequence[str], stop: asyncio.Event) -> None:
+        """Collect these symbols.
+
+        Raises:
+            UnknownSymbol: the exchange does not list one of them. Nothing was collected.
+            UnknownChannel: it does not stream what the settings ask for.
+            StorageError: what arrives cannot be recorded.
+        """
+        info = await self._learn(stop)
+        if info is None:
+            return
+        symbols = tuple(info.symbols.find(name) for name in names)
+        session, closing = self._session(info, symbols), asyncio.Event()
+        self.reporter.watch(session.connection, self.continuity, self.gateway)
+        streaming = asyncio.create_task(session.run(closing))
+        chores = [
+            asyncio.create_task(self._report_forever()),
+            asyncio.create_task(self._keep_books(session.connection)),
+        ]
+        try:
+            await _first(streaming, stop.wait())
+            if not streaming.done():
+                await self._look(self.exchange.rest(info.symbols), symbols)
+            closing.set()
+            await streaming
+            await self._record_books(session.connection)
+        finally:
+            for chore in chores:
+                chore.cancel()
+            await asyncio.gather(*chores, return_exceptions=True)
+            self.reporter.write("stopped")
+
+    async def _learn(self, stop: asyncio.Event) -> Info | None:
+        """Ask until the exchange answers; None if told to stop before it did."""
+        retry = 0
+        while not stop.is_set():
+            learning = asyncio.create_task(self.gateway.learn())
+            await _first(learning, stop.wait())
+            if not learning.done():
+                learning.cancel()
+                break
+            try:
+                return learning.result()
+            except (ExchangeUnreachable, ExchangeError, UnexpectedAnswer) as error:
+                self.tell(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
+                self.reporter.write("starting", trouble=str(error))
+                wait_s = _LEARN_AGAIN.delay(retry, random())
+                retry += 1
+                await _first(asyncio.create_task(self.clock.sleep(wait_s)), stop.wait())
+        return None
+
+    def _session(self, info: Info, symbols: tuple[Symbol, ...]) -> Session:
+        dialect = self.exchange.dialect(info.symbols)
+        rest = self.exchange.rest(info.symbols)
+        wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
+
+        async def fetch_book(symbol: Symbol) -> BookSnapshot:
+            return await self.gateway.fetch(rest.book(symbol, self.settings.book_depth))
+
+        return Session(
+            Connection(dialect, wanted, random),
+            Endpoint(
+                self.exchange.name,
+                dialect.url(self.stream_url),
+                dialect.limits.heartbeat_s * _SILENT_HEARTBEATS,
+            ),
+            Outlets(self.recorder.record, fetch_book, self.tell),
+            self.clock,
+            Flushing(every_s=self.settings.flush_ms / 1000),
+        )
+
+    async def _report_forever(self) -> None:
+        while True:
+            self.reporter.write("running")
+            await self.clock.sleep(_STATUS_S)
+
+    async def _keep_books(self, connection: Connection) -> None:
+        while True:
+            await self.clock.sleep(self.settings.book_every)
+            await self._record_books(connection)
+
+    async def _record_books(self, connection: Connection) -> None:
+        """Record what the synced books show: a place for readers to begin from."""
+        depth = self.settings.book_levels
+        await self.recorder.record(
+            [
+                self._shown(symbol, sync.update_id, *sync.book.texts(depth))
+                for symbol, sync in connection.books.items()
+                if sync.state == "synced" and sync.book is not None
+            ]
+        )
+
+    def _shown(
+        self,
+        symbol: Symbol,
+        update_id: int,
+        bids: list[tuple[str, str]],
+        asks: list[tuple[str, str]],
+    ) -> BookSnapshot:
+        return BookSnapshot(
+            exchange=self.exchange.name,
+            symbol=symbol,
+            received_at_ns=self.clock.now_ns(),
+            update_id=update_id,
+            bids_raw=write_levels(bids),
+            asks_raw=write_levels(asks),
+        )
+
+    async def _look(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
+        """Ask for the newest trades, and wait a moment for the stream to bring them."""
+        if "trades" not in self.settings.channels:
+            return
+        streams = [Stream(self.exchange.name, "trades", symbol.slug) for symbol in symbols]
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                for symbol, stream in zip(symbols, streams, strict=True):
+                    newest = await self.gateway.fetch(rest.recent_trades(symbol, 1))
+                    if newest:
+                        self.continuity.look(stream, newest[-1].id)
+        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, TimeoutError) as error:
+            self.reporter.trouble = f"the last look at the exchange failed: {error!r}"
+        for _ in range(_GRACE_LOOKS):
+            if not any(map(self.continuity.behind, streams)):
+                break
+            await self.clock.sleep(_GRACE_S / _GRACE_LOOKS)
+
+
+async def _first(task: asyncio.Task[T], other: Coroutine[object, object, object]) -> None:
+    """Wait until the task or the other is done; the other is then given up."""
+    waiting = asyncio.create_task(other)
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()

@@ -1,0 +1,91 @@
+"""Continuity: which ids were recorded, and so which are missing.
+
+A tap of the recorder: it hears only of what is written, so that what it calls seen can be read
+back.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from penstock.collect.status import IdsStatus
+from penstock.storage.log import LogReader, Span, Stored
+from penstock.storage.log.keys import Stream, id_of_key, key_of_id
+from penstock.streaming.gaps import Gap, IdRuns
+from penstock.telemetry import GapFound, Listener
+
+
+class Continuity:
+    """The ids of every stream that numbers its records one by one."""
+
+    def __init__(self, channels: Collection[str], tell: Listener) -> None:
+        self._channels, self._tell = frozenset(channels), tell
+        self._runs: dict[Stream, IdRuns] = {}
+        self._newest: dict[Stream, int] = {}
+
+    def resume(self, exchange: str, before: Iterable[IdsStatus], log: LogReader) -> None:
+        """Take up what a predecessor knew, and what it recorded after it last said so."""
+        for ids in before:
+            runs = self._runs[Stream(exchange, ids.channel, ids.symbol)] = IdRuns()
+            for first, last in ids.seen:
+                runs.add_run(first, last)
+        for stream in log.streams():
+            if stream.exchange == exchange and stream.channel in self._channels:
+                runs = self._runs.setdefault(stream, IdRuns())
+                after = None if runs.last is None else key_of_id(runs.last + 1)
+                self._add_all(runs, log.scan(stream, Span(first=after)))
+
+    def __call__(self, recorded: Sequence[Stored]) -> None:
+        """Hear of what was recorded."""
+        for stored in recorded:
+            if stored.stream.channel not in self._channels:
+                continue
+            runs = self._runs.get(stored.stream)
+            if runs is None:
+                runs = self._runs[stored.stream] = IdRuns()
+            found = id_of_key(stored.key)
+            if found is not None:
+                if runs.last is not None and found > runs.last + 1:
+                    self._tell_gap(stored.stream, Gap(runs.last + 1, found - 1))
+                runs.add(found)
+
+    def look(self, stream: Stream, newest: int) -> None:
+        """The exchange says that ids up to this one exist: a lost tail is missing too."""
+        self._newest[stream] = newest
+
+    def behind(self, stream: Stream) -> bool:
+        """Whether the newest id that is known to exist was not recorded yet."""
+        last = self.last(stream)
+        return last is not None and last < self._newest.get(stream, 0)
+
+    def last(self, stream: Stream) -> int | None:
+        """The highest id recorded."""
+        runs = self._runs.get(stream)
+        return runs.last if runs else None
+
+    def status(self) -> list[IdsStatus]:
+        """What was seen and what is missing, by stream."""
+        return [
+            IdsStatus(
+                channel=stream.channel,
+                symbol=stream.symbol,
+                seen=runs.runs(),
+                missing=[(gap.first, gap.last) for gap in runs.gaps(self._newest.get(stream))],
+            )
+            for stream, runs in self._runs.items()
+        ]
+
+    def _add_all(self, runs: IdRuns, records: Iterable[Stored]) -> None:
+        for stored in records:
+            found = id_of_key(stored.key)
+            if found is not None:
+                runs.add(found)
+
+    def _tell_gap(self, stream: Stream, gap: Gap) -> None:
+        self._tell(
+            GapFound(
+                exchange=stream.exchange,
+                channel=stream.channel,
+                symbol=stream.symbol,
+                first=gap.first,
+                last=gap.last,
+            )
+        )

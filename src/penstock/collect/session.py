@@ -1,0 +1,217 @@
+"""A session: one connection on a real socket.
+
+It only moves things: frames from the socket to the connection machine, the machine's commands to
+the socket, the gateway and the clock, and its events to the recorder, in batches. Everything that
+could be decided is decided by the machine.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import aiohttp
+from aiohttp import WSMsgType
+
+from penstock import __version__
+from penstock.clock import Clock
+from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.symbol import Symbol
+from penstock.streaming.connection import (
+    Close,
+    Connection,
+    FetchSnapshot,
+    Open,
+    Send,
+    WakeAt,
+)
+from penstock.telemetry import ConnectionLost, ConnectionOpened, Listener, SnapshotFailed, quiet
+
+_Socket = aiohttp.ClientWebSocketResponse[Literal[False]]
+"""One that hands out frames as the bytes they are."""
+LARGEST_FRAME = 16_000_000
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where to connect, and how patiently."""
+
+    exchange: str
+    url: str
+    silence_s: float
+    """After so long without a frame or a ping the connection counts as dead."""
+
+
+@dataclass(frozen=True)
+class Flushing:
+    """How events are gathered into batches."""
+
+    every_s: float = 0.02
+    most_waiting: int = 50_000
+    """With so many events not yet recorded, reading pauses and the exchange has to wait."""
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Where a session's errands go."""
+
+    record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
+    fetch_book: Callable[[Symbol], Awaitable[BookSnapshot]]
+    tell: Listener = quiet
+
+
+class Session:
+    """Runs one connection until told to stop."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        endpoint: Endpoint,
+        outlets: Outlets,
+        clock: Clock,
+        flushing: Flushing = Flushing(),  # noqa: B008 (frozen)
+    ) -> None:
+        self.connection = connection
+        self._endpoint, self._clock, self._flushing = endpoint, clock, flushing
+        self._record, self._fetch_book = outlets.record, outlets.fetch_book
+        self._tell = outlets.tell
+        self._socket: _Socket | None = None
+        self._errands: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stream and record until ``stop``; then close, and record what had arrived.
+
+        Raises:
+            StorageError: what arrived cannot be recorded. The connection is closed first.
+        """
+        try:
+            async with _http() as http, asyncio.TaskGroup() as group:
+                run_errands = partial(self._run_errands, http, group)
+                self._errands.add(group.create_task(self._flush_forever()))
+                self.connection.start()
+                run_errands()
+                await stop.wait()
+                self.connection.stop()
+                if self._socket is not None:
+                    await self._socket.close()
+                for errand in self._errands:
+                    errand.cancel()
+        except ExceptionGroup as failures:
+            # Whoever called wants the one thing that went wrong, not the group it was in.
+            raise failures.exceptions[0] from None
+        await self._flush()
+
+    def _run_errands(self, http: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
+        """Begin everything the machine has asked for, each in a task of its own."""
+        again = partial(self._run_errands, http, group)
+        for command in self.connection.take_commands():
+            match command:
+                case Open():
+                    errand = self._stream(http, again)
+                case Send(text):
+                    errand = self._send(text)
+                case Close():
+                    errand = self._close()
+                case FetchSnapshot():
+                    errand = self._fetch(command, again)
+                case WakeAt(at_ns):
+                    errand = self._wake(at_ns, again)
+            task = group.create_task(errand)
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
+
+    async def _stream(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> None:
+        """Open the socket and read it to its end."""
+        try:
+            reason = await self._read(http, then)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            reason = str(error) or type(error).__name__
+        finally:
+            self._socket = None
+        self.connection.closed(reason, self._clock.now_ns())
+        self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
+        then()
+
+    async def _read(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> str:
+        connection, clock, most_waiting = self.connection, self._clock, self._flushing.most_waiting
+        async with http.ws_connect(
+            self._endpoint.url,
+            autoping=False,  # so that a ping is seen: on a quiet stream it is the sign of life
+            max_msg_size=LARGEST_FRAME,
+            decode_text=False,
+        ) as socket:
+            self._socket = socket
+            connection.opened(clock.now_ns())
+            self._tell(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
+            then()
+            while True:
+                message = await socket.receive(timeout=self._endpoint.silence_s)
+                if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
+                    connection.received(message.data, clock.now_ns())
+                    if connection.has_commands:
+                        then()
+                    if connection.waiting >= most_waiting:
+                        self._room.clear()
+                        await self._room.wait()
+                elif message.type is WSMsgType.PING:
+                    await socket.pong(message.data)
+                elif message.type is not WSMsgType.PONG:
+                    return _reason(socket)
+
+    async def _send(self, text: str) -> None:
+        if self._socket is None or self._socket.closed:
+            return  # whatever was to be asked is asked again on the next connection
+        try:
+            await self._socket.send_str(text)
+        except (ConnectionError, aiohttp.ClientError):
+            return  # the reader notices too, and says why
+
+    async def _close(self) -> None:
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def _fetch(self, wanted: FetchSnapshot, then: Callable[[], None]) -> None:
+        await self._clock.sleep(wanted.after_s)
+        try:
+            snapshot = await self._fetch_book(wanted.symbol)
+        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer) as error:
+            slug, reason = wanted.symbol.slug, str(error)
+            self._tell(SnapshotFailed(exchange=self._endpoint.exchange, symbol=slug, reason=reason))
+            self.connection.snapshot_failed(wanted.symbol)
+        else:
+            self.connection.snapshot_arrived(snapshot)
+        then()
+
+    async def _wake(self, at_ns: int, then: Callable[[], None]) -> None:
+        await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)
+        self.connection.woken(self._clock.now_ns())
+        then()
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._flushing.every_s)
+            await self._flush()
+
+    async def _flush(self) -> None:
+        events = self.connection.take_events()
+        if events:
+            await self._record(events)
+        self._room.set()
+
+
+def _http() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
+        headers={"User-Agent": f"penstock/{__version__}"},
+    )
+
+
+def _reason(socket: _Socket) -> str:
+    if (error := socket.exception()) is not None:
+        return f"error: {error}"
+    code = socket.close_code
+    return f"closed by the exchange ({code})" if code is not None else "closed"

@@ -1,0 +1,105 @@
+"""A collector's status: what it says of itself, in a file beside its data.
+
+The file is replaced whole, so that a reader never sees half of it. It also remembers which ids were
+seen, so that a collector that is started again knows what its predecessor missed.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import NotOurRecord
+
+FOLDER = "status"
+
+
+class StreamStatus(Struct, frozen=True, kw_only=True):
+    """One stream."""
+
+    channel: str
+    symbol: str
+    records: int
+    """Recorded since the start."""
+    per_second: float
+    last_id: int | None = None
+    last_price: str | None = None
+
+
+class BookStatus(Struct, frozen=True, kw_only=True):
+    """One book."""
+
+    symbol: str
+    state: Literal["syncing", "synced", "stale"]
+    reason: str
+    update_id: int
+    resyncs: int
+    bid: str | None = None
+    ask: str | None = None
+
+
+class IdsStatus(Struct, frozen=True, kw_only=True):
+    """The ids of one stream: runs that were seen, and what is missing between and after them."""
+
+    channel: str
+    symbol: str
+    seen: list[tuple[int, int]]
+    missing: list[tuple[int, int]]
+
+
+class CollectorStatus(Struct, frozen=True, kw_only=True):
+    """Everything a collector says of itself."""
+
+    exchange: str
+    slot: str
+    pid: int
+    started_ms: int
+    at_ms: int
+    state: Literal["starting", "running", "stopped"]
+    connection: str = ""
+    streams: list[StreamStatus] = []
+    books: list[BookStatus] = []
+    ids: list[IdsStatus] = []
+    reconnects: dict[str, int] = {}
+    malformed: dict[str, int] = {}
+    quarantine: list[str] = []
+    refused: list[str] = []
+    weight_used: int | None = None
+    weight_limit: int | None = None
+    trouble: str = ""
+    """What keeps it from working, in words."""
+
+
+def write_status(folder: Path, status: CollectorStatus) -> None:
+    """Replace the status of a slot."""
+    target = folder / FOLDER / f"{status.slot}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(status))
+    fresh.replace(target)
+
+
+def read_status(folder: Path, slot: str) -> CollectorStatus | None:
+    """The status of a slot; None if there is none.
+
+    Raises:
+        NotOurRecord: the file is damaged, or of another version.
+    """
+    file = folder / FOLDER / f"{slot}.json"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=CollectorStatus)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise NotOurRecord(f"{file} is not a status: {error}. Remove it.") from error
+
+
+def read_all(folder: Path) -> list[CollectorStatus]:
+    """The status of every slot there is, by name.
+
+    Raises:
+        NotOurRecord: a file is damaged, or of another version.
+    """
+    slots = sorted(file.stem for file in (folder / FOLDER).glob("*.json"))
+    return [status for slot in slots if (status := read_status(folder, slot)) is not None]

@@ -115,8 +115,13 @@ class Reporter:
                 last_id=self._continuity.last(stream) if self._continuity else None,
                 last_price=self._prices.get(stream),
             )
-            for stream, records in sorted(self._records.items())
+            for stream, records in sorted(self._records.items(), key=_by_symbol)
         ]
+
+
+def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
+    stream, _ = item
+    return stream.symbol, stream.channel
 
 
 def _book_status(slug: str, sync: BookSync) -> BookStatus:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 import aiohttp
-from aiohttp import WSMsgType
+from aiohttp import WSCloseCode, WSMsgType
 
 from penstock import __version__
 from penstock.clock import Clock
@@ -211,7 +211,7 @@ def _http() -> aiohttp.ClientSession:
 
 
 def _reason(socket: _Socket) -> str:
-    if (error := socket.exception()) is not None:
-        return f"error: {error}"
-    code = socket.close_code
-    return f"closed by the exchange ({code})" if code is not None else "closed"
+    code, error = socket.close_code, socket.exception()
+    if code in (None, WSCloseCode.ABNORMAL_CLOSURE):
+        return "cut off" if error is None else f"cut off: {error}"
+    return f"closed by the exchange ({code})"

@@ -83,11 +83,11 @@ def test_a_book_is_that_of_every_other_machine(name: str) -> None:
     assert (
         sha256(repr(sample).encode()).hexdigest()[:32]
         == {
-            "busiest": "c9834606b017b2076fa0aabaf0adce56",
-            "busy": "cc5fe46879d6f3ec3eab8fe171347557",
-            "middling": "2b8166babfb58917aa6f92485ebdaadf",
-            "quiet": "435e54c5e2fcfdc1e4e1a52433532ad5",
-            "coarse": "5ff640969480ba61c725bfe2c8b1d4e4",
+            "busiest": "eb1ca8c11ce3152693fe6fcf40159973",
+            "busy": "48fb6d7e35b92838f2d22d3cedc3c876",
+            "middling": "6ab292c8f064d2fe7843f4a9d55f00b2",
+            "quiet": "607880a2163e4d83a8bf61a83c2e1091",
+            "coarse": "b9d9d8a76582e3d219d8faa4f76e0cc8",
         }[name]
     )
 
@@ -210,6 +210,57 @@ def test_touches_show_each_trade_and_end_where_the_book_does(
         assert met[hit] - left[hit] == last.quantity
     middle_ms = (at_ms + upto_ms) // 2
     assert touches == book.touches(at_ms, middle_ms) + book.touches(middle_ms, upto_ms)
+
+
+@any_book
+@settings(deadline=None, max_examples=10)
+@given(at_ms=st.integers(LISTED + DAY, NOW), length_ms=st.integers(1, 3_000))
+def test_every_touch_that_is_told_is_that_of_the_book_at_its_id(
+    name: str, at_ms: int, length_ms: int
+) -> None:
+    book, market = book_of(name), market_of(name)
+    after_ms = market.last_before(at_ms).at_ms - 1
+
+    touches = book.touches(after_ms, (after_ms + length_ms) // 100 * 100 + 99)
+
+    assert touches
+    for update_id, *touch in touches:
+        (bid,), (ask,) = book.at(update_id, 1)
+        assert [*bid, *ask] == touch
+
+
+@any_book
+@settings(deadline=None, max_examples=3)
+@given(at_ms=st.integers(LISTED + DAY, NOW))
+def test_between_two_touches_that_are_told_the_best_levels_stay(name: str, at_ms: int) -> None:
+    book, slot = book_of(name), market_of(name).last_before(at_ms).at_ms // 100
+    (bid,), (ask,) = book.at(book.update_id(slot - 1), 1)
+    told = {
+        update_id: touch for update_id, *touch in book.touches(slot * 100 - 1, slot * 100 + 499)
+    }
+
+    touch = [*bid, *ask]
+    for update_id in range(book.update_id(slot - 1), book.update_id(slot + 4) + 1):
+        touch = told.pop(update_id, touch)
+        (bid,), (ask,) = book.at(update_id, 1)
+        assert [*bid, *ask] == touch
+    assert not told
+
+
+@any_book
+@settings(deadline=None, max_examples=2)
+@given(at_ms=st.integers(LISTED + DAY, NOW))
+def test_from_any_id_of_an_event_its_delta_leads_to_its_end(name: str, at_ms: int) -> None:
+    book, slot = book_of(name), market_of(name).last_before(at_ms).at_ms // 100
+    delta = book.delta(slot - 1, slot)
+    assert delta is not None
+    end = book.at(delta.final_update_id, WHOLE)
+
+    first, final = delta.first_update_id - 1, delta.final_update_id
+    for update_id in range(first, final, (final - first) // 10):
+        copy = Copy(update_id, *book.at(update_id, WHOLE))
+        copy.apply(delta)
+        assert copy.sides() == end
 
 
 @any_book

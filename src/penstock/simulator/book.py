@@ -3,30 +3,27 @@
 No state is carried from one look to the next. Time is cut into slots of 100 ms. The touch
 follows from the last trade, so that trades happen at it. Every other level lies on a grid of
 prices and draws its quantity anew each time its own clock ticks. Two bands of the grid exist:
-a near one of quick clocks, and a far one of slow clocks. A band's edges glide after the price,
-in small steps and on a timetable: no border, once crossed, changes thousands of levels at once.
+a near one of quick clocks, and a far one of slow clocks (see ``bands``). A slot in which nothing
+happens is found without looking at a single level. Such slots have no update id: quiet symbols
+are silent for seconds.
 
-Clocks tick when ``slot + stride * x`` is divisible by a prime, so which cells tick in a slot
-is one arithmetic progression, and a slot in which nothing happens is found without looking
-at a single level. Such slots have no update id: quiet symbols are silent for seconds.
-
-Ids grow by 64 a slot; an event of slot s ends somewhere in ``[64 s + 32, 64 s + 63]``.
+Ids grow by 64 a slot; an event of slot s ends somewhere in ``[64 s + 32, 64 s + 63]``. Its first
+ids are those of the clocks, which leave the touch alone; then each trade has two, one at which
+its maker is quoted and one at which it is done. So every id has one book and one touch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.simulator.bands import BANDS, SLOT_MS, Edges, remember
 from penstock.simulator.rng import MASK, key, mix
 from penstock.simulator.shapes import OCTAVES
 
 if TYPE_CHECKING:
     from penstock.simulator.market import Market, Trade
-
-V = TypeVar("V")
 
 Level = tuple[int, int]
 """A price in ticks and the quantity resting there in lots."""
@@ -58,80 +55,6 @@ class Step(NamedTuple):
     quantity: int
 
 
-@dataclass(frozen=True)
-class Band:
-    """A stretch of the grid around the price."""
-
-    half_width: int
-    """In cells, either side of the anchor."""
-    period: int
-    """Slots between two ticks of a level's clock: a prime."""
-    anchor_slots: int
-    """How long the band takes to follow the price."""
-    glide_slots: int
-    """How long its edges rest on the way."""
-
-    @property
-    def stride(self) -> int:
-        """Neighbours tick far apart: the golden section spreads them evenly over a period."""
-        return self.period * 377 // 987
-
-
-_BANDS = {
-    3600: (Band(192, 61, 64, 4), Band(10_000, 3067, 512, 4)),
-    600: (Band(192, 61, 64, 4), Band(10_000, 3067, 512, 4)),
-    60: (Band(64, 509, 256, 32), Band(2600, 16_381, 512, 32)),
-    6: (Band(24, 4093, 512, 512), Band(1000, 65_521, 512, 512)),
-}
-"""Near and far, by trades a minute. The more trades, the more levels and the busier."""
-_REMEMBERED = 64
-"""Values kept of a kind: enough for the few slots that readers look at together."""
-
-
-class _Edges:
-    """Where a band lies in each slot, and which of its cells tick."""
-
-    def __init__(self, band: Band, market: Market) -> None:
-        self.band = band
-        self._market = market
-        self._inverse = pow(band.stride, -1, band.period)
-        # Remembered, not state: both follow from the market alone.
-        self._anchors: dict[int, int] = {}
-        self._places: dict[int, range] = {}
-
-    def of(self, slot: int) -> range:
-        """The cells of the band."""
-        band = self.band
-        glide = slot // band.glide_slots
-        place = self._places.get(glide)
-        if place is None:
-            steps = band.anchor_slots // band.glide_slots
-            turn, step = divmod(glide, steps)
-            old, new = self._anchor(turn - 1), self._anchor(turn)
-            centre = old + (new - old) * step // steps
-            place = range(max(1, centre - band.half_width), centre + band.half_width + 1)
-            _remember(self._places, glide, place)
-        return place
-
-    def moves(self, slot: int) -> bool:
-        """Whether the band lies elsewhere than in the slot before."""
-        return slot % self.band.glide_slots == 0 and self.of(slot) != self.of(slot - 1)
-
-    def ticking(self, slot: int) -> range:
-        """The cells whose clocks tick as the slot begins."""
-        cells, period = self.of(slot), self.band.period
-        first = cells.start + (-slot * self._inverse - cells.start) % period
-        return range(first, cells.stop, period)
-
-    def _anchor(self, turn: int) -> int:
-        anchor = self._anchors.get(turn)
-        if anchor is None:
-            at_ms = turn * self.band.anchor_slots * Book.SLOT_MS
-            anchor = self._market.last_before(at_ms).price // self._market.grain
-            _remember(self._anchors, turn, anchor)
-        return anchor
-
-
 class _View(NamedTuple):
     """All that decides the levels after a slot."""
 
@@ -139,19 +62,29 @@ class _View(NamedTuple):
     touch: Touch
     near: range
     far: range
+    trade_id: int
+    """The last trade there was."""
+
+
+class _Quote(NamedTuple):
+    """A touch and the update id that brings it."""
+
+    update_id: int
+    at_ms: int
+    touch: Touch
 
 
 class Book:
     """The order book of a market."""
 
-    SLOT_MS = 100
+    SLOT_MS = SLOT_MS
 
     def __init__(self, market: Market) -> None:
         self._market = market
         self._cell = market.grain
         self._factor = market.listing.quantity_factor
         self._near, self._far = (
-            _Edges(band, market) for band in _BANDS[market.listing.trades_per_minute]
+            Edges(band, market) for band in BANDS[market.listing.trades_per_minute]
         )
         self._key = key(market.purpose, "book")
         # The book is there before the first trade.
@@ -188,8 +121,12 @@ class Book:
         if reached == update_id:
             return self._levels(self._view(before), depth)
         event = self._event_after(before)
-        steps = self._steps(event)
-        done = len(steps) * (update_id - reached) // (self._final_id(event) - reached)
+        quotes = [quote for quote in self._quotes(event) if quote.update_id <= update_id]
+        if quotes:
+            return self._levels(self._view(event)._replace(touch=quotes[-1].touch), depth)
+        steps = self._ticks(event)
+        clocks = self._clocks_end(event) - reached
+        done = min(len(steps), len(steps) * (update_id - reached) // clocks)
         # A step may remove a level, so look deeper by as many as there are.
         sides = self._levels(self._view(before), depth + done)
         bids, asks = dict(sides[0]), dict(sides[1])
@@ -220,35 +157,54 @@ class Book:
 
         A trade shows twice: the quantity it met, and what it left.
         """
-        steps: list[tuple[int, int, int, int, int]] = []
         first, end = self._market.id_at(after_ms + 1), self._market.id_at(upto_ms + 1)
         seen = self._market.trades(first, end - first)
-        for slot in sorted({trade.at_ms // self.SLOT_MS for trade in seen}):
-            trades = self._trades_in(slot)
-            before, final = self.update_id(slot - 1), self._final_id(slot)
-            # Ids differ: of more trades than there are ids for, only the last are seen.
-            trades = trades[-((final - before) // 2) :]
-            for i, trade in enumerate(trades):
-                if not after_ms < trade.at_ms <= upto_ms:
-                    continue
-                bid, bid_quantity, ask, ask_quantity = self._touch(trade)
-                met = (
-                    (bid, bid_quantity, ask, ask_quantity + trade.quantity)
-                    if trade.taker_buys
-                    else (bid, bid_quantity + trade.quantity, ask, ask_quantity)
-                )
-                first = before + (final - before) * (2 * i + 1) // (2 * len(trades))
-                second = before + (final - before) * (i + 1) // len(trades)
-                steps.append((first, *met))
-                steps.append((second, bid, bid_quantity, ask, ask_quantity))
-        return steps
+        return [
+            (update_id, *touch)
+            for slot in sorted({trade.at_ms // SLOT_MS for trade in seen})
+            for update_id, at_ms, touch in self._quotes(slot)
+            if after_ms < at_ms <= upto_ms
+        ]
 
     def _final_id(self, slot: int) -> int:
         return slot * 64 + 32 + (mix(self._key + slot) & 31)
 
+    def _clocks_end(self, event: int) -> int:
+        """The last id that belongs to the clocks: a quarter of an event's ids, if it has trades."""
+        final, trades = self._final_id(event), self._view(event).trade_id
+        trades -= self._view(event - 1).trade_id
+        if not trades:
+            return final
+        reached = self.update_id(event - 1)
+        ids = final - reached
+        return reached + max(1, min(ids // 4, ids - 2 * trades))
+
     def _trades_in(self, slot: int) -> list[Trade]:
-        first = self._market.id_at(slot * self.SLOT_MS)
-        return self._market.trades(first, self._market.id_at((slot + 1) * self.SLOT_MS) - first)
+        first = self._view(slot - 1).trade_id + 1
+        return self._market.trades(first, self._view(slot).trade_id + 1 - first)
+
+    def _quotes(self, slot: int) -> list[_Quote]:
+        """The touches of a slot, in order: two for each trade."""
+        trades = self._trades_in(slot)
+        if not trades:
+            return []
+        start, final = self._clocks_end(slot), self._final_id(slot)
+        # Ids differ: of more trades than there are ids for, only the last are seen.
+        trades = trades[-((final - start) // 2) :]
+        ids = [
+            start + (final - start) * i // (2 * len(trades)) for i in range(1, 2 * len(trades) + 1)
+        ]
+        quotes = []
+        for trade, met_id, left_id in zip(trades, ids[::2], ids[1::2], strict=True):
+            left = self._touch(trade)
+            met = (
+                left._replace(ask_quantity=left.ask_quantity + trade.quantity)
+                if trade.taker_buys
+                else left._replace(bid_quantity=left.bid_quantity + trade.quantity)
+            )
+            quotes.append(_Quote(met_id, trade.at_ms, met))
+            quotes.append(_Quote(left_id, trade.at_ms, left))
+        return quotes
 
     def _touch(self, trade: Trade) -> Touch:
         """The best levels as a trade leaves them: its price is one of them."""
@@ -267,8 +223,10 @@ class Book:
         view = self._views.get(slot)
         if view is None:
             trade = self._market.last_before((slot + 1) * self.SLOT_MS)
-            view = _View(slot, self._touch(trade), self._near.of(slot), self._far.of(slot))
-            _remember(self._views, slot, view)
+            view = _View(
+                slot, self._touch(trade), self._near.of(slot), self._far.of(slot), trade.id
+            )
+            remember(self._views, slot, view)
         return view
 
     def _event_at_or_before(self, slot: int) -> int:
@@ -300,50 +258,57 @@ class Book:
         return any(cell not in near for cell in self._far.ticking(slot))
 
     def _steps(self, slot: int) -> list[Step]:
-        """The changes of an event, in the order in which they happen.
+        """The changes of an event: no level is left out that changes on the way."""
+        steps = self._ticks(slot) + self._requotes(slot)
+        # An event without a change restates the best bid, as exchanges do now and then.
+        return steps or [Step(True, *self._view(slot).touch[:2])]
 
-        Removals come first: then no part of an event ever leaves bids above asks.
-        """
+    def _ticks(self, slot: int) -> list[Step]:
+        """What clocks and gliding edges change: nothing at the touch, nor between its prices."""
         old, new = self._view(slot - 1), self._view(slot)
         cells = {*self._near.ticking(slot), *self._far.ticking(slot)}
         for left, entered in ((old.near, new.near), (old.far, new.far)):
             if left != entered:
                 cells.update(range(*sorted((left.start, entered.start))))
                 cells.update(range(*sorted((left.stop, entered.stop))))
-        if old.touch != new.touch:
-            lowest = min(old.touch.bid, new.touch.bid) // self._cell
-            highest = max(old.touch.ask, new.touch.ask) // self._cell
-            cells.update(range(lowest, highest + 1))
-        before, after = self._signed(old, cells), self._signed(new, cells)
-        removed, placed = [], []
-        for price in sorted(before.keys() | after.keys()):
-            was, now = before.get(price, 0), after.get(price, 0)
-            if was == now:
-                continue
-            if was and (not now or (was > 0) != (now > 0)):
-                removed.append(Step(was > 0, price, 0))
-            if now:
-                placed.append(Step(now > 0, price, abs(now)))
-        # An event without a change restates the best bid, as exchanges do now and then.
-        return removed + placed or [Step(True, *new.touch[:2])]
+        before, after = self._grid(old, cells), self._grid(new, cells)
+        return _changes(_sided(before, old.touch), _sided(after, old.touch))
 
-    def _signed(self, view: _View, cells: set[int]) -> dict[int, int]:
-        """Quantities by price at some cells and the touch; those of asks are negative."""
-        slot, (bid, bid_quantity, ask, ask_quantity), near, far = view
+    def _requotes(self, slot: int) -> list[Step]:
+        """Where trades leave the levels that the touch was at, or that it hid or bared, meanwhile.
+
+        Those which end as they began are restated: a snapshot may show them as they were between.
+        """
+        view, trades = self._view(slot), self._trades_in(slot)
+        if not trades:
+            return []
+        touches = [self._view(slot - 1).touch, *map(self._touch, trades)]
+        bids, asks = {touch.bid for touch in touches}, {touch.ask for touch in touches}
+        lowest_bid, highest_bid = min(bids), max(bids)
+        lowest_ask, highest_ask = min(asks), max(asks)
+        cells = range(lowest_bid // self._cell, highest_ask // self._cell + 1)
+        resting = dict(self._grid(view, cells))
+        bids.update(price for price in resting if lowest_bid < price < highest_bid)
+        asks.update(price for price in resting if lowest_ask < price < highest_ask)
+        sided = _sided(resting.items(), view.touch)
+        return [
+            *(Step(True, price, max(0, sided.get(price, 0))) for price in sorted(bids)),
+            *(Step(False, price, max(0, -sided.get(price, 0))) for price in sorted(asks)),
+        ]
+
+    def _grid(self, view: _View, cells: Iterable[int]) -> list[Level]:
+        """What rests at some cells, wherever the touch may be."""
+        slot, _, near, far, _ = view
         quick = [cell for cell in cells if cell in near]
         slow = [cell for cell in cells if cell in far and cell not in near]
-        levels = chain(self._resting(slot, self._near, quick), self._resting(slot, self._far, slow))
-        signed = {
-            price: quantity if price < bid else -quantity
-            for price, quantity in levels
-            if not bid <= price <= ask
-        }
-        signed[bid], signed[ask] = bid_quantity, -ask_quantity
-        return signed
+        return [
+            *self._resting(slot, self._near, quick),
+            *self._resting(slot, self._far, slow),
+        ]
 
     def _levels(self, view: _View, depth: int) -> tuple[list[Level], list[Level]]:
         """The whole book after a slot, walking outwards from the touch."""
-        slot, (bid, bid_quantity, ask, ask_quantity), near, far = view
+        slot, (bid, bid_quantity, ask, ask_quantity), near, far, _ = view
         top, bottom = (bid - 1) // self._cell, ask // self._cell + 1
         falling = (
             (self._far, range(min(top, far.stop - 1), max(near.stop, far.start) - 1, -1)),
@@ -362,7 +327,7 @@ class Book:
             [(ask, ask_quantity), *islice(asks, depth - 1)],
         )
 
-    def _resting(self, slot: int, edges: _Edges, cells: Iterable[int]) -> Iterator[Level]:
+    def _resting(self, slot: int, edges: Edges, cells: Iterable[int]) -> Iterator[Level]:
         """The levels at cells of a band, apart from the touch."""
         period, stride = edges.band.period, edges.band.stride
         seed, width, factor = self._key, self._cell, self._factor
@@ -377,7 +342,27 @@ class Book:
                 yield cell * width, quantity * factor
 
 
-def _remember(memory: dict[int, V], key: int, value: V) -> None:
-    if len(memory) >= _REMEMBERED:
-        memory.clear()
-    memory[key] = value
+def _sided(levels: Iterable[Level], touch: Touch) -> dict[int, int]:
+    """Quantities by price, those of asks negative: the touch, and the levels beyond it."""
+    bid, bid_quantity, ask, ask_quantity = touch
+    sided = {
+        price: quantity if price < bid else -quantity
+        for price, quantity in levels
+        if not bid <= price <= ask
+    }
+    sided[bid], sided[ask] = bid_quantity, -ask_quantity
+    return sided
+
+
+def _changes(before: dict[int, int], after: dict[int, int]) -> list[Step]:
+    """The steps from one to the other; removals come first, so that sides never cross."""
+    removed, placed = [], []
+    for price in sorted(before.keys() | after.keys()):
+        was, now = before.get(price, 0), after.get(price, 0)
+        if was == now:
+            continue
+        if was and (not now or (was > 0) != (now > 0)):
+            removed.append(Step(was > 0, price, 0))
+        if now:
+            placed.append(Step(now > 0, price, abs(now)))
+    return removed + placed

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 from aiohttp import ClientSession
@@ -32,6 +33,8 @@ class ToyExchange:
     """One frame per 10 ms and stream, numbered by time; streams end in what they do."""
 
     name = "toy"
+    headers: Mapping[str, str] = MappingProxyType({"Server": "toys"})
+    content_type = "application/json;toy=yes"
 
     def __init__(self, settings: Simulator) -> None:
         weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)

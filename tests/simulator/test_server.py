@@ -90,6 +90,38 @@ async def test_the_exchanges_own_no_keeps_its_status_and_body(
         assert response.headers["Used"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/time", 200),
+        ("/picky", 400),
+        ("/nowhere", 404),
+        ("/time?weight=11", 429),
+        ("/broken", 500),
+    ],
+)
+async def test_every_answer_carries_the_exchanges_headers_and_no_others_name(
+    serve: Serve, session: ClientSession, path: str, status: int
+) -> None:
+    server = await serve(_with(weight_limit=10, weight_window=HOUR))
+
+    async with session.get(f"http://{server.address}{path}") as response:
+        assert response.status == status
+        assert response.headers.getall("Server") == ["toys"]
+        assert response.headers.getall("Content-Type") == ["application/json;toy=yes"]
+
+
+async def test_a_page_and_a_body_cut_short_carry_them_too(
+    serve: Serve, session: ClientSession
+) -> None:
+    server = await serve(_with(faults="html@/time=1,cutbody@/depth=1"))
+
+    for path, content_type in (("/time", "text/html"), ("/depth", "application/json;toy=yes")):
+        async with session.get(f"http://{server.address}{path}") as response:
+            assert response.headers.getall("Server") == ["toys"]
+            assert response.headers.getall("Content-Type") == [content_type]
+
+
 async def test_a_defect_is_a_500_and_harms_nobody_else(
     serve: Serve, session: ClientSession
 ) -> None:

@@ -53,6 +53,24 @@ async def test_frames_come_in_order_and_without_a_hole(
     assert abs(numbers[-1] * 10 - SystemClock().now_ms()) < 1000
 
 
+@pytest.mark.parametrize(("path", "status"), [("/ws", 101), ("/elsewhere", 404)])
+async def test_a_handshake_carries_the_exchanges_headers(
+    serve: Serve, session: ClientSession, path: str, status: int
+) -> None:
+    server = await serve()
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+
+    async with session.get(f"http://{server.address}{path}", headers=upgrade) as response:
+        assert response.status == status
+        assert response.headers.getall("Server") == ["toys"]
+        response.close()
+
+
 async def test_two_clients_get_the_same_frames_and_a_combined_one_gets_names_round_them(
     serve: Serve, session: ClientSession
 ) -> None:

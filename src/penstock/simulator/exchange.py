@@ -21,7 +21,8 @@ class Reply:
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    content_type: str = "application/json"
+    content_type: str | None = None
+    """None for what the exchange's answers are as a rule."""
 
 
 class Refused(Exception):
@@ -83,6 +84,10 @@ class SimulatedExchange(Protocol):
     rules: Sequence[Rule]
     """Every limit the exchange counts."""
     routes: Mapping[str, Route]
+    headers: Mapping[str, str]
+    """What every answer carries."""
+    content_type: str
+    """Of every answer that does not say otherwise."""
 
     def not_found(self, path: str) -> Reply:
         """The answer to a path the exchange does not have."""

@@ -9,7 +9,7 @@ answer is as of the instant of admission, however long it took.
 from aiohttp import web
 
 from penstock.simulator.engine import Engine
-from penstock.simulator.exchange import Query, Refused, Reply, Route
+from penstock.simulator.exchange import Query, Refused, Reply, Route, SimulatedExchange
 from penstock.simulator.injection import RequestFaults
 from penstock.simulator.limits import Verdict
 from penstock.simulator.rng import key, mix
@@ -49,7 +49,8 @@ class Rest:
 
         if not verdict.admitted:
             engine.tell_refused(path, verdict)
-            return respond(_with_usage(engine, engine.exchange.refusal(verdict), verdict))
+            refusal = _with_usage(engine, engine.exchange.refusal(verdict), verdict)
+            return respond(engine.exchange, refusal)
         if faults.status is not None:
             reply = self._spoiled(verdict, faults)
         elif route is None:
@@ -60,7 +61,9 @@ class Rest:
             hid = reply.body if faults.status is None else b""
             engine.injector.log.write(verdict.at_ms, kind, path, (0, verdict.seq), hid)
         reply = _with_usage(engine, reply, verdict)
-        return await _send_half(request, reply) if faults.cut_body else respond(reply)
+        if faults.cut_body:
+            return await _send_half(request, engine.exchange, reply)
+        return respond(engine.exchange, reply)
 
     async def _travel(self, seq: int) -> None:
         if uplink_us := self._engine.settings.uplink_ms * 1000:
@@ -95,14 +98,14 @@ class Rest:
         )
 
 
-def respond(reply: Reply) -> web.Response:
+def respond(exchange: SimulatedExchange, reply: Reply) -> web.Response:
     """A reply as aiohttp wants it."""
-    return web.Response(
-        body=reply.body,
-        status=reply.status,
-        headers=reply.headers,
-        content_type=reply.content_type,
-    )
+    return web.Response(body=reply.body, status=reply.status, headers=_headers(exchange, reply))
+
+
+def _headers(exchange: SimulatedExchange, reply: Reply) -> dict[str, str]:
+    content_type = reply.content_type or exchange.content_type
+    return {**exchange.headers, "Content-Type": content_type, **reply.headers}
 
 
 def _answered(route: Route, query: Query, as_of_ms: int) -> Reply:
@@ -117,9 +120,10 @@ def _with_usage(engine: Engine, reply: Reply, verdict: Verdict) -> Reply:
     return Reply(reply.body, reply.status, headers, reply.content_type)
 
 
-async def _send_half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
-    response = web.StreamResponse(status=reply.status, headers=reply.headers)
-    response.content_type = reply.content_type
+async def _send_half(
+    request: web.BaseRequest, exchange: SimulatedExchange, reply: Reply
+) -> web.StreamResponse:
+    response = web.StreamResponse(status=reply.status, headers=_headers(exchange, reply))
     response.content_length = len(reply.body)
     await response.prepare(request)
     await response.write(reply.body[: len(reply.body) // 2])

@@ -168,7 +168,7 @@ class SimulatorServer:
         except Exception as error:
             self._engine.failures += 1
             log_error("request_failed", path=request.path_qs, error=repr(error))
-            return respond(self._engine.exchange.failure())
+            return respond(self._engine.exchange, self._engine.exchange.failure())
 
     async def _keep_up(self, job: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -37,14 +37,15 @@ class Streams:
         engine, now_ms = self._engine, self._engine.clock.now_ms()
         opening = engine.exchange.open(request.path, dict(request.query))
         if opening is None:
-            return respond(engine.exchange.not_found(request.path))
+            return respond(engine.exchange, engine.exchange.not_found(request.path))
         verdict = engine.admission.connect(request.remote or "", request.path, now_ms)
         if not verdict.admitted:
             engine.tell_refused(request.path, verdict)
-            return respond(engine.exchange.refusal(verdict))
+            return respond(engine.exchange, engine.exchange.refusal(verdict))
         socket = web.WebSocketResponse(
             autoping=False, compress=False, max_msg_size=_LONGEST_MESSAGE_BYTES
         )
+        socket.headers.update(engine.exchange.headers)
         await socket.prepare(request)
         client = self._welcome(request, opening)
         try:

@@ -172,7 +172,8 @@ def test_an_error_is_the_exchanges_own_no(exchange: Binance) -> None:
         exchange.routes["/api/v3/trades"].answer({"symbol": "X"}, 0)
 
     assert raised.value.reply.body == b'{"code":-1121,"msg":"Invalid symbol."}'
-    assert raised.value.reply.content_type == "application/json"
+    assert raised.value.reply.content_type is None, "JSON, as every other answer"
+    assert exchange.content_type == "application/json;charset=UTF-8"
 
 
 def test_an_unknown_path_is_answered_with_a_page(exchange: Binance) -> None:

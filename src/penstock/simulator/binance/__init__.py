@@ -5,6 +5,7 @@ function of the market, the settings and an instant; sockets, counting and fault
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from penstock.config import Simulator
 from penstock.simulator.binance import control, rest
@@ -41,6 +42,8 @@ class Binance:
     """Binance spot."""
 
     name = "binance"
+    headers: Mapping[str, str] = MappingProxyType({"Server": "nginx"})
+    content_type = "application/json;charset=UTF-8"
 
     def __init__(self, instruments: Sequence[Instrument], limits: Limits) -> None:
         self._limits = limits

@@ -12,6 +12,7 @@ from aiohttp import ClientSession
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.simulator.exchange import (
+    Asked,
     ControlReply,
     Feed,
     Opening,
@@ -50,6 +51,9 @@ class ToyExchange:
         self.routes: Mapping[str, Route] = {
             "/time": Route("/time", _cost, lambda _, at_ms: b'{"at":%d}' % at_ms),
             "/depth": Route("/depth", _cost, lambda _, at_ms: b'{"at":%d}' % at_ms),
+            "/echo": Route(
+                "/echo", _cost, lambda asked, _: json.dumps(asked.headers["X-Say"]).encode()
+            ),
             "/work": Route("/work", _cost, _work),
             "/broken": Route("/broken", _cost, _broken),
             "/picky": Route("/picky", _cost, _picky),
@@ -67,7 +71,10 @@ class ToyExchange:
 
     def open(self, path: str, query: Query) -> Opening | None:
         if path == "/stream":
-            return Opening(tuple(query["streams"].split("/")), wrapped=True)
+            if query.get("dialect") == "rude":
+                raise Refused(Reply(b'{"bad":"manners"}', 400))
+            streams = tuple(query["streams"].split("/"))
+            return Opening(streams, wrapped=True, dialect=query.get("dialect", ""))
         if path == "/ws" or path.startswith("/ws/"):
             return Opening(tuple(name for name in path[3:].split("/") if name), wrapped=False)
         return None
@@ -80,7 +87,7 @@ class ToyExchange:
             subscriber.streams.pop(name, None)
         return [ControlReply(b'{"ok":true}', acknowledges=True)]
 
-    def feed(self, stream: str) -> Feed | None:
+    def feed(self, stream: str, dialect: str) -> Feed | None:
         if stream.endswith("@broken"):
             return Feed(stream, _broken_frames)
         if stream.endswith("@flood"):
@@ -90,7 +97,8 @@ class ToyExchange:
 
         def frames(after_ms: int, upto_ms: int) -> list[bytes]:
             steps = range(after_ms // STEP_MS + 1, upto_ms // STEP_MS + 1)
-            return [b'{"s":"%s","n":%d,"p":"1.50"}' % (stream.encode(), n) for n in steps]
+            said = b'{"s":"%s","n":%d,"p":"1.50"}' if not dialect else b'{"S":"%s","n":%d}'
+            return [said % (stream.encode(), n) for n in steps]
 
         return Feed(stream, frames)
 
@@ -100,8 +108,8 @@ class ToyExchange:
     def failure(self) -> Reply:
         return Reply(b'{"broken":true}', status=500)
 
-    def shutdown_notice(self, at_ms: int) -> tuple[str, bytes]:
-        return "!bye", b'{"bye":%d}' % at_ms
+    def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes]:
+        return "!bye", b'{"%s":%d}' % (b"BYE" if dialect else b"bye", at_ms)
 
     def refuse_ack(self, reply: bytes) -> bytes:
         return reply.replace(b"true", b"false")
@@ -111,14 +119,14 @@ def _cost(query: Query) -> int:
     return int(query.get("weight", "1"))
 
 
-def _work(query: Query, at_ms: int) -> bytes:
-    end = time.monotonic() + int(query["ms"]) / 1000
+def _work(asked: Asked, at_ms: int) -> bytes:
+    end = time.monotonic() + int(asked.query["ms"]) / 1000
     while time.monotonic() < end:
         pass
     return b'{"at":%d}' % at_ms
 
 
-def _broken(query: Query, at_ms: int) -> bytes:
+def _broken(asked: Asked, at_ms: int) -> bytes:
     raise RuntimeError("a defect")
 
 
@@ -126,7 +134,7 @@ def _broken_frames(after_ms: int, upto_ms: int) -> list[bytes]:
     raise RuntimeError("a defect")
 
 
-def _picky(query: Query, at_ms: int) -> bytes:
+def _picky(asked: Asked, at_ms: int) -> bytes:
     raise Refused(Reply(b'{"bad":"parameter"}', 400))
 
 

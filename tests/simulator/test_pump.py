@@ -48,7 +48,9 @@ def pump(toy: SimulatedExchange, clock: ManualClock) -> Pump:
     return Pump(toy, clock)
 
 
-def _client(number: int, *streams: str, wrapped: bool = False) -> tuple[Client, Transport]:
+def _client(
+    number: int, *streams: str, wrapped: bool = False, dialect: str = ""
+) -> tuple[Client, Transport]:
     transport = Transport()
     return Client(
         number,
@@ -56,7 +58,7 @@ def _client(number: int, *streams: str, wrapped: bool = False) -> tuple[Client, 
         "/ws",
         START_MS,
         cast("asyncio.Transport", transport),
-        Subscriber(dict.fromkeys(streams), wrapped),
+        Subscriber(dict.fromkeys(streams), wrapped, dialect),
     ), transport
 
 
@@ -108,6 +110,26 @@ async def test_healthy_clients_are_handed_the_very_same_bytes(
     assert first.writes == second.writes
     inner = _frame("a@n", START_MS // 10 + 1)
     assert third.writes == [encode(b'{"stream":"a@n","data":%s}' % inner)]
+
+
+async def test_each_dialect_of_a_stream_has_bytes_of_its_own(
+    pump: Pump, clock: ManualClock
+) -> None:
+    (one, first), (two, second) = _client(1, "a@n"), _client(2, "a@n", dialect="loud")
+    three, third = _client(3, "a@n", dialect="loud")
+    for client in (one, two, three):
+        pump.attach(client)
+    await clock.advance(0.01)
+
+    await pump.tick()
+
+    number = START_MS // 10 + 1
+    assert first.writes == [encode(_frame("a@n", number))]
+    assert second.writes == third.writes == [encode(b'{"S":"a@n","n":%d}' % number)]
+    assert pump.streams == 2
+    pump.detach(two)
+    pump.detach(three)
+    assert pump.streams == 1
 
 
 async def test_whoever_joins_a_running_stream_gets_it_from_the_last_tick_on(

@@ -111,6 +111,15 @@ async def test_every_answer_carries_the_exchanges_headers_and_no_others_name(
         assert response.headers.getall("Content-Type") == ["application/json;toy=yes"]
 
 
+async def test_an_endpoint_sees_the_headers_of_a_request(
+    serve: Serve, session: ClientSession
+) -> None:
+    server = await serve()
+
+    async with session.get(f"http://{server.address}/echo", headers={"x-say": "hi"}) as response:
+        assert await response.json() == "hi", "whatever the case of their names"
+
+
 async def test_a_page_and_a_body_cut_short_carry_them_too(
     serve: Serve, session: ClientSession
 ) -> None:

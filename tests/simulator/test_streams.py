@@ -229,6 +229,34 @@ async def test_connections_beyond_the_limit_are_refused_at_the_door(
     assert int(refused.value.headers["Retry-After"]) >= 1
 
 
+async def test_an_address_may_be_refused_in_the_exchanges_words(
+    serve: Serve, session: ClientSession
+) -> None:
+    server = await serve()
+
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await session.ws_connect(f"http://{server.address}/stream?streams=a@n&dialect=rude")
+
+    assert refused.value.status == 400
+    assert server.state().failures == 0
+
+
+async def test_a_connection_hears_its_own_dialect_to_the_last_word(
+    serve: Serve, session: ClientSession
+) -> None:
+    server = await serve()
+    url = f"http://{server.address}/stream?streams=a@n"
+
+    async with session.ws_connect(f"{url}&dialect=loud") as loud, session.ws_connect(url) as usual:
+        assert "S" in (await _next(loud))["data"]
+        assert "s" in (await _next(usual))["data"]
+        async with session.post(f"http://{server.address}/_sim/shutdown_notice") as response:
+            assert response.status == 200
+        while (frame := await _next(loud))["stream"] != "!bye":
+            pass
+        assert set(frame["data"]) == {"BYE"}
+
+
 async def test_nothing_at_a_path_is_not_found(serve: Serve, session: ClientSession) -> None:
     server = await serve()
 

@@ -6,12 +6,20 @@ socket. The server carries them, counts them against the limits, and spoils them
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from penstock.simulator.limits import Rule, Verdict
 
 Query = Mapping[str, str]
 """The parameters of one request, decoded."""
+
+
+class Asked(NamedTuple):
+    """What a client asked of an endpoint."""
+
+    query: Query
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Route:
     path: str
     cost: Callable[[Query], int]
     """The weight it is charged, from its parameters alone. Never raises."""
-    answer: Callable[[Query, int], bytes]
+    answer: Callable[[Asked, int], bytes]
     """The body as of an instant (ms). Raises Refused."""
 
 
@@ -58,6 +66,8 @@ class Opening(NamedTuple):
 
     streams: tuple[str, ...]
     wrapped: bool
+    dialect: str = ""
+    """How frames are to be worded, in the exchange's own terms; empty for the usual."""
 
 
 @dataclass
@@ -68,6 +78,8 @@ class Subscriber:
     """Stream names in the order of subscription."""
     wrapped: bool = False
     """Whether frames carry the stream's name round the payload."""
+    dialect: str = ""
+    """How they are worded: clients that share a stream share its bytes only in one dialect."""
 
 
 class ControlReply(NamedTuple):
@@ -106,14 +118,18 @@ class SimulatedExchange(Protocol):
         ...
 
     def open(self, path: str, query: Query) -> Opening | None:
-        """What a WebSocket address asks for; None if there is nothing at that path."""
+        """What a WebSocket address asks for; None if there is nothing at that path.
+
+        Raises:
+            Refused: there is something, but not as the client wants it.
+        """
         ...
 
     def control(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
         """Carry out a client's message, changing ``subscriber``; the answers."""
         ...
 
-    def feed(self, stream: str) -> Feed | None:
+    def feed(self, stream: str, dialect: str) -> Feed | None:
         """The stream of that name; None if there is none (accepted silently, as exchanges do)."""
         ...
 
@@ -121,7 +137,7 @@ class SimulatedExchange(Protocol):
         """The payload inside the combined envelope."""
         ...
 
-    def shutdown_notice(self, at_ms: int) -> tuple[str, bytes]:
+    def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes]:
         """(stream name for the envelope, payload) of the warning sent before a planned stop."""
         ...
 

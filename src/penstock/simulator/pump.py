@@ -1,9 +1,9 @@
 """The pump: carries what falls due from the feeds to the clients.
 
 Each stream that anybody has subscribed to is asked once per tick what fell due since the last one;
-its frames are encoded once and the same bytes go to every healthy client. A late pump loses
-nothing: it asks for a longer stretch, and event times are the market's own. A feed that fails is
-counted and logged, and stops nobody else.
+its frames are encoded once and the same bytes go to every healthy client of one dialect. A late
+pump loses nothing: it asks for a longer stretch, and event times are the market's own. A feed that
+fails is counted and logged, and stops nobody else.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,8 @@ class Pump:
 
     def __init__(self, exchange: SimulatedExchange, clock: Clock) -> None:
         self._exchange, self._clock = exchange, clock
-        self._channels: dict[str, _Channel] = {}
+        # By stream and dialect.
+        self._channels: dict[tuple[str, str], _Channel] = {}
         self._clients: dict[int, Client] = {}
         self.frames_sent = 0
         self.frames_per_s = 0
@@ -42,7 +43,7 @@ class Pump:
 
     @property
     def streams(self) -> int:
-        """How many streams have a subscriber."""
+        """How many streams have a subscriber, in how many dialects each."""
         return len(self._channels)
 
     def attach(self, client: Client) -> None:
@@ -81,7 +82,7 @@ class Pump:
         """Bring every stream up to now, and write everything out."""
         now_ms = self._clock.now_ms()
         turn_ns = self._clock.monotonic_ns()
-        for stream, channel in list(self._channels.items()):
+        for (stream, _), channel in list(self._channels.items()):
             self._advance(stream, channel, now_ms)
             if self._clock.monotonic_ns() - turn_ns > _TURN_NS:
                 # Streams that are slow to come must not hold up those that are ready.
@@ -103,20 +104,22 @@ class Pump:
             self._rated = (since_ns + passed_ns, self.frames_sent)
 
     def _join(self, stream: str, client: Client) -> None:
-        channel = self._channels.get(stream)
+        name = stream, client.subscriber.dialect
+        channel = self._channels.get(name)
         if channel is None:
-            feed = self._exchange.feed(stream)
+            feed = self._exchange.feed(*name)
             if feed is None:
                 return
-            channel = self._channels[stream] = _Channel(feed, self._clock.now_ms())
+            channel = self._channels[name] = _Channel(feed, self._clock.now_ms())
         channel.clients[client.id] = client
 
     def _leave(self, stream: str, client: Client) -> None:
-        channel = self._channels.get(stream)
+        name = stream, client.subscriber.dialect
+        channel = self._channels.get(name)
         if channel is not None:
             channel.clients.pop(client.id, None)
             if not channel.clients:
-                del self._channels[stream]
+                del self._channels[name]
 
     def _advance(self, stream: str, channel: _Channel, now_ms: int) -> None:
         after_ms = channel.last_ms

@@ -9,7 +9,7 @@ answer is as of the instant of admission, however long it took.
 from aiohttp import web
 
 from penstock.simulator.engine import Engine
-from penstock.simulator.exchange import Query, Refused, Reply, Route, SimulatedExchange
+from penstock.simulator.exchange import Asked, Refused, Reply, Route, SimulatedExchange
 from penstock.simulator.injection import RequestFaults
 from penstock.simulator.limits import Verdict
 from penstock.simulator.rng import key, mix
@@ -56,7 +56,8 @@ class Rest:
         elif route is None:
             reply = engine.exchange.not_found(path)
         else:
-            reply = _answered(route, query, verdict.at_ms + faults.shift_ms)
+            asked = Asked(query, request.headers)
+            reply = _answered(route, asked, verdict.at_ms + faults.shift_ms)
         for kind in faults.kinds:
             hid = reply.body if faults.status is None else b""
             engine.injector.log.write(verdict.at_ms, kind, path, (0, verdict.seq), hid)
@@ -108,9 +109,9 @@ def _headers(exchange: SimulatedExchange, reply: Reply) -> dict[str, str]:
     return {**exchange.headers, "Content-Type": content_type, **reply.headers}
 
 
-def _answered(route: Route, query: Query, as_of_ms: int) -> Reply:
+def _answered(route: Route, asked: Asked, as_of_ms: int) -> Reply:
     try:
-        return Reply(route.answer(query, as_of_ms))
+        return Reply(route.answer(asked, as_of_ms))
     except Refused as refused:
         return refused.reply
 

@@ -11,7 +11,7 @@ from typing import cast
 from aiohttp import WSMessage, WSMsgType, web
 
 from penstock.simulator.engine import Engine
-from penstock.simulator.exchange import Opening, Subscriber
+from penstock.simulator.exchange import Opening, Refused, Subscriber
 from penstock.simulator.rest import respond
 from penstock.simulator.wire import PONG, Change, Client, encode
 from penstock.telemetry import ClientConnected, ClientGone, log_error
@@ -35,7 +35,10 @@ class Streams:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Serve one connection until it ends, or refuse it."""
         engine, now_ms = self._engine, self._engine.clock.now_ms()
-        opening = engine.exchange.open(request.path, dict(request.query))
+        try:
+            opening = engine.exchange.open(request.path, dict(request.query))
+        except Refused as refused:
+            return respond(engine.exchange, refused.reply)
         if opening is None:
             return respond(engine.exchange, engine.exchange.not_found(request.path))
         verdict = engine.admission.connect(request.remote or "", request.path, now_ms)
@@ -66,7 +69,7 @@ class Streams:
     def give_notice(self, client: Client, leaves_ms: int) -> None:
         """Warn a client that its connection will end."""
         now_ms = self._engine.clock.now_ms()
-        stream, payload = self._engine.exchange.shutdown_notice(now_ms)
+        stream, payload = self._engine.exchange.shutdown_notice(now_ms, client.subscriber.dialect)
         if client.subscriber.wrapped:
             payload = self._engine.exchange.wrap(stream, payload)
         client.put(encode(payload))
@@ -81,7 +84,7 @@ class Streams:
             path=request.path,
             opened_ms=now_ms,
             transport=cast("asyncio.Transport", request.transport),
-            subscriber=Subscriber(dict.fromkeys(opening.streams), opening.wrapped),
+            subscriber=Subscriber(dict.fromkeys(opening.streams), opening.wrapped, opening.dialect),
             faults=engine.injector.for_connection(self._opened, request.path, now_ms),
             pinged_ms=now_ms,
         )

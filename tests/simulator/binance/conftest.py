@@ -10,7 +10,7 @@ from penstock.config import Simulator
 from penstock.simulator.binance import Binance
 from penstock.simulator.binance.instrument import Instrument, list_market
 from penstock.simulator.binance.rules import limits_from
-from penstock.simulator.exchange import Refused
+from penstock.simulator.exchange import Asked, Refused
 from penstock.simulator.listings import find
 from penstock.simulator.market import Libraries, Market
 
@@ -42,9 +42,8 @@ def get(exchange: Binance) -> Callable[..., Any]:
 
     def ask(endpoint: str, as_of_ms: int = AS_OF_MS, **query: object) -> Any:
         route = exchange.routes[f"/api/v3/{endpoint}"]
-        return msgspec.json.decode(
-            route.answer({name: str(value) for name, value in query.items()}, as_of_ms)
-        )
+        asked = Asked({name: str(value) for name, value in query.items()})
+        return msgspec.json.decode(route.answer(asked, as_of_ms))
 
     return ask
 
@@ -55,8 +54,9 @@ def refusal(exchange: Binance) -> Callable[..., tuple[int, str]]:
 
     def ask(endpoint: str, as_of_ms: int = AS_OF_MS, **query: object) -> tuple[int, str]:
         route = exchange.routes[f"/api/v3/{endpoint}"]
+        asked = Asked({name: str(value) for name, value in query.items()})
         with pytest.raises(Refused) as raised:
-            route.answer({name: str(value) for name, value in query.items()}, as_of_ms)
+            route.answer(asked, as_of_ms)
         assert raised.value.reply.status == 400
         body = msgspec.json.decode(raised.value.reply.body)
         assert set(body) == {"code", "msg"}

@@ -37,14 +37,13 @@ def say(exchange: Binance, subscriber: Subscriber, message: object) -> Any:
         ("/stream", {"streams": "a%40trade"}, ("a@trade",), True),
         ("/stream", {"streams": "a@kline_1d@ 08:00"}, ("a@kline_1d@+08:00",), True),
         ("/stream", {"streams": "a@trade/a@trade"}, ("a@trade",), True),
-        ("/stream", {"streams": "a@trade", "timeUnit": "MICROSECOND"}, ("a@trade",), True),
         ("/stream", {}, (), True),
     ],
 )
 def test_an_address_says_what_is_asked_for(
     exchange: Binance, path: str, query: dict[str, str], streams: tuple[str, ...], wrapped: bool
 ) -> None:
-    assert exchange.open(path, query) == (streams, wrapped)
+    assert exchange.open(path, query) == (streams, wrapped, "")
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v3/ping", "/stream/a", "/wss", ""])

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.simulator.binance import Binance
 from penstock.simulator.binance.instrument import Instrument
-from penstock.simulator.exchange import Refused
+from penstock.simulator.exchange import Asked, Refused
 
 Refusal = Callable[..., tuple[int, str]]
 
@@ -169,7 +169,7 @@ def test_a_list_names_listed_symbols_once_each(refusal: Refusal, endpoint: str) 
 
 def test_an_error_is_the_exchanges_own_no(exchange: Binance) -> None:
     with pytest.raises(Refused, match="Invalid symbol") as raised:
-        exchange.routes["/api/v3/trades"].answer({"symbol": "X"}, 0)
+        exchange.routes["/api/v3/trades"].answer(Asked({"symbol": "X"}), 0)
 
     assert raised.value.reply.body == b'{"code":-1121,"msg":"Invalid symbol."}'
     assert raised.value.reply.content_type is None, "JSON, as every other answer"

@@ -13,6 +13,7 @@ from penstock.simulator.binance.instrument import Instrument, list_market
 from penstock.simulator.binance.refusals import error_body
 from penstock.simulator.binance.rules import Limits, limits_from
 from penstock.simulator.binance.streams import Streams
+from penstock.simulator.binance.units import UNITS
 from penstock.simulator.exchange import (
     ControlReply,
     Feed,
@@ -47,9 +48,11 @@ class Binance:
 
     def __init__(self, instruments: Sequence[Instrument], limits: Limits) -> None:
         self._limits = limits
-        self._streams = Streams(instruments)
+        by_unit = {unit: [each.told_in(unit) for each in instruments] for unit in UNITS}
+        self._streams = {unit.dialect: Streams(told) for unit, told in by_unit.items()}
+        self._instants = {unit.dialect: unit.instant for unit in UNITS}
         self.rules: Sequence[Rule] = limits.rules
-        self.routes: Mapping[str, Route] = rest.routes(instruments, limits)
+        self.routes: Mapping[str, Route] = rest.routes(by_unit, limits)
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the page does not name it
         """A page, not an error body: the path never reached the API."""
@@ -77,17 +80,18 @@ class Binance:
         """Carry out a client's message."""
         return control.answer(text, subscriber)
 
-    def feed(self, stream: str) -> Feed | None:
-        """The stream of that name."""
-        return self._streams.feed(stream)
+    def feed(self, stream: str, dialect: str = "") -> Feed | None:
+        """The stream of that name, with times in the unit that the dialect names."""
+        return self._streams[dialect].feed(stream)
 
     def wrap(self, stream: str, payload: bytes) -> bytes:
         """The payload with its stream's name."""
         return b'{"stream":"%b","data":%b}' % (stream.encode(), payload)
 
-    def shutdown_notice(self, at_ms: int) -> tuple[str, bytes]:
+    def shutdown_notice(self, at_ms: int, dialect: str = "") -> tuple[str, bytes]:
         """Sent before a planned stop."""
-        return SHUTDOWN_STREAM, b'{"e":"serverShutdown","E":%d}' % at_ms
+        at = self._instants[dialect] % at_ms
+        return SHUTDOWN_STREAM, f'{{"e":"serverShutdown","E":{at}}}'.encode()
 
     def refuse_ack(self, reply: bytes) -> bytes:
         """The error that might have come instead."""

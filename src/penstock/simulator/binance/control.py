@@ -3,7 +3,7 @@
 Answers to a request are wrapped, ``{"error":{…},"id":…}``, as the live server is seen to do; the
 documentation prints them flat. Text that is no JSON has no id to answer to, so its error is flat.
 A stream that does not exist is subscribed to without complaint: it just never sends anything.
-``timeUnit`` in the address is ignored: times are always in milliseconds.
+A wrong ``timeUnit`` in the address is refused as over REST; what the live server does is not known.
 """
 
 import re
@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from penstock.simulator.binance.units import PARAMETER, time_unit
 from penstock.simulator.exchange import ControlReply, Opening, Query, Subscriber
 
 _METHODS = ("SUBSCRIBE", "UNSUBSCRIBE", "LIST_SUBSCRIPTIONS", "SET_PROPERTY", "GET_PROPERTY")
@@ -30,11 +31,11 @@ def opening(path: str, query: Query) -> Opening | None:
     """``/ws``, ``/ws/<stream>/<stream>`` or ``/stream?streams=<stream>/<stream>``."""
     head, *names = path.strip("/").split("/")
     if head == "ws":
-        return Opening(_streams(names), wrapped=False)
+        return Opening(_streams(names), wrapped=False, dialect=_dialect(query))
     if head == "stream" and not names:
         # A plus sign in a query arrives as a blank, and no stream has a blank in its name.
         text = query.get("streams", "").replace(" ", "+")
-        return Opening(_streams(text.split("/")), wrapped=True)
+        return Opening(_streams(text.split("/")), wrapped=True, dialect=_dialect(query))
     return None
 
 
@@ -63,6 +64,10 @@ def refusal_of(reply: bytes) -> bytes:
     """The error that might have come instead of this acknowledgement."""
     request_id = msgspec.json.decode(reply).get("id")
     return _error(_Wrong(2, "Invalid request: too many parameters"), request_id).text
+
+
+def _dialect(query: Query) -> str:
+    return time_unit(query.get(PARAMETER)).dialect
 
 
 def _streams(names: list[str]) -> tuple[str, ...]:

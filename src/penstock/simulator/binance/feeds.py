@@ -88,6 +88,7 @@ def touches(instrument: Instrument) -> Frames:
 def depth(instrument: Instrument, every_ms: int) -> Frames:
     """``@depth`` and ``@depth@100ms``: what changed in the book, and silence if nothing did."""
     book, symbol, levels = instrument.book, instrument.symbol, instrument.spelling.levels
+    time = instrument.spelling.time
     slots = every_ms // Book.SLOT_MS
 
     def at(due_ms: int) -> bytes | None:
@@ -96,7 +97,7 @@ def depth(instrument: Instrument, every_ms: int) -> Frames:
         if delta is None:
             return None
         return (
-            f'{{"e":"depthUpdate","E":{due_ms},"s":"{symbol}","U":{delta.first_update_id},'
+            f'{{"e":"depthUpdate","E":{time(due_ms)},"s":"{symbol}","U":{delta.first_update_id},'
             f'"u":{delta.final_update_id},"b":{levels(delta.bids)},"a":{levels(delta.asks)}}}'
         ).encode()
 
@@ -127,7 +128,8 @@ def candles(instrument: Instrument, period: Period) -> Frames:
     What was traded up to a tick, exclusive, is in the frame of that tick; a candle that closes
     with the tick is sent whole and for the last time.
     """
-    market = instrument.market
+    market, symbol = instrument.market, instrument.symbol
+    time, last_time = instrument.spelling.time, instrument.spelling.last_time
     every_ms = SECOND_MS if period.interval == "1s" else 2 * SECOND_MS
 
     def at(due_ms: int) -> bytes | None:
@@ -137,10 +139,10 @@ def candles(instrument: Instrument, period: Period) -> Frames:
         if not is_closed and market.id_at(due_ms - every_ms) == market.id_at(due_ms):
             return None
         sums = market.sums(max(open_ms, instrument.listed_at_ms), due_ms)
-        times = f'"t":{open_ms},"T":{end_ms - 1},"s":"{instrument.symbol}","i":"{period.interval}"'
+        times = f'"t":{time(open_ms)},"T":{last_time(end_ms - 1)}'
         return (
-            f'{{"e":"kline","E":{due_ms},"s":"{instrument.symbol}",'
-            f'"k":{{{times},{_candle(instrument, sums, is_closed)}}}}}'
+            f'{{"e":"kline","E":{time(due_ms)},"s":"{symbol}","k":{{{times},"s":"{symbol}",'
+            f'"i":"{period.interval}",{_candle(instrument, sums, is_closed)}}}}}'
         ).encode()
 
     return every(every_ms, at, instrument.listed_at_ms)
@@ -154,7 +156,8 @@ def day_ticker(instrument: Instrument) -> Frames:
         counted = windows.statistics(instrument, window)
         standing = windows.standing(instrument, window)
         return (
-            f'{{"e":"24hrTicker","E":{due_ms},"s":"{instrument.symbol}","p":"{counted.change}",'
+            f'{{"e":"24hrTicker","E":{instrument.spelling.time(due_ms)},'
+            f'"s":"{instrument.symbol}","p":"{counted.change}",'
             f'"P":"{counted.change_percent}","w":"{counted.average}","x":"{standing.before}",'
             f'"c":"{counted.last}","Q":"{standing.last_quantity}","b":"{standing.bid}",'
             f'"B":"{standing.bid_quantity}","a":"{standing.ask}","A":"{standing.ask_quantity}",'
@@ -170,7 +173,8 @@ def rolling_ticker(instrument: Instrument, size: str, length_ms: int) -> Frames:
     def at(due_ms: int) -> bytes:
         counted = windows.statistics(instrument, windows.rolling_up_to(due_ms, length_ms))
         return (
-            f'{{"e":"{size}Ticker","E":{due_ms},"s":"{instrument.symbol}","p":"{counted.change}",'
+            f'{{"e":"{size}Ticker","E":{instrument.spelling.time(due_ms)},'
+            f'"s":"{instrument.symbol}","p":"{counted.change}",'
             f'"P":"{counted.change_percent}",{_prices(counted)},"c":"{counted.last}",'
             f'"w":"{counted.average}",{_totals(counted)}}}'
         ).encode()
@@ -206,10 +210,10 @@ def average_price(instrument: Instrument) -> Frames:
     """``@avgPrice``."""
 
     def at(due_ms: int) -> bytes:
-        price, at_ms = windows.average_price(instrument, due_ms)
+        price, last = windows.average_price(instrument, due_ms)
         return (
-            f'{{"e":"avgPrice","E":{due_ms},"s":"{instrument.symbol}",'
-            f'"i":"{windows.AVERAGE_MINUTES}m","w":"{price}","T":{at_ms}}}'
+            f'{{"e":"avgPrice","E":{instrument.spelling.time(due_ms)},"s":"{instrument.symbol}",'
+            f'"i":"{windows.AVERAGE_MINUTES}m","w":"{price}","T":{last}}}'
         ).encode()
 
     return every(SECOND_MS, at, instrument.listed_at_ms)
@@ -244,7 +248,8 @@ def _candle(instrument: Instrument, sums: Sums, is_closed: bool) -> str:
 def _mini(instrument: Instrument, due_ms: int) -> bytes:
     counted = windows.statistics(instrument, windows.day_up_to(due_ms))
     return (
-        f'{{"e":"24hrMiniTicker","E":{due_ms},"s":"{instrument.symbol}","c":"{counted.last}",'
+        f'{{"e":"24hrMiniTicker","E":{instrument.spelling.time(due_ms)},'
+        f'"s":"{instrument.symbol}","c":"{counted.last}",'
         f"{_prices(counted)},{_volumes(counted)}}}"
     ).encode()
 
@@ -259,6 +264,6 @@ def _volumes(counted: Statistics) -> str:
 
 def _totals(counted: Statistics) -> str:
     return (
-        f'{_volumes(counted)},"O":{counted.open_ms},"C":{counted.close_ms},'
+        f'{_volumes(counted)},"O":{counted.opens},"C":{counted.closes},'
         f'"F":{counted.first_id},"L":{counted.last_id},"n":{counted.trades}'
     )

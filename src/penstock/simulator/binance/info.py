@@ -13,6 +13,7 @@ from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.parameters import Listed, Parameters
 from penstock.simulator.binance.rules import Limits
 from penstock.simulator.binance.spelling import exact
+from penstock.simulator.binance.units import TimeUnit
 from penstock.simulator.exchange import Query
 from penstock.simulator.market import Listing
 
@@ -40,7 +41,7 @@ class Information:
             for each in instruments
         }
 
-    def answer(self, query: Query, as_of_ms: int) -> bytes:
+    def answer(self, unit: TimeUnit, query: Query, as_of_ms: int) -> bytes:
         """``exchangeInfo``."""
         parameters = Parameters(query, PARAMETERS)
         shows_sets = parameters.one_of("showPermissionSets", ("true", "false")) != "false"
@@ -48,8 +49,8 @@ class Information:
         entries = b",".join(self._entries[each.symbol][shows_sets] for each in chosen)
         rates = msgspec.json.encode(self._limits.announcement())
         return (
-            b'{"timezone":"UTC","serverTime":%d,"rateLimits":%b,"exchangeFilters":[],"symbols":[%b]}'
-            % (as_of_ms, rates, entries)
+            b'{"timezone":"UTC","serverTime":%b,"rateLimits":%b,"exchangeFilters":[],"symbols":[%b]}'
+            % ((unit.instant % as_of_ms).encode(), rates, entries)
         )
 
     def _chosen(self, parameters: Parameters, as_of_ms: int) -> Sequence[Instrument]:

@@ -1,8 +1,9 @@
 """One symbol as the exchange holds it: its market, its book and its spelling."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.simulator.binance.spelling import Spelling
+from penstock.simulator.binance.units import TimeUnit
 from penstock.simulator.book import Book
 from penstock.simulator.market import Market
 
@@ -24,6 +25,10 @@ class Instrument:
     def listed_at_ms(self) -> int:
         """The first instant with history."""
         return self.market.listing.listed_at_ms
+
+    def told_in(self, unit: TimeUnit) -> "Instrument":
+        """The same, with its times in another unit."""
+        return replace(self, spelling=Spelling(self.market.listing, unit))
 
 
 def list_market(market: Market) -> Instrument:

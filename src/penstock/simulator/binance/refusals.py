@@ -92,6 +92,13 @@ def duplicate_symbols() -> Refused:
     return refused(-1151, "Symbol is present multiple times in the list.")
 
 
+def bad_time_unit() -> Refused:
+    """Neither of the two units, however spelled."""
+    return refused(
+        -1194, "Invalid value for time unit; expected either MICROSECOND or MILLISECOND."
+    )
+
+
 def status_mismatch() -> Refused:
     """The one symbol asked for has another status."""
     return refused(-1220, "The symbol's status does not match the requested symbolStatus.")

@@ -5,7 +5,8 @@ that follow, up to ``endTime`` alone the newest before it. Nothing is shown from
 or after the instant of the request; the candle that instant falls into is shown unfinished.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from penstock.simulator.binance import refusals, weights, windows
 from penstock.simulator.binance.info import Information
@@ -15,7 +16,8 @@ from penstock.simulator.binance.periods import Period
 from penstock.simulator.binance.rules import Limits
 from penstock.simulator.binance.spelling import Kline
 from penstock.simulator.binance.tickers import Tickers
-from penstock.simulator.exchange import Query, Route
+from penstock.simulator.binance.units import HEADER, MILLISECOND, TimeUnit, time_unit
+from penstock.simulator.exchange import Asked, Query, Route
 
 PREFIX = "/api/v3/"
 ROWS, MOST_ROWS = 500, 1000
@@ -27,30 +29,48 @@ Cost = Callable[[Query], int]
 Answer = Callable[[Query, int], bytes]
 
 
-def routes(instruments: Sequence[Instrument], limits: Limits) -> dict[str, Route]:
-    """Every endpoint by its path."""
-    listed = Listed(instruments)
-    history, tickers = History(listed), Tickers(listed)
-    table: dict[str, tuple[Cost, Answer]] = {
-        "ping": (_flat(1), ping),
-        "time": (_flat(1), server_time),
-        "exchangeInfo": (_flat(20), Information(listed, instruments, limits).answer),
-        "depth": (weights.depth, history.depth),
-        "trades": (_flat(25), history.trades),
-        "historicalTrades": (_flat(25), history.historical_trades),
-        "aggTrades": (_flat(4), history.agg_trades),
-        "klines": (_flat(2), history.klines),
-        "uiKlines": (_flat(2), history.klines),
-        "avgPrice": (_flat(2), history.average_price),
-        "ticker/24hr": (weights.day, tickers.day),
-        "ticker/tradingDay": (weights.window, tickers.trading_day),
-        "ticker": (weights.window, tickers.rolling),
-        "ticker/price": (weights.simple, tickers.price),
-        "ticker/bookTicker": (weights.simple, tickers.book),
+def routes(by_unit: Mapping[TimeUnit, Sequence[Instrument]], limits: Limits) -> dict[str, Route]:
+    """Every endpoint by its path, for the same instruments told in each time unit."""
+    usual = by_unit[MILLISECOND]
+    information = Information(Listed(usual), usual, limits)
+    answers = {
+        unit: _answers(unit, Listed(instruments), information)
+        for unit, instruments in by_unit.items()
     }
     return {
-        PREFIX + name: Route(PREFIX + name, cost, answer) for name, (cost, answer) in table.items()
+        PREFIX + name: Route(
+            PREFIX + name, cost, _in_unit_asked({unit: answers[unit][name] for unit in answers})
+        )
+        for name, cost in _COSTS.items()
     }
+
+
+def _answers(unit: TimeUnit, listed: Listed, information: Information) -> Mapping[str, Answer]:
+    history, tickers = History(listed), Tickers(listed)
+    return {
+        "ping": ping,
+        "time": partial(server_time, unit),
+        "exchangeInfo": partial(information.answer, unit),
+        "depth": history.depth,
+        "trades": history.trades,
+        "historicalTrades": history.historical_trades,
+        "aggTrades": history.agg_trades,
+        "klines": history.klines,
+        "uiKlines": history.klines,
+        "avgPrice": history.average_price,
+        "ticker/24hr": tickers.day,
+        "ticker/tradingDay": tickers.trading_day,
+        "ticker": tickers.rolling,
+        "ticker/price": tickers.price,
+        "ticker/bookTicker": tickers.book,
+    }
+
+
+def _in_unit_asked(answers: Mapping[TimeUnit, Answer]) -> Callable[[Asked, int], bytes]:
+    def answer(asked: Asked, as_of_ms: int) -> bytes:
+        return answers[time_unit(asked.headers.get(HEADER))](asked.query, as_of_ms)
+
+    return answer
 
 
 def ping(query: Query, _as_of_ms: int) -> bytes:
@@ -59,10 +79,10 @@ def ping(query: Query, _as_of_ms: int) -> bytes:
     return b"{}"
 
 
-def server_time(query: Query, as_of_ms: int) -> bytes:
+def server_time(unit: TimeUnit, query: Query, as_of_ms: int) -> bytes:
     """``time``."""
     Parameters(query)
-    return b'{"serverTime":%d}' % as_of_ms
+    return f'{{"serverTime":{unit.instant % as_of_ms}}}'.encode()
 
 
 class History:
@@ -141,9 +161,9 @@ class History:
         """``avgPrice``."""
         parameters = Parameters(query, ("symbol",), ("symbol",))
         instrument = self._listed.one(parameters, as_of_ms)
-        price, at_ms = windows.average_price(instrument, as_of_ms)
+        price, last = windows.average_price(instrument, as_of_ms)
         minutes = windows.AVERAGE_MINUTES
-        return f'{{"mins":{minutes},"price":"{price}","closeTime":{at_ms}}}'.encode()
+        return f'{{"mins":{minutes},"price":"{price}","closeTime":{last}}}'.encode()
 
 
 def klines(instrument: Instrument, period: Period, numbers: range, as_of_ms: int) -> list[Kline]:
@@ -162,6 +182,14 @@ def klines(instrument: Instrument, period: Period, numbers: range, as_of_ms: int
     return list(map(Kline, borders, closes, sums))
 
 
+def _at_most(end_ms: int | None, as_of_ms: int) -> int:
+    return as_of_ms if end_ms is None else min(end_ms, as_of_ms)
+
+
+def _page(rows: range, limit: int) -> range:
+    return rows[:limit]
+
+
 def _flat(weight: int) -> Cost:
     def cost(_query: Query) -> int:
         return weight
@@ -169,9 +197,20 @@ def _flat(weight: int) -> Cost:
     return cost
 
 
-def _at_most(end_ms: int | None, as_of_ms: int) -> int:
-    return as_of_ms if end_ms is None else min(end_ms, as_of_ms)
-
-
-def _page(rows: range, limit: int) -> range:
-    return rows[:limit]
+_COSTS: Mapping[str, Cost] = {
+    "ping": _flat(1),
+    "time": _flat(1),
+    "exchangeInfo": _flat(20),
+    "depth": weights.depth,
+    "trades": _flat(25),
+    "historicalTrades": _flat(25),
+    "aggTrades": _flat(4),
+    "klines": _flat(2),
+    "uiKlines": _flat(2),
+    "avgPrice": _flat(2),
+    "ticker/24hr": weights.day,
+    "ticker/tradingDay": weights.window,
+    "ticker": weights.window,
+    "ticker/price": weights.simple,
+    "ticker/bookTicker": weights.simple,
+}

@@ -2,12 +2,14 @@
 
 The market counts in ticks and lots; a listing keeps price and quantity decimals together within
 eight, so even a product of both has an exact spelling and nothing is ever rounded. A page has a
-thousand rows, so each kind of row is one ``%`` template per symbol, filled from integers.
+thousand rows, so each kind of row is one ``%`` template per symbol and time unit, filled from
+integers.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from penstock.simulator.binance.units import MILLISECOND, TimeUnit
 from penstock.simulator.book import Level
 from penstock.simulator.market import AggTrade, Listing, Sums, Trade
 
@@ -35,9 +37,9 @@ class Kline(NamedTuple):
 
 
 class Spelling:
-    """The templates of one symbol."""
+    """The templates of one symbol in one time unit."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: Listing, unit: TimeUnit = MILLISECOND) -> None:
         self.symbol = listing.base + listing.quote
         self._price_decimals = listing.price_decimals
         self._quantity_decimals = listing.quantity_decimals
@@ -46,30 +48,39 @@ class Spelling:
         price = _field(listing.price_decimals)
         quantity = _field(listing.quantity_decimals)
         amount = _field(listing.price_decimals + listing.quantity_decimals)
-        name = self.symbol
+        name, time = self.symbol, unit.instant
+        self._unit = unit
         self._level = f'["{price}","{quantity}"]'
         self._trade = (
             f'{{"id":%d,"price":"{price}","qty":"{quantity}","quoteQty":"{amount}",'
-            '"time":%d,"isBuyerMaker":%s,"isBestMatch":true}'
+            f'"time":{time},"isBuyerMaker":%s,"isBestMatch":true}}'
         )
         self._agg_trade = (
-            f'{{"a":%d,"p":"{price}","q":"{quantity}","f":%d,"l":%d,"T":%d,"m":%s,"M":true}}'
+            f'{{"a":%d,"p":"{price}","q":"{quantity}","f":%d,"l":%d,"T":{time},"m":%s,"M":true}}'
         )
         self._kline = (
-            f'[%d,"{price}","{price}","{price}","{price}","{quantity}",%d,"{amount}",%d,'
-            f'"{quantity}","{amount}","0"]'
+            f'[{time},"{price}","{price}","{price}","{price}","{quantity}",{unit.last},'
+            f'"{amount}",%d,"{quantity}","{amount}","0"]'
         )
         self._trade_frame = (
-            f'{{"e":"trade","E":%d,"s":"{name}","t":%d,"p":"{price}","q":"{quantity}",'
-            '"T":%d,"m":%s,"M":true}'
+            f'{{"e":"trade","E":{time},"s":"{name}","t":%d,"p":"{price}","q":"{quantity}",'
+            f'"T":{time},"m":%s,"M":true}}'
         )
         self._agg_trade_frame = (
-            f'{{"e":"aggTrade","E":%d,"s":"{name}","a":%d,"p":"{price}","q":"{quantity}",'
-            '"f":%d,"l":%d,"T":%d,"m":%s,"M":true}'
+            f'{{"e":"aggTrade","E":{time},"s":"{name}","a":%d,"p":"{price}","q":"{quantity}",'
+            f'"f":%d,"l":%d,"T":{time},"m":%s,"M":true}}'
         )
         self._touch_frame = (
             f'{{"u":%d,"s":"{name}","b":"{price}","B":"{quantity}","a":"{price}","A":"{quantity}"}}'
         )
+
+    def time(self, at_ms: int) -> str:
+        """An instant."""
+        return self._unit.instant % at_ms
+
+    def last_time(self, at_ms: int) -> str:
+        """The last instant of a stretch that ends with the millisecond ``at_ms``."""
+        return self._unit.last % at_ms
 
     def price(self, ticks: int) -> str:
         """A price, or a difference of prices."""

@@ -146,6 +146,6 @@ def _prices(counted: Statistics) -> str:
 def _totals(counted: Statistics) -> str:
     return (
         f'"volume":"{counted.volume}","quoteVolume":"{counted.quote_volume}",'
-        f'"openTime":{counted.open_ms},"closeTime":{counted.close_ms},'
+        f'"openTime":{counted.opens},"closeTime":{counted.closes},'
         f'"firstId":{counted.first_id},"lastId":{counted.last_id},"count":{counted.trades}'
     )

@@ -20,6 +20,8 @@ class Window(NamedTuple):
     close_ms: int
     """As announced; may lie in the future, where nothing is counted yet."""
     counted_to_ms: int
+    is_calendar: bool = False
+    """Whether it closes with the whole of its last ms, as candles do, and not as that begins."""
 
 
 class Statistics(NamedTuple):
@@ -35,8 +37,8 @@ class Statistics(NamedTuple):
     last: str
     volume: str
     quote_volume: str
-    open_ms: int
-    close_ms: int
+    opens: str
+    closes: str
     first_id: int
     last_id: int
     trades: int
@@ -68,12 +70,14 @@ def trading_day(as_of_ms: int, zone_ms: int) -> Window:
     """The calendar day of a time zone."""
     period = Period("1d", zone_ms)
     number = period.number(as_of_ms)
-    return Window(period.open_ms(number), period.open_ms(number + 1) - 1, as_of_ms)
+    close_ms = period.open_ms(number + 1) - 1
+    return Window(period.open_ms(number), close_ms, as_of_ms, is_calendar=True)
 
 
 def statistics(instrument: Instrument, window: Window) -> Statistics:
     """Count a window."""
     sums, spelling = sums_of(instrument, window), instrument.spelling
+    close = spelling.last_time if window.is_calendar else spelling.time
     return Statistics(
         symbol=instrument.symbol,
         change=spelling.price(sums.close - sums.open),
@@ -85,8 +89,8 @@ def statistics(instrument: Instrument, window: Window) -> Statistics:
         last=spelling.price(sums.close),
         volume=spelling.quantity(sums.volume),
         quote_volume=spelling.amount(sums.quote),
-        open_ms=window.open_ms,
-        close_ms=window.close_ms,
+        opens=spelling.time(window.open_ms),
+        closes=close(window.close_ms),
         first_id=sums.first_id,
         last_id=sums.last_id,
         trades=sums.trades,
@@ -122,17 +126,17 @@ def last_price(instrument: Instrument, as_of_ms: int) -> str:
     return instrument.spelling.price(instrument.market.last_before(as_of_ms + 1).price)
 
 
-def average_price(instrument: Instrument, as_of_ms: int) -> tuple[str, int]:
+def average_price(instrument: Instrument, as_of_ms: int) -> tuple[str, str]:
     """The average price of the last five minutes, and when the last trade was.
 
     Without a trade in those minutes it is the last price.
     """
     window = Window(as_of_ms - AVERAGE_MINUTES * MINUTE_MS + 1, as_of_ms, as_of_ms)
     sums = sums_of(instrument, window)
-    last = instrument.market.last_before(as_of_ms + 1)
+    last, spelling = instrument.market.last_before(as_of_ms + 1), instrument.spelling
     if not sums.volume:
-        return instrument.spelling.price(last.price), last.at_ms
-    return instrument.spelling.average(sums.quote, sums.volume), last.at_ms
+        return spelling.price(last.price), spelling.time(last.at_ms)
+    return spelling.average(sums.quote, sums.volume), spelling.time(last.at_ms)
 
 
 def _percent(change: int, base: int) -> str:

@@ -1,0 +1,108 @@
+"""Frames in, events and books out: how much CPU a message costs, next to cryptofeed.
+
+Both sides get the same bytes in processes of their own and are asked alternately, case by case.
+A ratio is the peer's CPU time per message over ours, the median over the rounds. Before anything is
+timed both must tell the truth: every trade, every best price, the touch after every delta and every
+level in the end, as exact decimals; after every timed run, the counts and the books once more.
+"""
+
+import os
+import statistics
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from bench._sides import (
+    Answer,
+    Side,
+    in_turn,
+    our_python,
+    peer_python,
+    pinned_versions,
+    running,
+)
+from bench.inputs.binance import make_inputs
+from bench.inputs.truth import Seal, tell_truth
+
+ROUNDS = 5
+CASES = {
+    "binance_mix": "binance_mix",
+    "binance_book": "binance_book",
+    "binance_book_materialised": "binance_book_materialised",
+    "binance_trades": "binance_trades",
+    "binance_ticker": "binance_ticker",
+    "binance_mix_decimals": "binance_mix",
+    "binance_record_only": "binance_mix",
+}
+"""Our cases, and what the peer does meanwhile. It always makes decimals and keeps books; ours are
+also measured when every number is asked for as a decimal, and when events are only recorded."""
+WITHOUT_BOOKS = {"binance_trades", "binance_ticker", "binance_record_only"}
+
+
+def compare(ours: Side, peer: Side, truth: Seal) -> dict[str, dict[str, list[float]]]:
+    """Microseconds of CPU per message, by side and case, a figure for every round."""
+    spent: dict[str, dict[str, list[float]]] = {
+        side.name: {case: [] for case in CASES} for side in (ours, peer)
+    }
+    for turn in range(ROUNDS):
+        for number, (case, peers_case) in enumerate(CASES.items()):
+            for side in in_turn((ours, peer), turn + number):
+                answer = side.ask(case if side is ours else peers_case)
+                _check(side, case, answer, truth)
+                spent[side.name][case].append(answer["us"])
+        print(f"   round {turn + 1} of {ROUNDS}: load {os.getloadavg()[0]:.1f}", flush=True)
+    return spent
+
+
+def _check(side: Side, case: str, answer: Answer, truth: Seal) -> None:
+    seen = answer["seen"]
+    events = seen.get("BookDelta", 0) + seen.get("AggTrade", 0) + seen.get("Ticker", 0)
+    if events != answer["messages"]:
+        raise SystemExit(f"{side.name} made {events} events of {answer['messages']} messages")
+    for kind, name in (("BookDelta", "touches"), ("AggTrade", "trades"), ("Ticker", "tickers")):
+        if seen.get(kind, truth[name]) != truth[name]:
+            raise SystemExit(f"{side.name} saw {seen[kind]} {name} where there are {truth[name]}")
+    if case not in WITHOUT_BOOKS and answer["books"] != truth["books_digest"]:
+        raise SystemExit(f"{side.name} ended with other books than the truth in {case}")
+
+
+def _medians(spent: Mapping[str, list[float]]) -> dict[str, float]:
+    return {case: round(statistics.median(figures), 2) for case, figures in spent.items()}
+
+
+def main() -> Mapping[str, object]:
+    """Make the inputs, hear the truth, then measure."""
+    peers_python = peer_python("cryptofeed")
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        truth = tell_truth(make_inputs(Path(folder)))
+        with (
+            running("ours", our_python(), "bench.ours.decode", folder) as ours,
+            running("cryptofeed", peers_python, "bench.peers.cryptofeed_decode", folder) as peer,
+        ):
+            for side in (ours, peer):
+                told = side.ask("testify")
+                if told != truth:
+                    raise SystemExit(f"{side.name} does not tell the truth:\n{told}\n{truth}")
+            spent = compare(ours, peer, truth)
+    ratios = {
+        case: round(
+            statistics.median(
+                theirs / us
+                for us, theirs in zip(spent["ours"][case], spent["cryptofeed"][case], strict=True)
+            ),
+            2,
+        )
+        for case in CASES
+    }
+    return {
+        "ratios": ratios,
+        "ours_us": _medians(spent["ours"]),
+        "cryptofeed_us": _medians(spent["cryptofeed"]),
+        "load": [round(load, 2), round(os.getloadavg()[0], 2)],
+        "versions": {
+            "msgspec": version("msgspec"),
+            **pinned_versions("cryptofeed", ("cryptofeed", "order_book", "yapic.json")),
+        },
+    }

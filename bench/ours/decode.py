@@ -1,0 +1,224 @@
+"""Our side of the decode benchmark: a process that replays the inputs as often as it is asked.
+
+Each line it reads names a case; it answers with one JSON line. What is timed is what a session
+does for every frame (stamp, read, judge, apply), and a listener that is handed every event.
+"""
+
+import gc
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.inputs.binance import Inputs
+from bench.inputs.truth import Testimony
+from penstock.clock import SystemClock
+from penstock.exchanges.base import Rest, SymbolMap
+from penstock.exchanges.binance import EXCHANGE
+from penstock.market.book import OrderBook
+from penstock.market.codec import encode
+from penstock.market.events import AggTrade, AnyEvent, BookDelta, Ticker
+from penstock.market.symbol import Symbol
+from penstock.streaming.connection import Connection, FetchSnapshot, Subscription
+
+CHANNELS = ("book_deltas", "agg_trades", "tickers")
+BATCH = 256
+"""Events a listener is handed at once: a session hands on every 20 ms."""
+
+Listen = Callable[[Sequence[AnyEvent], Connection], object]
+
+
+class Replay:
+    """The inputs, ready to be replayed."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._frames = inputs.frames()
+        self._snapshots = {native: body.encode() for native, body in inputs.snapshots().items()}
+        natives = [(name, Symbol(name.removesuffix("USDT"), "USDT")) for name in self._snapshots]
+        self.symbols = SymbolMap(EXCHANGE.name, natives)
+        self._rest: Rest = EXCHANGE.rest(self.symbols)
+
+    def frames(self, stream: str) -> list[bytes]:
+        """The frames of streams whose name holds this; all, if nothing is asked for."""
+        return [frame for frame in self._frames if stream.encode() in frame[:40]]
+
+    def connection(self, *, keep_levels: bool) -> Connection:
+        """A connection that is open and has asked for everything."""
+        wanted = [Subscription(channel, tuple(self.symbols)) for channel in CHANNELS]
+        dialect = EXCHANGE.dialect(self.symbols)
+        connection = Connection(dialect, wanted, lambda: 0.5, keep_levels=keep_levels)
+        connection.start()
+        connection.opened(0)
+        connection.take_commands()
+        return connection
+
+    def run(self, frames: list[bytes], connection: Connection, listen: Listen, batch: int) -> None:
+        """Feed every frame, as a session would. This is what is timed."""
+        now_ns = SystemClock().now_ns
+        for frame in frames:
+            connection.received(frame, now_ns())
+            if connection.has_commands:
+                self._fetch(connection, now_ns())
+            if connection.waiting >= batch:
+                listen(connection.take_events(), connection)
+        listen(connection.take_events(), connection)
+
+    def _fetch(self, connection: Connection, at_ns: int) -> None:
+        for command in connection.take_commands():
+            assert isinstance(command, FetchSnapshot), f"the machine wants {command}"
+            body = self._snapshots[self.symbols.native(command.symbol)]
+            snapshot = self._rest.book(command.symbol, 1000).read(body, at_ns)
+            connection.snapshot_arrived(snapshot)
+
+
+class Case:
+    """One thing to time: which frames, and what a listener does with the events."""
+
+    stream, keep_levels, batch = "", True, BATCH
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+
+    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+        """Look at every event once."""
+        seen = self.seen
+        for event in events:
+            seen[type(event).__name__] += 1
+
+
+class Trades(Case):
+    stream = "@aggTrade"
+
+
+class Tickers(Case):
+    stream = "@bookTicker"
+
+
+class Books(Case):
+    stream = "@depth"
+
+
+class Touches(Case):
+    """Reads both best levels, as decimals, after every delta."""
+
+    stream, batch = "@depth", 1
+
+    def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
+        for event in events:
+            self.seen[type(event).__name__] += 1
+            if type(event) is BookDelta:
+                book = connection.books[event.symbol].book
+                assert book is not None
+                _bid, _ask = book.best_bid, book.best_ask
+
+
+class Decimals(Case):
+    """Reads every number of every event as a decimal."""
+
+    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+        for event in events:
+            self.seen[type(event).__name__] += 1
+            match event:
+                case BookDelta():
+                    _ = event.bids, event.asks
+                case AggTrade():
+                    _ = event.price, event.quantity
+                case Ticker():
+                    _ = event.bid, event.ask
+
+
+class RecordOnly(Case):
+    """Keeps no levels and writes every event as the log does."""
+
+    keep_levels = False
+
+    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+        for event in events:
+            self.seen[type(event).__name__] += 1
+            encode(event)
+
+
+CASES: dict[str, type[Case]] = {
+    "binance_mix": Case,
+    "binance_book": Books,
+    "binance_book_materialised": Touches,
+    "binance_trades": Trades,
+    "binance_ticker": Tickers,
+    "binance_mix_decimals": Decimals,
+    "binance_record_only": RecordOnly,
+}
+
+
+def measure(replay: Replay, case: Case) -> dict[str, object]:
+    """CPU time of one replay, what came out of it, and the books it ends with."""
+    frames, connection = replay.frames(case.stream), replay.connection(keep_levels=case.keep_levels)
+    gc.collect()
+    start_s = time.process_time()
+    replay.run(frames, connection, case.listen, case.batch)
+    cpu_s = time.process_time() - start_s
+    assert not connection.malformed, connection.malformed
+    books = Testimony()
+    if case.keep_levels:
+        tell_books(replay, connection, books)
+    return {
+        "us": 1e6 * cpu_s / len(frames),
+        "messages": len(frames),
+        "seen": dict(case.seen),
+        "books": books.seal()["books_digest"],
+    }
+
+
+def tell_books(replay: Replay, connection: Connection, testimony: Testimony) -> None:
+    """Say what every book holds; one that is not synced is a failure."""
+    for native, book in sorted(_synced(replay, connection).items()):
+        testimony.book(native, book.bids(), book.asks())
+
+
+def _synced(replay: Replay, connection: Connection) -> dict[str, OrderBook]:
+    books = {}
+    for symbol, sync in connection.books.items():
+        if sync.state == "synced" and sync.book is not None:
+            books[replay.symbols.native(symbol)] = sync.book
+    return books
+
+
+def testify(replay: Replay) -> dict[str, object]:
+    """Everything that was seen, number by number; not timed."""
+    testimony, connection = Testimony(), replay.connection(keep_levels=True)
+
+    def listen(events: Sequence[AnyEvent], connection: Connection) -> None:
+        for event in events:
+            native = replay.symbols.native(event.symbol)
+            match event:
+                case BookDelta():
+                    book = connection.books[event.symbol].book
+                    assert book is not None
+                    bid, ask = book.best_bid, book.best_ask
+                    assert bid is not None
+                    assert ask is not None
+                    testimony.touch(native, bid, ask)
+                case AggTrade():
+                    testimony.trade(native, event.id, event.price, event.quantity)
+                case Ticker(bid=bid_price, ask=ask_price):
+                    assert bid_price is not None
+                    assert ask_price is not None
+                    testimony.ticker(native, bid_price, ask_price)
+
+    replay.run(replay.frames(""), connection, listen, 1)
+    tell_books(replay, connection, testimony)
+    return dict(testimony.seal())
+
+
+def main() -> None:
+    replay = Replay(Inputs(Path(sys.argv[1])))
+    for line in sys.stdin:
+        name = line.strip()
+        result = testify(replay) if name == "testify" else measure(replay, CASES[name]())
+        print(msgspec.json.encode(result).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -83,7 +83,28 @@ def test_more_prices_than_are_remembered_are_still_right() -> None:
     assert book.best_bid == (Decimal("44999.5"), Decimal(1))
 
 
-@pytest.mark.parametrize("price", ["", "abc", "1.2.3", "-1", "1e5", "NaN", "١"])
+@pytest.mark.parametrize("price", ["", ".", "abc", "1.2.3", "-1", "1e5", "NaN", "١", "9" * 5000])
 def test_a_price_that_is_no_number_is_refused(price: str) -> None:
     with pytest.raises(MalformedLevels):
         OrderBook().apply([(price, "1")], [])
+
+
+@pytest.mark.parametrize("quantity", ["", ".", "abc", "1.2.3", "-1", "1e5", "NaN", "١", "9" * 5000])
+def test_a_quantity_that_is_no_number_is_refused(quantity: str) -> None:
+    book = OrderBook()
+    book.load([("1", "1")], [("3", "1")])
+    with pytest.raises(MalformedLevels):
+        book.apply([("1", "5")], [("2", quantity)])
+    assert list(book.bids()) == [(Decimal(1), Decimal(1))], "nothing was changed"
+
+    with pytest.raises(MalformedLevels):
+        book.load([("1", "1")], [("2", quantity)])
+    assert len(book) == 0
+
+
+def test_zero_is_zero_however_it_is_written() -> None:
+    book = OrderBook()
+    for zero in ("0", "0.", "00.0", "0." + "0" * 60):
+        book.apply([("1", "5")], [])
+        book.apply([("1", zero)], [])
+        assert len(book) == 0

@@ -6,27 +6,34 @@ at a scale common to the book, so that keys compare and hash fast and "1.10" is 
 happen there, where inserting and deleting move almost nothing.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+import re
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
 
 from penstock.errors import MalformedLevels
 from penstock.market.levels import Level, LevelText
 
-# Prices near the touch repeat, so their integers are remembered; the memory is bounded.
+# Prices near the touch repeat, so their keys are remembered; the memory is bounded.
 _REMEMBERED_PRICES = 20_000
-_ZEROS = frozenset(["0", "0.", *("0." + "0" * decimals for decimals in range(1, 25))])
+_LONGEST = 100
+"""Digits of a number; none that means anything has as many."""
+_as_plain = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+").fullmatch
+
+
+def _check_quantity(text: str) -> None:
+    if _as_plain(text) is None or len(text) > _LONGEST:
+        raise MalformedLevels(f"{text[:40]!r} is not a quantity")
 
 
 class OrderBook:
     """Bids and asks, as exact numbers."""
 
-    __slots__ = ("_asks", "_bids", "_prices", "_scale")
+    __slots__ = ("_asks", "_bids", "_scale")
 
     def __init__(self) -> None:
         self._scale = 8
-        self._prices: dict[str, int] = {}
         self._bids = _Half(sign=1)
         self._asks = _Half(sign=-1)
 
@@ -36,54 +43,81 @@ class OrderBook:
         Raises:
             MalformedLevels: a price or quantity is no number. The book is then empty.
         """
-        self._bids.clear()
-        self._asks.clear()
-        self.apply(bids, asks)
+        try:
+            for half, levels in ((self._bids, bids), (self._asks, asks)):
+                half.clear()
+                for level in levels:
+                    price, quantity = level
+                    _check_quantity(quantity)
+                    key = self._key(half, price)
+                    if quantity.strip("0."):
+                        half.levels[key] = level
+                    else:
+                        half.levels.pop(key, None)
+                half.keys = sorted(half.levels)
+        except MalformedLevels:
+            self._bids.clear()
+            self._asks.clear()
+            raise
 
-    def apply(self, bids: Iterable[LevelText], asks: Iterable[LevelText]) -> None:
+    def apply(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
         """Set levels to absolute quantities; zero removes, and removing nothing is fine.
+
+        Raises:
+            MalformedLevels: a price or quantity is no number. The book may then hold part of the
+                change, but nothing that is no number.
+        """
+        for levels in (bids, asks):
+            for _, quantity in levels:
+                _check_quantity(quantity)
+        self.apply_plain(bids, asks)
+
+    def apply_plain(self, bids: Iterable[LevelText], asks: Iterable[LevelText]) -> None:
+        """Apply levels whose quantities are known to be plain numbers, as an event's are.
 
         Raises:
             MalformedLevels: a price is no number. The book may then hold part of the change.
         """
+        # The hottest loop there is: a method call per level would double what it costs.
         for half, levels in ((self._bids, bids), (self._asks, asks)):
-            sign = half.sign
+            known, held = half.known, half.levels
             for level in levels:
-                price = self._prices.get(level[0])
-                if price is None:
-                    price = self._price(level[0])
-                if level[1] in _ZEROS:
-                    half.remove(price * sign)
-                else:
-                    half.set(price * sign, level)
+                price, quantity = level
+                key = known.get(price)
+                if key is None:
+                    key = self._key(half, price)
+                    known, held = half.known, half.levels
+                if quantity.strip("0."):
+                    if key not in held:
+                        insort(half.keys, key)
+                    held[key] = level
+                elif held.pop(key, None) is not None:
+                    del half.keys[bisect_left(half.keys, key)]
 
-    def _price(self, text: str) -> int:
+    def _key(self, half: "_Half", text: str) -> int:
         whole, _, fraction = text.partition(".")
-        if not (whole + fraction).isdecimal() or not text.isascii():
+        if not (whole + fraction).isdecimal() or not text.isascii() or len(text) > _LONGEST:
             raise MalformedLevels(f"{text[:40]!r} is not a price")
         if len(fraction) > self._scale:
-            self._rescale(len(fraction))
-        elif len(self._prices) >= _REMEMBERED_PRICES:
-            self._prices = {}
-        price = int(whole + fraction.ljust(self._scale, "0"))
-        self._prices[text] = price
-        return price
-
-    def _rescale(self, scale: int) -> None:
-        factor: int = 10 ** (scale - self._scale)
-        self._scale, self._prices = scale, {}
-        self._bids.multiply(factor)
-        self._asks.multiply(factor)
+            factor: int = 10 ** (len(fraction) - self._scale)
+            self._scale = len(fraction)
+            self._bids.multiply(factor)
+            self._asks.multiply(factor)
+        elif len(half.known) >= _REMEMBERED_PRICES:
+            half.known = {}
+        key = half.sign * int(whole + fraction.ljust(self._scale, "0"))
+        half.known[text] = key
+        return key
 
     @property
     def best_bid(self) -> Level | None:
         """The highest bid, if there is one."""
-        return next(self.bids(), None)
+        return self._bids.best()
 
     @property
     def best_ask(self) -> Level | None:
         """The lowest ask, if there is one."""
-        return next(self.asks(), None)
+        return self._asks.best()
 
     def crossed(self) -> bool:
         """Whether somebody bids as much as somebody asks: never true of a right book."""
@@ -109,29 +143,29 @@ class OrderBook:
 class _Half:
     """One side; keys are prices times ``sign``, ascending, the best last."""
 
-    __slots__ = ("keys", "levels", "sign")
+    __slots__ = ("keys", "known", "levels", "sign")
 
     def __init__(self, sign: int) -> None:
         self.sign = sign
+        self.known: dict[str, int] = {}
+        """Keys by the spellings of prices seen lately."""
         self.keys: list[int] = []
         self.levels: dict[int, LevelText] = {}
-
-    def set(self, key: int, level: LevelText) -> None:
-        if key not in self.levels:
-            self.keys.insert(bisect_left(self.keys, key), key)
-        self.levels[key] = level
-
-    def remove(self, key: int) -> None:
-        if self.levels.pop(key, None) is not None:
-            del self.keys[bisect_left(self.keys, key)]
 
     def clear(self) -> None:
         self.keys.clear()
         self.levels.clear()
 
     def multiply(self, factor: int) -> None:
+        self.known = {}
         self.keys = [key * factor for key in self.keys]
         self.levels = {key * factor: level for key, level in self.levels.items()}
+
+    def best(self) -> Level | None:
+        if not self.keys:
+            return None
+        price, quantity = self.levels[self.keys[-1]]
+        return Decimal(price), Decimal(quantity)
 
     def texts(self, depth: int | None) -> list[LevelText]:
         return [self.levels[key] for key in islice(reversed(self.keys), depth)]

@@ -30,11 +30,19 @@ def read_levels(raw: Raw) -> list[LevelText]:
     Raises:
         MalformedLevels: they are not pairs of plain decimal numbers.
     """
-    data = bytes(raw)
-    if strange := data.translate(None, _LEVEL_BYTES):
+    if strange := bytes(raw).translate(None, _LEVEL_BYTES):
         raise MalformedLevels(f"unexpected {strange[:40]!r} among price levels")
+    return split_levels(raw)
+
+
+def split_levels(raw: Raw) -> list[LevelText]:
+    """Decode levels that are known to be plain numbers, as those of every event are.
+
+    Raises:
+        MalformedLevels: they are not pairs of texts.
+    """
     try:
-        return _decode(data)
+        return _decode(raw)
     except msgspec.DecodeError as error:
         raise MalformedLevels(f"price levels are not pairs of texts: {error}") from error
 

@@ -12,7 +12,7 @@ from typing import Literal
 from penstock.errors import MalformedLevels
 from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
-from penstock.market.levels import read_levels
+from penstock.market.levels import read_levels, split_levels
 
 State = Literal["syncing", "synced", "stale"]
 
@@ -100,7 +100,7 @@ class BookSync:
         if book is None:
             return
         try:
-            book.apply(read_levels(delta.bids_raw), read_levels(delta.asks_raw))
+            book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
         except MalformedLevels as error:
             self.distrust(f"delta {delta.final_update_id}: {error}")
             return

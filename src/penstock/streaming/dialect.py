@@ -106,5 +106,8 @@ class Dialect(Protocol):
         ...
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
-        """What a frame says, in order; empty for a heartbeat. Never raises."""
+        """What a frame says, in order; empty for a heartbeat. Never raises.
+
+        The numbers of an event are numbers: whoever is given one need not look again.
+        """
         ...

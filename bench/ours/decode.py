@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-
 from bench.inputs.binance import Inputs
 from bench.inputs.truth import Testimony
+
 from penstock.clock import SystemClock
 from penstock.exchanges.base import Rest, SymbolMap
 from penstock.exchanges.binance import EXCHANGE
@@ -60,9 +60,9 @@ class Replay:
         now_ns = SystemClock().now_ns
         for frame in frames:
             connection.received(frame, now_ns())
-            if connection.has_commands:
+            if connection.commands:
                 self._fetch(connection, now_ns())
-            if connection.waiting >= batch:
+            if len(connection.events) >= batch:
                 listen(connection.take_events(), connection)
         listen(connection.take_events(), connection)
 
@@ -80,13 +80,13 @@ class Case:
     stream, keep_levels, batch = "", True, BATCH
 
     def __init__(self) -> None:
-        self.seen: Counter[str] = Counter()
+        self.seen: Counter[type[AnyEvent]] = Counter()
 
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         """Look at every event once."""
         seen = self.seen
         for event in events:
-            seen[type(event).__name__] += 1
+            seen[type(event)] += 1
 
 
 class Trades(Case):
@@ -108,7 +108,7 @@ class Touches(Case):
 
     def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
         for event in events:
-            self.seen[type(event).__name__] += 1
+            self.seen[type(event)] += 1
             if type(event) is BookDelta:
                 book = connection.books[event.symbol].book
                 assert book is not None
@@ -120,7 +120,7 @@ class Decimals(Case):
 
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         for event in events:
-            self.seen[type(event).__name__] += 1
+            self.seen[type(event)] += 1
             match event:
                 case BookDelta():
                     _ = event.bids, event.asks
@@ -137,7 +137,7 @@ class RecordOnly(Case):
 
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         for event in events:
-            self.seen[type(event).__name__] += 1
+            self.seen[type(event)] += 1
             encode(event)
 
 
@@ -166,7 +166,7 @@ def measure(replay: Replay, case: Case) -> dict[str, object]:
     return {
         "us": 1e6 * cpu_s / len(frames),
         "messages": len(frames),
-        "seen": dict(case.seen),
+        "seen": {kind.__name__: count for kind, count in case.seen.items()},
         "books": books.seal()["books_digest"],
     }
 

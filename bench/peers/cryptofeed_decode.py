@@ -14,12 +14,11 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
+from bench.inputs.binance import Inputs
+from bench.inputs.truth import Testimony
 from cryptofeed.defines import BINANCE, L2_BOOK, TICKER, TRADES
 from cryptofeed.exchanges import Binance
 from cryptofeed.symbols import Symbols
-
-from bench.inputs.binance import Inputs
-from bench.inputs.truth import Testimony
 
 CASES = {
     "binance_mix": "",

@@ -132,9 +132,9 @@ def test_events_are_delivered_in_order() -> None:
     machine.received(frame("delta", "b_usdt", 1, 2), 0)
     machine.received(frame("trade", "b_usdt", 9), 0)
 
-    assert machine.waiting == 3
+    assert len(machine.events) == 3
     assert machine.take_events() == [trade(A, 7), delta(B, 1, 2), trade(B, 9)]
-    assert machine.waiting == 0
+    assert machine.events == []
 
 
 def test_a_book_is_fetched_once_when_its_stream_runs() -> None:

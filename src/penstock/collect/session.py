@@ -152,9 +152,9 @@ class Session:
                 message = await socket.receive(timeout=self._endpoint.silence_s)
                 if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
                     connection.received(message.data, clock.now_ns())
-                    if connection.has_commands:
+                    if connection.commands:
                         then()
-                    if connection.waiting >= most_waiting:
+                    if len(connection.events) >= most_waiting:
                         self._room.clear()
                         await self._room.wait()
                 elif message.type is WSMsgType.PING:

@@ -20,7 +20,7 @@ from penstock.exchanges.base import Rest, SymbolMap
 from penstock.exchanges.binance import EXCHANGE
 from penstock.market.book import OrderBook
 from penstock.market.codec import encode
-from penstock.market.events import AggTrade, AnyEvent, BookDelta, Ticker
+from penstock.market.events import AggTrade, AnyEvent, BookDelta, BookSnapshot, Ticker
 from penstock.market.symbol import Symbol
 from penstock.streaming.connection import Connection, FetchSnapshot, Subscription
 
@@ -45,15 +45,21 @@ class Replay:
         """The frames of streams whose name holds this; all, if nothing is asked for."""
         return [frame for frame in self._frames if stream.encode() in frame[:40]]
 
-    def connection(self, *, keep_levels: bool) -> Connection:
-        """A connection that is open and has asked for everything."""
+    def connection(self, *, keep_levels: bool, opened: bool = True) -> Connection:
+        """A connection for everything; if opened, it has asked for it already."""
         wanted = [Subscription(channel, tuple(self.symbols)) for channel in CHANNELS]
         dialect = EXCHANGE.dialect(self.symbols)
         connection = Connection(dialect, wanted, lambda: 0.5, keep_levels=keep_levels)
-        connection.start()
-        connection.opened(0)
-        connection.take_commands()
+        if opened:
+            connection.start()
+            connection.opened(0)
+            connection.take_commands()
         return connection
+
+    def snapshot(self, symbol: Symbol, at_ns: int) -> BookSnapshot:
+        """A market's book from before the first frame."""
+        body = self._snapshots[self.symbols.native(symbol)]
+        return self._rest.book(symbol, 1000).read(body, at_ns)
 
     def run(self, frames: list[bytes], connection: Connection, listen: Listen, batch: int) -> None:
         """Feed every frame, as a session would. This is what is timed."""
@@ -69,9 +75,7 @@ class Replay:
     def _fetch(self, connection: Connection, at_ns: int) -> None:
         for command in connection.take_commands():
             assert isinstance(command, FetchSnapshot), f"the machine wants {command}"
-            body = self._snapshots[self.symbols.native(command.symbol)]
-            snapshot = self._rest.book(command.symbol, 1000).read(body, at_ns)
-            connection.snapshot_arrived(snapshot)
+            connection.snapshot_arrived(self.snapshot(command.symbol, at_ns))
 
 
 class Case:

@@ -1,0 +1,108 @@
+"""A stand-in for the exchange's stream: sends the inputs as WebSocket frames, as fast or at a pace.
+
+A thread of the benchmark's own process, which does nothing else meanwhile. It speaks as much of the
+protocol as its two clients need: the handshake, one subscription answered, and text frames.
+"""
+
+import base64
+import hashlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+_MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_TICK_S = 0.001
+
+
+class Sender:
+    """Serves one client at a time; each gets all frames, once."""
+
+    def __init__(self, frames: Sequence[bytes]) -> None:
+        self._frames = [_framed(frame) for frame in frames]
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.frames_per_s: int | None = None
+        """None for as fast as they are taken."""
+        self.most = len(frames)
+        """How many frames a client gets."""
+        self.late_ms = 0.0
+        """How far the last paced run fell behind, at worst."""
+        threading.Thread(target=self._serve_forever, daemon=True).start()
+
+    def _serve_forever(self) -> None:
+        while True:
+            client, _ = self._listening.accept()
+            with client, suppress(ConnectionError):
+                self._serve(client)
+
+    def _serve(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        head = _read_until(client, b"\r\n\r\n").decode()
+        fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        key = next(value for name, value in fields.items() if name.lower() == "sec-websocket-key")
+        accept = base64.b64encode(hashlib.sha1((key + _MAGIC).encode()).digest()).decode()
+        client.sendall(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {accept}\r\n\r\n".encode()
+        )
+        if "streams=" not in head.split("\r\n", 1)[0]:
+            request_id = json.loads(_read_frame(client))["id"]
+            client.sendall(_framed(json.dumps({"result": None, "id": request_id}).encode()))
+        frames = self._frames[: self.most]
+        if self.frames_per_s is None:
+            client.sendall(b"".join(frames))
+        else:
+            self._pace(client, frames, self.frames_per_s)
+        while client.recv(65536):  # until the client closes; it may say goodbye first
+            pass
+
+    def _pace(self, client: socket.socket, frames: Sequence[bytes], frames_per_s: int) -> None:
+        start_s, sent, self.late_ms = time.monotonic(), 0, 0.0
+        while sent < len(frames):
+            passed_s = time.monotonic() - start_s
+            due = min(len(frames), int(passed_s * frames_per_s))
+            if due > sent:
+                self.late_ms = max(self.late_ms, 1000 * (passed_s - sent / frames_per_s))
+                client.sendall(b"".join(frames[sent:due]))
+                sent = due
+            time.sleep(_TICK_S)
+
+
+def _framed(payload: bytes) -> bytes:
+    """A whole text message from a server: one frame, not masked."""
+    size = len(payload)
+    if size < 126:
+        return bytes([0x81, size]) + payload
+    if size < 1 << 16:
+        return bytes([0x81, 126]) + size.to_bytes(2, "big") + payload
+    return bytes([0x81, 127]) + size.to_bytes(8, "big") + payload
+
+
+def _read_until(client: socket.socket, end: bytes) -> bytes:
+    data = b""
+    while not data.endswith(end):
+        data += _read(client, 1)
+    return data
+
+
+def _read_frame(client: socket.socket) -> bytes:
+    """A client's message: one frame, masked."""
+    _, second = _read(client, 2)
+    size = second & 0x7F
+    if size == 126:
+        size = int.from_bytes(_read(client, 2), "big")
+    mask, payload = _read(client, 4), _read(client, size)
+    return bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
+
+
+def _read(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = client.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the client left")
+        data += piece
+    return data

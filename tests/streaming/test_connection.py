@@ -241,7 +241,7 @@ def test_a_refusal_is_kept_with_the_exchanges_words() -> None:
     machine = connected()
     machine.received(frame("refused", 1), 0)
 
-    assert machine.refusals == [Refusal(1, 2, "no such stream")]
+    assert list(machine.refusals) == [Refusal(1, 2, "no such stream")]
 
 
 def test_a_malformed_frame_is_counted_and_kept_and_harms_nobody() -> None:

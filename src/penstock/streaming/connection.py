@@ -22,7 +22,7 @@ from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, Refusal
 
 ACK_WITHIN_S = 5.0
 QUARANTINED = 100
-"""Malformed frames kept for somebody to look at; older ones are forgotten."""
+"""Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
 _SECOND_NS = 1_000_000_000
 
 State = Literal["disconnected", "connecting", "connected", "reconnecting"]
@@ -99,7 +99,7 @@ class Connection:
         self.malformed: Counter[str] = Counter()
         """Frames that could not be read, by reason."""
         self.quarantine: deque[Malformed] = deque(maxlen=QUARANTINED)
-        self.refusals: list[Refusal] = []
+        self.refusals: deque[Refusal] = deque(maxlen=QUARANTINED)
         self.events: list[AnyEvent] = []
         """Received, and not taken yet."""
         self.commands: list[Command] = []
@@ -218,8 +218,8 @@ class Connection:
                 self._unanswered.pop(said.request_id, None)
             if isinstance(said, Refusal):
                 self.refusals.append(said)
-            elif not self._unanswered and not self._to_send:
-                self._retry = 0  # everything asked for is granted: the connection is good
+            if not self._unanswered and not self._to_send:
+                self._retry = 0  # everything asked for is answered: the connection is good
 
     def _fetch(self, symbol: Symbol) -> None:
         if symbol in self._fetching:

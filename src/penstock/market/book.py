@@ -96,18 +96,24 @@ class OrderBook:
 
     def _key(self, half: "_Half", text: str) -> int:
         whole, _, fraction = text.partition(".")
-        if not (whole + fraction).isdecimal() or not text.isascii() or len(text) > _LONGEST:
+        digits = whole + fraction
+        if not digits.isdecimal() or not digits.isascii() or len(text) > _LONGEST:
             raise MalformedLevels(f"{text[:40]!r} is not a price")
-        if len(fraction) > self._scale:
-            factor: int = 10 ** (len(fraction) - self._scale)
-            self._scale = len(fraction)
-            self._bids.multiply(factor)
-            self._asks.multiply(factor)
-        elif len(half.known) >= _REMEMBERED_PRICES:
+        key, decimals = half.sign * int(digits), len(fraction)
+        if decimals != self._scale:
+            if decimals > self._scale:
+                self._rescale(decimals)
+            key *= 10 ** (self._scale - decimals)
+        if len(half.known) >= _REMEMBERED_PRICES:
             half.known = {}
-        key = half.sign * int(whole + fraction.ljust(self._scale, "0"))
         half.known[text] = key
         return key
+
+    def _rescale(self, scale: int) -> None:
+        factor: int = 10 ** (scale - self._scale)
+        self._scale = scale
+        self._bids.multiply(factor)
+        self._asks.multiply(factor)
 
     @property
     def best_bid(self) -> Level | None:

@@ -4,6 +4,7 @@ Every exchange's levels are brought to one spelling, ``[["60000.01","0.5"],…]`
 until a book, a checksum or a reader asks for them.
 """
 
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 
@@ -19,9 +20,11 @@ LevelText = tuple[str, str]
 
 _decode = msgspec.json.Decoder(list[LevelText]).decode
 _encode = msgspec.json.Encoder().encode
-# What plain numbers in JSON pairs are made of. Deleting these from the bytes must leave nothing:
-# one call in C that keeps out NaN, signs and exponents, which a text decoder would let through.
-_LEVEL_BYTES = b'0123456789.",[] \t\r\n'
+_DIGITS = b"0123456789"
+# Levels without their digits, if all their numbers have a point: then two calls in C tell that all
+# of them are plain. A lone point has the same shape and is looked for by itself.
+_SHAPE = b'[".","."],' * 10_000
+_as_plain = re.compile(r"[0-9]+(?:\.[0-9]+)?").fullmatch
 
 
 def read_levels(raw: Raw) -> list[LevelText]:
@@ -30,9 +33,15 @@ def read_levels(raw: Raw) -> list[LevelText]:
     Raises:
         MalformedLevels: they are not pairs of plain decimal numbers.
     """
-    if strange := bytes(raw).translate(None, _LEVEL_BYTES):
-        raise MalformedLevels(f"unexpected {strange[:40]!r} among price levels")
-    return split_levels(raw)
+    levels = split_levels(raw)
+    data = bytes(raw)
+    shape = data.translate(None, _DIGITS)
+    if not _SHAPE.startswith(shape[1:-1]) or b'"."' in data:
+        for level in levels:
+            for text in level:
+                if _as_plain(text) is None:
+                    raise MalformedLevels(f"{text[:40]!r} is not a plain number")
+    return levels
 
 
 def split_levels(raw: Raw) -> list[LevelText]:

@@ -12,7 +12,7 @@ from typing import Literal
 from penstock.errors import MalformedLevels
 from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
-from penstock.market.levels import read_levels, split_levels
+from penstock.market.levels import split_levels
 
 State = Literal["syncing", "synced", "stale"]
 
@@ -64,7 +64,7 @@ class BookSync:
             return False
         try:
             if self.book is not None:
-                self.book.load(read_levels(snapshot.bids_raw), read_levels(snapshot.asks_raw))
+                self.book.load(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False

@@ -347,12 +347,9 @@ def _number(text: str) -> str:
 
 def _check_levels(raw: Raw) -> None:
     try:
-        levels = read_levels(raw)
+        read_levels(raw)
     except MalformedLevels as error:
         raise UnexpectedAnswer(f"A book cannot be read: {error}") from error
-    for price, quantity in levels:
-        _number(price)
-        _number(quantity)
 
 
 def _step(costs: Sequence[tuple[int, int]], size: int) -> int:

@@ -25,7 +25,7 @@ from bench._sides import (
 from bench.inputs.binance import make_inputs
 from bench.inputs.truth import Seal, tell_truth
 
-ROUNDS = 5
+ROUNDS = 3
 CASES = {
     "binance_mix": "binance_mix",
     "binance_book": "binance_book",

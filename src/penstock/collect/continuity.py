@@ -22,16 +22,23 @@ class Continuity:
         self._newest: dict[Stream, int] = {}
 
     def resume(self, exchange: str, before: Iterable[IdsStatus], log: LogReader) -> None:
-        """Take up what a predecessor knew, and what it recorded after it last said so."""
+        """Take up what a predecessor knew, and what it recorded after it last said so.
+
+        It may have died in between, and records come in any order: whatever it did not call seen
+        is looked up, below, between and above.
+        """
         for ids in before:
-            runs = self._runs[Stream(exchange, ids.channel, ids.symbol)] = IdRuns()
+            stream = Stream(exchange, ids.channel, ids.symbol)
+            runs = self._runs[stream] = IdRuns()
             for first, last in ids.seen:
                 runs.add_run(first, last)
+            if ids.missing:
+                self._newest[stream] = ids.missing[-1][1]
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
                 runs = self._runs.setdefault(stream, IdRuns())
-                after = None if runs.last is None else key_of_id(runs.last + 1)
-                self._add_all(runs, log.scan(stream, Span(first=after)))
+                for span in _unseen(runs):
+                    self._add_all(runs, log.scan(stream, span))
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -89,3 +96,12 @@ class Continuity:
                 last=gap.last,
             )
         )
+
+
+def _unseen(runs: IdRuns) -> list[Span]:
+    """Everything outside the runs."""
+    if runs.first is None or runs.last is None:
+        return [Span()]
+    below, above = Span(end=key_of_id(runs.first)), Span(first=key_of_id(runs.last + 1))
+    holes = [Span(key_of_id(gap.first), key_of_id(gap.last + 1)) for gap in runs.gaps()]
+    return [below, *holes, above]

@@ -1,0 +1,133 @@
+"""Continuity: whatever is recorded, in whatever order, the list of what is missing is the truth."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.collect.continuity import Continuity
+from penstock.collect.status import IdsStatus
+from penstock.market.events import Ticker, Trade
+from penstock.market.symbol import Symbol
+from penstock.storage.log import EventLog, LogWriter, open_log
+from penstock.storage.log.keys import Stream
+from penstock.telemetry import Fact, GapFound, quiet
+
+BTC = Symbol("BTC", "USDT")
+TRADES = Stream("toy", "trades", "btc_usdt")
+ids = st.lists(st.integers(0, 30), max_size=40)
+
+
+def trade(number: int, exchange: str = "toy") -> Trade:
+    return Trade(
+        exchange=exchange, symbol=BTC, received_at_ns=1, id=number, at_ms=0,
+        price_text="1", quantity_text="1", taker="buy",
+    )  # fmt: skip
+
+
+def heard(continuity: Continuity, writer: LogWriter, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        continuity(writer.append([trade(number)]))
+
+
+def resumed(log: EventLog, before: Sequence[IdsStatus]) -> Continuity:
+    continuity = Continuity(["trades"], quiet)
+    with closing(log.reader()) as reader:
+        continuity.resume("toy", before, reader)
+    return continuity
+
+
+def spread(runs: Sequence[tuple[int, int]]) -> set[int]:
+    return {number for first, last in runs for number in range(first, last + 1)}
+
+
+@given(ids)
+def test_every_id_between_the_first_and_the_last_is_seen_or_missing(numbers: list[int]) -> None:
+    continuity = Continuity(["trades"], quiet)
+    heard(continuity, open_log("memory:").writer("a"), numbers)
+
+    seen = {number for each in continuity.status() for number in spread(each.seen)}
+    missing = {number for each in continuity.status() for number in spread(each.missing)}
+    between = set(range(min(numbers), max(numbers) + 1)) if numbers else set()
+    assert seen == set(numbers)
+    assert missing == between - set(numbers)
+
+
+@given(ids, ids)
+def test_a_successor_knows_what_was_recorded_after_the_last_status(
+    told: list[int], untold: list[int]
+) -> None:
+    log = open_log("memory:")
+    writer = log.writer("a")
+    predecessor = Continuity(["trades"], quiet)
+    heard(predecessor, writer, told)
+    before = predecessor.status()
+    heard(predecessor, writer, untold)
+
+    # What came late, into a hole or below everything, must not be called missing.
+    assert resumed(log, before).status() == predecessor.status()
+
+
+@given(ids)
+def test_without_a_status_the_log_tells_all(numbers: list[int]) -> None:
+    log = open_log("memory:")
+    predecessor = Continuity(["trades"], quiet)
+    heard(predecessor, log.writer("a"), numbers)
+
+    assert resumed(log, ()).status() == predecessor.status()
+
+
+def test_what_was_missed_while_away_is_missing_with_the_first_new_record() -> None:
+    log = open_log("memory:")
+    writer, predecessor = log.writer("a"), Continuity(["trades"], quiet)
+    heard(predecessor, writer, [1, 2, 3])
+    facts: list[Fact] = []
+    successor = Continuity(["trades"], facts.append)
+    with closing(log.reader()) as reader:
+        successor.resume("toy", predecessor.status(), reader)
+    heard(successor, writer, [8])
+
+    assert successor.status()[0].missing == [(4, 7)]
+    assert facts == [GapFound(exchange="toy", channel="trades", symbol="btc_usdt", first=4, last=7)]
+
+
+def test_a_lost_tail_is_missing_once_the_exchange_tells_of_it() -> None:
+    continuity = Continuity(["trades"], quiet)
+    heard(continuity, open_log("memory:").writer("a"), [1, 2])
+    assert not continuity.behind(TRADES)
+
+    continuity.look(TRADES, 5)
+
+    assert continuity.behind(TRADES)
+    assert continuity.last(TRADES) == 2
+    assert continuity.status()[0].missing == [(3, 5)]
+
+
+def test_a_lost_tail_stays_missing_after_a_restart() -> None:
+    log = open_log("memory:")
+    predecessor = Continuity(["trades"], quiet)
+    heard(predecessor, log.writer("a"), [1, 2])
+    predecessor.look(TRADES, 5)
+
+    assert resumed(log, predecessor.status()).status()[0].missing == [(3, 5)]
+
+
+def test_a_stream_of_which_nothing_was_ever_seen_misses_nothing() -> None:
+    continuity = Continuity(["trades"], quiet)
+    continuity.look(TRADES, 5)
+
+    assert not continuity.behind(TRADES)
+    assert continuity.last(TRADES) is None
+    assert continuity.status() == []
+
+
+def test_other_exchanges_and_channels_without_consecutive_ids_are_left_alone() -> None:
+    log = open_log("memory:")
+    ticker = Ticker(exchange="toy", symbol=BTC, received_at_ns=1, update_id=5, bid_text="1")
+    stored = log.writer("a").append([trade(1, exchange="other"), ticker])
+
+    assert resumed(log, ()).status() == []
+    continuity = Continuity(["trades"], quiet)
+    continuity([each for each in stored if each.stream.channel == "tickers"])
+    assert continuity.status() == []

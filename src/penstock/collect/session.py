@@ -33,6 +33,8 @@ _Socket = aiohttp.ClientWebSocketResponse[Literal[False]]
 """One that hands out frames as the bytes they are."""
 LARGEST_FRAME = 16_000_000
 _CONNECT_S = 10.0
+_CLOSE_S = 1.0
+"""How long the exchange may take to say goodbye; a dead connection never does."""
 
 
 @dataclass(frozen=True)
@@ -138,18 +140,23 @@ class Session:
 
     async def _read(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> str:
         connection, clock, most_waiting = self.connection, self._clock, self._flushing.most_waiting
+        silence_s = self._endpoint.silence_s
         async with http.ws_connect(
             self._endpoint.url,
             autoping=False,  # so that a ping is seen: on a quiet stream it is the sign of life
             max_msg_size=LARGEST_FRAME,
             decode_text=False,
+            timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
         ) as socket:
             self._socket = socket
             connection.opened(clock.now_ns())
             self._tell(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
             then()
             while True:
-                message = await socket.receive(timeout=self._endpoint.silence_s)
+                try:
+                    message = await socket.receive(timeout=silence_s)
+                except TimeoutError:
+                    return f"silent for {silence_s:g} s"
                 if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
                     connection.received(message.data, clock.now_ns())
                     if connection.commands:
@@ -159,6 +166,8 @@ class Session:
                         await self._room.wait()
                 elif message.type is WSMsgType.PING:
                     await socket.pong(message.data)
+                elif message.type is WSMsgType.ERROR and socket.exception() is None:
+                    return f"unreadable: {message.data}"  # then it was us who closed it
                 elif message.type is not WSMsgType.PONG:
                     return _reason(socket)
 

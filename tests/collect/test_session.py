@@ -1,0 +1,374 @@
+"""A session on a real socket: cuts, silence, floods, rubbish; and nothing is lost of the rest."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from aiohttp import WSMsgType, web
+from msgspec import Raw
+
+from penstock.clock import SystemClock
+from penstock.collect.session import LARGEST_FRAME, Endpoint, Flushing, Outlets, Session
+from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
+from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.symbol import Symbol
+from penstock.resilience.backoff import Backoff
+from penstock.streaming.connection import QUARANTINED, Connection, Subscription
+from penstock.telemetry import ConnectionLost, Fact, SnapshotFailed
+
+from .conftest import Listen, ToyExchange, delta_frame, trade_frame
+
+BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
+SYMBOLS = SymbolMap("binance", [("BTCUSDT", BTC), ("ETHUSDT", ETH)])
+QUICK = Backoff(first_s=0.05, multiplier=2.0, longest_s=0.4, jitter=0.0)
+
+
+@dataclass
+class Desk:
+    """Where a session under test hands everything in."""
+
+    batches: list[list[AnyEvent]] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+    """Raised one by one when somebody records."""
+    books: list[BookSnapshot | Exception] = field(default_factory=list)
+    """Handed out one by one when somebody asks for a book."""
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.open.set()
+
+    async def record(self, events: Sequence[AnyEvent]) -> None:
+        await self.open.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        self.batches.append(list(events))
+
+    async def fetch_book(self, symbol: Symbol) -> BookSnapshot:
+        answer = self.books.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def trades(self) -> list[int]:
+        return [e.id for batch in self.batches for e in batch if isinstance(e, Trade)]
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not true():  # noqa: ASYNC110 (nobody tells when)
+                await asyncio.sleep(0.005)
+
+
+def session(
+    exchange: ToyExchange, desk: Desk, *, flushing: Flushing | None = None, silence_s: float = 5.0
+) -> Session:
+    wanted = [Subscription(channel, (BTC, ETH)) for channel in ("trades", "book_deltas")]
+    return Session(
+        Connection(BinanceDialect(SYMBOLS), wanted, lambda: 0.0, backoff=QUICK),
+        Endpoint("binance", exchange.url, silence_s),
+        Outlets(desk.record, desk.fetch_book, desk.facts.append),
+        SystemClock(),
+        flushing or Flushing(every_s=0.01),
+    )
+
+
+@asynccontextmanager
+async def running(under_test: Session) -> AsyncIterator[None]:
+    """Run it; in the end it stops, soon and without an error."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(under_test.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        async with asyncio.timeout(5):
+            await task
+
+
+async def stay(_: web.WebSocketResponse) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_after_a_cut_it_connects_again_and_goes_on(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        await socket.send_str(trade_frame(connection))
+        if connection < 4:
+            assert socket._req is not None
+            assert socket._req.transport is not None
+            socket._req.transport.abort()
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: 4 in desk.trades)
+
+    assert len(exchange.connected_at_s) == 4
+    assert under_test.connection.reconnects.total() == 3
+    assert sum(isinstance(fact, ConnectionLost) for fact in desk.facts) >= 3
+
+
+async def test_refused_it_tries_again_ever_more_slowly(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        await socket.send_str(trade_frame(1))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave, refusals=4), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: desk.trades == [1])
+
+    at_s = exchange.connected_at_s
+    waits_s = [later - sooner for sooner, later in pairwise(at_s)]
+    for waited_s, least_s in zip(waits_s, (0.05, 0.1, 0.2, 0.4), strict=True):
+        assert waited_s >= least_s
+    [reason] = under_test.connection.reconnects
+    assert "503" in reason
+
+
+async def test_nobody_there_is_tried_again(listen: Listen, unused_tcp_port: int) -> None:
+    exchange, desk = ToyExchange(lambda *_: asyncio.sleep(0)), Desk()
+    exchange.url = f"http://127.0.0.1:{unused_tcp_port}/stream"
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: under_test.connection.reconnects.total() >= 3)
+
+    assert "Connect call failed" in next(iter(under_test.connection.reconnects))
+
+
+async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        await socket.send_str(trade_frame(connection))
+        await stay(socket)  # it reads nothing either: half open
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk, silence_s=0.2)
+    async with running(under_test):
+        await desk.until(lambda: 2 in desk.trades)
+
+    assert under_test.connection.reconnects["silent for 0.2 s"] >= 1
+    gave_up_after_s = exchange.connected_at_s[1] - exchange.connected_at_s[0]
+    assert 0.2 <= gave_up_after_s < 3
+
+
+async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
+    pongs = []
+
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        for number in range(8):
+            await socket.ping(str(number).encode())
+            pongs.append((await socket.receive()).type)
+            await asyncio.sleep(0.1)
+        await socket.send_str(trade_frame(1))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk, silence_s=0.4)
+    async with running(under_test):
+        await desk.until(lambda: desk.trades == [1])
+
+    assert pongs == [WSMsgType.PONG] * 8
+    assert under_test.connection.reconnects == {}
+
+
+async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(listen: Listen) -> None:
+    sent = 0
+
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        nonlocal sent
+        for number in range(1, 3_001):
+            await socket.send_str(trade_frame(number) + " " * 10_000)
+            sent = number
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    desk.open.clear()
+    under_test = session(exchange, desk, flushing=Flushing(every_s=0.01, most_waiting=100))
+    async with running(under_test):
+        await desk.until(lambda: sent > 100)
+        while True:  # until the exchange can send no more: both ends' buffers are full
+            before = sent
+            await asyncio.sleep(0.2)
+            if sent == before:
+                break
+        stuck_at, waiting = sent, len(under_test.connection.events)
+        desk.open.set()
+        await desk.until(lambda: len(desk.trades) == 3_000)
+
+    assert waiting <= 100
+    assert stuck_at < 3_000, "the exchange had to wait"
+    assert desk.trades == list(range(1, 3_001))
+
+
+async def test_what_arrives_together_is_one_batch(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        for number in range(1, 501):
+            await socket.send_str(trade_frame(number))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    async with running(session(exchange, desk, flushing=Flushing(every_s=0.5))):
+        await desk.until(lambda: len(desk.trades) == 500)
+
+    assert len(desk.batches) <= 2, "a flush may fall into the middle"
+
+
+async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        for number in range(1, 21):
+            await socket.send_str(trade_frame(number))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk, flushing=Flushing(every_s=600))
+    async with running(under_test):
+        await desk.until(lambda: len(under_test.connection.events) == 20)
+        assert desk.batches == []
+
+    assert desk.trades == list(range(1, 21))
+
+
+async def test_what_cannot_be_recorded_ends_it_with_the_reason(listen: Listen) -> None:
+    gone = asyncio.Event()
+
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        await socket.send_str(trade_frame(1))
+        async for _message in socket:
+            pass
+        gone.set()
+
+    exchange, desk = ToyExchange(behave), Desk(failures=[StorageFull("/here", "no room")])
+    await listen(exchange)
+    async with asyncio.timeout(5):
+        with pytest.raises(StorageFull, match="no room"):
+            await session(exchange, desk).run(asyncio.Event())
+        await gone.wait()
+
+
+BAD = {
+    "not_json": [b"rubbish", b"", b"\xff\xfe\x00", b'{"stream":"btcusdt@trade","data":{"t":NaN}}'],
+    "wrong_shape": [
+        b"[]",
+        b"5",
+        trade_frame(5).replace('"t":5', '"t":"5"').encode(),
+        trade_frame(5).replace('"t":5', '"t":-5').encode(),
+        trade_frame(5).replace('"t":5', '"t":5e400').encode(),
+        trade_frame(5).replace('"p":"1.50"', '"p":1.50').encode(),
+        trade_frame(5).replace('"m":true', '"m":null').encode(),
+        delta_frame(9, 3).encode(),
+    ],
+    "not_a_number": [
+        trade_frame(5).replace("1.50", "NaN").encode(),
+        trade_frame(5).replace("1.50", "-1.50").encode(),
+        trade_frame(5).replace("1.50", "1e5").encode(),
+        trade_frame(5).replace("1.50", "").encode(),
+        delta_frame(3, 9).replace("2.00", "Infinity").encode(),
+    ],
+    "not_asked_for": [trade_frame(5, "DOGEUSDT").encode(), trade_frame(5, "XRPUSDT").encode()],
+    "too_large": [trade_frame(5).encode() + b" " * 10_000_000],
+    "too_deep": [b'{"stream":"btcusdt@trade","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"],
+    "unknown_message": [b"{}", b'{"hello":"there"}'],
+}
+
+
+async def test_rubbish_is_counted_by_reason_and_the_rest_goes_on(listen: Listen) -> None:
+    bad = [frame for frames in BAD.values() for frame in frames]
+
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        for number, frame in enumerate(bad, 1):
+            await socket.send_frame(frame, WSMsgType.TEXT)
+            await socket.send_bytes(frame)
+            await socket.send_str(trade_frame(number, "ETHUSDT"))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: len(desk.trades) == len(bad))
+
+    connection = under_test.connection
+    assert connection.malformed == {reason: 2 * len(frames) for reason, frames in BAD.items()}
+    assert connection.reconnects == {}
+    assert desk.trades == list(range(1, len(bad) + 1))
+    assert {type(e) for batch in desk.batches for e in batch} == {Trade}
+    assert all(len(kept.excerpt) + len(kept.words) < 400 for kept in connection.quarantine)
+
+
+async def test_quarantine_is_bounded_under_a_flood_of_rubbish(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        for number in range(1_000):
+            await socket.send_str(f"rubbish {number}")
+        await socket.send_str(trade_frame(1))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: desk.trades == [1])
+
+    assert under_test.connection.malformed == {"not_json": 1_000}
+    assert len(under_test.connection.quarantine) == QUARANTINED
+    assert under_test.connection.quarantine[-1].excerpt == "rubbish 999"
+
+
+async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        await socket.send_str(trade_frame(connection))
+        if connection == 1:
+            await socket.send_bytes(b" " * (LARGEST_FRAME + 1))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: desk.trades == [1, 2])
+
+    [reason] = under_test.connection.reconnects
+    assert "exceeds" in reason
+
+
+def book(update_id: int) -> BookSnapshot:
+    return BookSnapshot(
+        exchange="binance", symbol=BTC, received_at_ns=1, update_id=update_id,
+        bids_raw=Raw(b'[["1.00","1.00"]]'), asks_raw=Raw(b'[["3.00","1.00"]]'),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("failure", [ExchangeUnreachable("gone"), NoAnswer("cut off")])
+async def test_a_book_that_cannot_be_had_is_asked_for_again(
+    listen: Listen, failure: Exception
+) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        await socket.send_str(delta_frame(5, 6))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk(books=[failure, book(2), book(5)])
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: under_test.connection.books[BTC].state == "synced")
+        shown = under_test.connection.books[BTC]
+        assert (shown.update_id, shown.book.texts(1) if shown.book else None) == (
+            6,
+            ([("1.00", "2.00")], [("3.00", "1.00")]),
+        )
+
+    assert sum(isinstance(fact, SnapshotFailed) for fact in desk.facts) == 1
+    kept = [e for batch in desk.batches for e in batch if isinstance(e, BookSnapshot)]
+    assert kept == [book(2), book(5)], "baselines are recorded, even those that did not join"

@@ -1,15 +1,16 @@
 """The composition root: settings in, parts put together out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 
 from penstock.clock import Clock
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
-from penstock.collect.reporter import Reporter
-from penstock.collect.status import read_status
+from penstock.collect.reporter import Place, Reporter
+from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
+from penstock.errors import NotOurRecord
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.gateway import gateway_for
 from penstock.publish.memory import MemoryPublisher
@@ -20,7 +21,7 @@ from penstock.simulator.listings import find
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import open_log
-from penstock.telemetry import Listener, quiet
+from penstock.telemetry import Listener, StatusUnreadable, quiet
 
 
 @asynccontextmanager
@@ -37,12 +38,11 @@ async def open_collector(
     exchange = exchanges.load(name)
     folder, slot = Path(settings.collect.data_dir), f"collect-{name}"
     continuity = Continuity(exchange.consecutive, listener)
-    reporter = Reporter(name, slot, folder, clock)
+    reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
     log = open_log(f"rocksdb:{folder}")
     with closing(log.writer(slot)) as writer:
-        before = read_status(folder, slot)
         with closing(log.reader()) as reader:
-            continuity.resume(name, before.ids if before else (), reader)
+            continuity.resume(name, _known_before(folder, slot, listener), reader)
         recorder = Recorder(
             writer,
             MemoryPublisher(),
@@ -63,6 +63,16 @@ async def open_collector(
                     stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
                     tell=listener,
                 )
+
+
+def _known_before(folder: Path, slot: str, listener: Listener) -> Sequence[IdsStatus]:
+    """What a slot's last owner said of ids; nothing if a power cut left its status in pieces."""
+    try:
+        before = read_status(folder, slot)
+    except NotOurRecord as error:
+        listener(StatusUnreadable(slot=slot, reason=str(error)))
+        return ()
+    return before.ids if before else ()
 
 
 def build_simulator(

@@ -120,6 +120,20 @@ class ExchangeSilent(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class StatusUnreadable(Fact, frozen=True, kw_only=True):
+    """What a collector's predecessor said of itself is damaged; the log itself is asked instead."""
+
+    slot: str
+    reason: str
+
+
+class StatusUnwritable(Fact, frozen=True, kw_only=True):
+    """A collector's status could not be written; collecting goes on, and so does trying."""
+
+    slot: str
+    reason: str
+
+
 class ListenerFailed(Fact, frozen=True, kw_only=True):
     """Somebody who was handed records raised; the records are safe, and the others got theirs."""
 

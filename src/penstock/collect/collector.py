@@ -6,10 +6,11 @@ newest trade, so that even a lost last frame is known to be lost.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import random
-from typing import TypeVar
+from typing import Any
 
 from penstock.clock import Clock
 from penstock.collect.continuity import Continuity
@@ -27,8 +28,6 @@ from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
 from penstock.streaming.connection import Connection, Subscription
 from penstock.telemetry import ExchangeSilent, Listener
-
-T = TypeVar("T")
 
 _STATUS_S = 1.0
 _LOOK_S = 5.0
@@ -62,48 +61,63 @@ class Collector:
             UnknownChannel: it does not stream what the settings ask for.
             StorageError: what arrives cannot be recorded.
         """
-        info = await self._learn(stop)
-        if info is None:
-            return
-        symbols = tuple(info.symbols.find(name) for name in names)
+        self.reporter.write("starting")
+        try:
+            info = await self._learn(stop)
+            if info is not None:
+                # A market named twice, in two spellings, is one market.
+                symbols = tuple(dict.fromkeys(info.symbols.find(name) for name in names))
+                await self._stream(info, symbols, stop)
+        finally:
+            self.reporter.write("stopped")
+
+    async def _stream(self, info: Info, symbols: tuple[Symbol, ...], stop: asyncio.Event) -> None:
         session, closing = self._session(info, symbols), asyncio.Event()
-        self.reporter.watch(session.connection, self.continuity, self.gateway)
+        self.reporter.watch(session.connection, self.gateway)
         streaming = asyncio.create_task(session.run(closing))
+        stopping = asyncio.create_task(stop.wait())
         chores = [
             asyncio.create_task(self._report_forever()),
             asyncio.create_task(self._keep_books(session.connection)),
         ]
         try:
-            await _first(streaming, stop.wait())
-            if not streaming.done():
+            # Chores never end but by an error, and theirs is everybody's.
+            await _first_of(streaming, stopping, *chores)
+            if stopping.done():
                 await self._look(self.exchange.rest(info.symbols), symbols)
             closing.set()
             await streaming
             await self._record_books(session.connection)
-        finally:
             for chore in chores:
-                chore.cancel()
-            await asyncio.gather(*chores, return_exceptions=True)
-            self.reporter.write("stopped")
+                if chore.done():
+                    chore.result()
+        finally:
+            closing.set()
+            for task in (stopping, *chores):
+                task.cancel()
+            await asyncio.gather(streaming, stopping, *chores, return_exceptions=True)
 
     async def _learn(self, stop: asyncio.Event) -> Info | None:
-        """Ask until the exchange answers; None if told to stop before it did."""
-        retry = 0
-        while not stop.is_set():
-            learning = asyncio.create_task(self.gateway.learn())
-            await _first(learning, stop.wait())
-            if not learning.done():
-                learning.cancel()
-                break
+        """What the exchange announces; None if told to stop before it answered."""
+        asking = asyncio.create_task(self._ask_until_answered())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await _first_of(asking, stopping)
+            return asking.result() if asking.done() else None
+        finally:
+            asking.cancel()
+            stopping.cancel()
+            await asyncio.gather(asking, stopping, return_exceptions=True)
+
+    async def _ask_until_answered(self) -> Info:
+        for retry in count():
             try:
-                return learning.result()
+                return await self.gateway.learn()
             except (ExchangeUnreachable, ExchangeError, UnexpectedAnswer) as error:
                 self.tell(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
                 self.reporter.write("starting", trouble=str(error))
-                wait_s = _LEARN_AGAIN.delay(retry, random())
-                retry += 1
-                await _first(asyncio.create_task(self.clock.sleep(wait_s)), stop.wait())
-        return None
+            await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
+        raise AssertionError("counting never ends")
 
     def _session(self, info: Info, symbols: tuple[Symbol, ...]) -> Session:
         dialect = self.exchange.dialect(info.symbols)
@@ -181,10 +195,6 @@ class Collector:
             await self.clock.sleep(_GRACE_S / _GRACE_LOOKS)
 
 
-async def _first(task: asyncio.Task[T], other: Coroutine[object, object, object]) -> None:
-    """Wait until the task or the other is done; the other is then given up."""
-    waiting = asyncio.create_task(other)
-    try:
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
+async def _first_of(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until one of them is done; the others go on."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

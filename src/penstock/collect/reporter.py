@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,31 +16,44 @@ from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection
+from penstock.telemetry import Listener, StatusUnwritable, quiet
 
 _QUARANTINED = 20
 """Malformed frames shown."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Whose status it is, and where it is kept."""
+
+    exchange: str
+    slot: str
+    folder: Path
+
+
 class Reporter:
     """Counts what is recorded, and writes the status file. Also a tap of the recorder."""
 
-    def __init__(self, exchange: str, slot: str, folder: Path, clock: Clock) -> None:
-        self._exchange, self._slot, self._folder, self._clock = exchange, slot, folder, clock
+    def __init__(
+        self, place: Place, continuity: Continuity, clock: Clock, tell: Listener = quiet
+    ) -> None:
+        # What is missing is told from the first moment on: a status without it would be a lie.
+        self._place, self._continuity, self._clock, self._tell = place, continuity, clock, tell
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
         self._prices: dict[Stream, str] = {}
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
         self._connection: Connection | None = None
-        self._continuity: Continuity | None = None
         self._gateway: Gateway | None = None
         self.latest: CollectorStatus | None = None
         """What was last written."""
         self.trouble = ""
+        self._unwritable = ""
 
-    def watch(self, connection: Connection, continuity: Continuity, gateway: Gateway) -> None:
+    def watch(self, connection: Connection, gateway: Gateway) -> None:
         """From now on these are reported on."""
-        self._connection, self._continuity, self._gateway = connection, continuity, gateway
+        self._connection, self._gateway = connection, gateway
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -55,13 +69,20 @@ class Reporter:
     def write(
         self, state: Literal["starting", "running", "stopped"], trouble: str | None = None
     ) -> None:
-        """Write the status as it is now."""
+        """Write the status as it is now; where that fails, say so and go on."""
         if trouble is not None:
             self.trouble = trouble
         elif state == "running":
             self.trouble = ""
         self.latest = self.status(state)
-        write_status(self._folder, self.latest)
+        unwritable = ""
+        try:
+            write_status(self._place.folder, self.latest)
+        except OSError as error:
+            unwritable = str(error)
+        if unwritable and unwritable != self._unwritable:
+            self._tell(StatusUnwritable(slot=self._place.slot, reason=unwritable))
+        self._unwritable = unwritable
 
     def status(self, state: Literal["starting", "running", "stopped"]) -> CollectorStatus:
         """Everything at this instant."""
@@ -69,8 +90,8 @@ class Reporter:
         streams = self._streams(now_ms)
         weight = self._weight()
         return CollectorStatus(
-            exchange=self._exchange,
-            slot=self._slot,
+            exchange=self._place.exchange,
+            slot=self._place.slot,
             pid=os.getpid(),
             started_ms=self._started_ms,
             at_ms=now_ms,
@@ -81,7 +102,7 @@ class Reporter:
                 _book_status(symbol.slug, sync)
                 for symbol, sync in (connection.books.items() if connection else ())
             ],
-            ids=self._continuity.status() if self._continuity else [],
+            ids=self._continuity.status(),
             reconnects=dict(connection.reconnects) if connection else {},
             malformed=dict(connection.malformed) if connection else {},
             quarantine=[
@@ -112,7 +133,7 @@ class Reporter:
                 symbol=stream.symbol,
                 records=records,
                 per_second=round(rates[stream], 1),
-                last_id=self._continuity.last(stream) if self._continuity else None,
+                last_id=self._continuity.last(stream),
                 last_price=self._prices.get(stream),
             )
             for stream, records in sorted(self._records.items(), key=_by_symbol)

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import NotOurRecord
+from penstock.errors import NotOurRecord, StorageError
 
 FOLDER = "status"
 
@@ -85,12 +85,15 @@ def read_status(folder: Path, slot: str) -> CollectorStatus | None:
 
     Raises:
         NotOurRecord: the file is damaged, or of another version.
+        StorageError: it cannot be read.
     """
     file = folder / FOLDER / f"{slot}.json"
     try:
         return msgspec.json.decode(file.read_bytes(), type=CollectorStatus)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StorageError(str(file), error.strerror or str(error)) from error
     except msgspec.DecodeError as error:
         raise NotOurRecord(f"{file} is not a status: {error}. Remove it.") from error
 
@@ -100,6 +103,7 @@ def read_all(folder: Path) -> list[CollectorStatus]:
 
     Raises:
         NotOurRecord: a file is damaged, or of another version.
+        StorageError: one cannot be read.
     """
     slots = sorted(file.stem for file in (folder / FOLDER).glob("*.json"))
     return [status for slot in slots if (status := read_status(folder, slot)) is not None]

@@ -1,0 +1,334 @@
+"""A collector, from its settings to its log, against the simulator in the same process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from penstock.app import build_simulator, open_collector
+from penstock.clock import SystemClock
+from penstock.collect.collector import Collector
+from penstock.collect.status import CollectorStatus, read_status
+from penstock.config import Collect, Exchanges, Requests, Settings, Simulator
+from penstock.errors import SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
+from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.simulator.server import SimulatorServer
+from penstock.storage.log import Durability, LogWriter, Stored, open_log
+from penstock.storage.log.keys import Stream, id_of_key
+from penstock.telemetry import ExchangeSilent, Fact, RequestSent, StatusUnreadable, StatusUnwritable
+
+NAMES = ("btc_usdt", "ETHUSDT")
+SLOT = "collect-binance"
+QUICK = Simulator(port=0, symbols=("btc_usdt", "eth_usdt"), uplink_ms=0, latency_ms=1)
+
+Simulate = Callable[..., Awaitable[SimulatorServer]]
+
+
+@pytest.fixture
+async def simulate() -> AsyncIterator[Simulate]:
+    """Start a simulator for the length of a test."""
+    servers: list[SimulatorServer] = []
+
+    async def start(settings: Simulator = QUICK) -> SimulatorServer:
+        server = build_simulator(settings, SystemClock())
+        await server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        await server.stop()
+
+
+def settings(address: str, folder: Path, **collect: object) -> Settings:
+    urls = {"binance": f"http://{address}"}
+    given = {"data_dir": str(folder), "book_every": 0.3, "book_levels": 7, **collect}
+    return Settings(
+        collect=Collect(**given),  # type: ignore[arg-type]
+        exchanges=Exchanges(rest_urls=urls, stream_urls=urls),
+        requests=Requests(attempts=1, connect_timeout=0.5),
+    )
+
+
+@dataclass
+class Life:
+    """One run of a collector."""
+
+    collector: Collector
+    stop: asyncio.Event
+    running: asyncio.Task[None]
+    facts: list[Fact] = field(default_factory=list)
+
+    async def until(self, true: Callable[[CollectorStatus], bool]) -> None:
+        """Wait until its status is as wanted."""
+        async with asyncio.timeout(20):
+            while not true(self.collector.reporter.status("running")):
+                assert not self.running.done(), "it ended by itself"
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def collecting(wanted: Settings, names: Sequence[str] = NAMES) -> AsyncIterator[Life]:
+    """A collector that runs; in the end it is stopped, and must obey soon."""
+    facts: list[Fact] = []
+    async with open_collector(wanted, "binance", SystemClock(), facts.append) as collector:
+        stop = asyncio.Event()
+        life = Life(collector, stop, asyncio.create_task(collector.run(names, stop)), facts)
+        try:
+            yield life
+        finally:
+            stop.set()
+            async with asyncio.timeout(10):
+                await life.running
+
+
+def streaming(status: CollectorStatus) -> bool:
+    return bool(status.books) and all(book.state == "synced" for book in status.books)
+
+
+def recorded_ids(folder: Path, slug: str) -> list[int | None]:
+    with closing(open_log(f"rocksdb:{folder}").reader()) as reader:
+        return [id_of_key(stored.key) for stored in reader.scan(Stream("binance", "trades", slug))]
+
+
+def missing(folder: Path, slug: str) -> list[tuple[int, int]]:
+    status = read_status(folder, SLOT)
+    assert status is not None
+    return next(ids.missing for ids in status.ids if ids.symbol == slug)
+
+
+async def test_it_records_keeps_books_and_stops_with_nothing_missing(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert (status.state, status.malformed, status.reconnects) == ("stopped", {}, {})
+    for slug in ("btc_usdt", "eth_usdt"):
+        ids = [number for number in recorded_ids(tmp_path, slug) if number is not None]
+        assert ids == list(range(ids[0], ids[0] + len(ids)))
+        assert missing(tmp_path, slug) == []
+    asked = [fact.path for fact in life.facts if isinstance(fact, RequestSent)]
+    assert sum(path.endswith("/depth") for path in asked) >= 2, "books come through the gateway"
+    assert status.weight_used is not None
+    assert status.weight_used >= sum(f.cost for f in life.facts if isinstance(f, RequestSent))
+
+
+async def test_the_last_look_closes_the_list_of_what_is_missing(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+        async with aiohttp.ClientSession() as http:
+            await http.post(f"http://{server.address}/_sim/faults", json={"plan": "drop@*@trade=1"})
+        before = life.collector.continuity.last(Stream("binance", "trades", "btc_usdt"))
+        await asyncio.sleep(0.5)
+
+    last = recorded_ids(tmp_path, "btc_usdt")[-1]
+    assert last is not None
+    assert before is not None
+    assert last <= before + 100
+    [(first_missing, last_missing)] = missing(tmp_path, "btc_usdt")
+    assert first_missing == last + 1
+    assert last_missing > first_missing
+
+
+async def test_started_again_it_knows_what_it_missed_while_away(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    wanted = settings(server.address, tmp_path)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+    before = recorded_ids(tmp_path, "btc_usdt")
+    await asyncio.sleep(0.5)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+    after = recorded_ids(tmp_path, "btc_usdt")
+
+    assert after[: len(before)] == before
+    last, first = before[-1], after[len(before)]
+    assert last is not None
+    assert first is not None
+    assert missing(tmp_path, "btc_usdt") == [(last + 1, first - 1)]
+    with closing(open_log(f"rocksdb:{tmp_path}").reader()) as reader:
+        assert reader.slots() == [SLOT]
+
+
+async def test_an_exchange_that_is_silent_at_first_is_asked_until_it_answers(
+    tmp_path: Path, simulate: Simulate, unused_tcp_port: int
+) -> None:
+    wanted = settings(f"127.0.0.1:{unused_tcp_port}", tmp_path)
+    async with collecting(wanted) as life:
+        await life.until(lambda status: status.trouble != "")
+        written = read_status(tmp_path, SLOT)
+        assert written is not None
+        assert written.state == "starting"
+        assert str(unused_tcp_port) in written.trouble
+        await simulate(Simulator(port=unused_tcp_port, symbols=QUICK.symbols))
+        await life.until(streaming)
+        await life.until(lambda status: status.trouble == "")
+
+    assert any(isinstance(fact, ExchangeSilent) for fact in life.facts)
+
+
+async def test_told_to_stop_while_nobody_answers_it_stops_and_forgets_no_gap(
+    tmp_path: Path, simulate: Simulate, unused_tcp_port: int
+) -> None:
+    server = await simulate(
+        Simulator(port=0, symbols=QUICK.symbols, faults="drop@btcusdt@trade=0.2")
+    )
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(lambda status: any(ids.missing for ids in status.ids))
+    known = missing(tmp_path, "btc_usdt")
+    async with collecting(settings(f"127.0.0.1:{unused_tcp_port}", tmp_path)) as life:
+        await life.until(lambda status: status.trouble != "")
+        assert missing(tmp_path, "btc_usdt") == known
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert status.state == "stopped"
+    assert missing(tmp_path, "btc_usdt") == known
+
+
+async def test_an_exchange_that_fell_silent_does_not_hold_up_the_end(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    # The context below allows it ten seconds.
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+        await server.stop()
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert status.state == "stopped"
+    assert "the last look at the exchange failed" in status.trouble
+
+
+async def test_a_market_named_twice_is_one_market(tmp_path: Path, simulate: Simulate) -> None:
+    server = await simulate()
+    names = ("btc_usdt", "BTC/USDT", "BTCUSDT")
+    async with collecting(settings(server.address, tmp_path), names) as life:
+        await life.until(streaming)
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert [book.symbol for book in status.books] == ["btc_usdt"]
+    asked = [fact.path for fact in life.facts if isinstance(fact, RequestSent)]
+    assert sum(path.endswith("/trades") for path in asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "channels", "error", "says"),
+    [
+        (("btc_usd",), ("trades",), UnknownSymbol, "Did you mean btc_usdt"),
+        (("btc_usdt",), ("trods",), UnknownChannel, "no channel 'trods'"),
+    ],
+)
+async def test_what_the_exchange_does_not_have_is_refused_at_the_start(
+    tmp_path: Path,
+    simulate: Simulate,
+    names: tuple[str, ...],
+    channels: tuple[str, ...],
+    error: type[Exception],
+    says: str,
+) -> None:
+    server = await simulate()
+    wanted = settings(server.address, tmp_path, channels=channels)
+    with pytest.raises(error, match=says):
+        async with collecting(wanted, names) as life:
+            await life.running
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert status.state == "stopped"
+
+
+async def test_a_second_one_in_the_same_folder_is_refused(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    wanted = settings(server.address, tmp_path)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+        with pytest.raises(SlotInUse):
+            async with open_collector(wanted, "binance", SystemClock()):
+                pytest.fail("it was let in")
+        await life.until(streaming)
+
+
+async def test_a_status_that_cannot_be_written_does_not_stop_collecting(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    (tmp_path / "status" / f"{SLOT}.new").mkdir(parents=True)
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+
+    assert len(recorded_ids(tmp_path, "btc_usdt")) > 0
+    assert read_status(tmp_path, SLOT) is None
+    assert sum(isinstance(fact, StatusUnwritable) for fact in life.facts) == 1
+
+
+async def test_a_status_in_pieces_is_made_good_from_the_log(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate(
+        Simulator(port=0, symbols=QUICK.symbols, faults="drop@btcusdt@trade=0.2")
+    )
+    wanted = settings(server.address, tmp_path)
+    async with collecting(wanted) as life:
+        await life.until(lambda status: any(len(ids.missing) > 2 for ids in status.ids))
+    known = missing(tmp_path, "btc_usdt")
+    (tmp_path / "status" / f"{SLOT}.json").write_bytes(b"")
+
+    facts: list[Fact] = []
+    async with open_collector(wanted, "binance", SystemClock(), facts.append) as collector:
+        [ids] = [ids for ids in collector.continuity.status() if ids.symbol == "btc_usdt"]
+
+    # Only a lost tail, which the exchange told of, is not in the log.
+    assert ids.missing in (known, known[:-1])
+    assert [type(fact) for fact in facts] == [StatusUnreadable]
+
+
+@dataclass
+class Refusing:
+    """A log that has no room for the books which the collector shows of itself."""
+
+    log: LogWriter
+
+    def append(
+        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
+    ) -> list[Stored]:
+        if any(isinstance(event, BookSnapshot) and len(event.bids) <= 7 for event in events):
+            raise StorageFull("/here", "no room")
+        return self.log.append(events, durability)
+
+
+async def test_a_book_that_cannot_be_recorded_ends_it_with_the_reason(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+
+    async def collect() -> None:
+        async with collecting(settings(server.address, tmp_path)) as life:
+            recorder = life.collector.recorder
+            recorder._log = Refusing(recorder._log)  # type: ignore[assignment]
+            async with asyncio.timeout(10):
+                await asyncio.wait([life.running])
+
+    with pytest.raises(StorageFull, match="no room"):
+        await collect()
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert status.state == "stopped"

@@ -187,6 +187,13 @@ def test_a_second_process_is_told_who_owns_the_slot(tmp_path: Path) -> None:
     assert not (tmp_path / "log" / "a.owner").exists()
 
 
+def test_a_lock_that_cannot_be_made_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "log" / "a" / "LOCK").mkdir(parents=True)
+
+    with pytest.raises(StorageError, match="Look at the disk"):
+        open_log(f"rocksdb:{tmp_path}").writer("a")
+
+
 def test_readers_follow_several_running_writers(tmp_path: Path) -> None:
     with (
         running(WRITER, str(tmp_path), "a", "1", "paced") as one,

@@ -38,6 +38,9 @@ from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.writer import SlotWriter
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+# The lock is another's, or this process has the slot open already. A lock file that cannot be made,
+# on a full disk for instance, is something else.
+_LOCKED = ("Resource temporarily unavailable", "lock hold by current process")
 # A secondary that opens while its owner replaces files may find one gone; the next look is right.
 _LOOKS = 5
 
@@ -81,7 +84,7 @@ def _own(folder: Path, slot: str) -> Pairs:
         try:
             db = Rdict(str(path), _options())
         except Exception as error:
-            if "LOCK" in str(error):
+            if any(sign in str(error) for sign in _LOCKED):
                 raise SlotInUse(slot, _holder(owner)) from error
             raise
     # Written only once the lock is held, so it never names a process that was refused. A full disk

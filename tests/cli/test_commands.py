@@ -5,24 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PENSTOCK = [sys.executable, "-m", "penstock"]
-
-
-def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PENSTOCK, *words],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "160", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+from .conftest import PENSTOCK, run
 
 
 def test_the_demo_finds_nothing_missing(tmp_path: Path) -> None:

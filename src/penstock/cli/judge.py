@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import aiohttp
+import msgspec
 import typer
 
 from penstock.cli.collect import DataOption
 from penstock.cli.context import read_settings
 from penstock.cli.sim import JsonOption, say
 from penstock.collect.status import read_all
+from penstock.errors import PenstockError
 from penstock.market.events import BookSnapshot, Trade
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
 from penstock.storage.log import LogReader, open_log
@@ -27,7 +29,8 @@ def judge(
     """Compare a data folder with the ledger of the simulator it was collected from.
 
     Every trade, every book that was shown as synced, and the list of what is missing. Exits 0
-    when all of it is right, whether or not anything is missing; 1 otherwise.
+    when all of it is right, whether or not anything is missing; 1 otherwise, and where there is
+    nothing to judge.
 
     Example: penstock judge http://127.0.0.1:8790 --data-dir penstock-data
     """
@@ -38,7 +41,7 @@ def judge(
         say(findings)
     else:
         typer.echo(summary(findings))
-    raise typer.Exit(0 if findings.honest else 1)
+    raise typer.Exit(0 if findings.honest and not findings.empty else 1)
 
 
 def gather(folder: Path) -> dict[str, Evidence]:
@@ -73,13 +76,21 @@ def _gather_records(log: LogReader, markets: dict[str, Evidence]) -> None:
 
 
 async def _judge(address: str, evidence: dict[str, Evidence]) -> Findings:
-    async with aiohttp.ClientSession() as http:
-        return await Judge(http, address.rstrip("/")).judge(evidence)
+    try:
+        async with aiohttp.ClientSession() as http:
+            return await Judge(http, address.rstrip("/")).judge(evidence)
+    except (aiohttp.ClientError, msgspec.DecodeError) as error:
+        raise PenstockError(
+            f"No simulator with these markets answers at {address}: {error}."
+            " Name the one that was collected from, and keep it running."
+        ) from error
 
 
 def summary(findings: Findings) -> str:
     """The findings in words."""
-    if findings.clean:
+    if findings.empty:
+        verdict = "nothing was collected"
+    elif findings.clean:
         verdict = "complete and right"
     elif findings.honest:
         verdict = "incomplete, and every hole is named"

@@ -80,6 +80,11 @@ class Findings(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def empty(self) -> bool:
+        """There was nothing to judge."""
+        return not (self.trades or self.books_checked)
+
+    @property
     def clean(self) -> bool:
         """Honest, and nothing is missing."""
         return self.honest and not self.trades_missing
@@ -108,8 +113,14 @@ class Judge:
         counts = Counter(trades=len(evidence.trades))
         counts["trades_duplicated"] = len(evidence.trades) - len(seen)
         known = seen.keys() | listed
-        for start in range(min(known, default=0), max(known, default=-1) + 1, _PAGE):
-            limit = min(_PAGE, max(known) + 1 - start)
+        # The ledger tells the future too; what is not yet cannot be seen, nor missed.
+        beyond = await self._next_id(slug)
+        future = {number for number in known if number >= beyond}
+        counts["trades_wrong"] = len(future & seen.keys())
+        counts["gaps_untrue"] = len(future - seen.keys())
+        end = min(max(known, default=-1) + 1, beyond)
+        for start in range(min(known, default=0), end, _PAGE):
+            limit = min(_PAGE, end - start)
             page = await self._get("ledger/trades", symbol=slug, from_id=start, limit=limit)
             for row in page["trades"]:
                 number = row["id"]
@@ -118,6 +129,12 @@ class Judge:
                 counts["gaps_untrue"] += number in seen and number in listed
                 counts["trades_wrong"] += number in seen and seen[number] != _true_trade(row)
         return counts
+
+    async def _next_id(self, slug: str) -> int:
+        """The id of the first trade that has not happened yet."""
+        now_ms = (await self._get("state"))["at_ms"]
+        found = await self._get("ledger/ids", symbol=slug, at_ms=now_ms)
+        return int(found["next_trade_id"])
 
     async def _book_is_right(self, slug: str, book: SeenBook) -> bool:
         depth = max(len(book.bids), len(book.asks), 1)

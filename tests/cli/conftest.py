@@ -1,0 +1,100 @@
+"""Commands run as a user runs them, and an exchange and a data folder that many tests share."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+SYMBOLS = ["btc_usdt", "eth_usdt"]
+PATIENCE_S = 60.0
+
+
+def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PENSTOCK, *words],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "160", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def urls(address: str) -> dict[str, str]:
+    """The environment in which the exchange is found at an address."""
+    return {
+        "PENSTOCK_EXCHANGES_REST_URLS": f"binance={address}",
+        "PENSTOCK_EXCHANGES_STREAM_URLS": f"binance={address}",
+        "PENSTOCK_COLLECT_BOOK_EVERY": "0.5",
+    }
+
+
+@contextmanager
+def started(
+    *words: str,
+    folder: Path,
+    environment: dict[str, str],
+    before: Callable[[], None] | None = None,
+) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs meanwhile; killed in the end, if it still does."""
+    process = subprocess.Popen(
+        [*PENSTOCK, *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,  # noqa: PLW1509 (there are no threads here)
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert process.poll() is None, process.communicate()[1][-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of a process told to stop; it has ten seconds."""
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=10)
+    return process.returncode, out, errors
+
+
+@pytest.fixture(scope="session")
+def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a simulator listens."""
+    words = ["sim", "--port", "0", "--json", "--symbols", ",".join(SYMBOLS)]
+    folder = tmp_path_factory.mktemp("sim")
+    with subprocess.Popen(
+        [*PENSTOCK, *words],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["listening"]
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def collected(exchange: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with some seconds of both markets in ./penstock-data; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("collected")
+    done = run("collect", "binance", *SYMBOLS, "--seconds", "4", folder=folder, **urls(exchange))
+    assert done.returncode == 0, done.stderr
+    return folder

@@ -1,0 +1,131 @@
+"""``penstock judge``: honest data is called so, and doctored data is found out."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.collect.status import read_status, write_status
+from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.levels import write_levels
+from penstock.storage.log import open_log
+
+from .conftest import run
+
+SLOT = "collect-binance"
+Doctor = Callable[[list[AnyEvent]], Sequence[AnyEvent]]
+
+
+def doctored(collected: Path, folder: Path, doctor: Doctor) -> Path:
+    """A copy of what was collected, changed on the way."""
+    source = collected / "penstock-data"
+    shutil.copytree(source / "status", folder / "status")
+    with (
+        closing(open_log(f"rocksdb:{source}").reader()) as reader,
+        closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as writer,
+    ):
+        for stream in reader.streams():
+            events = [stored.event for stored in reader.scan(stream)]
+            writer.append(doctor(events) if stream.symbol == "btc_usdt" else events)
+    return folder
+
+
+def trades_only(change: Callable[[list[Trade]], Sequence[AnyEvent]]) -> Doctor:
+    def doctor(events: list[AnyEvent]) -> Sequence[AnyEvent]:
+        trades = [event for event in events if isinstance(event, Trade)]
+        return change(trades) if trades else events
+
+    return doctor
+
+
+def removed(trades: list[Trade]) -> Sequence[AnyEvent]:
+    return trades[:5] + trades[6:]
+
+
+def altered(trades: list[Trade]) -> Sequence[AnyEvent]:
+    return [*trades[:5], replace(trades[5], price_text="1.23"), *trades[6:]]
+
+
+def invented(trades: list[Trade]) -> Sequence[AnyEvent]:
+    return [*trades, replace(trades[-1], id=10**12)]
+
+
+def book_altered(events: list[AnyEvent]) -> Sequence[AnyEvent]:
+    return [
+        replace(event, bids_raw=write_levels([("1.00", "1.00")]))
+        if isinstance(event, BookSnapshot)
+        else event
+        for event in events
+    ]
+
+
+def test_honest_data_is_right(collected: Path, exchange: str) -> None:
+    done = run("judge", exchange, folder=collected)
+
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1] == "complete and right"
+
+
+@pytest.mark.parametrize(
+    ("doctor", "finding"),
+    [
+        (trades_only(removed), "gaps_unlisted"),
+        (trades_only(altered), "trades_wrong"),
+        (trades_only(invented), "trades_wrong"),
+        (book_altered, "book_mismatches"),
+    ],
+    ids=["removed", "altered", "invented", "book"],
+)
+def test_doctored_data_is_found_out(
+    collected: Path, exchange: str, tmp_path: Path, doctor: Doctor, finding: str
+) -> None:
+    folder = doctored(collected, tmp_path / "data", doctor)
+    done = run("judge", exchange, "--data-dir", str(folder), "--json", folder=tmp_path)
+
+    assert done.returncode == 1, done.stderr
+    findings = json.loads(done.stdout)
+    assert findings[finding] >= 1
+    if finding != "book_mismatches":
+        assert findings[finding] == 1
+
+
+@pytest.mark.parametrize("untrue", ["recorded", "never was"])
+def test_a_gap_that_is_none_is_found_out(
+    collected: Path, exchange: str, tmp_path: Path, untrue: str
+) -> None:
+    folder = doctored(collected, tmp_path / "data", lambda events: events)
+    status = read_status(folder, SLOT)
+    assert status is not None
+    first = status.ids[0].seen[0][0] if untrue == "recorded" else 10**12
+    ids = [replace(status.ids[0], missing=[(first, first)]), *status.ids[1:]]
+    write_status(folder, replace(status, ids=ids))
+    done = run("judge", exchange, "--data-dir", str(folder), "--json", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["gaps_untrue"] == 1
+
+
+def test_nothing_is_not_called_right(tmp_path: Path, exchange: str) -> None:
+    done = run("judge", exchange, folder=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "nothing was collected"
+
+
+def test_without_a_simulator_there_is_no_judgement(collected: Path, unused_tcp_port: int) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        nobody, somebody = (f"http://127.0.0.1:{p}" for p in (unused_tcp_port, other.server_port))
+        for address in (nobody, somebody, "rubbish"):
+            done = run("judge", address, folder=collected)
+
+            assert done.returncode == 2
+            assert f"No simulator with these markets answers at {address}" in done.stderr
+            assert "Traceback" not in done.stderr
+        other.shutdown()

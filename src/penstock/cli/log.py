@@ -1,6 +1,7 @@
 """``penstock log``: what was recorded, read back."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +18,15 @@ from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.sim import JsonOption, SecondsOption, say
 from penstock.clock import SystemClock
 from penstock.errors import UnknownStream
-from penstock.storage.log import LogReader, Span, Stored, open_log
+from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 
 log = typer.Typer(help="Read what was recorded.", no_args_is_help=True)
 
 StreamArgument = Annotated[str, typer.Argument(help="exchange.channel.symbol; see: log stats")]
 _LOOK_S = 0.5
+_WIDE = 130
+"""Columns from which on a table has room for keys."""
 
 
 @log.command()
@@ -34,38 +37,24 @@ def stats(context: typer.Context, data_dir: DataOption = None, as_json: JsonOpti
     """
     with closing(_open(context, data_dir)) as reader:
         slots = reader.stats()
-    if as_json:
-        for slot in slots:
-            for each in slot.streams:
-                say(
-                    {
-                        "slot": slot.slot,
-                        "slot_bytes": slot.size_bytes,
-                        "stream": str(each.stream),
-                        "records": each.records,
-                        "last_number": each.last_number,
-                        "first": key_text(each.first_key),
-                        "last": key_text(each.last_key),
-                        "first_received_ns": each.first_received_ns,
-                        "last_received_ns": each.last_received_ns,
-                    }
-                )
+    if not as_json:
+        _draw(slots)
         return
-    table = Table(box=None, header_style="bold")
-    for name in ("slot", "stream", "records", "first", "last", "last received"):
-        table.add_column(name, justify="right" if name == "records" else "left")
     for slot in slots:
         for each in slot.streams:
-            table.add_row(
-                slot.slot,
-                str(each.stream),
-                f"{each.records:,}",
-                key_text(each.first_key),
-                key_text(each.last_key),
-                _when(each.last_received_ns),
+            say(
+                {
+                    "slot": slot.slot,
+                    "slot_bytes": slot.size_bytes,
+                    "stream": str(each.stream),
+                    "records": each.records,
+                    "last_number": each.last_number,
+                    "first": key_text(each.first_key),
+                    "last": key_text(each.last_key),
+                    "first_received_ns": each.first_received_ns,
+                    "last_received_ns": each.last_received_ns,
+                }
             )
-        table.add_row(slot.slot, "[dim]on disk[/]", f"{slot.size_bytes:,} B", "", "", "")
-    Console().print(table)
 
 
 @log.command()
@@ -112,11 +101,15 @@ def tail(
     """
     with closing(_open(context, data_dir)) as reader:
         found = _find(reader, stream)
+        # A slot that holds none of the newest is followed from its end too.
+        numbers = _last_numbers(reader, found)
         newest = list(reader.scan(found, reverse=True, limit=max(1, lines)))[::-1]
         for stored in newest[len(newest) - lines :] if lines else []:
             _print(stored)
         if follow:
-            asyncio.run(_follow(reader, found, {s.slot: s.number for s in newest}, seconds))
+            for stored in newest:
+                numbers[stored.slot] = max(numbers.get(stored.slot, 0), stored.number)
+            asyncio.run(_follow(reader, found, numbers, seconds))
 
 
 async def _follow(
@@ -146,6 +139,41 @@ def _find(reader: LogReader, name: str) -> Stream:
     return streams[name]
 
 
+def _last_numbers(reader: LogReader, stream: Stream) -> dict[str, int]:
+    """The last number of a stream in every slot."""
+    return {
+        slot.slot: each.last_number
+        for slot in reader.stats()
+        for each in slot.streams
+        if each.stream == stream
+    }
+
+
+def _draw(slots: Sequence[SlotStats]) -> None:
+    """A table for each slot; what does not fit a narrow terminal is left to --json."""
+    console = Console()
+    if not slots:
+        console.print("Nothing was recorded here. Begin with: penstock collect")
+    for slot in slots:
+        table = Table(box=None, header_style="dim", title_justify="left")
+        table.title = f"[bold]{slot.slot}[/]  {slot.size_bytes:,} bytes on disk"
+        table.add_column("stream", no_wrap=True)
+        table.add_column("records", justify="right", no_wrap=True)
+        table.add_column("last received, UTC", no_wrap=True)
+        wide = console.width >= _WIDE
+        for name in ("first", "last") if wide else ():
+            table.add_column(name, no_wrap=True)
+        for each in slot.streams:
+            keys = (key_text(each.first_key), key_text(each.last_key))
+            table.add_row(
+                str(each.stream),
+                f"{each.records:,}",
+                _when(each.last_received_ns),
+                *(keys if wide else ()),
+            )
+        console.print(table)
+
+
 def _print(stored: Stored) -> None:
     # The record's own JSON, with where it stands in the log before it.
     head = {"slot": stored.slot, "number": stored.number}
@@ -153,7 +181,7 @@ def _print(stored: Stored) -> None:
 
 
 def _when(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(sep=" ", timespec="seconds")
+    return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _instant(text: str | None) -> int | None:

@@ -1,0 +1,138 @@
+"""``penstock log``: what was recorded is found, by id, by time and by name."""
+
+import json
+import subprocess
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.market.events import Trade
+from penstock.market.symbol import Symbol
+from penstock.storage.log import open_log
+
+from .conftest import PENSTOCK, run
+
+BTC = "binance.trades.btc_usdt"
+
+
+def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def trade(number: int) -> Trade:
+    return Trade(
+        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ms=0,
+        price_text="1", quantity_text="1", taker="buy",
+    )  # fmt: skip
+
+
+def when(at_ns: int) -> str:
+    """As text, to the millisecond below."""
+    return datetime.fromtimestamp(at_ns // 1_000_000 / 1000, UTC).isoformat()
+
+
+def test_scan_finds_by_id_and_by_time_and_in_both_directions(collected: Path) -> None:
+    def scan(*words: str) -> list[dict[str, Any]]:
+        return records(run("log", "scan", BTC, *words, folder=collected))
+
+    everything = scan("--limit", "100000")
+    ids = [record["id"] for record in everything]
+    assert ids == list(range(ids[0], ids[0] + len(ids)))
+    assert [record["number"] for record in everything] == list(range(1, len(ids) + 1))
+    assert [r["id"] for r in scan("--first", str(ids[3]), "--last", str(ids[7]))] == ids[3:8]
+    assert [r["id"] for r in scan("--reverse", "--limit", "3")] == ids[:-4:-1]
+    middle = when(everything[len(ids) // 2]["received_at_ns"])
+    early = scan("--until", middle, "--limit", "9999")
+    late = scan("--since", middle, "--limit", "9999")
+    assert [r["id"] for r in early + late] == ids
+    assert early
+    assert late
+
+
+def test_tail_begins_with_the_newest(collected: Path) -> None:
+    everything = records(run("log", "scan", BTC, "--limit", "100000", folder=collected))
+    tail = records(run("log", "tail", BTC, "-n", "3", folder=collected))
+    nothing = records(
+        run("log", "tail", BTC, "-n", "0", "--follow", "--seconds", "0.2", folder=collected)
+    )
+
+    assert tail == everything[-3:]
+    assert nothing == []
+
+
+def test_following_begins_at_the_end_of_every_slot(tmp_path: Path) -> None:
+    # Two slots of one stream; the newest record of all is in one of them.
+    for slot, first in (("a", 1), ("b", 100)):
+        with closing(open_log(f"rocksdb:{tmp_path}").writer(slot)) as writer:
+            writer.append([trade(number) for number in range(first, first + 20)])
+    words = ("log", "tail", "toy.trades.btc_usdt", "-n", "2", "--follow", "--seconds", "0.2")
+    tail = records(run(*words, "--data-dir", str(tmp_path), folder=tmp_path))
+
+    assert [record["id"] for record in tail] == [118, 119]
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_stats_name_every_stream_in_full(collected: Path, columns: str) -> None:
+    done = run("log", "stats", folder=collected, COLUMNS=columns)
+
+    assert done.returncode == 0
+    assert "collect-binance" in done.stdout
+    for channel in ("trades", "book_deltas", "book_snapshots", "tickers"):
+        for slug in ("btc_usdt", "eth_usdt"):
+            assert f" binance.{channel}.{slug} " in done.stdout
+    assert "…" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= int(columns)
+    assert (" first " in done.stdout) == (columns == "160")
+
+
+def test_stats_as_facts(collected: Path) -> None:
+    stats = records(run("log", "stats", "--json", folder=collected))
+    found = {each["stream"]: each for each in stats}
+    everything = records(run("log", "scan", BTC, "--limit", "100000", folder=collected))
+
+    assert found[BTC]["records"] == len(everything)
+    assert found[BTC]["first"] == str(everything[0]["id"])
+    assert found[BTC]["last_received_ns"] == everything[-1]["received_at_ns"]
+
+
+def test_stats_of_nothing_say_how_to_begin(tmp_path: Path) -> None:
+    done = run("log", "stats", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert "Begin with: penstock collect" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["scan", "tail"])
+def test_an_unknown_stream_is_answered_with_near_matches(collected: Path, command: str) -> None:
+    done = run("log", command, "binance.trade.btc_usdt", folder=collected)
+
+    assert done.returncode == 2
+    assert f"Did you mean {BTC}" in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_no_time_is_refused(collected: Path) -> None:
+    done = run("log", "scan", BTC, "--since", "yesterday", folder=collected)
+
+    assert done.returncode == 2
+    assert "is not a time" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error(collected: Path) -> None:
+    words = [*PENSTOCK, "log", "scan", "binance.tickers.btc_usdt", "--limit", "100000"]
+    with subprocess.Popen(
+        words, cwd=collected, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+
+    assert "Traceback" not in errors

@@ -45,11 +45,11 @@ def missing(status: CollectorStatus) -> int:
 def _streams(status: CollectorStatus) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("symbol", "channel"):
-        table.add_column(name)
-    for name in ("records", "per s", "last price"):
-        table.add_column(name, justify="right")
-    for name in ("book", "bid", "ask"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
+    for name in ("records", "per s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("price, or bid and ask", overflow="fold")
+    table.add_column("book", no_wrap=True)
     books = {book.symbol: book for book in status.books}
     for stream in status.streams:
         book = books.get(stream.symbol) if stream.channel == "book_deltas" else None
@@ -58,16 +58,14 @@ def _streams(status: CollectorStatus) -> Table:
             stream.channel,
             f"{stream.records:,}",
             f"{stream.per_second:,.1f}",
-            _short(stream.last_price),
-            *_book(book),
+            f"{_short(book.bid)} {_short(book.ask)}" if book else _short(stream.last_price),
+            _state(book),
         )
     return table
 
 
-def _book(book: BookStatus | None) -> tuple[RenderableType, str, str]:
-    if book is None:
-        return "", "", ""
-    return Text(book.state, style=_STATES[book.state]), _short(book.bid), _short(book.ask)
+def _state(book: BookStatus | None) -> Text:
+    return Text() if book is None else Text(book.state, style=_STATES[book.state])
 
 
 def _short(number: str | None) -> str:

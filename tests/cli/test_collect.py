@@ -1,0 +1,187 @@
+"""``penstock collect`` and ``penstock status`` as processes: what they say when things go wrong."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.collect.status import CollectorStatus, read_status
+
+from .conftest import SYMBOLS, run, started, stopped, urls, wait_until
+
+SLOT = "collect-binance"
+COLLECT = ("collect", "binance", *SYMBOLS, "--data-dir")
+BTC = "binance.trades.btc_usdt"
+
+
+def status_in(folder: Path) -> CollectorStatus:
+    status = read_status(folder, SLOT)
+    assert status is not None
+    return status
+
+
+def streams(folder: Path) -> bool:
+    """Whether a collector in this folder has its books."""
+    status = read_status(folder, SLOT)
+    return status is not None and bool(status.books) and status.books[0].state == "synced"
+
+
+def test_a_running_one_keeps_its_slot_and_can_be_looked_at(tmp_path: Path, exchange: str) -> None:
+    data = str(tmp_path)
+    with started(*COLLECT, data, folder=tmp_path, environment=urls(exchange)) as process:
+        wait_until(lambda: streams(tmp_path), process)
+        second = run(*COLLECT, data, folder=tmp_path, **urls(exchange))
+        shown = run("status", "--data-dir", data, folder=tmp_path, COLUMNS="80")
+        facts = run("status", "--data-dir", data, "--json", folder=tmp_path)
+        tail = run(
+            *("log", "tail", BTC, "-n", "1", "--follow", "--seconds", "1", "--data-dir", data),
+            folder=tmp_path,
+        )
+        code, _, _ = stopped(process)
+
+    assert second.returncode == 2
+    assert f"process {process.pid} (" in second.stderr
+    assert "collect binance btc_usdt" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert (shown.returncode, facts.returncode, code) == (0, 0, 0)
+    assert "running" in shown.stdout
+    assert "book_snapshots" in shown.stdout
+    assert "…" not in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert json.loads(facts.stdout)["status"]["pid"] == process.pid
+    numbers = [json.loads(line)["number"] for line in tail.stdout.splitlines()]
+    assert len(numbers) > 5, "more came while it followed"
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_one_that_was_killed_is_gone_and_one_that_stopped_is_not(
+    tmp_path: Path, exchange: str
+) -> None:
+    data = str(tmp_path)
+    with started(*COLLECT, data, folder=tmp_path, environment=urls(exchange)) as process:
+        wait_until(lambda: streams(tmp_path), process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    gone = run("status", "--data-dir", data, folder=tmp_path)
+    gone_facts = run("status", "--data-dir", data, "--json", folder=tmp_path)
+
+    with started(*COLLECT, data, folder=tmp_path, environment=urls(exchange)) as process:
+        wait_until(lambda: status_in(tmp_path).pid == process.pid and streams(tmp_path), process)
+        code, _, errors = stopped(process)
+    after = run("status", "--data-dir", data, folder=tmp_path)
+
+    assert (gone.returncode, gone_facts.returncode) == (1, 1)
+    assert "gone: its process ended without stopping" in gone.stdout
+    assert json.loads(gone_facts.stdout)["gone"] is True
+    assert (code, after.returncode) == (0, 0), errors
+    assert "stopped" in after.stdout
+    holes = {ids.symbol: ids.missing for ids in status_in(tmp_path).ids}
+    assert [len(missing) for missing in holes.values()] == [1, 1], "it missed what came meanwhile"
+
+
+def test_an_exchange_that_cannot_be_reached_is_tried_until_told_to_stop(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    address = f"http://127.0.0.1:{unused_tcp_port}"
+    environment = {**urls(address), "PENSTOCK_REQUESTS_ATTEMPTS": "1"}
+    with started(*COLLECT, str(tmp_path), folder=tmp_path, environment=environment) as process:
+        assert process.stderr is not None
+        lines: list[str] = []
+        while sum("ExchangeSilent" in line for line in lines) < 2:
+            lines.append(process.stderr.readline())
+            assert lines[-1], "it ended by itself"
+        during = status_in(tmp_path)
+        code, _, errors = stopped(process)
+
+    assert during.state == "starting"
+    assert str(unused_tcp_port) in during.trouble
+    assert code == 0
+    assert "Traceback" not in "".join(lines) + errors
+    assert status_in(tmp_path).state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["binance", "btc_usd"], "binance does not list 'btc_usd'. Did you mean btc_usdt"),
+        (["binance", "btc_usdt", "--channels", "trods"], "binance has no channel 'trods'. It has:"),
+        (["binanse", "btc_usdt"], "There is no exchange 'binanse' here. Known: binance."),
+    ],
+)
+def test_a_name_nobody_knows_is_answered_in_one_line(
+    tmp_path: Path, exchange: str, words: list[str], says: str
+) -> None:
+    done = run("collect", *words, folder=tmp_path, **urls(exchange))
+
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_status_of_nothing_says_how_to_begin(tmp_path: Path) -> None:
+    done = run("status", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert "Begin with: penstock collect" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+Full = Callable[[Path], Iterator[Callable[[], None] | None]]
+
+
+def small_files(folder: Path) -> Iterator[Callable[[], None] | None]:
+    """The collector's files cannot grow: needs no rights."""
+    folder.mkdir()
+    limit = (250_000, resource.RLIM_INFINITY)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
+def full_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
+    """A disk with hardly any room left."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only an administrator can mount a small disk")
+    try:
+        left = shutil.disk_usage(folder).free
+        (folder / "ballast").write_bytes(b"\0" * (left - 500_000))
+        yield None
+        (folder / "ballast").unlink()
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("full", [small_files, full_disk])
+def test_without_room_it_stops_and_says_so_and_keeps_what_it_acknowledged(
+    tmp_path: Path, exchange: str, full: Full
+) -> None:
+    folder = tmp_path / "data"
+    data = ("--data-dir", str(folder))
+    environment = {**urls(exchange), "PENSTOCK_COLLECT_BOOK_EVERY": "0.05"}
+    with contextmanager(full)(folder) as before:
+        with started(
+            *COLLECT, str(folder), folder=tmp_path, environment=environment, before=before
+        ) as process:
+            _, errors = process.communicate(timeout=60)
+        scan = run("log", "scan", BTC, *data, "--limit", "1000000", folder=tmp_path)
+        acknowledged = {ids.symbol: ids.seen for ids in status_in(folder).ids}["btc_usdt"]
+        (folder / "ballast").unlink(missing_ok=True)
+        (folder / "ballast").touch()
+        again = run(*COLLECT, str(folder), "--seconds", "1", folder=tmp_path, **urls(exchange))
+        judged = run("judge", exchange, *data, folder=tmp_path)
+
+    assert process.returncode == 2, errors
+    assert "Make room" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    found = {json.loads(line)["id"] for line in scan.stdout.splitlines()}
+    assert {n for first, last in acknowledged for n in range(first, last + 1)} <= found
+    assert len(found) > 10
+    assert again.returncode == 0, again.stderr
+    assert judged.returncode == 0, judged.stdout

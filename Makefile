@@ -7,11 +7,11 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test check bench docs clean
+.PHONY: help setup demo test check bench chaos-collect docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Create .venv with everything the project and its tests need
 
@@ -38,6 +38,10 @@ check: $(READY) ## Lint, types, layers, tidiness
 
 bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 	bench/run $(ARGS)
+
+# Minutes of one violence each; the same seed repeats the same schedule.
+chaos-collect: $(READY) ## Kill the collector over a hundred times and judge what is left; SEED=7 KILLS=200
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_kill_collector.py $(ARGS)
 
 docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
 	$(BIN)/python scripts/make_docs.py

@@ -30,7 +30,7 @@ from penstock.storage.log import Stored, open_log, received_at_ns
 from penstock.streaming.connection import Connection
 
 SLOT = "bench"
-DAWDLE_S = 60
+DAWDLE_S = 180
 TRADES_AT_ONCE = 100
 """What a busy market brings between two flushes."""
 WARM_S = 1.0

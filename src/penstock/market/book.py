@@ -19,7 +19,7 @@ from penstock.market.levels import Level, LevelText
 _REMEMBERED_PRICES = 20_000
 _LONGEST = 100
 """Digits of a number; none that means anything has as many."""
-_as_plain = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+").fullmatch
+_as_plain = re.compile(r"[0-9]+(?:\.[0-9]*)?").fullmatch
 
 
 def _check_quantity(text: str) -> None:
@@ -76,7 +76,8 @@ class OrderBook:
         """Apply levels whose quantities are known to be plain numbers, as an event's are.
 
         Raises:
-            MalformedLevels: a price is no number. The book may then hold part of the change.
+            MalformedLevels: a price is no number, or a quantity is a lone point. The book may then
+                hold part of the change.
         """
         # The hottest loop there is: a method call per level would double what it costs.
         for half, levels in ((self._bids, bids), (self._asks, asks)):
@@ -91,6 +92,8 @@ class OrderBook:
                     if key not in held:
                         insort(half.keys, key)
                     held[key] = level
+                elif quantity[:1] != "0":  # a lone point has the shape of a number
+                    raise MalformedLevels(f"{quantity[:40]!r} is not a quantity")
                 elif held.pop(key, None) is not None:
                     del half.keys[bisect_left(half.keys, key)]
 

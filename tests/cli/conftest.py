@@ -95,6 +95,6 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def collected(exchange: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with some seconds of both markets in ./penstock-data; nobody writes to it."""
     folder = tmp_path_factory.mktemp("collected")
-    done = run("collect", "binance", *SYMBOLS, "--seconds", "4", folder=folder, **urls(exchange))
+    done = run("collect", "binance", *SYMBOLS, "--seconds", "3", folder=folder, **urls(exchange))
     assert done.returncode == 0, done.stderr
     return folder

@@ -43,8 +43,8 @@ def test_scan_finds_by_id_and_by_time_and_in_both_directions(collected: Path) ->
     ids = [record["id"] for record in everything]
     assert ids == list(range(ids[0], ids[0] + len(ids)))
     assert [record["number"] for record in everything] == list(range(1, len(ids) + 1))
-    assert [r["id"] for r in scan("--first", str(ids[3]), "--last", str(ids[7]))] == ids[3:8]
-    assert [r["id"] for r in scan("--reverse", "--limit", "3")] == ids[:-4:-1]
+    part = scan("--first", str(ids[3]), "--last", str(ids[7]), "--reverse", "--limit", "3")
+    assert [record["id"] for record in part] == [ids[7], ids[6], ids[5]]
     middle = when(everything[len(ids) // 2]["received_at_ns"])
     early = scan("--until", middle, "--limit", "9999")
     late = scan("--since", middle, "--limit", "9999")
@@ -56,12 +56,8 @@ def test_scan_finds_by_id_and_by_time_and_in_both_directions(collected: Path) ->
 def test_tail_begins_with_the_newest(collected: Path) -> None:
     everything = records(run("log", "scan", BTC, "--limit", "100000", folder=collected))
     tail = records(run("log", "tail", BTC, "-n", "3", folder=collected))
-    nothing = records(
-        run("log", "tail", BTC, "-n", "0", "--follow", "--seconds", "0.2", folder=collected)
-    )
 
     assert tail == everything[-3:]
-    assert nothing == []
 
 
 def test_following_begins_at_the_end_of_every_slot(tmp_path: Path) -> None:

@@ -88,9 +88,7 @@ class Case:
 
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         """Look at every event once."""
-        seen = self.seen
-        for event in events:
-            seen[type(event)] += 1
+        self.seen.update(map(type, events))
 
 
 class Trades(Case):

@@ -1,5 +1,7 @@
 """Symbols: two spellings that always lead to each other."""
 
+import copy
+import pickle
 import re
 
 import pytest
@@ -44,6 +46,15 @@ def test_any_text_is_a_symbol_or_a_clear_refusal(text: str) -> None:
         assert "btc_usdt" in str(error), "the message shows how to write one"
     else:
         assert Symbol.parse(symbol.slug) == symbol
+
+
+@given(assets, assets)
+def test_equal_symbols_are_one_object(base: str, quote: str) -> None:
+    symbol = Symbol(base, quote)
+
+    assert Symbol.parse(symbol.slug) is symbol
+    assert copy.deepcopy(symbol) is symbol
+    assert pickle.loads(pickle.dumps(symbol)) is symbol
 
 
 def test_case_does_not_matter_when_typed() -> None:

@@ -37,23 +37,35 @@ class OrderBook:
         self._bids = _Half(sign=1)
         self._asks = _Half(sign=-1)
 
-    def load(self, bids: Iterable[LevelText], asks: Iterable[LevelText]) -> None:
+    def load(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
         """Forget everything and begin from these levels.
 
         Raises:
             MalformedLevels: a price or quantity is no number. The book is then empty.
         """
+        self._bids.clear()
+        self._asks.clear()
+        for levels in (bids, asks):
+            for _, quantity in levels:
+                _check_quantity(quantity)
+        self.load_plain(bids, asks)
+
+    def load_plain(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
+        """Begin from levels whose quantities are known to be plain numbers, as an event's are.
+
+        Raises:
+            MalformedLevels: a price is no number. The book is then empty.
+        """
+        self._bids.clear()
+        self._asks.clear()
         try:
             for half, levels in ((self._bids, bids), (self._asks, asks)):
-                half.clear()
-                for level in levels:
-                    price, quantity = level
-                    _check_quantity(quantity)
-                    key = self._key(half, price)
-                    if quantity.strip("0."):
-                        half.levels[key] = level
-                    else:
-                        half.levels.pop(key, None)
+                keys = self._keys_of(half, [price for price, _ in levels])
+                half.levels = {
+                    key: level
+                    for key, level in zip(keys, levels, strict=True)
+                    if level[1].strip("0.")
+                }
                 half.keys = sorted(half.levels)
         except MalformedLevels:
             self._bids.clear()
@@ -96,6 +108,20 @@ class OrderBook:
                     raise MalformedLevels(f"{quantity[:40]!r} is not a quantity")
                 elif held.pop(key, None) is not None:
                     del half.keys[bisect_left(half.keys, key)]
+
+    def _keys_of(self, half: "_Half", prices: list[str]) -> list[int]:
+        """The keys of a whole side; at once, if all have as many decimals as the book."""
+        point = -1 - self._scale
+        digits = [price.replace(".", "", 1) for price in prices]
+        joined = "".join(digits)
+        alike = all(price[point : point + 1] == "." for price in prices)
+        if alike and joined.isdecimal() and joined.isascii() and len(prices) < _REMEMBERED_PRICES:
+            keys = [half.sign * int(text) for text in digits]
+            half.known = dict(zip(prices, keys, strict=True))
+            return keys
+        for price in prices:  # twice: the first time finds the scale that suits them all
+            self._key(half, price)
+        return [self._key(half, price) for price in prices]
 
     def _key(self, half: "_Half", text: str) -> int:
         whole, _, fraction = text.partition(".")

@@ -8,35 +8,44 @@ never guessed at; the exchange's symbol map knows it.
 from typing import NoReturn
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote_to_bytes
+from weakref import WeakValueDictionary
 
 from penstock.errors import MalformedSymbol
 
 
 class Symbol:
-    """A market: what is traded, and what it is paid with. Immutable.
+    """A market: what is traded, and what it is paid with. Immutable, and one object per market.
 
-    Not a dataclass, because msgspec would then write it field by field: in records a symbol is its
-    unified spelling.
+    So equal symbols are the same object, and looking one up costs what looking up an object costs:
+    every event is looked up by its symbol. Not a dataclass, because msgspec would then write it
+    field by field: in records a symbol is its unified spelling.
     """
 
-    __slots__ = ("_hash", "base", "quote", "slug", "unified")
+    __slots__ = ("__weakref__", "base", "quote", "slug", "unified")
 
-    def __init__(self, base: str, quote: str) -> None:
+    base: str
+    quote: str
+    slug: str
+    unified: str
+
+    def __new__(cls, base: str, quote: str) -> "Symbol":
         # Only ASCII letters have a case here: Unicode's rules do not round-trip ("İ" lowered and
         # raised again is two characters), and exchanges do list non-ASCII assets.
-        self.base = base.translate(_UPPER)
-        self.quote = quote.translate(_UPPER)
-        self.unified = f"{self.base}/{self.quote}"
-        for asset in (self.base, self.quote):
-            _check_asset(asset, self.unified)
-        self.slug = f"{_slug_part(self.base)}_{_slug_part(self.quote)}"
-        self._hash = hash(self.unified)
+        base, quote = base.translate(_UPPER), quote.translate(_UPPER)
+        unified = f"{base}/{quote}"
+        known = _known.get(unified)
+        if known is not None:
+            return known
+        for asset in (base, quote):
+            _check_asset(asset, unified)
+        symbol = super().__new__(cls)
+        symbol.base, symbol.quote, symbol.unified = base, quote, unified
+        symbol.slug = f"{_slug_part(base)}_{_slug_part(quote)}"
+        # Two threads may both have come this far: the first one's is kept.
+        return _known.setdefault(unified, symbol)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Symbol) and self.unified == other.unified
-
-    def __hash__(self) -> int:
-        return self._hash
+    def __reduce__(self) -> tuple[type["Symbol"], tuple[str, str]]:
+        return Symbol, (self.base, self.quote)
 
     def __lt__(self, other: "Symbol") -> bool:
         return self.unified < other.unified
@@ -63,6 +72,8 @@ class Symbol:
         return cls(_asset_of(base, text), _asset_of(quote, text))
 
 
+_known: WeakValueDictionary[str, Symbol] = WeakValueDictionary()
+"""Every symbol that is in use, by its unified spelling: what makes equal symbols one object."""
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")

@@ -64,7 +64,9 @@ class BookSync:
             return False
         try:
             if self.book is not None:
-                self.book.load(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
+                self.book.load_plain(
+                    split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
+                )
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False

@@ -44,8 +44,8 @@ class SystemClock:
     def now_ms(self) -> int:
         return self.now_ns() // 1_000_000
 
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
+    # The function itself: a throttler asks on every call, and a method around it doubles the price.
+    monotonic_ns = staticmethod(time.monotonic_ns)
 
     def wall_step_ns(self) -> int:
         """How far the wall clock has moved against this one since the anchor was set."""

@@ -9,9 +9,14 @@ PenstockError
 ├── UnknownExchange        no folder speaks to an exchange of that name
 ├── UnknownChannel         the exchange does not offer that kind of data
 ├── UnknownStream          nothing of that name was recorded
+├── BadLimit               a limit that cannot be: not above zero, named twice, on two clocks
+├── BadCost                what a request is said to cost is no whole number above zero
+├── UnknownCategory        nobody keeps limits under that name
+├── NeverGranted           a refund for something that was not granted, or was given back before
 ├── CostExceedsLimit       one request costs more than a whole window: no wait is long enough
 ├── ExchangeError          the exchange answered, and the answer was no
 │   ├── RateLimited        too fast, or the wait would be too long: ask again at ``retry_at_ms``
+│   │   └── WaitTimedOut   no room within the caller's timeout (a TimeoutError too); nothing spent
 │   ├── Banned             the exchange shut this address out until ``until_ms``: send nothing
 │   └── BadRequest         asking the same again will not help
 ├── ExchangeUnreachable    no answer at all: back off and ask again
@@ -101,6 +106,38 @@ class UnknownStream(PenstockError):
         super().__init__(f"No stream {name!r} was recorded.{hint} See: penstock log stats")
 
 
+class BadLimit(PenstockError, ValueError):
+    """A limit that cannot be kept, whatever is sent."""
+
+
+class BadCost(PenstockError, ValueError):
+    """A cost that is no whole number above zero."""
+
+    def __init__(self, cost: object) -> None:
+        self.cost = cost
+        super().__init__(f"A request cannot cost {cost!r}: say a whole number, one or more.")
+
+
+class UnknownCategory(PenstockError):
+    """Nobody keeps limits under that name."""
+
+    def __init__(self, category: str | None, known: Iterable[str | None]) -> None:
+        self.category = category
+        names = sorted("None" if name is None else repr(name) for name in known)
+        super().__init__(f"There is no category {category!r}. Known: {', '.join(names)}.")
+
+
+class NeverGranted(PenstockError, ValueError):
+    """A refund for something that was not granted, or was given back before."""
+
+    def __init__(self, timestamp: int, cost: int) -> None:
+        self.timestamp, self.cost = timestamp, cost
+        super().__init__(
+            f"Nothing that costs {cost} was granted at {timestamp}, or it was given back before."
+            " Refund with the timestamp and the cost of one consume, and once."
+        )
+
+
 class CostExceedsLimit(PenstockError):
     """One request costs more than a whole window allows."""
 
@@ -126,6 +163,10 @@ class RateLimited(ExchangeError):
     def __init__(self, reason: str, *, retry_at_ms: int, status: int | None = None) -> None:
         self.retry_at_ms = retry_at_ms
         super().__init__(f"{reason}. Ask again at {retry_at_ms} (ms, UTC).", status=status)
+
+
+class WaitTimedOut(RateLimited, TimeoutError):
+    """No room came, or could come, within the time the caller would wait. Nothing was spent."""
 
 
 class Banned(ExchangeError):

@@ -29,7 +29,7 @@ from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.exchanges.offset import Offset, narrowed, seen
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Listener, RequestFailed, RequestSent, SendingStopped, quiet
-from penstock.throttle.fixed_window import FixedWindowGate
+from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Gate, Grant
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ def gateway_for(
     return Gateway(
         exchange,
         HttpTransport(settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url), requests),
-        FixedWindowGate(
+        AlignedGate(
             clock,
             exchange.limits(clock.now_ms()),
             patience_ms=round(requests.patience * 1000),

@@ -1,4 +1,4 @@
-"""Fixed windows: no window the exchange counts is ever overfull, and nobody pushes in."""
+"""The aligned gate: no window the exchange counts is ever overfull, and nobody pushes in."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.clock import ManualClock
 from penstock.errors import CostExceedsLimit, RateLimited
-from penstock.throttle.fixed_window import FixedWindowGate
+from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Gate, Limit
 
 SECOND = Limit(amount=10, period_ms=1000)
@@ -18,8 +18,8 @@ REQUESTS = Limit(amount=4, period_ms=1000, unit="request")
 START_MS = 1_700_000_000_000
 
 
-def gate_of(*limits: Limit, clock: ManualClock, guard_ms: int = 100) -> FixedWindowGate:
-    return FixedWindowGate(clock, limits, patience_ms=60_000, guard_ms=guard_ms)
+def gate_of(*limits: Limit, clock: ManualClock, guard_ms: int = 100) -> AlignedGate:
+    return AlignedGate(clock, limits, patience_ms=60_000, guard_ms=guard_ms)
 
 
 async def test_what_fits_goes_at_once() -> None:
@@ -161,7 +161,7 @@ async def test_a_limit_lowered_below_the_cost_of_a_waiter_is_an_error_not_a_hang
 
 async def test_a_wait_beyond_patience_is_refused_with_the_instant_to_come_back() -> None:
     clock = ManualClock(START_MS)
-    gate = FixedWindowGate(clock, [SECOND], patience_ms=1_500, guard_ms=100)
+    gate = AlignedGate(clock, [SECOND], patience_ms=1_500, guard_ms=100)
     tasks = [asyncio.create_task(gate.acquire(10)) for _ in range(2)]
     await clock.advance(0)
     with pytest.raises(RateLimited) as caught:

@@ -1,0 +1,147 @@
+"""The gateway's gate within one process: a throttler of aligned windows.
+
+A request is charged to the window in which it can only arrive: none is let go in the last moments
+of a window (it might arrive in the next), nor in the first moments while the exchange's clock is
+known only roughly. It does not pace: whoever waits behind the gateway wants its page now.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+from penstock.clock import Clock
+from penstock.errors import RateLimited
+from penstock.throttle.events import Listener
+from penstock.throttle.gate import Grant, Limit
+from penstock.throttle.pipeline import Pipeline
+from penstock.throttle.throttler import BaseThrottler
+from penstock.throttle.windows import FixedWindow
+
+
+class AlignedGate:
+    """A ``Gate``. Nothing is spent by a waiter that was cancelled."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Sequence[Limit],
+        *,
+        patience_ms: int = 300_000,
+        guard_ms: int = 250,
+    ) -> None:
+        """``guard_ms`` is how long a request may take to arrive and count where it was charged."""
+        self._clock = clock
+        self._patience_ms, self._guard_ms = patience_ms, guard_ms
+        self._offset_ms = self._error_ms = 0.0
+        self._windows = {limit: self._window(limit) for limit in limits}
+        self._pipelines = {limit: self._pipeline(limit) for limit in limits}
+        self._throttler = BaseThrottler(self._by_category())
+
+    async def acquire(self, cost: int, category: str = "") -> Grant:
+        """See ``Gate``."""
+        known = self._known(category)
+        grant = self._throttler.try_acquire(cost, known)
+        if grant is None:
+            self._check_patience(cost, category)
+            timeout_s = self._patience_ms / 1000
+            grant = await self._throttler.acquire(cost, known, timeout=timeout_s)
+        return grant
+
+    def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
+        """See ``Gate``. A count of a window that has gone since says nothing about this one."""
+        known = self._known(category)
+        if (known or "") == category:
+            self._throttler.observe(known, used, _timeframe(window_ms), at_ms)
+
+    def block_until(self, at_ms: int) -> None:
+        """See ``Gate``."""
+        self._throttler.block_until(at_ms)
+
+    def align(self, offset_ms: float, error_ms: float) -> None:
+        """See ``Gate``."""
+        self._offset_ms, self._error_ms = offset_ms, error_ms
+        for window in self._windows.values():
+            window.align(offset_ms, error_ms)
+        self._throttler.adopt(self._by_category())
+
+    def adopt(self, limits: Sequence[Limit]) -> None:
+        """See ``Gate``. What was spent of late counts in the new windows too."""
+        old, self._windows = self._windows, {}
+        old_pipelines, self._pipelines = self._pipelines, {}
+        now_ns = self._clock.monotonic_ns()
+        for window in old.values():
+            window.usage = window.rule.as_of(window.usage, now_ns)
+        for limit in limits:
+            same = next((each for each in old if _key(each) == _key(limit)), None)
+            if same is not None:
+                window, pipeline = old[same], old_pipelines[same]
+                window.relimit(limit.amount)
+                pipeline.relimit()
+                self._windows[limit], self._pipelines[limit] = window, pipeline
+            else:
+                self._windows[limit] = self._window(limit)
+                self._inherit(limit, old)
+                self._pipelines[limit] = self._pipeline(limit)
+        self._throttler.adopt(self._by_category())
+
+    def used(self) -> dict[Limit, int]:
+        """How much of each limit is used in its present window."""
+        return {limit: window.used for limit, window in self._windows.items()}
+
+    def add_listener(self, listener: Listener) -> None:
+        """Tell this one when half of a limit is used."""
+        self._throttler.add_listener(listener)
+
+    def _window(self, limit: Limit) -> FixedWindow:
+        window = FixedWindow(
+            limit.amount,
+            limit.period_ms / 1000,
+            self._clock,
+            guard_ms=self._guard_ms,
+            answers=True,
+        )
+        window.align(self._offset_ms, self._error_ms)
+        return window
+
+    def _pipeline(self, limit: Limit) -> Pipeline:
+        name = _timeframe(limit.period_ms)
+        return Pipeline(name, self._windows[limit], max_soft_delay=0, unit=limit.unit)
+
+    def _by_category(self) -> dict[str | None, list[Pipeline]]:
+        found: dict[str | None, list[Pipeline]] = {None: []}
+        for limit, pipeline in self._pipelines.items():
+            found.setdefault(limit.category or None, []).append(pipeline)
+        return found
+
+    def _known(self, category: str) -> str | None:
+        """The category under which limits are kept for it, if there are any of its own."""
+        own = any(limit.category == category for limit in self._windows)
+        return category if own and category else None
+
+    def _inherit(self, limit: Limit, old: dict[Limit, FixedWindow]) -> None:
+        """Count in a window of another length what was used in its kin, and just before."""
+        kin = [w for each, w in old.items() if _key(each)[:2] == _key(limit)[:2]]
+        spent = max((w.usage.used + w.usage.before for w in kin), default=0)
+        window = self._windows[limit]
+        usage = window.rule.as_of(window.usage, self._clock.monotonic_ns())
+        window.usage = usage._replace(used=spent, spent=spent)
+
+    def _check_patience(self, cost: int, category: str) -> None:
+        """Refuse at once who could only go after more than patience, if all before it go too."""
+        queue = self._throttler.queue()
+        wait_s = self._throttler.stats().blocked_for_s
+        for limit, window in self._windows.items():
+            if charge := limit.charge(cost, category):
+                ahead = sum(limit.charge(dear, kind or "") for kind, dear in queue)
+                wait_s = max(wait_s, window.wait_behind(ahead, charge))
+        wait_ms = ceil(round(wait_s * 1000, 3))
+        if wait_ms > self._patience_ms:
+            retry_at_ms = self._clock.now_ms() + wait_ms
+            raise RateLimited(f"There is no room for {wait_ms} ms", retry_at_ms=retry_at_ms)
+
+
+def _key(limit: Limit) -> tuple[str, str, int]:
+    return limit.unit, limit.category, limit.period_ms
+
+
+def _timeframe(period_ms: int) -> str:
+    return f"{period_ms}ms"

@@ -1,0 +1,158 @@
+"""A pipeline: one named limit, watched.
+
+It delegates to its window what can be sent, and adds two things. It tells when a threshold of use
+is crossed, once per crossing. And it paces: from ``pace_from`` on, requests are spaced so that what
+is left lasts until more comes back, instead of being gone in one burst. The pace is a schedule, not
+a sleep: a request that comes later than its turn on it does not wait at all.
+"""
+
+from math import ceil
+from typing import Any, Literal
+
+from penstock.errors import BadLimit
+from penstock.throttle.events import LOG, CapacityLow, Listener, Listeners
+from penstock.throttle.rules import FAR
+from penstock.throttle.windows import SECOND_NS, Window, whole_ns
+
+
+class Pipeline:
+    """One limit of a throttler: a window, its name, its threshold and its pace."""
+
+    __slots__ = (
+        "_listeners", "_low_from", "_max_soft_ns", "_pace_share", "_paced_at",
+        "_paces_from", "_warn_at",
+        "attend_from", "per_request", "threshold", "timeframe", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        timeframe: str,
+        window: Window[Any],
+        *,
+        threshold: float | None = 0.5,
+        max_soft_delay: float = 0.5,
+        pace_from: float = 0.5,
+        unit: Literal["weight", "request"] = "weight",
+    ) -> None:
+        """``threshold`` None tells nothing; ``max_soft_delay`` 0 does not pace.
+
+        ``unit`` says whether a request counts with its cost, or as one.
+        """
+        for name, share in (("threshold", threshold), ("pace_from", pace_from)):
+            if share is not None and not 0 < share <= 1:
+                raise BadLimit(f"{name} is the share used, above 0 and at most 1, not {share!r}.")
+        self.timeframe = timeframe
+        self.window = window
+        self.threshold = threshold
+        self.per_request = unit == "request"
+        self._max_soft_ns = whole_ns(max_soft_delay) if max_soft_delay else 0
+        self._listeners = Listeners()
+        self._paced_at = self._warn_at = -FAR
+        self._pace_share = pace_from
+        self.relimit()
+
+    def relimit(self) -> None:
+        """Reckon with the window's limit as it is now."""
+        limit, threshold = self.window.limit, self.threshold
+        self._low_from = FAR if threshold is None else max(1, ceil(limit * threshold))
+        self._paces_from = max(1, ceil(limit * self._pace_share)) if self._max_soft_ns else FAR
+        self.attend_from = min(self._low_from, self._paces_from, limit + 1)
+        """Below this use there is room, nothing to tell and nothing to pace."""
+
+    @property
+    def limit(self) -> int:
+        """The most that can be used at once."""
+        return self.window.limit
+
+    @property
+    def remaining(self) -> int:
+        """What can be used now."""
+        return self.window.remaining
+
+    def can_send(self, cost: int = 1) -> bool:
+        """Whether a request of this cost fits now; pace is not asked."""
+        return self.window.can_send(cost)
+
+    def wait_time(self, cost: int = 1) -> float:
+        """Seconds until a request of this cost fits, if nobody else goes before."""
+        return self.window.wait_time(cost)
+
+    def consume(self, cost: int = 1) -> int:
+        """Spend ``cost`` now; see ``Window.consume``. Tells if that crossed the threshold."""
+        at = self.window.consume(cost)
+        self.charged(cost, at)
+        return at
+
+    def refund(self, timestamp: int, cost: int) -> None:
+        """Give back what one ``consume`` took; see ``Window.refund``."""
+        self.window.refund(timestamp, cost)
+
+    def soft_delay(self, cost: int = 1) -> float:
+        """Seconds by which a request of this cost follows the one before; 0 below ``pace_from``.
+
+        Warns when the even pace would be slower than ``max_soft_delay``: so much is asked for that
+        the rest will be used up before more comes back. Ask for less, or less often.
+        """
+        now = self.window.clock.monotonic_ns()
+        usage = self.window.rule.as_of(self.window.usage, now)
+        return self._spacing(usage, usage[0], cost, now) / SECOND_NS
+
+    def add_listener(self, listener: Listener) -> None:
+        """Tell this one when capacity is low."""
+        self._listeners.add(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell it no more."""
+        self._listeners.remove(listener)
+
+    def charge(self, cost: int) -> int:
+        """What a request of this cost adds to this limit."""
+        return 1 if self.per_request else cost
+
+    def due(self, charge: int, before: int) -> int:
+        """When a request should go that finds so much used; it may be long ago."""
+        # Where much is used nothing has come back all at once, so the stored usage is the present.
+        delay = self._spacing(self.window.usage, before, charge, self._paced_at)
+        return self._paced_at + delay if delay else -FAR
+
+    def charged(self, charge: int, at: int) -> None:
+        """The window was charged for a request whose turn came ``at``."""
+        used = self.window.usage[0]
+        if used >= self.attend_from:
+            self._paced_at = at
+            self._tell(used - charge, used)
+
+    def observe(self, used: int, at: int | None) -> None:
+        """Whoever counts too says so much was used. Tells if that crossed the threshold."""
+        before = self.limit - self.remaining
+        self.window.observe(used, at)
+        self._tell(before, self.limit - self.remaining)
+
+    def _spacing(self, usage: tuple[Any, ...], before: int, charge: int, since: int) -> int:
+        if before < self._paces_from:
+            return 0
+        spacing: int = self.window.rule.spacing(usage, charge, since)
+        if spacing <= self._max_soft_ns:
+            return spacing
+        self._warn(charge, spacing)
+        return self._max_soft_ns
+
+    def _warn(self, charge: int, spacing: int) -> None:
+        """At most once a period: one line says as much as a thousand."""
+        now = self.window.clock.monotonic_ns()
+        if now < self._warn_at:
+            return
+        self._warn_at = now + round(self.window.period_s * SECOND_NS)
+        LOG.warning(
+            "%s: spreading what is left would delay a request of cost %d by %.3f s; it is delayed"
+            " by %.3f s instead. Ask for less, or less often.",
+            self.timeframe, charge, spacing / SECOND_NS, self._max_soft_ns / SECOND_NS,
+        )  # fmt: skip
+
+    def _tell(self, before: int, after: int) -> None:
+        if before < self._low_from <= after:
+            left = max(0, self.limit - after)
+            self._listeners.tell(CapacityLow(self.timeframe, left / self.limit, left))
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.timeframe}: {self.window!r}>"

@@ -1,0 +1,343 @@
+"""Rules: how spent capacity comes back, as arithmetic and nothing else.
+
+A rule is what never changes; a usage is a small value that can be held in memory or in a database.
+``take`` maps one usage to the next and touches nothing else, so the same rule serves one process
+and a whole fleet, and several limits are charged together by taking from each and keeping the
+results only if none has to wait.
+
+Instants, periods and waits are whole numbers in one unit of the caller's choice: nanoseconds within
+a process, milliseconds in a database. A clock that goes back never makes room: what was spent stays
+spent until the clock has passed it again.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from penstock.errors import NeverGranted
+
+FAR = 1 << 62
+"""An instant that never comes."""
+
+U = TypeVar("U", bound=tuple[Any, ...])
+
+
+class Rule(Protocol[U]):
+    """How one kind of limit counts. The first field of every usage is how much is used."""
+
+    @property
+    def limit(self) -> int:
+        """The most that can be used at once."""
+        ...
+
+    def fresh(self) -> U:
+        """The usage of a limit nobody has used yet."""
+        ...
+
+    def take(self, usage: U, cost: int, now: int) -> tuple[U, int]:
+        """Charge ``cost``; the wait is 0 if it was, and else for how long there is no room.
+
+        A refused request leaves the usage as it was, but for what has come back since.
+        """
+        ...
+
+    def wait(self, usage: U, cost: int, now: int) -> int:
+        """The wait that ``take`` would tell."""
+        ...
+
+    def as_of(self, usage: U, now: int) -> U:
+        """The same usage, without what has come back by this instant."""
+        ...
+
+    def refund(self, usage: U, at: int, cost: int, now: int) -> U:
+        """Give back what was taken ``at`` an instant; what came back by itself is not given twice.
+
+        Raises:
+            NeverGranted: so much cannot have been taken then.
+        """
+        ...
+
+    def gone(self, at: int, now: int) -> bool:
+        """Whether what was taken ``at`` an instant has come back by itself."""
+        ...
+
+    def observe(self, usage: U, reported: int, at: int, now: int) -> U:
+        """Somebody who counts too says that so much was used at an instant. Never makes room."""
+        ...
+
+    def answered(self, usage: U, at: int, cost: int) -> U:
+        """What was taken ``at`` an instant is in the other side's count from now on."""
+        ...
+
+    def holds(self, usage: U, at: int, now: int) -> bool:
+        """Whether what was taken ``at`` an instant and leaves now is counted where it was taken."""
+        ...
+
+    def spacing(self, usage: U, cost: int, since: int) -> int:
+        """How long after ``since`` a request should go to spread what is left evenly."""
+        ...
+
+
+class FixedUsage(NamedTuple):
+    """What is known of one window among those that follow each other on a clock."""
+
+    used: int
+    number: int
+    """Which window, counted from the clock's zero."""
+    since: int
+    """The instant at which it was first taken from: what was taken before belongs to another."""
+    spent: int
+    """What was granted here."""
+    flying: int
+    """The part of it that the other side's count may not include yet."""
+    reported: int
+    """The highest count the other side told, to which strangers may have added."""
+    before: int
+    """What was used when the previous window ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRule:
+    """All comes back at once, at instants aligned to a clock.
+
+    Nothing is granted in the first ``opening`` and the last ``closing`` of a window, where it is
+    not sure in which window a request would arrive.
+    """
+
+    limit: int
+    period: int
+    offset: int = 0
+    """How far the clock by which windows turn is ahead."""
+    opening: int = 0
+    closing: int = 0
+    answers: bool = False
+    """Whether the caller tells of each request when it was answered."""
+
+    def fresh(self) -> FixedUsage:
+        return FixedUsage(0, -1, -FAR, 0, 0, 0, 0)
+
+    def take(self, usage: FixedUsage, cost: int, now: int) -> tuple[FixedUsage, int]:
+        usage = self.as_of(usage, now)
+        wait = self.wait(usage, cost, now)
+        if wait:
+            return usage, wait
+        _, number, since, spent, flying, reported, before = usage
+        spent += cost
+        flying += cost if self.answers else 0
+        used = max(spent, reported + flying)
+        return FixedUsage(used, number, since, spent, flying, reported, before), 0
+
+    def wait(self, usage: FixedUsage, cost: int, now: int) -> int:
+        index, phase = divmod(now + self.offset, self.period)
+        if phase >= self.period - self.closing:
+            return self.period - phase + self.opening
+        if index <= usage.number and usage.used + cost > self.limit:
+            return (usage.number + 1) * self.period - self.offset + self.opening - now
+        return max(0, self.opening - phase)
+
+    def as_of(self, usage: FixedUsage, now: int) -> FixedUsage:
+        index = self.index(now)
+        if index <= usage.number:
+            return usage
+        before = usage.used if index == usage.number + 1 else 0
+        return FixedUsage(0, index, now, 0, 0, 0, before)
+
+    def refund(self, usage: FixedUsage, at: int, cost: int, now: int) -> FixedUsage:
+        if at < usage.since or self.index(now) > usage.number:
+            return usage  # That window took its count with it: giving back now would add room.
+        if cost > usage.spent or at > now:
+            raise NeverGranted(at, cost)
+        flying = max(0, usage.flying - cost) if self.answers else 0
+        return _leveled(usage._replace(spent=usage.spent - cost, flying=flying))
+
+    def gone(self, at: int, now: int) -> bool:
+        return self.index(at) < self.index(now)
+
+    def observe(self, usage: FixedUsage, reported: int, at: int, now: int) -> FixedUsage:
+        if self.index(at) != self.index(now):
+            return usage  # A count of a window that has gone says nothing about this one.
+        usage = self.as_of(usage, now)
+        return _leveled(usage._replace(reported=max(usage.reported, reported)))
+
+    def answered(self, usage: FixedUsage, at: int, cost: int) -> FixedUsage:
+        if not self.answers or at < usage.since:
+            return usage
+        return _leveled(usage._replace(flying=max(0, usage.flying - cost)))
+
+    def holds(self, usage: FixedUsage, at: int, now: int) -> bool:
+        index, phase = divmod(now + self.offset, self.period)
+        is_open = self.opening <= phase < self.period - self.closing
+        return is_open and index == usage.number and at >= usage.since
+
+    def spacing(self, usage: FixedUsage, cost: int, since: int) -> int:
+        left = self.limit - usage.used
+        closes = (usage.number + 1) * self.period - self.offset - self.closing
+        begins = usage.number * self.period - self.offset
+        return cost * max(0, closes - max(since, begins)) // left if left > 0 else 0
+
+    def index(self, at: int) -> int:
+        """Which window an instant is in."""
+        return (at + self.offset) // self.period
+
+
+def _leveled(usage: FixedUsage) -> FixedUsage:
+    return usage._replace(used=max(usage.spent, usage.reported + usage.flying))
+
+
+SlidingUsage: TypeAlias = tuple[int, int, int, int, list[int]]
+"""(used, when the oldest use comes back, first, end, log).
+
+The log is ``at, cost, at, cost, …``; this usage is what stands in it from ``first`` to ``end``. It
+is only ever appended to, and only by the usage that ends where it ends: so a usage never changes,
+and the next one costs no copy. A bare tuple, because named fields would cost a third of a take.
+"""
+
+_COMPACT_FROM = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingRule:
+    """Each use comes back exactly one period after it was taken."""
+
+    limit: int
+    period: int
+
+    def fresh(self) -> SlidingUsage:
+        return 0, FAR, 0, 0, []
+
+    def take(self, usage: SlidingUsage, cost: int, now: int) -> tuple[SlidingUsage, int]:
+        used, expires, first, end, log = usage
+        if expires <= now:
+            used, expires, first, end, log = usage = self.as_of(usage, now)
+        used += cost
+        if used > self.limit:
+            return usage, self.wait(usage, cost, now)
+        if len(log) != end:  # Somebody else went on from this usage: leave theirs alone.
+            log, first, end = log[first:end], 0, end - first
+        log.append(now)
+        log.append(cost)
+        if first == end:
+            expires = now + self.period
+        return (used, expires, first, end + 2, log), 0
+
+    def wait(self, usage: SlidingUsage, cost: int, now: int) -> int:
+        used, _, first, end, log = self.as_of(usage, now) if usage[1] <= now else usage
+        excess = used + cost - self.limit
+        if excess <= 0:
+            return 0
+        for place in range(first, end, 2):
+            excess -= log[place + 1]
+            if excess <= 0:
+                return log[place] + self.period - now
+        return self.period
+
+    def as_of(self, usage: SlidingUsage, now: int) -> SlidingUsage:
+        used, _, first, end, log = usage
+        edge = now - self.period
+        while first < end and log[first] <= edge:
+            used -= log[first + 1]
+            first += 2
+        if first > _COMPACT_FROM and 2 * first > end:
+            log, first, end = log[first:end], 0, end - first
+        return used, (log[first] + self.period if first < end else FAR), first, end, log
+
+    def refund(self, usage: SlidingUsage, at: int, cost: int, now: int) -> SlidingUsage:
+        if self.gone(at, now):
+            return usage
+        _, _, first, end, log = usage
+        for place in range(end - 2, first - 2, -2):
+            if log[place] == at and log[place + 1] == cost:
+                return self._of(log[first:place] + log[place + 2 : end])
+        raise NeverGranted(at, cost)
+
+    def gone(self, at: int, now: int) -> bool:
+        return at <= now - self.period
+
+    def observe(self, usage: SlidingUsage, reported: int, at: int, now: int) -> SlidingUsage:
+        if self.gone(at, now):
+            return usage
+        usage = self.as_of(usage, now)
+        strangers = reported - usage[0]
+        if strangers <= 0:
+            return usage
+        _, _, first, end, log = usage
+        return self._of([*log[first:end], now, strangers])
+
+    def answered(self, usage: SlidingUsage, at: int, cost: int) -> SlidingUsage:  # noqa: ARG002
+        return usage
+
+    def holds(self, usage: SlidingUsage, at: int, now: int) -> bool:  # noqa: ARG002
+        return True
+
+    def spacing(self, usage: SlidingUsage, cost: int, since: int) -> int:  # noqa: ARG002
+        return cost * self.period // self.limit
+
+    def _of(self, log: list[int]) -> SlidingUsage:
+        expires = log[0] + self.period if log else FAR
+        return sum(log[1::2]), expires, 0, len(log), log
+
+
+class BucketUsage(NamedTuple):
+    """How far a bucket was from full, and when."""
+
+    used: int
+    debt: int
+    """Missing from full, in tokens times the rule's period: exact, whatever the rate."""
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRule:
+    """Comes back steadily, ``amount`` per ``period``, up to ``limit``."""
+
+    limit: int
+    amount: int
+    period: int
+
+    def fresh(self) -> BucketUsage:
+        return BucketUsage(0, 0, -FAR)
+
+    def take(self, usage: BucketUsage, cost: int, now: int) -> tuple[BucketUsage, int]:
+        wait = self.wait(usage, cost, now)
+        if wait:
+            return usage, wait
+        return self._owing(self._debt(usage, now) + cost * self.period, max(now, usage.at)), 0
+
+    def wait(self, usage: BucketUsage, cost: int, now: int) -> int:
+        excess = self._debt(usage, now) + (cost - self.limit) * self.period
+        return -(-excess // self.amount) + max(0, usage.at - now) if excess > 0 else 0
+
+    def as_of(self, usage: BucketUsage, now: int) -> BucketUsage:
+        return self._owing(self._debt(usage, now), max(now, usage.at))
+
+    def refund(self, usage: BucketUsage, at: int, cost: int, now: int) -> BucketUsage:
+        # What has flowed in since may have filled the bucket, and then no longer lacks. At least
+        # the rest is still lacking, whatever was taken later.
+        back = cost * self.period - self.amount * max(0, now - at)
+        if back <= 0:
+            return usage
+        debt = self._debt(usage, now) - back
+        if debt < 0 or at > now:
+            raise NeverGranted(at, cost)
+        return self._owing(debt, max(now, usage.at))
+
+    def gone(self, at: int, now: int) -> bool:
+        return self.amount * (now - at) >= self.limit * self.period
+
+    def observe(self, usage: BucketUsage, reported: int, at: int, now: int) -> BucketUsage:
+        debt = reported * self.period - self.amount * max(0, now - at)
+        return self._owing(max(debt, self._debt(usage, now)), max(now, usage.at))
+
+    def answered(self, usage: BucketUsage, at: int, cost: int) -> BucketUsage:  # noqa: ARG002
+        return usage
+
+    def holds(self, usage: BucketUsage, at: int, now: int) -> bool:  # noqa: ARG002
+        return True
+
+    def spacing(self, usage: BucketUsage, cost: int, since: int) -> int:  # noqa: ARG002
+        return cost * self.period // self.amount
+
+    def _debt(self, usage: BucketUsage, now: int) -> int:
+        return max(0, usage.debt - self.amount * max(0, now - usage.at))
+
+    def _owing(self, debt: int, at: int) -> BucketUsage:
+        return BucketUsage(-(-debt // self.period), debt, at)

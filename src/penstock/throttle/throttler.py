@@ -1,0 +1,350 @@
+"""The throttler: several limits at once, and a line before them.
+
+``acquire`` pays to every limit that counts the call, or to none. Who cannot go at once stands in
+line (``line.py``); one timer watches for whoever is next. There is no await between looking and
+charging, hence no lock. A caller that is cancelled, also in the very moment in which its turn has
+come, has spent nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import BadLimit, NeverSent, UnknownCategory
+from penstock.throttle.events import Listener, Listeners
+from penstock.throttle.line import Lane, Line, Waiter
+from penstock.throttle.pipeline import Pipeline
+from penstock.throttle.rules import FAR
+from penstock.throttle.windows import MS_NS, SECOND_NS, whole_ns
+
+Pipelines = Mapping[str | None, Sequence[Pipeline]] | Sequence[Pipeline]
+"""Limits by category. Those under None, or in a bare sequence, count every call."""
+
+
+class Grant:
+    """Leave to send one request now. It is paid; what never leaves this machine can be given back.
+
+    As a context manager it is settled at the end of the block: given back if the block ends with
+    ``NeverSent``, and else answered.
+    """
+
+    __slots__ = ("_at", "_cost", "_lane")
+
+    _lane: Lane
+    _cost: int
+    """Zero once it is settled."""
+    _at: int
+
+    def good(self) -> bool:
+        """Whether it may still leave: it may have waited until its window closed."""
+        line = self._lane.line
+        now = line.clock.monotonic_ns()
+        return now >= line.blocked_until and all(
+            p.window.rule.holds(p.window.usage, self._at, now) for p in self._lane.pipelines
+        )
+
+    def answered(self) -> None:
+        """The exchange answered: from now on its own count includes this request."""
+        self._settle(_answer)
+
+    def refund(self) -> None:
+        """It never left this machine. What reached the exchange was counted there: no refund.
+
+        What has come back by itself since is not given back twice, nor is a grant.
+        """
+        self._settle(_give_back)
+
+    def _settle(self, settle: Callable[[Pipeline, int, int], None]) -> None:
+        cost, self._cost = self._cost, 0
+        if not cost:
+            return
+        with self._lane.line.lock:
+            for pipeline in self._lane.pipelines:
+                settle(pipeline, pipeline.charge(cost), self._at)
+        self._lane.line.changed()
+
+    async def __aenter__(self) -> "Grant":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, _)
+
+    def __enter__(self) -> "Grant":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if kind is not None and issubclass(kind, NeverSent):
+            self.refund()
+        else:
+            self.answered()
+
+
+def _give_back(pipeline: Pipeline, charge: int, at: int) -> None:
+    pipeline.window.give_back(at, charge, pipeline.window.clock.monotonic_ns())
+
+
+def _answer(pipeline: Pipeline, charge: int, at: int) -> None:
+    window = pipeline.window
+    window.usage = window.rule.answered(window.usage, at, charge)
+
+
+_bare: Callable[[type[Grant]], Grant] = object.__new__
+
+
+def granted(lane: Lane, cost: int, at: int) -> Grant:
+    """A grant. Not by ``Grant(…)``: a constructor in Python costs as much as all the rest."""
+    grant = _bare(Grant)
+    grant._lane = lane
+    grant._cost = cost
+    grant._at = at
+    return grant
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStats:
+    """One limit as it is now."""
+
+    category: str | None
+    timeframe: str
+    limit: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A throttler as it is now."""
+
+    limits: tuple[LimitStats, ...]
+    waiting: Mapping[str | None, int]
+    """How many stand in line, by category."""
+    blocked_for_s: float
+    """For how long nothing is granted because the exchange said stop."""
+
+
+class Budget:
+    """What both faces of a throttler share: limits, a line, listeners. Not a face itself."""
+
+    def __init__(
+        self,
+        pipelines: Pipelines,
+        *,
+        ageing_s: float = 10.0,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """``ageing_s`` is how many seconds of waiting outweigh one step of priority."""
+        by_category = _by_category(pipelines)
+        clock = _one_clock(by_category)
+        self._line = Line(clock, whole_ns(ageing_s), self._look_again, lock or nullcontext())
+        self._listeners = Listeners()
+        self._pipelines: Mapping[str | None, Sequence[Pipeline]] = {}
+        self._keep(by_category)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Tell this one when a limit's threshold is crossed."""
+        self._listeners.add(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell it no more."""
+        self._listeners.remove(listener)
+
+    def observe(
+        self, category: str | None, used: int, window: str, at_ms: int | None = None
+    ) -> None:
+        """The exchange says so much was used in the window of this timeframe; the higher stands.
+
+        ``at_ms`` is when the request was sent whose answer says so. Counts of windows that nobody
+        keeps here are ignored. Limits on the number of requests are not meant.
+        """
+        self._lane(category)
+        with self._line.lock:
+            at = None if at_ms is None else self._instant(at_ms)
+            for pipeline in self._pipelines.get(category, ()):
+                if pipeline.timeframe == window and not pipeline.per_request:
+                    pipeline.observe(used, at)
+        self._look_again()
+
+    def block_until(self, at_ms: int) -> None:
+        """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
+        with self._line.lock:
+            self._line.blocked_until = max(self._line.blocked_until, self._instant(at_ms))
+        self._look_again()
+
+    def stats(self) -> Stats:
+        """How much is left of each limit, and who waits."""
+        with self._line.lock:
+            now = self._line.clock.monotonic_ns()
+            return Stats(
+                tuple(
+                    LimitStats(category, p.timeframe, p.limit, p.window.remaining_at(now))
+                    for category, pipelines in self._pipelines.items()
+                    for p in pipelines
+                ),
+                {category: lane.standing for category, lane in self._line.lanes.items()},
+                max(0, self._line.blocked_until - now) / SECOND_NS,
+            )
+
+    def queue(self) -> list[tuple[str | None, int]]:
+        """Category and cost of everybody in line."""
+        with self._line.lock:
+            return [(waiter.lane.category, waiter.cost) for waiter in self._line.waiters()]
+
+    def adopt(self, pipelines: Pipelines) -> None:
+        """Keep these limits from now on. Who waits, waits on, by the new ones.
+
+        A category that is gone stays until nobody waits in it, with the limits that count all.
+        """
+        with self._line.lock:
+            self._keep(_by_category(pipelines))
+        self._look_again()
+
+    def _keep(self, by_category: Mapping[str | None, Sequence[Pipeline]]) -> None:
+        for pipeline in _all_of(self._pipelines):
+            pipeline.remove_listener(self._listeners.tell)
+        for pipeline in _all_of(by_category):
+            pipeline.add_listener(self._listeners.tell)
+        line, everywhere = self._line, by_category.get(None, ())
+        in_use = [category for category, lane in line.lanes.items() if lane.first()]
+        lanes = {}
+        for category in dict.fromkeys([*by_category, *in_use]):
+            own = by_category.get(category, ()) if category is not None else ()
+            lane = line.lanes.get(category) or Lane(line, category)
+            lane.keep([*everywhere, *own])
+            lanes[category] = lane
+        line.lanes = lanes
+        self._pipelines = by_category
+
+    def _lane(self, category: str | None) -> Lane:
+        lane = self._line.lanes.get(category)
+        if lane is None:
+            raise UnknownCategory(category, self._line.lanes)
+        return lane
+
+    def _instant(self, at_ms: int) -> int:
+        clock = self._line.clock
+        return at_ms * MS_NS - clock.now_ns() + clock.monotonic_ns()
+
+    def _look_again(self) -> None:
+        raise NotImplementedError
+
+
+class BaseThrottler(Budget):
+    """Paces the calls of an event loop. Subclasses wrap an exchange's client."""
+
+    _timer: asyncio.Task[None] | None = None
+    _timer_at = FAR
+
+    async def acquire(
+        self,
+        cost: int = 1,
+        category: str | None = None,
+        priority: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - on this clock, not the loop's
+    ) -> Grant:
+        """Pay, waiting in line for room if there is none; higher priorities stand further ahead.
+
+        Raises:
+            WaitTimedOut: there is no room within ``timeout`` seconds. Nothing was spent.
+            CostExceedsLimit: no wait would ever be long enough.
+            UnknownCategory: nobody keeps limits under that name.
+        """
+        line = self._line
+        lane = line.lanes.get(category)
+        if lane is None:
+            raise UnknownCategory(category, line.lanes)
+        at = line.try_take(lane, cost)
+        if at is None:
+            at = await self._wait(lane, cost, priority, timeout)
+        grant = _bare(Grant)  # ``granted``, written out: this line is the price of an acquire
+        grant._lane = lane
+        grant._cost = cost
+        grant._at = at
+        return grant
+
+    async def _check_and_wait(
+        self, cost: int = 1, category: str | None = None, priority: int = 0
+    ) -> Grant:
+        """Pay before a request leaves: for the methods of subclasses."""
+        return await self.acquire(cost, category, priority)
+
+    def try_acquire(self, cost: int = 1, category: str | None = None) -> Grant | None:
+        """What ``acquire`` would grant without waiting, or None."""
+        lane = self._lane(category)
+        at = self._line.try_take(lane, cost)
+        return None if at is None else granted(lane, cost, at)
+
+    async def _wait(self, lane: Lane, cost: int, priority: int, timeout_s: float | None) -> int:
+        line = self._line
+        turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiter = Waiter(lane, cost, deadline_of(line.clock, timeout_s), turn)
+        line.join(waiter, priority)
+        self._look_again()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                granted(lane, cost, turn.result()).refund()
+            else:
+                line.leave(waiter)
+                self._look_again()
+            raise
+
+    def _look_again(self) -> None:
+        """Let go whoever may, and set the timer for whoever is next."""
+        at = self._line.serve()
+        timer = self._timer
+        if at is None:
+            self._timer_at = FAR
+            if timer is not None:
+                timer.cancel()
+                self._timer = None
+        elif timer is None or timer.done() or at < self._timer_at:
+            if timer is not None:
+                timer.cancel()
+            self._timer_at = at
+            self._timer = asyncio.get_running_loop().create_task(self._keep_time(at))
+
+    async def _keep_time(self, at: int | None) -> None:
+        clock = self._line.clock
+        while at is not None:
+            self._timer_at = at
+            await clock.sleep((at - clock.monotonic_ns()) / SECOND_NS)
+            at = self._line.serve()
+        self._timer, self._timer_at = None, FAR
+
+
+def deadline_of(clock: Clock, timeout_s: float | None) -> int:
+    """The instant after which a caller would rather not wait any longer."""
+    if timeout_s is None:
+        return FAR
+    return clock.monotonic_ns() + round(timeout_s * SECOND_NS)
+
+
+def _by_category(pipelines: Pipelines) -> Mapping[str | None, Sequence[Pipeline]]:
+    by_category: Mapping[str | None, Sequence[Pipeline]] = (
+        dict(pipelines) if isinstance(pipelines, Mapping) else {None: pipelines}
+    )
+    if not any(by_category.values()):
+        raise BadLimit("A throttler without a limit would throttle nothing: give it a pipeline.")
+    return by_category
+
+
+def _one_clock(by_category: Mapping[str | None, Sequence[Pipeline]]) -> Clock:
+    first, *others = (pipeline.window.clock for pipeline in _all_of(by_category))
+    for clock in others:
+        # Two system clocks are one: their monotonic time is the machine's.
+        same = isinstance(clock, SystemClock) and isinstance(first, SystemClock)
+        if clock is not first and not same:
+            raise BadLimit("The windows of one throttler go by different clocks: give them one.")
+    return first
+
+
+def _all_of(by_category: Mapping[str | None, Sequence[Pipeline]]) -> list[Pipeline]:
+    found = dict.fromkeys(p for pipelines in by_category.values() for p in pipelines)
+    return list(found)

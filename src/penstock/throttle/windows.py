@@ -1,0 +1,224 @@
+"""Windows: a rule, a usage and a clock.
+
+The rule never changes and does the arithmetic (``rules.py``); a window holds the usage and asks the
+clock. Time is the clock's monotonic one, so that nothing happens when somebody sets the wall clock
+back by an hour: no budget is freed early and none is frozen. Where windows turn by an exchange's
+clock, the difference is measured once, and again whenever ``align`` is told.
+
+A timestamp is an instant of that clock in nanoseconds; it is what ``refund`` wants back.
+"""
+
+from dataclasses import replace
+from math import ceil
+from typing import Any, Generic
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import BadCost, BadLimit, CostExceedsLimit, NeverGranted, RateLimited
+from penstock.throttle.rules import FixedRule, FixedUsage, Rule, SlidingRule, SlidingUsage, U
+
+SECOND_NS = 1_000_000_000
+MS_NS = 1_000_000
+
+
+class Window(Generic[U]):
+    """One limit within this process. The public face that all kinds of windows share."""
+
+    __slots__ = ("_receipts", "clock", "period_s", "rule", "take", "usage")
+
+    def __init__(self, rule: Rule[U], period_s: float, clock: Clock) -> None:
+        self.clock = clock
+        self.period_s = period_s
+        self.usage = rule.fresh()
+        self._receipts: dict[tuple[int, int], int] = {}
+        self.keep(rule)
+
+    def keep(self, rule: Rule[U]) -> None:
+        """Go on with another rule of the same kind; what was used stays used."""
+        self.rule = rule
+        self.take = rule.take
+
+    @property
+    def limit(self) -> int:
+        """The most that can be used at once."""
+        return self.rule.limit
+
+    @property
+    def remaining(self) -> int:
+        """What can be used now: never below zero, never above the limit."""
+        return self.remaining_at(self.clock.monotonic_ns())
+
+    def remaining_at(self, now: int) -> int:
+        """What can be used at an instant that is not before the latest seen."""
+        used: int = self.rule.as_of(self.usage, now)[0]
+        return max(0, self.rule.limit - used)
+
+    def can_send(self, cost: int = 1) -> bool:
+        """Whether a request of this cost may go now. Spends nothing."""
+        return not self._look(cost)
+
+    def wait_time(self, cost: int = 1) -> float:
+        """Seconds until a request of this cost may go, if nobody else goes before. Spends nothing.
+
+        Raises:
+            CostExceedsLimit: no wait would ever be long enough.
+        """
+        self.check(cost)
+        return self._look(cost) / SECOND_NS
+
+    def consume(self, cost: int = 1) -> int:
+        """Spend ``cost`` now; the timestamp with which it can be given back.
+
+        Raises:
+            RateLimited: there is no room. Nothing was spent.
+            CostExceedsLimit: there will never be.
+        """
+        self.check(cost)
+        now = self.clock.monotonic_ns()
+        usage, wait = self.take(self.usage, cost, now)
+        if wait:
+            retry_at_ms = self.clock.now_ms() + ceil(wait / MS_NS)
+            raise RateLimited(f"There is no room for {wait // MS_NS} ms", retry_at_ms=retry_at_ms)
+        self.usage = usage
+        self._forget_gone(now)
+        self._receipts[now, cost] = self._receipts.get((now, cost), 0) + 1
+        return now
+
+    def refund(self, timestamp: int, cost: int) -> None:
+        """Give back what one ``consume`` took. Only what never left this machine: the rest counts.
+
+        What has come back by itself since is not given back twice.
+
+        Raises:
+            NeverGranted: nothing of that cost was taken then, or it was given back before.
+        """
+        now, receipt = self.clock.monotonic_ns(), (timestamp, cost)
+        if self.rule.gone(timestamp, now) and timestamp <= now:
+            return
+        if not self._receipts.get(receipt):
+            raise NeverGranted(timestamp, cost)
+        self._receipts[receipt] -= 1
+        self.give_back(timestamp, cost, now)
+
+    def give_back(self, at: int, cost: int, now: int) -> None:
+        """Give back what is known to have been taken."""
+        self.usage = self.rule.refund(self.usage, at, cost, now)
+
+    def observe(self, used: int, at: int | None = None) -> None:
+        """Somebody who counts too says that so much was used; the higher count stands."""
+        now = self.clock.monotonic_ns()
+        self.usage = self.rule.observe(self.usage, used, now if at is None else at, now)
+
+    def soft_delay(self, cost: int = 1) -> float:
+        """Seconds between requests of this cost that would spread what is left evenly."""
+        now = self.clock.monotonic_ns()
+        return self.rule.spacing(self.rule.as_of(self.usage, now), cost, now) / SECOND_NS
+
+    def check(self, cost: int) -> None:
+        """Raise if a request of this cost could never go."""
+        if type(cost) is not int or cost < 1:
+            raise BadCost(cost)
+        if cost > self.limit:
+            raise CostExceedsLimit(cost, self.limit, round(self.period_s * 1000))
+
+    def _look(self, cost: int) -> int:
+        if type(cost) is not int or cost < 1:
+            raise BadCost(cost)
+        return self.rule.wait(self.usage, cost, self.clock.monotonic_ns())
+
+    def _forget_gone(self, now: int) -> None:
+        while self._receipts:
+            at, cost = next(iter(self._receipts))
+            if not self.rule.gone(at, now):
+                return
+            del self._receipts[at, cost]
+
+    def __repr__(self) -> str:
+        name, limit = type(self).__name__, self.limit
+        return f"<{name} {limit} per {self.period_s:g} s, {self.remaining} remaining>"
+
+
+class FixedWindow(Window[FixedUsage]):
+    """All capacity comes back at once, at instants aligned to the exchange's clock.
+
+    Use it where the exchange itself counts so; elsewhere twice the limit can go in one period,
+    half of it on either side of a turn. ``guard_ms`` at the end of each window is left unused: what
+    left then might arrive, and count, in the next.
+    """
+
+    __slots__ = ("guard_ms",)
+
+    rule: FixedRule
+
+    def __init__(
+        self,
+        limit: int,
+        period_s: float,
+        clock: Clock | None = None,
+        *,
+        guard_ms: float = 0,
+        answers: bool = False,
+    ) -> None:
+        """``answers`` says that the holder of a grant tells when its request was answered."""
+        self.guard_ms = guard_ms
+        period_ns = checked(limit, period_s)
+        super().__init__(
+            FixedRule(limit, period_ns, answers=answers), period_s, clock or SystemClock()
+        )
+        self.align(0)
+
+    @property
+    def used(self) -> int:
+        """How much is used in the present window, others at this address included."""
+        return self.rule.as_of(self.usage, self.clock.monotonic_ns()).used
+
+    def wait_behind(self, ahead: int, cost: int) -> float:
+        """Seconds until a request may go, at the earliest, if so much goes before it."""
+        now = self.clock.monotonic_ns()
+        usage = self.rule.as_of(self.usage, now)
+        excess = usage.used + ahead + cost - self.limit
+        turns = usage.number + -(-excess // self.limit)
+        begins = turns * self.rule.period - self.rule.offset if excess > 0 else now
+        return max(self._look(cost), begins - now) / SECOND_NS
+
+    def relimit(self, limit: int) -> None:
+        """Keep another limit from now on; what was used stays used."""
+        checked(limit, self.period_s)
+        self.keep(replace(self.rule, limit=limit))
+
+    def align(self, offset_ms: float, error_ms: float = 0) -> None:
+        """The exchange's clock is ahead of this one by ``offset_ms``, give or take the error."""
+        ahead_ns = self.clock.now_ns() - self.clock.monotonic_ns()
+        # However little is known of the exchange's clock, half of each window stays open.
+        most = self.rule.period // 4
+        self.keep(
+            replace(
+                self.rule,
+                offset=ahead_ns + round(offset_ms * MS_NS),
+                opening=min(ceil(error_ms * MS_NS), most),
+                closing=min(ceil((error_ms + self.guard_ms) * MS_NS), most),
+            )
+        )
+
+
+class SlidingWindow(Window[SlidingUsage]):
+    """Each use comes back exactly one period later: in no period is more than the limit used."""
+
+    __slots__ = ()
+
+    def __init__(self, limit: int, period_s: float, clock: Clock | None = None) -> None:
+        period_ns = checked(limit, period_s)
+        super().__init__(SlidingRule(limit, period_ns), period_s, clock or SystemClock())
+
+
+def checked(limit: int, period_s: float) -> int:
+    """The period in nanoseconds, if both are numbers above zero."""
+    if type(limit) is not int or limit < 1:
+        raise BadLimit(f"A limit of {limit!r} lets nothing through: say a whole number above zero.")
+    return whole_ns(period_s)
+
+
+def whole_ns(seconds: Any) -> int:
+    """Seconds as whole nanoseconds, if there is at least one and they end."""
+    if not isinstance(seconds, int | float) or not 1 / SECOND_NS <= seconds < 1e9:
+        raise BadLimit(f"A period of {seconds!r} s cannot be: say seconds, above zero.")
+    return round(seconds * SECOND_NS)

@@ -7,6 +7,8 @@ from hypothesis import settings
 
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile("penstock", deadline=None, print_blob=True)
+# Many more random cases: pytest --hypothesis-profile=thorough
+settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
 settings.load_profile("penstock")
 
 

@@ -130,8 +130,10 @@ class FixedRule:
         index, phase = divmod(now + self.offset, self.period)
         if phase >= self.period - self.closing:
             return self.period - phase + self.opening
-        if index <= usage.number and usage.used + cost > self.limit:
-            return (usage.number + 1) * self.period - self.offset + self.opening - now
+        used = usage.used if index <= usage.number else 0
+        if used + cost > self.limit:
+            turn = max(index, usage.number) + 1
+            return turn * self.period - self.offset + self.opening - now
         return max(0, self.opening - phase)
 
     def as_of(self, usage: FixedUsage, now: int) -> FixedUsage:

@@ -38,7 +38,8 @@ class BlockingThrottler(Budget):
             at = self._line.try_take(lane, cost)
             if at is not None:
                 return granted(lane, cost, at)
-            waiter = Waiter(lane, cost, deadline_of(self._line.clock, timeout), turn)
+            deadline = FAR if timeout is None else deadline_of(self._line.clock, timeout)
+            waiter = Waiter(lane, cost, deadline, turn)
             self._line.join(waiter, priority)
             self._look_again()
         try:

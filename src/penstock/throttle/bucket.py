@@ -21,8 +21,7 @@ class TokenBucket(Window[BucketUsage]):
     def __init__(self, capacity: int, rate_per_s: float, clock: Clock | None = None) -> None:
         if not 1e-9 <= rate_per_s <= 1e9:
             raise BadLimit(f"A rate of {rate_per_s!r} per s cannot be: say a number above zero.")
-        # As it was meant: 0.1 is one in ten seconds and 10 / 60 is a sixth, not what binary makes of
-        # them.
+        # As it was meant: 0.1 is a tenth and 10 / 60 a sixth, not what binary makes of them.
         rate = Fraction(rate_per_s).limit_denominator(SECOND_NS) / SECOND_NS
         checked(capacity, 1)
         rule = BucketRule(capacity, rate.numerator, rate.denominator)

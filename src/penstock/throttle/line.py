@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from heapq import heapify, heappop, heappush
 from math import ceil
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import BadCost, CostExceedsLimit, PenstockError, WaitTimedOut
@@ -34,13 +34,19 @@ class Turn(Protocol):
     def set_exception(self, exception: PenstockError, /) -> None: ...
 
 
-class Waiter:
+T_co = TypeVar("T_co", bound=Turn, covariant=True)
+
+
+class Waiter(Generic[T_co]):
     """Somebody in line."""
 
     __slots__ = ("cost", "deadline", "due", "lane", "standing", "turn")
 
-    def __init__(self, lane: "Lane", cost: int, deadline: int, turn: Turn) -> None:
-        self.lane, self.cost, self.deadline, self.turn = lane, cost, deadline, turn
+    def __init__(self, lane: "Lane", cost: int, deadline: int, turn: T_co) -> None:
+        self.lane = lane
+        self.cost = cost
+        self.deadline = deadline
+        self.turn = turn
         self.due = -FAR
         """When it came, then when its turn should come: a late timer must not slow the pace."""
         self.standing = True
@@ -53,14 +59,15 @@ class Lane:
 
     def __init__(self, line: "Line", category: str | None) -> None:
         self.line, self.category = line, category
-        self.heap: list[tuple[int, int, Waiter]] = []
+        self.heap: list[tuple[int, int, Waiter[Turn]]] = []
         self.standing = 0
         self.keep(())
 
     def keep(self, pipelines: Sequence[Pipeline]) -> None:
         """Count by these limits from now on."""
         self.pipelines = tuple(pipelines)
-        self.only = self.pipelines[0] if len(self.pipelines) == 1 else None
+        alone = len(self.pipelines) == 1 and not self.pipelines[0].per_request
+        self.only = self.pipelines[0] if alone else None
         # Those that may refuse although there is room, in the guard band between two windows.
         self.aligned = tuple(p for p in pipelines if isinstance(p.window, FixedWindow))
         self.most = min((p.limit for p in pipelines if not p.per_request), default=FAR)
@@ -69,12 +76,15 @@ class Lane:
         """Raise if a request of this cost could never go."""
         if type(cost) is not int or cost < 1:
             raise BadCost(cost)
-        for pipeline in self.pipelines:
-            if pipeline.charge(cost) > pipeline.limit:
-                period_ms = round(pipeline.window.period_s * 1000)
-                raise CostExceedsLimit(cost, pipeline.limit, period_ms)
+        if cost > self.most:
+            raise self.too_dear(cost)
 
-    def first(self) -> Waiter | None:
+    def too_dear(self, cost: int) -> CostExceedsLimit:
+        """Which limit a request of this cost can never keep."""
+        tightest = next(p for p in self.pipelines if not p.per_request and p.limit < cost)
+        return CostExceedsLimit(cost, tightest.limit, round(tightest.window.period_s * 1000))
+
+    def first(self) -> Waiter[Turn] | None:
         """Whose turn is next. Those who went away are forgotten."""
         while self.heap:
             waiter = self.heap[0][2]
@@ -86,9 +96,9 @@ class Lane:
 
     def look(self, cost: int, now: int) -> tuple[int, list[Pipeline]]:
         """When a request may go, by every limit, and the limits it has to wait for."""
-        due, blocking = -FAR, []
+        due, blocking = -FAR, list[Pipeline]()
         for pipeline in self.pipelines:
-            window, charge = pipeline.window, pipeline.charge(cost)
+            window, charge = pipeline.window, 1 if pipeline.per_request else cost
             usage = window.usage = window.rule.as_of(window.usage, now)
             wait = window.rule.wait(usage, charge, now)
             ready = now + wait if wait else pipeline.due(charge, usage[0])
@@ -101,11 +111,15 @@ class Lane:
         """Charge every limit for a request that may go, and whose turn came at ``due``."""
         for pipeline in self.pipelines:
             window = pipeline.window
-            window.usage, wait = window.take(window.usage, pipeline.charge(cost), now)
+            charge = 1 if pipeline.per_request else cost
+            window.usage, wait = window.take(window.usage, charge, now)
             assert not wait, "who charges has looked"
+        self.tell(cost, due)
+
+    def tell(self, cost: int, due: int) -> None:
+        """Let every limit know what it was charged: some have to pace, or to tell others."""
         for pipeline in self.pipelines:
-            if pipeline.window.usage[0] >= pipeline.attend_from:
-                pipeline.charged(pipeline.charge(cost), due)
+            pipeline.charged(1 if pipeline.per_request else cost, due)
 
 
 class Line:
@@ -130,9 +144,9 @@ class Line:
         self._ageing_ns = ageing_ns
         self._arrivals = 0
         self._claimed: set[Pipeline] = set()
-        self._deadlines: list[tuple[int, int, Waiter]] = []
+        self._deadlines: list[tuple[int, int, Waiter[Turn]]] = []
 
-    def try_take(self, lane: Lane, cost: int) -> int | None:
+    def try_take(self, lane: Lane, cost: int) -> int | None:  # noqa: PLR0912 - a call costs more
         """Charge at once if that is due; the instant, or None. Nobody in line is overtaken."""
         if type(cost) is not int or not 1 <= cost <= lane.most:
             lane.check(cost)
@@ -141,26 +155,36 @@ class Line:
         now = self._now()
         if now < self.blocked_until:
             return None
-        # Below ``attend_from`` there is room, nothing to tell and nothing to pace: the usual case.
+        # Below ``care_from`` there is room and nothing to pace: the usual case, made short.
         pipeline = lane.only
         if pipeline is not None:
             window = pipeline.window
             usage = window.usage
-            charge = 1 if pipeline.per_request else cost
-            if usage[0] + charge < pipeline.attend_from:
-                window.usage, wait = window.take(usage, charge, now)
-                return None if wait else now
+            if usage[0] + cost < pipeline.care_from:
+                usage, wait = window.take(usage, cost, now)
+                if wait:
+                    return None
+                window.usage = usage
+                if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
+                    pipeline.charged(cost, now)
+                return now
             return self._take_with_care(lane, cost, now)
         for pipeline in lane.pipelines:
             charge = 1 if pipeline.per_request else cost
-            if pipeline.window.usage[0] + charge >= pipeline.attend_from:
+            if pipeline.window.usage[0] + charge >= pipeline.care_from:
                 return self._take_with_care(lane, cost, now)
         for pipeline in lane.aligned:
             if pipeline.window.rule.wait(pipeline.window.usage, 1, now):
                 return None
+        crossed = False
         for pipeline in lane.pipelines:
-            window = pipeline.window
-            window.usage, _ = window.take(window.usage, 1 if pipeline.per_request else cost, now)
+            window, charge = pipeline.window, 1 if pipeline.per_request else cost
+            usage, _ = window.take(window.usage, charge, now)
+            window.usage = usage
+            if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
+                crossed = True
+        if crossed:
+            lane.tell(cost, now)
         return now
 
     def _take_with_care(self, lane: Lane, cost: int, now: int) -> int | None:
@@ -170,8 +194,8 @@ class Line:
         lane.charge(cost, now, now)
         return now
 
-    def join(self, waiter: Waiter, priority: int) -> None:
-        """Stand in line."""
+    def join(self, waiter: Waiter[Turn], priority: int) -> bool:
+        """Stand in line; whether the next in line, or the next to give up, is another one now."""
         self._arrivals += 1
         waiter.due = self._now()
         key = waiter.due - priority * self._ageing_ns
@@ -181,8 +205,9 @@ class Line:
             heappush(self._deadlines, (waiter.deadline, self._arrivals, waiter))
         lane.standing += 1
         self.standing += 1
+        return lane.first() is waiter or waiter.deadline < FAR
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: Waiter[Turn]) -> None:
         """Stand in line no more. Nothing was spent."""
         if not waiter.standing:
             return
@@ -200,7 +225,12 @@ class Line:
     def serve(self) -> int | None:
         """Let go all whose turn has come; the instant at which to look again, if anybody waits."""
         now, turn = self._now(), -FAR
-        self._expire(now)
+        if self._deadlines:
+            self._expire(now)
+        if now >= self.blocked_until:
+            for lane in self.lanes.values():
+                if lane.only is not None and lane.standing == self.standing:
+                    self._let_many_go(lane, lane.only, now)
         while self.standing:
             waiter, due, look_at = self._next(now, turn)
             if waiter is None:
@@ -210,21 +240,18 @@ class Line:
                 self._let_go(waiter, now, due)
         return None
 
-    def _next(self, now: int, turn: int) -> tuple[Waiter | None, int, int]:
+    def _next(self, now: int, turn: int) -> tuple[Waiter[Turn] | None, int, int]:
         """Who may go now, since when, or when somebody may; the hopeless are sent away."""
-        self._claimed = set()
+        self._claimed.clear()
         look_at = FAR
-        for lane in self._in_order():
-            waiter = lane.first()
-            if waiter is None or not self._claimed.isdisjoint(lane.pipelines):
-                continue  # The first is behind somebody of another lane.
-            try:
-                lane.check(waiter.cost)
-            except PenstockError as error:  # The limits were lowered since it came.
-                self._send_away(waiter, error)
+        for lane, waiter in self._in_order():
+            if self._claimed and not self._claimed.isdisjoint(lane.pipelines):
+                continue  # It is behind somebody of another lane.
+            if waiter.cost > lane.most:  # The limits were lowered since it came.
+                self._send_away(waiter, lane.too_dear(waiter.cost))
                 return waiter, FAR, FAR
             due, blocking = lane.look(waiter.cost, now)
-            due = max(due, turn, min(waiter.due, now), self.blocked_until)
+            due = max(due, turn, self.blocked_until, waiter.due if waiter.due < now else now)
             if due > now:
                 if due > waiter.deadline:
                     self._send_away(waiter, self._timed_out(due, now))
@@ -236,16 +263,45 @@ class Line:
             return waiter, due, look_at
         return None, FAR, look_at
 
-    def _in_order(self) -> Sequence[Lane]:
-        busy = [lane for lane in self.lanes.values() if lane.first()]
-        if len(busy) > 1:
-            busy.sort(key=lambda lane: lane.heap[0][:2])
-        return busy
+    def _in_order(self) -> list[tuple[Lane, Waiter[Turn]]]:
+        """The first of each lane, by the order in which they stand."""
+        firsts = []
+        for lane in self.lanes.values():
+            if lane.standing and (waiter := lane.first()) is not None:
+                firsts.append((lane, waiter))
+                if lane.standing == self.standing:
+                    break
+        if len(firsts) > 1:
+            firsts.sort(key=lambda each: each[0].heap[0][:2])
+        return firsts
 
-    def _let_go(self, waiter: Waiter, now: int, due: int) -> None:
+    def _let_many_go(self, lane: Lane, pipeline: Pipeline, now: int) -> None:
+        """What ``_next`` and ``_let_go`` do, for one lane with one limit and room, made short."""
+        window = pipeline.window
+        usage = window.usage = window.rule.as_of(window.usage, now)
+        while (waiter := lane.first()) is not None:
+            cost = waiter.cost
+            if usage[0] + cost >= pipeline.care_from:
+                return
+            usage, wait = window.take(usage, cost, now)
+            if wait:
+                return
+            window.usage = usage
+            heappop(lane.heap)
+            waiter.standing = False
+            lane.standing -= 1
+            self.standing -= 1
+            waiter.turn.set_result(now)
+            if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
+                pipeline.charged(cost, now)
+                usage = window.usage  # A listener may have done anything.
+
+    def _let_go(self, waiter: Waiter[Turn], now: int, due: int) -> None:
         lane = waiter.lane
         heappop(lane.heap)
-        self.leave(waiter)
+        waiter.standing = False
+        lane.standing -= 1
+        self.standing -= 1
         waiter.turn.set_result(now)
         # Last, because a listener may do with this throttler whatever it likes.
         lane.charge(waiter.cost, now, due)
@@ -258,7 +314,7 @@ class Line:
                 if max(due, self.blocked_until) > now or waiter.lane.first() is not waiter:
                     self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
 
-    def _send_away(self, waiter: Waiter, error: PenstockError) -> None:
+    def _send_away(self, waiter: Waiter[Turn], error: PenstockError) -> None:
         self.leave(waiter)
         waiter.turn.set_exception(error)
 
@@ -267,7 +323,7 @@ class Line:
         retry_at_ms = self.clock.now_ms() + wait_ms
         return WaitTimedOut("There is no room in time", retry_at_ms=retry_at_ms)
 
-    def waiters(self) -> Iterator[Waiter]:
+    def waiters(self) -> Iterator[Waiter[Turn]]:
         """Everybody in line, lane by lane, in no particular order."""
         for lane in self.lanes.values():
             yield from (entry[2] for entry in lane.heap if entry[2].standing)

@@ -19,9 +19,9 @@ class Pipeline:
     """One limit of a throttler: a window, its name, its threshold and its pace."""
 
     __slots__ = (
-        "_listeners", "_low_from", "_max_soft_ns", "_pace_share", "_paced_at",
+        "_listeners", "_max_soft_ns", "_pace_share", "_paced_at",
         "_paces_from", "_warn_at",
-        "attend_from", "per_request", "threshold", "timeframe", "window",
+        "care_from", "low_from", "per_request", "threshold", "timeframe", "window",
     )  # fmt: skip
 
     def __init__(
@@ -54,10 +54,10 @@ class Pipeline:
     def relimit(self) -> None:
         """Reckon with the window's limit as it is now."""
         limit, threshold = self.window.limit, self.threshold
-        self._low_from = FAR if threshold is None else max(1, ceil(limit * threshold))
+        self.low_from = FAR if threshold is None else max(1, ceil(limit * threshold))
         self._paces_from = max(1, ceil(limit * self._pace_share)) if self._max_soft_ns else FAR
-        self.attend_from = min(self._low_from, self._paces_from, limit + 1)
-        """Below this use there is room, nothing to tell and nothing to pace."""
+        self.care_from = min(self._paces_from, limit + 1)
+        """Below this use there is room, and nothing to pace."""
 
     @property
     def limit(self) -> int:
@@ -111,22 +111,27 @@ class Pipeline:
 
     def due(self, charge: int, before: int) -> int:
         """When a request should go that finds so much used; it may be long ago."""
+        if before < self._paces_from:
+            return -FAR
         # Where much is used nothing has come back all at once, so the stored usage is the present.
         delay = self._spacing(self.window.usage, before, charge, self._paced_at)
-        return self._paced_at + delay if delay else -FAR
+        return self._paced_at + delay
 
     def charged(self, charge: int, at: int) -> None:
         """The window was charged for a request whose turn came ``at``."""
-        used = self.window.usage[0]
-        if used >= self.attend_from:
+        used: int = self.window.usage[0]
+        if used >= self._paces_from:
             self._paced_at = at
-            self._tell(used - charge, used)
+        if used >= self.low_from and used - charge < self.low_from:
+            self._tell(used)
 
     def observe(self, used: int, at: int | None) -> None:
         """Whoever counts too says so much was used. Tells if that crossed the threshold."""
         before = self.limit - self.remaining
         self.window.observe(used, at)
-        self._tell(before, self.limit - self.remaining)
+        after = self.limit - self.remaining
+        if before < self.low_from <= after:
+            self._tell(after)
 
     def _spacing(self, usage: tuple[Any, ...], before: int, charge: int, since: int) -> int:
         if before < self._paces_from:
@@ -149,10 +154,9 @@ class Pipeline:
             self.timeframe, charge, spacing / SECOND_NS, self._max_soft_ns / SECOND_NS,
         )  # fmt: skip
 
-    def _tell(self, before: int, after: int) -> None:
-        if before < self._low_from <= after:
-            left = max(0, self.limit - after)
-            self._listeners.tell(CapacityLow(self.timeframe, left / self.limit, left))
+    def _tell(self, used: int) -> None:
+        left = max(0, self.limit - used)
+        self._listeners.tell(CapacityLow(self.timeframe, left / self.limit, left))
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.timeframe}: {self.window!r}>"

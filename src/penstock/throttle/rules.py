@@ -222,7 +222,7 @@ class SlidingRule:
         return (used, expires, first, end + 2, log), 0
 
     def wait(self, usage: SlidingUsage, cost: int, now: int) -> int:
-        used, _, first, end, log = self.as_of(usage, now) if usage[1] <= now else usage
+        used, _, first, end, log = self.as_of(usage, now)
         excess = used + cost - self.limit
         if excess <= 0:
             return 0
@@ -233,6 +233,8 @@ class SlidingRule:
         return self.period
 
     def as_of(self, usage: SlidingUsage, now: int) -> SlidingUsage:
+        if usage[1] > now:
+            return usage
         used, _, first, end, log = usage
         edge = now - self.period
         while first < end and log[first] <= edge:

@@ -260,7 +260,12 @@ class BaseThrottler(Budget):
             raise UnknownCategory(category, line.lanes)
         at = line.try_take(lane, cost)
         if at is None:
-            at = await self._wait(lane, cost, priority, timeout)
+            waiter = self._stand(lane, cost, priority, timeout)
+            try:
+                at = await waiter.turn
+            except asyncio.CancelledError:
+                self._go_away(waiter)
+                raise
         grant = _bare(Grant)  # ``granted``, written out: this line is the price of an acquire
         grant._lane = lane
         grant._cost = cost
@@ -279,21 +284,23 @@ class BaseThrottler(Budget):
         at = self._line.try_take(lane, cost)
         return None if at is None else granted(lane, cost, at)
 
-    async def _wait(self, lane: Lane, cost: int, priority: int, timeout_s: float | None) -> int:
-        line = self._line
+    def _stand(
+        self, lane: Lane, cost: int, priority: int, timeout_s: float | None
+    ) -> Waiter[asyncio.Future[int]]:
         turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        waiter = Waiter(lane, cost, deadline_of(line.clock, timeout_s), turn)
-        line.join(waiter, priority)
-        self._look_again()
-        try:
-            return await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                granted(lane, cost, turn.result()).refund()
-            else:
-                line.leave(waiter)
-                self._look_again()
-            raise
+        deadline = FAR if timeout_s is None else deadline_of(self._line.clock, timeout_s)
+        waiter = Waiter(lane, cost, deadline, turn)
+        if self._line.join(waiter, priority):
+            self._look_again()
+        return waiter
+
+    def _go_away(self, waiter: Waiter[asyncio.Future[int]]) -> None:
+        turn = waiter.turn
+        if turn.done() and not turn.cancelled() and turn.exception() is None:
+            granted(waiter.lane, waiter.cost, turn.result()).refund()
+        else:
+            self._line.leave(waiter)
+            self._look_again()
 
     def _look_again(self) -> None:
         """Let go whoever may, and set the timer for whoever is next."""
@@ -319,10 +326,8 @@ class BaseThrottler(Budget):
         self._timer, self._timer_at = None, FAR
 
 
-def deadline_of(clock: Clock, timeout_s: float | None) -> int:
+def deadline_of(clock: Clock, timeout_s: float) -> int:
     """The instant after which a caller would rather not wait any longer."""
-    if timeout_s is None:
-        return FAR
     return clock.monotonic_ns() + round(timeout_s * SECOND_NS)
 
 

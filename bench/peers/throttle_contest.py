@@ -42,7 +42,7 @@ class Penstock:
 
 
 class Aiolimiter:
-    def __init__(self, limit, period_s, windows=1):
+    def __init__(self, limit, period_s):
         self.take = AsyncLimiter(limit, period_s).acquire
 
 
@@ -53,7 +53,7 @@ class Pyrate:
 
 
 class ThrottledPy:
-    def __init__(self, limit, period_s, windows=1):
+    def __init__(self, limit, period_s):
         quota = per_duration(timedelta(seconds=period_s), limit=limit)
         throttled = Throttled(
             key="key", using="sliding_window", quota=quota, store=MemoryStore(), timeout=60
@@ -64,7 +64,7 @@ class ThrottledPy:
 class Limits:
     """It has no wait of its own; its documentation suggests this one."""
 
-    def __init__(self, limit, period_s, windows=1):
+    def __init__(self, limit, period_s):
         self.strategy = MovingWindowRateLimiter(MemoryStorage())
         self.item = RateLimitItemPerSecond(limit, round(period_s))
 
@@ -75,7 +75,7 @@ class Limits:
 
 
 class Ccxt:
-    def __init__(self, limit, period_s, windows=1):
+    def __init__(self, limit, period_s):
         rolling = {
             "algorithm": "rollingWindow",
             "windowSize": period_s * 1000,
@@ -112,12 +112,13 @@ async def cpu_us(contender, calls, prefill=0):
 async def measure_acquire(rounds, calls, windows, names):
     """Ratios to ours, round by round, and each one's own cost."""
     costs = {name: [] for name in names}
+    extra = (windows,) if windows > 1 else ()  # only two can keep several at once
     for turn in range(rounds):
         order = names[turn % len(names) :] + names[: turn % len(names)]
         for name in order:
             # ccxt looks at its whole log for each call.
             many = calls // 10 if name == "ccxt" else calls
-            contender = ALL[name](100_000, 60, windows)
+            contender = ALL[name](100_000, 60, *extra)
             await cpu_us(contender, 100)
             costs[name].append(await cpu_us(contender, many))
     ours = costs["penstock"]

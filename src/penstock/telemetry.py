@@ -72,6 +72,14 @@ class RequestFailed(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class CapacityLow(Fact, frozen=True, kw_only=True):
+    """Half of what an exchange allows in a window is used. Told once per crossing."""
+
+    exchange: str
+    timeframe: str
+    remaining: int
+
+
 class SendingStopped(Fact, frozen=True, kw_only=True):
     """An exchange said stop: nothing is sent to it before ``until_ms``."""
 

@@ -26,7 +26,7 @@ from penstock.exchanges.base import Exchange, Request
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
-from penstock.telemetry import Fact, RequestFailed, RequestSent, SendingStopped
+from penstock.telemetry import CapacityLow, Fact, RequestFailed, RequestSent, SendingStopped
 from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Limit
 
@@ -371,6 +371,16 @@ async def test_a_gateway_is_built_as_the_operator_has_set_it() -> None:
     await gateway.aclose()
 
     assert len(facts) == 2
+
+
+async def test_half_of_a_budget_used_is_told() -> None:
+    facts: list[Fact] = []
+    gateway = gateway_for(EXCHANGE, Settings(), ManualClock(), facts.append)
+    await gateway.gate.acquire(700)
+    await gateway.gate.acquire(1)
+    await gateway.aclose()
+
+    assert facts == [CapacityLow(exchange="binance", timeframe="60000ms", remaining=500)]
 
 
 async def _nothing(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:

@@ -28,7 +28,14 @@ from penstock.exchanges.base import Exchange, Info, Request
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.exchanges.offset import Offset, narrowed, seen
 from penstock.resilience.backoff import Backoff
-from penstock.telemetry import Listener, RequestFailed, RequestSent, SendingStopped, quiet
+from penstock.telemetry import (
+    CapacityLow,
+    Listener,
+    RequestFailed,
+    RequestSent,
+    SendingStopped,
+    quiet,
+)
 from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Gate, Grant
 
@@ -237,15 +244,23 @@ def gateway_for(
 ) -> Gateway:
     """A gateway with a gate of its own, as an operator has set it up. Opens no connection yet."""
     requests = settings.requests
+    gate = AlignedGate(
+        clock,
+        exchange.limits(clock.now_ms()),
+        patience_ms=round(requests.patience * 1000),
+        guard_ms=requests.guard_ms,
+    )
+    gate.add_listener(
+        lambda low: listener(
+            CapacityLow(
+                exchange=exchange.name, timeframe=low.timeframe, remaining=low.remaining_cap
+            )
+        )
+    )
     return Gateway(
         exchange,
         HttpTransport(settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url), requests),
-        AlignedGate(
-            clock,
-            exchange.limits(clock.now_ms()),
-            patience_ms=round(requests.patience * 1000),
-            guard_ms=requests.guard_ms,
-        ),
+        gate,
         clock,
         Backoff(
             attempts=requests.attempts,

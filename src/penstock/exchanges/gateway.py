@@ -26,7 +26,6 @@ from penstock.errors import (
 )
 from penstock.exchanges.base import Exchange, Info, Request
 from penstock.exchanges.http import Answer, HttpTransport, Transport
-from penstock.exchanges.offset import Offset, narrowed, seen
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import (
     CapacityLow,
@@ -38,6 +37,7 @@ from penstock.telemetry import (
 )
 from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Gate, Grant
+from penstock.throttle.offset import Offset, narrowed, seen
 
 T = TypeVar("T")
 

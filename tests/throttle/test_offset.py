@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.exchanges.offset import Offset, narrowed, seen
+from penstock.throttle.offset import Offset, narrowed, seen
 
 
 def test_one_answer_is_bounded_by_its_round_trip() -> None:

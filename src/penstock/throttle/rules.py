@@ -72,6 +72,10 @@ class Rule(Protocol[U]):
         """Whether what was taken ``at`` an instant and leaves now is counted where it was taken."""
         ...
 
+    def moved(self, usage: U, at: int, cost: int, now: int) -> U:
+        """Count from now on what was taken ``at`` an instant and still holds. Never makes room."""
+        ...
+
     def spacing(self, usage: U, cost: int, since: int) -> int:
         """How long after ``since`` a request should go to spread what is left evenly."""
         ...
@@ -169,6 +173,9 @@ class FixedRule:
         index, phase = divmod(now + self.offset, self.period)
         is_open = self.opening <= phase < self.period - self.closing
         return is_open and index == usage.number and at >= usage.since
+
+    def moved(self, usage: FixedUsage, at: int, cost: int, now: int) -> FixedUsage:  # noqa: ARG002
+        return usage
 
     def spacing(self, usage: FixedUsage, cost: int, since: int) -> int:
         left = self.limit - usage.used
@@ -270,7 +277,11 @@ class SlidingRule:
         return usage
 
     def holds(self, usage: SlidingUsage, at: int, now: int) -> bool:  # noqa: ARG002
-        return True
+        return not self.gone(at, now)
+
+    def moved(self, usage: SlidingUsage, at: int, cost: int, now: int) -> SlidingUsage:
+        _, _, first, end, log = self.refund(usage, at, cost, now)
+        return self._of([*log[first:end], now, cost])
 
     def spacing(self, usage: SlidingUsage, cost: int, since: int) -> int:  # noqa: ARG002
         return cost * self.period // self.limit
@@ -336,6 +347,9 @@ class BucketRule:
 
     def holds(self, usage: BucketUsage, at: int, now: int) -> bool:  # noqa: ARG002
         return True
+
+    def moved(self, usage: BucketUsage, at: int, cost: int, now: int) -> BucketUsage:  # noqa: ARG002
+        return usage
 
     def spacing(self, usage: BucketUsage, cost: int, since: int) -> int:  # noqa: ARG002
         return cost * self.period // self.amount

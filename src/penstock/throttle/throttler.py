@@ -46,6 +46,22 @@ class Grant:
             p.window.rule.holds(p.window.usage, self._at, now) for p in self._lane.pipelines
         )
 
+    def count_from_now(self) -> bool:
+        """Count it from now on, not from when it was granted; False if it is ``good`` no more.
+
+        Told when a slow connect has ended, and when the answer is there, it keeps the next ones
+        from arriving too close behind: whenever in between it arrived, a period passes from there.
+        """
+        if not self._cost or not self.good():
+            return False
+        with self._lane.line.lock:
+            now = self._lane.line.clock.monotonic_ns()
+            for pipeline in self._lane.pipelines:
+                window, charge = pipeline.window, pipeline.charge(self._cost)
+                window.usage = window.rule.moved(window.usage, self._at, charge, now)
+            self._at = now
+        return True
+
     def answered(self) -> None:
         """The exchange answered: from now on its own count includes this request."""
         self._settle(_answer)

@@ -6,6 +6,7 @@ PenstockError
 ├── MalformedSymbol        not a spelling of any symbol: no exchange needs to be asked
 ├── UnknownInterval        not a candle length anybody here knows
 ├── MalformedLevels        price levels that are not pairs of plain decimal numbers
+├── MissingExtra           a part that is installed apart is not there: install it
 ├── UnknownExchange        no folder speaks to an exchange of that name
 ├── UnknownChannel         the exchange does not offer that kind of data
 ├── UnknownStream          nothing of that name was recorded
@@ -78,6 +79,14 @@ class UnknownInterval(PenstockError):
 
 class MalformedLevels(PenstockError):
     """Price levels that are not pairs of plain decimal numbers."""
+
+
+class MissingExtra(PenstockError):
+    """A library is missing that is installed with one of penstock's extras."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        self.library, self.extra = library, extra
+        super().__init__(f"{library} is not installed. Run: pip install 'penstock[{extra}]'")
 
 
 class UnknownExchange(PenstockError):

@@ -1,0 +1,112 @@
+"""binance-connector, watched: whether a request left, when, and what its answer's headers said.
+
+The connector blocks, so each call has a thread. It keeps the headers of an answer to itself and
+loses those of a server's error; an adapter around the one that sends sees all of them, changes
+nothing, and knows whether anything was sent. Connections are kept, one per thread.
+"""
+
+import threading
+from asyncio import Future, get_running_loop
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.errors import MissingExtra
+
+_SECONDS_IN_ALL = 10.0
+_SCHEMES = ("https://", "http://")
+
+
+class Lapsed(Exception):
+    """The window paid for has closed before the request could leave. Nothing was sent."""
+
+
+@dataclass(slots=True)
+class Trip:
+    """One request's way out and back. Instants are this machine's, in ms."""
+
+    good: Callable[[], bool]
+    """Whether it may still leave."""
+    left: bool = False
+    sent_ms: int = 0
+    received_ms: int = 0
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def connect(base_url: str | None) -> Any:
+    """A client of the connector's own kind.
+
+    Raises:
+        MissingExtra: the connector is not installed.
+    """
+    try:
+        spot = import_module("binance.spot")
+    except ModuleNotFoundError as error:
+        raise MissingExtra("binance-connector", "binance") from error
+    address = {"base_url": base_url.rstrip("/")} if base_url else {}
+    return spot.Spot(timeout=_SECONDS_IN_ALL, **address)
+
+
+class Carrier:
+    """Runs a client's calls in threads. Takes over the client's session."""
+
+    def __init__(self, client: Any, connections: int, clock: Clock) -> None:
+        self._client, self._here = client, threading.local()
+        self._threads = ThreadPoolExecutor(connections, "penstock-carrier")
+        adapters = import_module("requests.adapters")
+        for scheme in _SCHEMES:
+            sender = adapters.HTTPAdapter(pool_connections=1, pool_maxsize=connections)
+            client.session.mount(scheme, _Watched(sender, self._here, clock))
+        # Where a redirect leads has not been paid for.
+        client.session.max_redirects = 0
+
+    def carry(
+        self, trip: Trip, method: str, arguments: tuple[object, ...], options: Mapping[str, object]
+    ) -> "Future[Any]":
+        """Call the client's method in a thread; what it returns or raises, unchanged."""
+
+        def call() -> Any:
+            self._here.trip = trip
+            return getattr(self._client, method)(*arguments, **options)
+
+        return get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """Close connections. A call under way still ends; no new one begins."""
+        self._threads.shutdown(wait=False)
+        self._client.session.close()
+
+
+class _Watched:
+    """In the place of the adapter that sends."""
+
+    def __init__(self, sender: Any, here: threading.local, clock: Clock) -> None:
+        self._sender, self._here, self._clock = sender, here, clock
+
+    def send(self, request: object, **options: object) -> Any:
+        trip: Trip = self._here.trip
+        if not trip.good():
+            raise Lapsed
+        trip.left, trip.sent_ms = True, self._clock.now_ms()
+        try:
+            response = self._sender.send(request, **options)
+        except OSError as error:  # as all of the library's errors are
+            trip.left = not _never_connected(error)
+            raise
+        trip.received_ms = self._clock.now_ms()
+        trip.status, trip.headers = response.status_code, response.headers
+        return response
+
+    def close(self) -> None:
+        self._sender.close()
+
+
+def _never_connected(error: OSError) -> bool:
+    """Whether no connection stood. Of anything else, part may have arrived."""
+    causes = import_module("urllib3.exceptions")
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(reason, causes.NewConnectionError | causes.ConnectTimeoutError)

@@ -1,0 +1,222 @@
+"""BinanceSpotThrottler: every public request of Binance spot, paid for before it leaves.
+
+A call waits for one of the connections, then for room in every limit, and leaves at once: a granted
+request that stood in a line would leave in a window it was not charged to. The answer's headers
+tell how much the exchange has counted and what its clock shows; both are taken over. When it says
+stop, nothing leaves until it listens again. Nothing is asked twice.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from functools import partial
+from math import ceil
+from typing import Any
+
+from penstock.clock import Clock, SystemClock
+from penstock.throttle import BaseThrottler, FixedWindow, Grant, Pipeline
+from penstock.throttle.offset import Offset, narrowed, seen
+from penstock.throttled.binance import costs
+from penstock.throttled.binance.client import Carrier, Lapsed, Trip, connect
+from penstock.throttled.binance.limits import HISTORY, read_ban_end_ms, read_usage
+from penstock.throttled.limits import Limit, valid_at
+from penstock.throttled.strangers import Strangers
+
+# Statuses that say stop. 403 is a firewall's, which names no end.
+_STOPS = (403, 418, 429)
+_UNNAMED_STOP_MS = 60_000
+_GUARD_MS = 250
+
+
+class BinanceSpotThrottler(BaseThrottler):
+    """Binance spot through binance-connector, within its limits.
+
+    Each method takes what the connector's method of that name takes and returns what it returns,
+    or raises what it raises.
+    """
+
+    def __init__(
+        self,
+        client: Any = None,
+        *,
+        base_url: str | None = None,
+        connections: int = 64,
+        limits: Sequence[Limit] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """``client`` is a ``binance.spot.Spot`` of your own, which this takes over.
+
+        ``limits`` replaces what is known to hold today.
+
+        Raises:
+            MissingExtra: binance-connector is not installed.
+        """
+        clock = clock or SystemClock()
+        limits = valid_at(HISTORY, clock.now_ms()) if limits is None else limits
+        self._windows = [
+            FixedWindow(each.amount, each.period_s, clock, guard_ms=_GUARD_MS, answers=True)
+            for each in limits
+        ]
+        pairs = zip(limits, self._windows, strict=True)
+        super().__init__([Pipeline(each.timeframe, w, unit=each.unit) for each, w in pairs])
+        self._clock = clock
+        self._offset: Offset | None = None
+        weights = [each for each in limits if each.unit == "weight"]
+        self._timeframes = {each.period_s: each.timeframe for each in weights}
+        self._strangers = {
+            each.timeframe: Strangers(round(each.period_s * 1000)) for each in weights
+        }
+        self._slots = asyncio.Semaphore(connections)
+        self._carrier = Carrier(client or connect(base_url), connections, clock)
+
+    async def ping(self) -> Any:
+        """GET /api/v3/ping"""
+        return await self._ask(costs.PING, "ping")
+
+    async def get_time(self) -> Any:
+        """GET /api/v3/time"""
+        return await self._ask(costs.TIME, "time")
+
+    async def get_exchange_info(self, **options: Any) -> Any:
+        """GET /api/v3/exchangeInfo, of a ``symbol``, of ``symbols``, by ``permissions``, or all."""
+        return await self._ask(costs.EXCHANGE_INFO, "exchange_info", **options)
+
+    async def get_depth(self, symbol: str, **options: Any) -> Any:
+        """GET /api/v3/depth; a deeper book (``limit``) costs more."""
+        return await self._ask(costs.depth(options.get("limit")), "depth", symbol, **options)
+
+    async def get_trades(self, symbol: str, **options: Any) -> Any:
+        """GET /api/v3/trades"""
+        return await self._ask(costs.TRADES, "trades", symbol, **options)
+
+    async def get_historical_trades(self, symbol: str, **options: Any) -> Any:
+        """GET /api/v3/historicalTrades"""
+        return await self._ask(costs.HISTORICAL_TRADES, "historical_trades", symbol, **options)
+
+    async def get_agg_trades(self, symbol: str, **options: Any) -> Any:
+        """GET /api/v3/aggTrades"""
+        return await self._ask(costs.AGG_TRADES, "agg_trades", symbol, **options)
+
+    async def get_kline(self, symbol: str, interval: str, **options: Any) -> Any:
+        """GET /api/v3/klines"""
+        return await self._ask(costs.KLINES, "klines", symbol, interval, **options)
+
+    async def get_ui_kline(self, symbol: str, interval: str, **options: Any) -> Any:
+        """GET /api/v3/uiKlines"""
+        return await self._ask(costs.KLINES, "ui_klines", symbol, interval, **options)
+
+    async def get_avg_price(self, symbol: str) -> Any:
+        """GET /api/v3/avgPrice"""
+        return await self._ask(costs.AVG_PRICE, "avg_price", symbol)
+
+    async def get_ticker_24hr(
+        self, symbol: str | None = None, symbols: list[str] | None = None, **options: Any
+    ) -> Any:
+        """GET /api/v3/ticker/24hr, of one market, of some, or of all."""
+        cost = costs.day(symbol, symbols)
+        return await self._ask(cost, "ticker_24hr", symbol, symbols, **options)
+
+    async def get_trading_day_ticker(
+        self, symbol: str | None = None, symbols: list[str] | None = None, **options: Any
+    ) -> Any:
+        """GET /api/v3/ticker/tradingDay"""
+        cost = costs.windows(symbol, symbols)
+        return await self._ask(cost, "trading_day_ticker", symbol, symbols, **options)
+
+    async def get_ticker_price(
+        self, symbol: str | None = None, symbols: list[str] | None = None
+    ) -> Any:
+        """GET /api/v3/ticker/price"""
+        return await self._ask(costs.last(symbol), "ticker_price", symbol, symbols)
+
+    async def get_book_ticker(
+        self, symbol: str | None = None, symbols: list[str] | None = None
+    ) -> Any:
+        """GET /api/v3/ticker/bookTicker"""
+        return await self._ask(costs.last(symbol), "book_ticker", symbol, symbols)
+
+    async def get_rolling_window_ticker(
+        self, symbol: str | None = None, symbols: list[str] | None = None, **options: Any
+    ) -> Any:
+        """GET /api/v3/ticker"""
+        cost = costs.windows(symbol, symbols)
+        return await self._ask(cost, "rolling_window_ticker", symbol, symbols, **options)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        self._carrier.close()
+
+    async def _ask(self, cost: int, method: str, *arguments: object, **options: object) -> Any:
+        while True:
+            await self._slots.acquire()
+            try:
+                grant = await self._check_and_wait(cost)
+            except BaseException:
+                self._slots.release()
+                raise
+            at_ms = self._exchange_ms(self._clock.now_ms())
+            for strangers in self._strangers.values():
+                strangers.sent(cost, at_ms)
+            trip = Trip(grant.good)
+            call = self._carrier.carry(trip, method, arguments, options)
+            call.add_done_callback(partial(self._settle, grant, trip, cost, at_ms))
+            try:
+                # Who gives up waiting does not stop a thread: it still ends, and is settled then.
+                return await asyncio.shield(call)
+            except Lapsed:
+                continue
+
+    def _settle(
+        self, grant: Grant, trip: Trip, cost: int, at_ms: int, call: "asyncio.Future[Any]"
+    ) -> None:
+        self._slots.release()
+        if not trip.left:
+            grant.refund()
+            for strangers in self._strangers.values():
+                strangers.unsent(cost, at_ms)
+        error = None if call.cancelled() else call.exception()
+        if not trip.status:
+            return
+        grant.answered()
+        self._sync_clock(trip)
+        self._sync_usage(trip)
+        if trip.status in _STOPS:
+            self._stop(trip, str(getattr(error, "error_message", "")))
+
+    def _sync_usage(self, trip: Trip) -> None:
+        for used in read_usage(trip.headers):
+            timeframe = self._timeframes.get(used.period_s)
+            if timeframe is not None:
+                sent_ms = self._exchange_ms(trip.sent_ms)
+                planned = self._strangers[timeframe].plan(used.weight, sent_ms)
+                self.observe(None, planned, timeframe, trip.sent_ms)
+
+    def _sync_clock(self, trip: Trip) -> None:
+        shown_ms = _date_ms(trip.headers)
+        if shown_ms is None:
+            return
+        new = seen(shown_ms, 1000, trip.sent_ms, trip.received_ms + 1)
+        self._offset = narrowed(self._offset, new)
+        for window in self._windows:
+            window.align(self._offset.middle_ms, self._offset.error_ms)
+
+    def _stop(self, trip: Trip, words: str) -> None:
+        until_ms = 0
+        retry_after = trip.headers.get("Retry-After", "")
+        if retry_after.isascii() and retry_after.isdecimal():
+            until_ms = trip.received_ms + int(retry_after[:9]) * 1000
+        named_ms = read_ban_end_ms(words)
+        if named_ms is not None:
+            ahead_ms = self._offset.low_ms if self._offset else 0
+            until_ms = max(until_ms, ceil(named_ms - ahead_ms))
+        self.block_until(until_ms or trip.received_ms + _UNNAMED_STOP_MS)
+
+    def _exchange_ms(self, at_ms: int) -> int:
+        return at_ms + round(self._offset.middle_ms if self._offset else 0)
+
+
+def _date_ms(headers: Mapping[str, str]) -> int | None:
+    try:
+        return int(parsedate_to_datetime(headers["Date"]).timestamp()) * 1000
+    except (KeyError, ValueError):
+        return None

@@ -5,5 +5,6 @@ keeps in step with what the exchange counts. Results and failures are the client
 """
 
 from penstock.throttled.binance import BinanceSpotThrottler
+from penstock.throttled.upbit import UpbitSpotThrottler
 
-__all__ = ["BinanceSpotThrottler"]
+__all__ = ["BinanceSpotThrottler", "UpbitSpotThrottler"]

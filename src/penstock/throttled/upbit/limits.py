@@ -1,0 +1,51 @@
+"""Upbit's limits: so many requests a second in each group, and what its answers tell of them.
+
+https://docs.upbit.com/kr/reference/rate-limits. Limits per minute are gone since December 2024; the
+``min`` of ``Remaining-Req`` is a constant that stayed behind.
+"""
+
+import re
+from collections.abc import Mapping
+
+from penstock.throttled.limits import Known
+
+QUOTATION_GROUPS = ("market", "candle", "trade", "ticker", "orderbook")
+"""Counted per address."""
+PRIVATE_GROUPS = ("default", "order", "order-cancel-all")
+"""Counted per account."""
+
+ALIASES = {
+    # One budget became five. Who does not say which is charged in all of them: right for each.
+    "QUOTATION": QUOTATION_GROUPS,
+    "EXCHANGE_ORDER": ("order",),
+    "EXCHANGE_NON_ORDER": ("default",),
+}
+"""Older names of groups, and the groups they now are."""
+
+# Remaining-Req: group=candle; min=600; sec=9
+_SECOND_LEFT = re.compile(r"(?:^|;)\s*sec=([0-9]{1,6})\s*(?:;|$)")
+
+
+def _groups(orders_per_s: int) -> Mapping[str, tuple[int, float]]:
+    return {
+        **dict.fromkeys(QUOTATION_GROUPS, (10, 1.0)),
+        "default": (30, 1.0),
+        "order": (orders_per_s, 1.0),
+        "order-cancel-all": (1, 2.0),
+    }
+
+
+HISTORY = (
+    Known(0, _groups(8)),
+    Known(1_787_238_000_000, _groups(12)),  # 2026-08-21 in Seoul
+)
+"""Group → (so many requests, per so many seconds)."""
+
+
+def read_left(headers: Mapping[str, str]) -> int | None:
+    """How many more requests the answer's group admits in this second; None if it does not tell.
+
+    The group's own name is not read: its spelling has changed before, and whoever asked knows it.
+    """
+    match = _SECOND_LEFT.search(headers.get("Remaining-Req", ""))
+    return int(match[1]) if match else None

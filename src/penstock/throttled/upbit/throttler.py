@@ -1,0 +1,264 @@
+"""UpbitSpotThrottler: every public request of Upbit, each in the group that counts it.
+
+Groups do not know each other: a full one holds up nobody else, and a refusal in one stops that one.
+When Upbit's seconds begin and end is not documented, so in no stretch of a second, wherever it
+begins, does more than the limit arrive. A request arrives some time between its leaving and its
+answer; it is counted from its answer on, so that its second has passed there before it has here.
+Every answer tells how many more its group admits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import BadRequest, Banned, ExchangeError, RateLimited
+from penstock.throttle import BaseThrottler, Grant, Pipeline, SlidingWindow
+from penstock.throttled.limits import valid_at
+from penstock.throttled.upbit.client import ADDRESS, Answer, Client, UpbitClient
+from penstock.throttled.upbit.limits import ALIASES, HISTORY, read_left
+
+_TOO_FAST, _SHUT_OUT = 429, 418
+# How long a ban lasts stands in its body, in words; the next one is longer.
+_FIRST_BAN_MS, _LONGEST_BAN_MS = 60_000, 3_600_000
+
+
+class _Lapsed(Exception):
+    """Connecting took so long that what was paid has come back. Nothing was sent."""
+
+
+Value: TypeAlias = str | int | Sequence[str] | None
+
+
+class UpbitSpotThrottler(BaseThrottler):
+    """Upbit's public side, within its limits.
+
+    Each method returns the answer as it came, with fractions as Decimal. The private groups are
+    kept too, for those who send orders by other means: ``await it.acquire(category="order")``.
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        base_url: str = ADDRESS,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._limits = valid_at(HISTORY, clock.now_ms())
+        groups = {
+            group: Pipeline(
+                group,
+                SlidingWindow(amount, period_s, clock),
+                # A second is too short to be spread: what is left is used when it is asked for.
+                max_soft_delay=0,
+            )
+            for group, (amount, period_s) in self._limits.items()
+        }
+        categories: dict[str | None, list[Pipeline]] = {name: [groups[name]] for name in groups}
+        for alias, meant in ALIASES.items():
+            categories[alias] = [groups[group] for group in meant]
+        super().__init__(categories)
+        self._clock = clock
+        self._client = client or UpbitClient(base_url)
+        self._bans = 0
+
+    async def get_markets(self, *, is_details: bool = False) -> Any:
+        """GET /v1/market/all"""
+        return await self._ask("market", "/market/all", is_details=is_details or None)
+
+    async def get_candles_seconds(
+        self, market: str, *, to: str | None = None, count: int | None = None
+    ) -> Any:
+        """GET /v1/candles/seconds, newest first; so are all candles. ``to`` is not included."""
+        return await self._ask("candle", "/candles/seconds", market=market, to=to, count=count)
+
+    async def get_candles_minutes(
+        self, market: str, unit: int = 1, *, to: str | None = None, count: int | None = None
+    ) -> Any:
+        """GET /v1/candles/minutes/{unit}, of 1, 3, 5, 10, 15, 30, 60 or 240 minutes."""
+        path = f"/candles/minutes/{unit:d}"
+        return await self._ask("candle", path, market=market, to=to, count=count)
+
+    async def get_candles_days(
+        self,
+        market: str,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        converting_price_unit: str | None = None,
+    ) -> Any:
+        """GET /v1/candles/days"""
+        return await self._ask(
+            "candle",
+            "/candles/days",
+            market=market,
+            to=to,
+            count=count,
+            converting_price_unit=converting_price_unit,
+        )
+
+    async def get_candles_weeks(
+        self, market: str, *, to: str | None = None, count: int | None = None
+    ) -> Any:
+        """GET /v1/candles/weeks"""
+        return await self._ask("candle", "/candles/weeks", market=market, to=to, count=count)
+
+    async def get_candles_months(
+        self, market: str, *, to: str | None = None, count: int | None = None
+    ) -> Any:
+        """GET /v1/candles/months"""
+        return await self._ask("candle", "/candles/months", market=market, to=to, count=count)
+
+    async def get_candles_years(
+        self, market: str, *, to: str | None = None, count: int | None = None
+    ) -> Any:
+        """GET /v1/candles/years"""
+        return await self._ask("candle", "/candles/years", market=market, to=to, count=count)
+
+    async def get_trades(
+        self,
+        market: str,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        cursor: int | None = None,
+        days_ago: int | None = None,
+    ) -> Any:
+        """GET /v1/trades/ticks, newest first; ``cursor`` is the last sequential id of a page."""
+        return await self._ask(
+            "trade",
+            "/trades/ticks",
+            market=market,
+            to=to,
+            count=count,
+            cursor=cursor,
+            days_ago=days_ago,
+        )
+
+    async def get_ticker(self, markets: Sequence[str]) -> Any:
+        """GET /v1/ticker"""
+        return await self._ask("ticker", "/ticker", markets=markets)
+
+    async def get_ticker_all(self, quote_currencies: Sequence[str]) -> Any:
+        """GET /v1/ticker/all: every market quoted in one of these."""
+        return await self._ask("ticker", "/ticker/all", quote_currencies=quote_currencies)
+
+    async def get_orderbook(
+        self, markets: Sequence[str], *, level: str | int | None = None, count: int | None = None
+    ) -> Any:
+        """GET /v1/orderbook"""
+        return await self._ask("orderbook", "/orderbook", markets=markets, level=level, count=count)
+
+    async def get_orderbook_instruments(self, markets: Sequence[str]) -> Any:
+        """GET /v1/orderbook/instruments: tick sizes and levels of books."""
+        return await self._ask("orderbook", "/orderbook/instruments", markets=markets)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def _ask(self, group: str, path: str, **params: Value) -> Any:
+        while True:
+            grant = await self._check_and_wait(1, category=group)
+            try:
+                answer = await self._send(grant, f"/v1{path}", _written(params))
+            except _Lapsed:
+                continue
+            grant.answered()
+            left = read_left(answer.headers)
+            if left is not None:
+                amount, _ = self._limits[group]
+                self.observe(group, amount - left, group)
+            return self._checked(group, answer)
+
+    async def _send(self, grant: Grant, path: str, params: Mapping[str, str]) -> Answer:
+        left = False
+
+        def leaving() -> None:
+            nonlocal left
+            if not grant.count_from_now():
+                raise _Lapsed
+            left = True
+
+        try:
+            return await self._client.get(path, params, leaving)
+        finally:
+            # Also when this task was cancelled: what had not left by then never will.
+            if left:
+                grant.count_from_now()
+            else:
+                grant.refund()
+
+    def _checked(self, group: str, answer: Answer) -> Any:
+        """What was answered; raises what a status other than 200 means."""
+        if answer.status == 200:
+            self._bans = 0
+            return answer.read()
+        words = _words(answer)
+        if answer.status == _TOO_FAST:
+            raise RateLimited(
+                f"Upbit says stop in group {group}: {words}",
+                retry_at_ms=self._fill(group),
+                status=answer.status,
+            )
+        if answer.status == _SHUT_OUT:
+            until_ms = self._shut(answer)
+            raise Banned("Upbit", until_ms=until_ms, status=answer.status, words=words)
+        if answer.status >= 500:
+            message = f"Upbit failed to answer {answer.path} ({answer.status}). {words}"
+            raise ExchangeError(message, status=answer.status)
+        raise BadRequest(answer.path, status=answer.status, code=answer.status, message=words)
+
+    def _fill(self, group: str) -> int:
+        """Nothing leaves in this group for as long as a whole window; when that is over."""
+        amount, period_s = self._limits[group]
+        # Twice the limit: it stays full whatever of our own use comes back meanwhile.
+        self.observe(group, 2 * amount, group)
+        return self._clock.now_ms() + round(period_s * 1000)
+
+    def _shut(self, answer: Answer) -> int:
+        """Nothing leaves at all, longer each time in a row; when that is over."""
+        retry_after = answer.headers.get("Retry-After", "")
+        if retry_after.isascii() and retry_after.isdecimal():
+            wait_ms = int(retry_after[:9]) * 1000
+        else:
+            wait_ms = min(_FIRST_BAN_MS << self._bans, _LONGEST_BAN_MS)
+        self._bans = min(self._bans + 1, 10)
+        until_ms = self._clock.now_ms() + wait_ms
+        self.block_until(until_ms)
+        return until_ms
+
+
+def _written(params: Mapping[str, Value]) -> dict[str, str]:
+    """As a query spells them; None was not said."""
+    return {name: _spelled(value) for name, value in params.items() if value is not None}
+
+
+def _spelled(value: str | int | Sequence[str]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else ",".join(value)
+
+
+class _Reason(Struct):
+    message: str
+
+
+class _Complaint(Struct):
+    """{"error":{"name":"validation_error","message":"…"}}"""
+
+    error: _Reason
+
+
+_decode_complaint = msgspec.json.Decoder(_Complaint).decode
+
+
+def _words(answer: Answer) -> str:
+    """What a refusal says; older servers answer in plain words."""
+    try:
+        return _decode_complaint(answer.body).error.message
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return answer.body[:300].decode(errors="replace")

@@ -19,7 +19,7 @@ START_MS = 1_700_000_000_000
 
 
 def gate_of(*limits: Limit, clock: ManualClock, guard_ms: int = 100) -> AlignedGate:
-    return AlignedGate(clock, limits, patience_ms=60_000, guard_ms=guard_ms)
+    return AlignedGate(clock, limits, patience_ms=3_600_000, guard_ms=guard_ms)
 
 
 async def test_what_fits_goes_at_once() -> None:

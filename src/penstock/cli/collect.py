@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from penstock.app import open_collector
+from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
 from penstock.cli.sim import JsonOption, SecondsOption, say, split
-from penstock.cli.views import describe_collector, draw_collector
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings

@@ -9,7 +9,7 @@ import typer
 from penstock.app import build_simulator
 from penstock.cli.context import read_settings
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
-from penstock.cli.view import describe_state, draw_state
+from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.simulator.listings import find, slug

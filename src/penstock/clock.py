@@ -9,6 +9,7 @@ jump: windows and receive stamps use them.
 import asyncio
 import heapq
 import time
+from pathlib import Path
 from typing import Protocol
 
 
@@ -53,6 +54,35 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class BootClock(Protocol):
+    """What every process of a machine can read alike, and nobody can step: time since boot."""
+
+    def boot_id(self) -> str:
+        """Another one after every boot."""
+        ...
+
+    def since_boot_ns(self) -> int:
+        """Nanoseconds since this boot, sleep included."""
+        ...
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since the epoch, as the operator's clock has it just now."""
+        ...
+
+
+class SystemBootClock:
+    """The machine's."""
+
+    def boot_id(self) -> str:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def since_boot_ns(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
 
 
 class ManualClock:

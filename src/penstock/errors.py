@@ -28,8 +28,11 @@ PenstockError
 ├── UnusableId             an exchange's id that cannot be a key of the log
 ├── PortInUse              another program listens there already
 ├── SlotInUse              another process writes this part of the log
+├── AlreadyExists          another document, ``existing_id``, stands where this one would
 └── StorageError           the store could not do it: look at the disk
-    └── StorageFull        there is no room: make some, and go on
+    ├── StorageFull        there is no room: make some, and go on
+    ├── StoreUnreachable   no answer from the database in time: back off and ask again
+    └── NewerStore         a newer penstock wrote it: upgrade this one
 
 A message says what happened and what to do about it. Catch the widest class whose remedy is yours;
 nothing else is caught.
@@ -268,6 +271,34 @@ class StorageFull(StorageError):
     def __init__(self, where: str, problem: str) -> None:
         remedy = "Make room, then start again. Nothing acknowledged is lost."
         super().__init__(where, problem, remedy)
+
+
+class StoreUnreachable(StorageError):
+    """No answer from the database in time; what was asked may have been done, or not."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        remedy = "Is it running, and is this its address? Nothing acknowledged is lost."
+        super().__init__(where, problem, remedy)
+
+
+class NewerStore(StorageError):
+    """A newer penstock wrote this store."""
+
+    def __init__(self, where: str, found: int, known: int) -> None:
+        self.found, self.known = found, known
+        super().__init__(
+            where,
+            f"a newer penstock keeps its state here (version {found}; this one knows {known})",
+            "Upgrade penstock, or give this one a store of its own. Nothing was changed.",
+        )
+
+
+class AlreadyExists(PenstockError):
+    """Another document stands where this one would."""
+
+    def __init__(self, table: str, existing_id: str) -> None:
+        self.table, self.existing_id = table, existing_id
+        super().__init__(f"{existing_id!r} of {table} is there already. Change or delete that one.")
 
 
 def near_matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -1,0 +1,294 @@
+"""The state: documents that many processes share, and the budgets they live on.
+
+Everything a fleet must agree on lives here: connectors, jobs, and how much of an exchange's limits
+is used. Each call is one atomic step whoever else calls, in this process or another, and the
+store's clock is the only one that counts. Nothing waits for ever: what cannot be done in time
+raises ``StoreUnreachable``.
+
+A backend is one file in this folder, named as the scheme of the URL that asks for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Literal, NamedTuple, Protocol, cast
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import AlreadyExists, ConfigError, CostExceedsLimit, StoreUnreachable
+from penstock.storage.state.budget import Ask, Budget, Grant
+from penstock.storage.state.documents import (
+    Claim,
+    Document,
+    Patch,
+    Query,
+    Write,
+    beyond,
+    checked,
+    rivals,
+)
+from penstock.storage.state.patience import in_time
+from penstock.storage.state.schema import SCHEMA, Schema, Table
+
+Change = Callable[[Document], Document | None]
+"""What becomes of a document; None leaves it alone. Pure: it may be called more than once."""
+
+
+class Inserted(NamedTuple):
+    """The document that is there now, and whether it is the one that was brought."""
+
+    document: Document
+    created: bool
+
+
+class Backend(Protocol):
+    """What a database does for the store. Tables are those of the schema it was prepared with.
+
+    Every method is atomic across processes, and raises StorageError or one of its kinds.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place, for people; without a password."""
+        ...
+
+    async def prepare(self, schema: Schema) -> None:
+        """Bring the store to this schema; it may be killed at any moment and run again.
+
+        Raises:
+            NewerStore: it is beyond this schema already. Nothing was changed.
+        """
+        ...
+
+    async def now_ms(self) -> int: ...
+
+    async def find(
+        self, table: Table, query: Query, order: Sequence[str], limit: int
+    ) -> list[Document]: ...
+
+    async def insert(self, table: Table, document: Document) -> bool:
+        """Add a document as version 1; False if one that cannot stand beside it is there."""
+        ...
+
+    async def replace(
+        self, table: Table, document: Document
+    ) -> Literal["written", "changed", "rival"]:
+        """Put a document in the place of the same version of it, as the next one."""
+        ...
+
+    async def remove(self, table: Table, id_: str, expect: Mapping[str, str | int]) -> bool: ...
+
+    async def claim(self, table: Table, claim: Claim) -> list[Document]: ...
+
+    async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]: ...
+
+    async def lease(self, key: str, ask: Ask) -> Grant | None:
+        """Carry out ``budget.lease`` on a budget that was opened; None if it was not.
+
+        The one call that keeps its own time, because it may be over before a timer is set.
+        """
+        ...
+
+    async def open_budget(self, key: str) -> None:
+        """Begin a budget, for good: once this returned no crash forgets that it was used."""
+        ...
+
+    async def budget(self, key: str) -> Budget: ...
+
+    async def close(self) -> None: ...
+
+
+class StateStore:
+    """The state, whatever it is kept in."""
+
+    def __init__(self, backend: Backend, patience_s: float) -> None:
+        self._backend, self._patience_s = backend, patience_s
+
+    async def now_ms(self) -> int:
+        """The store's instant: the only clock that all its users share."""
+        async with self._in_time():
+            return await self._backend.now_ms()
+
+    async def get(self, table: Table, id_: str) -> Document | None:
+        """The document of this id."""
+        async with self._in_time():
+            found = await self._backend.find(table, rivals(_NO_RULES, {"id": id_}), (), 1)
+            return found[0] if found else None
+
+    async def find(
+        self,
+        table: Table,
+        query: Query = (),
+        order: Sequence[str] = (),
+        limit: int = 100,
+        after: Document | None = None,
+    ) -> list[Document]:
+        """The first documents in this order, then by id; those beyond ``after`` if it is given."""
+        if after is not None:
+            query = beyond(query, order, after)
+        async with self._in_time():
+            return await self._backend.find(table, query, order, limit)
+
+    async def insert_if_absent(self, table: Table, document: Document) -> Inserted:
+        """Add a document, unless one with its id or its unique fields is there: then that one."""
+        async with self._in_time():
+            for _ in range(_RACES):
+                if await self._backend.insert(table, document):
+                    return Inserted({**document, "version": 1}, created=True)
+                if there := await self._backend.find(table, rivals(table, document), (), 1):
+                    return Inserted(there[0], created=False)
+        raise self._lost_every_race()
+
+    async def update(self, table: Table, id_: str, change: Change) -> Document | None:
+        """Change a document, again if somebody else was quicker; None if nothing was written.
+
+        Raises:
+            AlreadyExists: what it would become cannot stand beside another. Nothing was written.
+        """
+        async with self._in_time():
+            for _ in range(_RACES):
+                found = await self._backend.find(table, rivals(_NO_RULES, {"id": id_}), (), 1)
+                changed = change(found[0]) if found else None
+                if changed is None:
+                    return None
+                version = found[0]["version"]
+                changed = {**changed, "id": id_, "version": version}
+                outcome = await self._backend.replace(table, changed)
+                if outcome == "written":
+                    return {**changed, "version": version + 1}
+                if outcome == "rival":
+                    there = await self._backend.find(table, rivals(table, changed), (), 2)
+                    if other := [document["id"] for document in there if document["id"] != id_]:
+                        raise AlreadyExists(table.name, other[0])
+        raise self._lost_every_race()
+
+    async def claim(self, table: Table, claim: Claim) -> list[Document]:
+        """Take the first documents that match and patch them; each goes to one claimer only.
+
+        Returns them as they have become, in the order asked for.
+        """
+        checked(table, claim.patch)
+        async with self._in_time():
+            return await self._backend.claim(table, claim)
+
+    async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
+        """Patch documents that still have the values expected; None for each that has not.
+
+        ``Write(id, {"fence": 7}, …)`` is a fenced write: None means that the lease was lost.
+        """
+        for write in writes:
+            checked(table, write.patch)
+        if len({write.id for write in writes}) < len(writes):
+            raise ValueError(f"{table.name}: a document can be written once at a time")
+        async with self._in_time():
+            return await self._backend.write(table, writes) if writes else []
+
+    async def delete(
+        self, table: Table, id_: str, expect: Mapping[str, str | int] | None = None
+    ) -> bool:
+        """Remove a document, if it still has these values; whether it was."""
+        async with self._in_time():
+            return await self._backend.remove(table, id_, expect or {})
+
+    async def lease(self, key: str, ask: Ask) -> Grant:
+        """Take capacity from a budget, and tell it what is known; see ``budget.lease``.
+
+        Raises:
+            CostExceedsLimit: no wait would be long enough.
+        """
+        for window in ask.windows:
+            if window.need > window.amount:
+                raise CostExceedsLimit(window.need, window.amount, window.period_ms)
+        for pace in ask.paces:
+            if pace.need > pace.burst:
+                raise CostExceedsLimit(pace.need, pace.burst, pace.period_ms)
+        if grant := await self._backend.lease(key, ask):
+            return grant
+        async with self._in_time():
+            await self._backend.open_budget(key)
+        if grant := await self._backend.lease(key, ask):
+            return grant
+        raise self._lost_every_race()
+
+    async def budget(self, key: str) -> Budget:
+        """What is known of a budget; nothing was taken from one that nobody opened."""
+        async with self._in_time():
+            return await self._backend.budget(key)
+
+    async def close(self) -> None:
+        """Let go of the store. Nothing is lost without it."""
+        await self._backend.close()
+
+    def _in_time(self) -> AbstractAsyncContextManager[None]:
+        return in_time(self._backend.where, self._patience_s)
+
+    def _lost_every_race(self) -> StoreUnreachable:
+        return StoreUnreachable(self._backend.where, "others change the same without a pause")
+
+
+# A driver may swallow the one cancellation that a time-out is, so loops end by themselves too.
+_RACES = 1000
+_NO_RULES = Table(name="", fields={})
+
+
+class _Module(Protocol):
+    def open_url(self, url: str, clock: Clock, patience_s: float) -> Backend: ...
+
+
+# Files of this folder that are parts of every backend.
+_SHARED = {"budget", "documents", "patience", "schema", "sql"}
+
+
+async def open_store(
+    url: str,
+    *,
+    schema: Schema = SCHEMA,
+    clock: Clock | None = None,
+    patience_s: float = 10.0,
+) -> StateStore:
+    """The store a URL names, ready for use.
+
+    ``sqlite:FILE`` serves one machine, ``postgresql://…`` and ``mongodb://…`` a fleet, ``memory:``
+    one process.
+
+    Raises:
+        ConfigError: no backend has that scheme, or it cannot read the rest.
+        MissingExtra: the backend needs a library that is not installed.
+        StoreUnreachable: nobody answers there.
+        NewerStore: a newer penstock wrote it.
+    """
+    scheme, separator, _ = url.partition(":")
+    name = scheme.partition("+")[0]
+    schemes = {module.name for module in iter_modules(__path__)} - _SHARED
+    if not separator or name not in schemes:
+        known = " or ".join(f"{known}:" for known in sorted(schemes, reverse=True))
+        raise ConfigError(
+            scheme, problem=f"is no kind of state store. Its URL begins with {known}.",
+            origin="state URL",
+        )  # fmt: skip
+    module = cast("_Module", import_module(f"{__name__}.{name}"))
+    backend = module.open_url(url, clock or SystemClock(), patience_s)
+    try:
+        async with in_time(backend.where, patience_s):
+            await backend.prepare(schema)
+    except BaseException:
+        await backend.close()
+        raise
+    return StateStore(backend, patience_s)
+
+
+__all__ = [
+    "Ask",
+    "Backend",
+    "Budget",
+    "Change",
+    "Claim",
+    "Document",
+    "Grant",
+    "Inserted",
+    "Patch",
+    "Query",
+    "StateStore",
+    "Write",
+    "open_store",
+]

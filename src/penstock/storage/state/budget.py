@@ -1,0 +1,158 @@
+"""Budgets: the rule by which a fleet shares an exchange's limits.
+
+A budget is what is known of an exchange's limits: how much was taken of each, and whether the
+exchange said stop. A process asks for capacity of several limits at once and gets all of it or
+none. Limits that are counted in windows of the exchange's clock give *blocks* of tokens, good in
+that window alone; the others are *paced* (GCRA) and give the instant at which to send. ``lease`` is
+that rule, pure and in whole numbers. A backend carries it out in one atomic statement on its own
+clock, and the contract suite holds it to this one.
+
+Time that cannot have passed, and a memory that was lost, never make room: where the clock went
+back, or the store may have forgotten what it granted, everything counts as taken.
+"""
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+
+class Window(Struct, frozen=True, array_like=True, gc=False):
+    """What to take of a limit that is counted in windows aligned to the exchange's clock."""
+
+    limit: str
+    """The name under which its use is kept; another period needs another name."""
+    amount: int
+    """So much per window."""
+    period_ms: int
+    need: int = 1
+    """Nothing less is of use; 0 only tells and asks."""
+    want: int = 0
+    """Take so much if there is that much, for requests to come."""
+    seen: int = 0
+    """The exchange counts at least so much …"""
+    seen_in: int = -1
+    """… in the window of this index."""
+
+
+class Pace(Struct, frozen=True, array_like=True, gc=False):
+    """What to take of a limit that is kept by the distance between requests."""
+
+    limit: str
+    amount: int
+    """So much per period, evenly …"""
+    period_ms: int
+    burst: int
+    """… and so much at once: no period ever sees more than ``amount + burst``."""
+    need: int = 1
+
+
+class Ask(Struct, frozen=True, array_like=True):
+    """A request for capacity, with what the asker knows."""
+
+    windows: tuple[Window, ...] = ()
+    paces: tuple[Pace, ...] = ()
+    offset_ms: int = 0
+    """How far the exchange's clock is ahead of the store's."""
+    opening_ms: int = 0
+    """Nothing is let go in the first moments of a window …"""
+    closing_ms: int = 0
+    """… nor in the last, when it might arrive in the next."""
+    blocked_until_ms: int = 0
+    """The exchange said stop until this instant of the store's clock."""
+
+
+class Block(NamedTuple):
+    """Tokens of one window; they die with it."""
+
+    window: int
+    """Its index: exchange time divided by the period."""
+    tokens: int
+
+
+class Grant(Struct, frozen=True, array_like=True):
+    """The answer to an ask."""
+
+    ok: bool
+    now_ms: int
+    """The store's instant of the answer."""
+    at_ms: int
+    """Granted: send then, and not before. Refused: ask again then, which is later than now."""
+    blocks: tuple[Block, ...] = ()
+    """What was taken of each window asked for, in that order."""
+
+    @property
+    def wait_ms(self) -> int:
+        """How long to wait before sending, or before asking again."""
+        return self.at_ms - self.now_ms
+
+
+class Budget(Struct, frozen=True, array_like=True):
+    """What is known of the limits of one exchange."""
+
+    era: str = ""
+    """The span of the store's memory that this was written in."""
+    blocked_until_ms: int = 0
+    refused: int = 0
+    """How often there was no room."""
+    uses: dict[str, tuple[int, int]] = {}
+    """By limit: (window's index, taken in it), or (µs up to which it is spoken for, 0)."""
+
+
+def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget, Grant]:
+    """Take what is asked for, all of it or nothing.
+
+    A budget of another ``era`` was written by a store that may have forgotten since.
+    """
+    lost = budget.era not in (era, "")
+    blocked_ms = max(budget.blocked_until_ms, ask.blocked_until_ms)
+    at_ms, ready_ms = now_ms, max(now_ms, blocked_ms)
+    uses, spent, blocks = dict(budget.uses), {}, []
+    for pace in ask.paces:
+        unit_us = -(-pace.period_ms * 1000 // pace.amount)
+        spoken_us = _spoken_for_us(pace, uses.get(pace.limit), now_ms, lost)
+        send_ms = -(-(spoken_us + (pace.need - pace.burst) * unit_us) // 1000)
+        at_ms, ready_ms = max(at_ms, send_ms), max(ready_ms, send_ms - pace.period_ms)
+        uses[pace.limit] = (spoken_us, 0)
+        spent[pace.limit] = (spoken_us + pace.need * unit_us, 0)
+    for window in ask.windows:
+        index, used = _present(window, uses.get(window.limit), now_ms + ask.offset_ms, lost)
+        ends_ms = (index + 1) * window.period_ms - ask.offset_ms
+        opens_ms = ends_ms - window.period_ms + ask.opening_ms
+        if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
+            ready_ms = max(ready_ms, ends_ms + ask.opening_ms)
+        elif at_ms < opens_ms:
+            ready_ms = max(ready_ms, opens_ms)
+        tokens = max(window.need, min(window.want, window.amount - used))
+        uses[window.limit] = (index, used)
+        spent[window.limit] = (index, used + tokens)
+        blocks.append(Block(index, tokens))
+    if ready_ms > now_ms:
+        # What the exchange told is kept; what was asked for is not.
+        needed = bool(ask.paces) or any(window.need for window in ask.windows)
+        refusal = Grant(False, now_ms, ready_ms)
+        return Budget(era, blocked_ms, budget.refused + needed, uses), refusal
+    uses.update(spent)
+    return Budget(era, blocked_ms, budget.refused, uses), Grant(True, now_ms, at_ms, tuple(blocks))
+
+
+def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, lost: bool) -> int:
+    # An instant is handed out one period ahead at most: what lies further off was written by a
+    # clock that has gone back since.
+    unit_us = -(-pace.period_ms * 1000 // pace.amount)
+    furthest_us = (now_ms + pace.period_ms) * 1000 + pace.burst * unit_us
+    spoken_us = use[0] if use else 0
+    return furthest_us if lost else min(max(spoken_us, now_ms * 1000), furthest_us)
+
+
+def _present(
+    window: Window, use: tuple[int, int] | None, exchange_ms: int, lost: bool
+) -> tuple[int, int]:
+    present = exchange_ms // window.period_ms
+    index, used = use or (present, 0)
+    # The next window may have begun for another process, whose offset is a little greater; one yet
+    # later was written by a clock that has gone back since.
+    if lost or index > present + 1:
+        index, used = present, window.amount
+    elif index < present:
+        index, used = present, 0
+    return index, max(used, window.seen) if window.seen_in == index else used

@@ -1,0 +1,161 @@
+"""Documents: how they are asked for and changed, said without naming a database.
+
+A query is a list of alternatives, each a list of conditions that must all hold. A patch says which
+fields become what. Both may speak of the store's present instant, so that whoever asks needs no
+clock that agrees with anybody else's. The functions here are the meaning of both: the backend in
+memory is made of them, and the contract suite holds the others to them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+from penstock.storage.state.schema import Table
+
+Document = dict[str, Any]
+"""A JSON object with an ``id``; ``version`` counts its writes, and the store keeps it."""
+
+Scalar = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The store's instant when the statement runs, in milliseconds, and so much later."""
+
+    plus_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """So much more than it was; a field that is missing was 0."""
+
+    amount: int
+
+
+class Where(NamedTuple):
+    """A condition on a declared field. A missing field is None, and None comes before all else."""
+
+    field: str
+    is_: Literal["=", "<=", ">", "in", "not in"]
+    value: Scalar | Now | tuple[str, ...]
+
+
+Query = Sequence[Sequence[Where]]
+"""Alternatives, each of conditions that must all hold; no alternatives at all hold always."""
+
+Patch = Mapping[str, Any]
+"""What fields become: a JSON value, ``Now`` or ``Add``. A dot leads into a nested object."""
+
+
+class Claim(NamedTuple):
+    """The first documents that match, in this order and then by id, and what becomes of them."""
+
+    query: Query
+    order: tuple[str, ...]
+    patch: Patch
+    most: int = 1
+
+
+class Write(NamedTuple):
+    """A change of one document, made only if it still has these values: a fence, mostly."""
+
+    id: str
+    expect: Mapping[str, str | int]
+    patch: Patch
+
+
+def field_of(document: Document, path: str) -> Any:
+    """The value at a path; None where there is nothing."""
+    value: Any = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def matches(document: Document, query: Query, now_ms: int) -> bool:
+    """Whether a document is asked for."""
+    return not query or any(
+        all(_holds(where, field_of(document, where.field), now_ms) for where in alternative)
+        for alternative in query
+    )
+
+
+def _holds(where: Where, found: Any, now_ms: int) -> bool:
+    value = resolved(where.value, now_ms)
+    match where.is_:
+        case "=":
+            return bool(found == value)
+        case "in":
+            return found in value
+        case "not in":
+            return found not in value
+        case ">":
+            return found is not None and (value is None or found > value)
+        case "<=":
+            return found is not None and found <= value
+
+
+def resolved(value: Any, now_ms: int) -> Any:
+    """A value with the store's instant put in."""
+    return now_ms + value.plus_ms if isinstance(value, Now) else value
+
+
+def position(document: Document, order: Iterable[str]) -> tuple[tuple[bool, Any], ...]:
+    """What to sort by: None first, and the id where all else is equal."""
+    values = (field_of(document, field) for field in (*order, "id"))
+    return tuple((value is not None, value) for value in values)
+
+
+def beyond(query: Query, order: Sequence[str], after: Document) -> Query:
+    """The same query, of what comes after a document in this order."""
+    fields = [*order, "id"]
+    later = [
+        [
+            *(Where(field, "=", field_of(after, field)) for field in fields[:depth]),
+            Where(fields[depth], ">", field_of(after, fields[depth])),
+        ]
+        for depth in range(len(fields))
+    ]
+    return [[*asked, *rest] for asked, rest in product(query or [[]], later)]
+
+
+def rivals(table: Table, document: Document) -> Query:
+    """The documents that cannot stand beside this one."""
+    found = [[Where("id", "=", document["id"])]]
+    for rule in table.unique:
+        alternative = [Where(field, "=", field_of(document, field)) for field in rule.fields]
+        if rule.among:
+            field, values = rule.among
+            if field_of(document, field) not in values:
+                continue
+            alternative.append(Where(field, "in", values))
+        found.append(alternative)
+    return found
+
+
+def patched(document: Document, patch: Patch, now_ms: int) -> Document:
+    """The document a patch makes of this one, which stays as it is."""
+    changed = dict(document)
+    for path, value in patch.items():
+        *outer, name = path.split(".")
+        inner = changed
+        for step in outer:
+            within = inner.get(step)
+            inner[step] = inner = dict(within) if isinstance(within, dict) else {}
+        if isinstance(value, Add):
+            inner[name] = (inner.get(name) or 0) + value.amount
+        else:
+            inner[name] = resolved(value, now_ms)
+    return changed
+
+
+def expected(document: Document, expect: Mapping[str, str | int]) -> bool:
+    """Whether a document still has these values."""
+    return all(field_of(document, path) == value for path, value in expect.items())
+
+
+def checked(table: Table, patch: Patch) -> None:
+    """Refuse a patch of what keeps documents apart: that is for ``update``, which is told of it."""
+    if wrong := {path.partition(".")[0] for path in patch} & {"id", "version", *table.kept_apart()}:
+        raise ValueError(f"{table.name}: {', '.join(sorted(wrong))} can only change by update")

@@ -1,0 +1,21 @@
+"""Patience: how long a database may take."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.errors import StoreUnreachable
+
+
+@asynccontextmanager
+async def in_time(where: str, patience_s: float) -> AsyncIterator[None]:
+    """Do it in time or give up.
+
+    Raises:
+        StoreUnreachable: it took longer.
+    """
+    try:
+        async with asyncio.timeout(patience_s):
+            yield
+    except TimeoutError as error:
+        raise StoreUnreachable(where, f"gave no answer within {patience_s:g} s") from error

@@ -1,0 +1,88 @@
+"""Tables: what the state consists of, declared once as data.
+
+A table holds documents. Those fields by which documents are found, ordered or kept apart are named
+here with their type; the rest of a document is nobody's business but its owner's. Each backend
+makes of this what it makes best. A schema is the history of its tables: version *n* is the first
+*n* steps, every step is safe to take twice, and a store remembers how many it has taken.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+FieldType = Literal["text", "int"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """No two documents agree in all these fields; a missing one counts as equal to missing."""
+
+    fields: tuple[str, ...]
+    among: tuple[str, tuple[str, ...]] | None = None
+    """(field, values): only documents with one of these values are kept apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A kind of documents. A dot in a field's name leads into a nested object."""
+
+    name: str
+    fields: Mapping[str, FieldType]
+    unique: tuple[Unique, ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+
+    def type_of(self, field: str) -> FieldType:
+        """The type of a field by which documents are found; ``id`` is one of every table."""
+        if field != "id" and field not in self.fields:
+            raise ValueError(f"{self.name}: {field!r} is not among the declared fields")
+        return self.fields.get(field, "text")
+
+    def kept_apart(self) -> set[str]:
+        """The fields that decide whether two documents may stand side by side."""
+        deciding = {field for rule in self.unique for field in rule.fields}
+        return deciding | {rule.among[0] for rule in self.unique if rule.among}
+
+
+def index_name(table: Table, fields: Sequence[str], *, unique: bool = False) -> str:
+    """A name that says what is indexed, within the length databases allow."""
+    name = "_".join([table.name, *fields]).replace(".", "_")[:48]
+    return f"{name}_{'only' if unique else 'index'}"
+
+
+Schema = Sequence[Sequence[Table]]
+"""Step by step, the tables to create; one that is there already gains what is new in it."""
+
+CONNECTORS = Table(
+    name="connectors",
+    fields={"exchange_id": "text", "status": "text"},
+    unique=(Unique(("exchange_id",)),),
+    indexes=(("status",),),
+)
+
+JOBS = Table(
+    name="jobs",
+    fields={
+        "exchange_id": "text",
+        "type": "text",
+        "symbol": "text",
+        "timeframe": "text",
+        "status": "text",
+        "state": "text",
+        "next_run_at": "int",
+        "priority": "int",
+        "fence": "int",
+        "lock.lock_until": "int",
+    },
+    unique=(
+        Unique(
+            ("exchange_id", "type", "symbol", "timeframe"),
+            among=("status", ("active", "paused")),
+        ),
+    ),
+    indexes=(
+        ("status", "state", "next_run_at", "priority"),
+        ("exchange_id", "type", "symbol", "timeframe"),
+    ),
+)
+
+SCHEMA: Schema = ((CONNECTORS, JOBS),)

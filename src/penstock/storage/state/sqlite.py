@@ -1,0 +1,320 @@
+"""State in a SQLite file: for every process of one machine, with nothing to install or run.
+
+SQLite lets one process write at a time and the others wait their turn. Documents are written with
+``synchronous=FULL``: what was acknowledged survives a power cut. Budgets are written with NORMAL,
+which survives the death of any process; after that of the machine they count as used up, for they
+are marked with the boot they were written in.
+
+The clock is the time since boot, which every process reads alike and no operator can step. It is
+made a time of day by a row per boot, written by whoever came first.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from penstock.clock import BootClock, Clock, SystemBootClock
+from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, StoreUnreachable
+from penstock.storage.state.budget import Ask, Budget, Grant, lease
+from penstock.storage.state.documents import (
+    Claim,
+    Document,
+    Query,
+    Where,
+    Write,
+    expected,
+    patched,
+)
+from penstock.storage.state.schema import FieldType, Schema, Table, index_name
+from penstock.storage.state.sql import Dialect, Statement
+
+T = TypeVar("T")
+
+# A lease takes some 30 µs, less than it takes to hand it to a thread: it is tried at once, and only
+# where others hold the file is it left to a thread to wait.
+_BUSY_AT_ONCE_S = 0.002
+
+_encode, _decode = msgspec.json.encode, msgspec.json.decode
+_decode_budget = msgspec.json.Decoder(Budget).decode
+
+
+def open_url(url: str, clock: Clock, patience_s: float) -> "SqliteBackend":  # noqa: ARG001
+    """``sqlite:FILE``, also spelt ``sqlite:///FILE``."""
+    path = url.removeprefix("sqlite:").removeprefix("///")
+    if not path:
+        raise ConfigError(url, problem="names no file: sqlite:FILE.", origin="state URL")
+    return SqliteBackend(Path(path), SystemBootClock(), patience_s)
+
+
+def _field(path: str, _: FieldType) -> str:
+    return f"json_extract(document, '$.{path}')"
+
+
+_DIALECT = Dialect(field=_field, parameter=lambda _: "?", now="")
+
+
+class SqliteBackend:
+    """One file. Documents are written by a thread of its own, which may wait for its turn."""
+
+    def __init__(self, path: Path, clock: BootClock, patience_s: float) -> None:
+        self._path, self._clock, self._patience_s = path, clock, patience_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
+        self._boot_id, self._anchor_ns = "", 0
+        self._opened: list[sqlite3.Connection] = []
+
+    @property
+    def where(self) -> str:
+        return f"sqlite:{self._path}"
+
+    async def prepare(self, schema: Schema) -> None:
+        await self._in_thread(self._prepare, schema)
+
+    def _prepare(self, schema: Schema) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._documents = self._connect("FULL", self._patience_s)
+        with _transaction(self._documents) as database:
+            database.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER)")
+            found = database.execute("SELECT max(version) FROM version").fetchone()[0] or 0
+            if found > len(schema):
+                raise NewerStore(self.where, found, len(schema))
+            for step in schema[found:]:
+                for table in step:
+                    _create(database, table)
+            database.execute("DELETE FROM version")
+            database.execute("INSERT INTO version VALUES (?)", (len(schema),))
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS budgets (key TEXT PRIMARY KEY, budget BLOB)"
+                " WITHOUT ROWID"
+            )
+            self._set_clock(database)
+        self._budgets, self._patient_budgets = (
+            _Budgets(self._connect("NORMAL", busy_s), self._now_ms, self._boot_id)
+            for busy_s in (_BUSY_AT_ONCE_S, self._patience_s)
+        )
+
+    def _set_clock(self, database: sqlite3.Connection) -> None:
+        self._boot_id = self._clock.boot_id()
+        anchor_ns = self._clock.wall_ns() - self._clock.since_boot_ns()
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS boots (boot_id TEXT PRIMARY KEY, began_at_ns INTEGER)"
+        )
+        database.execute("INSERT OR IGNORE INTO boots VALUES (?, ?)", (self._boot_id, anchor_ns))
+        self._anchor_ns = database.execute(
+            "SELECT began_at_ns FROM boots WHERE boot_id = ?", (self._boot_id,)
+        ).fetchone()[0]
+
+    def _connect(self, synchronous: str, busy_s: float) -> sqlite3.Connection:
+        database = sqlite3.connect(
+            self._path, timeout=busy_s, isolation_level=None, check_same_thread=False
+        )
+        self._opened.append(database)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {synchronous}")
+        return database
+
+    async def now_ms(self) -> int:
+        return self._now_ms()
+
+    def _now_ms(self) -> int:
+        return (self._anchor_ns + self._clock.since_boot_ns()) // 1_000_000
+
+    async def find(
+        self, table: Table, query: Query, order: Sequence[str], limit: int
+    ) -> list[Document]:
+        return await self._in_thread(self._find, table, query, order, limit)
+
+    def _find(self, table: Table, query: Query, order: Sequence[str], limit: int) -> list[Document]:
+        statement = Statement(_DIALECT, table, self._now_ms())
+        rows = self._documents.execute(
+            f"SELECT id, version, document FROM {table.name} WHERE {statement.where(query)}"  # noqa: S608
+            f" ORDER BY {statement.order(order)} LIMIT {statement.value(limit)}",
+            statement.values,
+        )
+        return [{**_decode(text), "id": id_, "version": version} for id_, version, text in rows]
+
+    async def insert(self, table: Table, document: Document) -> bool:
+        return await self._in_thread(self._insert, table, document)
+
+    def _insert(self, table: Table, document: Document) -> bool:
+        # OR IGNORE covers the unique indexes as well as the id.
+        done = self._documents.execute(
+            f"INSERT OR IGNORE INTO {table.name} VALUES (?, 1, ?)",  # noqa: S608
+            (document["id"], _body(document)),
+        )
+        return done.rowcount == 1
+
+    async def replace(
+        self, table: Table, document: Document
+    ) -> Literal["written", "changed", "rival"]:
+        return await self._in_thread(self._replace, table, document)
+
+    def _replace(self, table: Table, document: Document) -> Literal["written", "changed", "rival"]:
+        try:
+            return "written" if self._put(table, document, document["version"]) else "changed"
+        except sqlite3.IntegrityError:
+            return "rival"
+
+    def _put(self, table: Table, document: Document, version: int) -> bool:
+        done = self._documents.execute(
+            f"UPDATE {table.name} SET version = version + 1, document = ?"  # noqa: S608
+            " WHERE id = ? AND version = ?",
+            (_body(document), document["id"], version),
+        )
+        return done.rowcount == 1
+
+    async def remove(self, table: Table, id_: str, expect: Mapping[str, str | int]) -> bool:
+        return await self._in_thread(self._remove, table, id_, expect)
+
+    def _remove(self, table: Table, id_: str, expect: Mapping[str, str | int]) -> bool:
+        with _transaction(self._documents) as database:
+            found = self._find(table, [[Where("id", "=", id_)]], (), 1)
+            if not found or not expected(found[0], expect):
+                return False
+            database.execute(f"DELETE FROM {table.name} WHERE id = ?", (id_,))  # noqa: S608
+            return True
+
+    async def claim(self, table: Table, claim: Claim) -> list[Document]:
+        return await self._in_thread(self._claim, table, claim)
+
+    def _claim(self, table: Table, claim: Claim) -> list[Document]:
+        with _transaction(self._documents):
+            now_ms = self._now_ms()
+            return [
+                self._patched(table, found, patched(found, claim.patch, now_ms))
+                for found in self._find(table, claim.query, claim.order, claim.most)
+            ]
+
+    def _patched(self, table: Table, found: Document, changed: Document) -> Document:
+        self._put(table, changed, found["version"])
+        return {**changed, "version": found["version"] + 1}
+
+    async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
+        return await self._in_thread(self._write, table, writes)
+
+    def _write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
+        with _transaction(self._documents):
+            now_ms = self._now_ms()
+            asked = [[Where("id", "in", tuple(write.id for write in writes))]]
+            there = {found["id"]: found for found in self._find(table, asked, (), len(writes))}
+            return [
+                self._patched(table, found, patched(found, write.patch, now_ms))
+                if (found := there.get(write.id)) and expected(found, write.expect)
+                else None
+                for write in writes
+            ]
+
+    async def lease(self, key: str, ask: Ask) -> Grant | None:
+        try:
+            return self._budgets.take(key, ask)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise _as_storage_error(self.where, error) from error
+            return await self._in_thread(self._patient_budgets.take, key, ask)
+
+    async def open_budget(self, key: str) -> None:
+        await self._in_thread(self._open_budget, key)
+
+    def _open_budget(self, key: str) -> None:
+        self._documents.execute(
+            "INSERT OR IGNORE INTO budgets VALUES (?, ?)", (key, _encode(Budget()))
+        )
+
+    async def budget(self, key: str) -> Budget:
+        return await self._in_thread(self._budget, key)
+
+    def _budget(self, key: str) -> Budget:
+        query = "SELECT budget FROM budgets WHERE key = ?"
+        found = self._documents.execute(query, (key,)).fetchone()
+        return _decode_budget(found[0]) if found else Budget()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._thread.shutdown)
+        for database in self._opened:
+            database.close()
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, lambda: call(*arguments))
+        except (sqlite3.Error, OSError) as error:
+            raise _as_storage_error(self.where, error) from error
+
+
+class _Budgets:
+    """A connection on which budgets are leased in one statement, which calls the rule itself."""
+
+    def __init__(
+        self, database: sqlite3.Connection, now_ms: Callable[[], int], boot_id: str
+    ) -> None:
+        self._database, self._now_ms, self._boot_id = database, now_ms, boot_id
+        self._ask = Ask()
+        self._grant: Grant | None = None
+        database.create_function("lease", 1, self._lease)
+
+    def take(self, key: str, ask: Ask) -> Grant | None:
+        self._ask, self._grant = ask, None
+        self._database.execute("UPDATE budgets SET budget = lease(budget) WHERE key = ?", (key,))
+        return self._grant
+
+    def _lease(self, budget: bytes) -> bytes:
+        # Called with the file locked for writing, so that the instant is read in its turn.
+        changed, self._grant = lease(
+            _decode_budget(budget), self._ask, self._now_ms(), self._boot_id
+        )
+        return _encode(changed)
+
+
+def _body(document: Document) -> str:
+    kept = {name: value for name, value in document.items() if name not in ("id", "version")}
+    return _encode(kept).decode()
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """All of it or nothing, with the file locked for writing from the start."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
+def _create(database: sqlite3.Connection, table: Table) -> None:
+    database.execute(
+        f"CREATE TABLE IF NOT EXISTS {table.name}"
+        " (id TEXT PRIMARY KEY, version INTEGER NOT NULL, document TEXT NOT NULL) WITHOUT ROWID"
+    )
+    for fields in table.indexes:
+        listed = ", ".join(_field(field, table.type_of(field)) for field in fields)
+        database.execute(
+            f"CREATE INDEX IF NOT EXISTS {index_name(table, fields)} ON {table.name} ({listed})"
+        )
+    for rule in table.unique:
+        # Quoted, because SQL holds NULL to be different from NULL.
+        listed = ", ".join(f"json_quote({_field(field, 'text')})" for field in rule.fields)
+        only = ""
+        if rule.among:
+            values = ", ".join(f"'{value}'" for value in rule.among[1])
+            only = f" WHERE {_field(rule.among[0], 'text')} IN ({values})"
+        name = index_name(table, rule.fields, unique=True)
+        database.execute(
+            f"CREATE UNIQUE INDEX IF NOT EXISTS {name} ON {table.name} ({listed}){only}"
+        )
+
+
+def _as_storage_error(where: str, error: sqlite3.Error | OSError) -> StorageError:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreUnreachable(where, "another process keeps it locked")
+        case sqlite3.SQLITE_FULL:
+            return StorageFull(where, str(error))
+        case _:
+            return StorageError(where, str(error))

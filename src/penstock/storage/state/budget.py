@@ -11,8 +11,6 @@ Time that cannot have passed, and a memory that was lost, never make room: where
 back, or the store may have forgotten what it granted, everything counts as taken.
 """
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 
@@ -61,7 +59,7 @@ class Ask(Struct, frozen=True, array_like=True):
     """The exchange said stop until this instant of the store's clock."""
 
 
-class Block(NamedTuple):
+class Block(Struct, frozen=True, array_like=True, gc=False):
     """Tokens of one window; they die with it."""
 
     window: int
@@ -103,9 +101,11 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
 
     A budget of another ``era`` was written by a store that may have forgotten since.
     """
+    # Run with a database locked: on the usual way through, comparisons rather than max and min.
     lost = budget.era not in (era, "")
-    blocked_ms = max(budget.blocked_until_ms, ask.blocked_until_ms)
-    at_ms, ready_ms = now_ms, max(now_ms, blocked_ms)
+    told_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
+    blocked_ms = told_ms if told_ms > known_ms else known_ms
+    at_ms, ready_ms = now_ms, now_ms if now_ms > blocked_ms else blocked_ms
     uses, spent, blocks = dict(budget.uses), {}, []
     for pace in ask.paces:
         unit_us = -(-pace.period_ms * 1000 // pace.amount)
@@ -122,7 +122,9 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
             ready_ms = max(ready_ms, ends_ms + ask.opening_ms)
         elif at_ms < opens_ms:
             ready_ms = max(ready_ms, opens_ms)
-        tokens = max(window.need, min(window.want, window.amount - used))
+        left = window.amount - used
+        tokens = window.want if window.want < left else left
+        tokens = tokens if tokens > window.need else window.need
         uses[window.limit] = (index, used)
         spent[window.limit] = (index, used + tokens)
         blocks.append(Block(index, tokens))

@@ -90,7 +90,6 @@ class SqliteBackend:
             database.execute("INSERT INTO version VALUES (?)", (len(schema),))
             database.execute(
                 "CREATE TABLE IF NOT EXISTS budgets (key TEXT PRIMARY KEY, budget BLOB)"
-                " WITHOUT ROWID"
             )
             self._set_clock(database)
         self._budgets, self._patient_budgets = (
@@ -290,7 +289,7 @@ def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 def _create(database: sqlite3.Connection, table: Table) -> None:
     database.execute(
         f"CREATE TABLE IF NOT EXISTS {table.name}"
-        " (id TEXT PRIMARY KEY, version INTEGER NOT NULL, document TEXT NOT NULL) WITHOUT ROWID"
+        " (id TEXT PRIMARY KEY, version INTEGER NOT NULL, document TEXT NOT NULL)"
     )
     for fields in table.indexes:
         listed = ", ".join(_field(field, table.type_of(field)) for field in fields)

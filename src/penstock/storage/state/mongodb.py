@@ -47,7 +47,7 @@ try:
         PyMongoError,
     )
 except ImportError as error:
-    raise MissingExtra("State in MongoDB", "mongo") from error
+    raise MissingExtra("pymongo", "mongo") from error
 
 _MEASURE_EVERY_NS = 60_000_000_000
 _ROUND_TRIPS = 3

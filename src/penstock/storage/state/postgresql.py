@@ -42,7 +42,7 @@ try:
     import asyncpg
     from asyncpg.pool import PoolConnectionProxy
 except ImportError as error:
-    raise MissingExtra("State in PostgreSQL", "postgres") from error
+    raise MissingExtra("asyncpg", "postgres") from error
 
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 _decode_budget = msgspec.json.Decoder(Budget).decode

@@ -75,7 +75,8 @@ DECLARE
     opens_ms bigint;
     tokens bigint;
 BEGIN
-    FOR charge IN SELECT jsonb_array_elements(ask[1]) LOOP
+    FOR number IN 0 .. jsonb_array_length(ask[1]) - 1 LOOP
+        charge := ask[1][number];
         name := charge ->> 0;
         amount := charge[1];
         period_ms := charge[2];
@@ -97,7 +98,8 @@ BEGIN
             name, jsonb_build_array(spoken_us + need * unit_us, 0)
         );
     END LOOP;
-    FOR charge IN SELECT jsonb_array_elements(ask[0]) LOOP
+    FOR number IN 0 .. jsonb_array_length(ask[0]) - 1 LOOP
+        charge := ask[0][number];
         name := charge ->> 0;
         amount := charge[1];
         period_ms := charge[2];

@@ -42,6 +42,11 @@ def test_a_period_is_above_zero_and_ends(kind: Callable[..., Any], period_s: Any
         kind(10, period_s)
 
 
+def test_a_guard_band_is_not_below_zero() -> None:
+    with pytest.raises(BadLimit, match="0 or more"):
+        FixedWindow(10, 60, guard_ms=-1)
+
+
 @pytest.mark.parametrize("rate_per_s", [0, -1, float("nan"), float("inf")])
 def test_a_rate_is_above_zero(rate_per_s: float) -> None:
     with pytest.raises(BadLimit, match="number above zero"):

@@ -7,6 +7,7 @@ come, has spent nothing.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ class Stats:
     """For how long nothing is granted because the exchange said stop."""
 
 
-class Budget:
+class Budget(ABC):
     """What both faces of a throttler share: limits, a line, listeners. Not a face itself."""
 
     def __init__(
@@ -246,8 +247,9 @@ class Budget:
         clock = self._line.clock
         return at_ms * MS_NS - clock.now_ns() + clock.monotonic_ns()
 
+    @abstractmethod
     def _look_again(self) -> None:
-        raise NotImplementedError
+        """Let go whoever may, and see to it that somebody looks again in time."""
 
 
 class BaseThrottler(Budget):
@@ -319,7 +321,6 @@ class BaseThrottler(Budget):
             self._look_again()
 
     def _look_again(self) -> None:
-        """Let go whoever may, and set the timer for whoever is next."""
         at = self._line.serve()
         timer = self._timer
         if at is None:

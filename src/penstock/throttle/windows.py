@@ -159,6 +159,8 @@ class FixedWindow(Window[FixedUsage]):
         answers: bool = False,
     ) -> None:
         """``answers`` says that the holder of a grant tells when its request was answered."""
+        if guard_ms < 0:
+            raise BadLimit(f"A guard band of {guard_ms!r} ms cannot be: say 0 or more.")
         self.guard_ms = guard_ms
         period_ns = checked(limit, period_s)
         super().__init__(

@@ -13,13 +13,14 @@ TRADED = ["BTC/USDT", "ETH/USDT", "BNB/USDT", "SOL/USDT", "ETH/BTC", "BTC/EUR", 
 
 
 async def watch(look: Callable[[], Awaitable[None]]) -> None:
-    """Look again and again until the time is up."""
-    try:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                await look()
-    except TimeoutError:
-        pass
+    """Look again and again until the time is up, by the clock: a library may swallow a cancel."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SECONDS
+    while (left := end - loop.time()) > 0:
+        try:
+            await asyncio.wait_for(look(), left)
+        except TimeoutError:
+            return
 
 
 async def main(base: str) -> dict:

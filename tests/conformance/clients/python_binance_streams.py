@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 
 from binance import AsyncClient, BinanceSocketManager, DepthCacheManager
 
@@ -11,17 +12,25 @@ SHOWN_LEVELS = 200
 TRADED = ["btcusdt", "ethusdt", "bnbusdt", "solusdt", "ethbtc", "btceur", "ltcusdt", "dogeusdt"]
 
 
+async def received(opened: object) -> AsyncIterator:
+    """What comes until the time is up.
+
+    The clock is looked at before each frame: the library's own time-out may swallow a cancellation
+    that comes at the same moment as a frame, and a loop that only waited for it would never end.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SECONDS
+    while (left := end - loop.time()) > 0:
+        try:
+            yield await asyncio.wait_for(opened.recv(), left)
+        except TimeoutError:
+            return
+
+
 async def read(socket: object) -> list:
     """What a socket gives until the time is up."""
-    frames = []
     async with socket as opened:
-        try:
-            async with asyncio.timeout(SECONDS):
-                while True:
-                    frames.append(await opened.recv())
-        except TimeoutError:
-            pass
-    return frames
+        return [frame async for frame in received(opened)]
 
 
 async def read_depth_and_snapshot(client: AsyncClient, sockets: BinanceSocketManager) -> tuple:
@@ -36,21 +45,16 @@ async def keep_cache(client: AsyncClient) -> list:
     seen = []
     manager = DepthCacheManager(client, "BTCUSDT", limit=1000, conv_type=str, ws_interval=100)
     async with manager as opened:
-        try:
-            async with asyncio.timeout(SECONDS):
-                while True:
-                    cache = await opened.recv()
-                    bids = sorted(cache._bids.items(), key=lambda row: -float(row[0]))
-                    asks = sorted(cache._asks.items(), key=lambda row: float(row[0]))
-                    seen.append(
-                        {
-                            "update_id": manager._last_update_id,
-                            "bids": bids[:SHOWN_LEVELS],
-                            "asks": asks[:SHOWN_LEVELS],
-                        }
-                    )
-        except TimeoutError:
-            pass
+        async for cache in received(opened):
+            bids = sorted(cache._bids.items(), key=lambda row: -float(row[0]))
+            asks = sorted(cache._asks.items(), key=lambda row: float(row[0]))
+            seen.append(
+                {
+                    "update_id": manager._last_update_id,
+                    "bids": bids[:SHOWN_LEVELS],
+                    "asks": asks[:SHOWN_LEVELS],
+                }
+            )
     return seen
 
 

@@ -8,16 +8,12 @@ import typer
 from penstock.app import open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
-from penstock.cli.sim import JsonOption, SecondsOption, say, split
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
 from penstock.telemetry import Fact, RequestSent, log_facts, quiet
-
-DataOption = Annotated[
-    str | None, typer.Option("--data-dir", help="Folder for everything that is collected.")
-]
 
 
 def collect(

@@ -14,12 +14,19 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from penstock.cli.collect import DataOption
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import Sources, read_settings
 from penstock.cli.judge import summary
+from penstock.cli.options import (
+    DataOption,
+    FaultsOption,
+    JsonOption,
+    SeedOption,
+    SymbolsOption,
+    say,
+    split,
+)
 from penstock.cli.running import show_until, stop_after, stop_on_signals
-from penstock.cli.sim import FaultsOption, JsonOption, SeedOption, SymbolsOption, say, split
 from penstock.clock import Clock, SystemClock
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator, environment_name

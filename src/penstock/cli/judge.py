@@ -10,9 +10,8 @@ import aiohttp
 import msgspec
 import typer
 
-from penstock.cli.collect import DataOption
 from penstock.cli.context import read_settings
-from penstock.cli.sim import JsonOption, say
+from penstock.cli.options import DataOption, JsonOption, say
 from penstock.collect.status import read_all
 from penstock.errors import PenstockError
 from penstock.market.events import BookSnapshot, Trade

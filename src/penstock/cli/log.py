@@ -12,10 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.collect import DataOption
 from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.running import stop_after, stop_on_signals
-from penstock.cli.sim import JsonOption, SecondsOption, say
 from penstock.clock import SystemClock
 from penstock.errors import UnknownStream
 from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log

@@ -3,11 +3,19 @@
 import asyncio
 from typing import Annotated
 
-import msgspec
 import typer
 
 from penstock.app import build_simulator
 from penstock.cli.context import read_settings
+from penstock.cli.options import (
+    FaultsOption,
+    JsonOption,
+    SecondsOption,
+    SeedOption,
+    SymbolsOption,
+    say,
+    split,
+)
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
 from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
@@ -15,17 +23,6 @@ from penstock.config import Simulator
 from penstock.simulator.listings import find, slug
 from penstock.simulator.server import SimulatorServer
 from penstock.telemetry import Fact, FaultInjected, log_facts, quiet
-
-SymbolsOption = Annotated[
-    str | None,
-    typer.Option("--symbols", help="Markets to list, separated by commas; 'all' lists them all."),
-]
-SeedOption = Annotated[int | None, typer.Option(help="Another seed is another market.")]
-FaultsOption = Annotated[
-    str | None, typer.Option(help="What shall go wrong: drop=0.01,cut=5s (docs/simulator.md).")
-]
-SecondsOption = Annotated[float | None, typer.Option(help="Stop by itself after so long.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout.")]
 
 
 def sim(
@@ -59,20 +56,10 @@ def sim(
     asyncio.run(_serve(server, settings, seconds, as_json))
 
 
-def say(facts: object) -> None:
-    """One JSON line on stdout."""
-    typer.echo(msgspec.json.encode(facts).decode())
-
-
 def _log(fact: Fact) -> None:
     # Faults strike thousands of times; /_sim/faults lists each, and the view counts them.
     if not isinstance(fact, FaultInjected):
         log_facts(fact)
-
-
-def split(names: str | None) -> list[str] | None:
-    """Names separated by commas."""
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
 
 async def _serve(

@@ -6,10 +6,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from penstock.cli.collect import DataOption
 from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings
-from penstock.cli.sim import JsonOption, say
+from penstock.cli.options import DataOption, JsonOption, say
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus, read_all
 

@@ -1,0 +1,1 @@
+"""The REST API: connectors and jobs over HTTP."""

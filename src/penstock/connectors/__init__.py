@@ -1,0 +1,1 @@
+"""Connectors: one budget per exchange for the whole fleet."""

@@ -1,0 +1,1 @@
+"""Ingestion: the kinds of jobs that bring history in."""

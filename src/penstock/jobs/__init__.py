@@ -1,0 +1,1 @@
+"""Jobs: work with a cursor, leased to one worker at a time."""

@@ -1,0 +1,1 @@
+"""Statistics: facts and state made into metrics."""

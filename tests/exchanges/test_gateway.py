@@ -27,8 +27,8 @@ from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import CapacityLow, Fact, RequestFailed, RequestSent, SendingStopped
-from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Limit
+from penstock.throttle.local_gate import LocalGate
 
 DAY = Limit(amount=1000, period_ms=86_400_000)
 EXCHANGE: Exchange = registry.load("binance")
@@ -41,7 +41,7 @@ class Toy:
     """A gateway to a server on this machine, and everything it told."""
 
     gateway: Gateway
-    gate: AlignedGate
+    gate: LocalGate
     facts: list[Fact] = field(default_factory=list)
 
     def used(self) -> int:
@@ -56,7 +56,7 @@ class Toy:
 
 def toy(transport: Transport, clock: Clock | None = None, attempts: int = 3) -> Toy:
     clock = clock or SystemClock()
-    gate = AlignedGate(clock, [DAY], patience_ms=500, guard_ms=0)
+    gate = LocalGate(clock, [DAY], patience_ms=500, guard_ms=0)
     facts: list[Fact] = []
     backoff = Backoff(attempts=attempts, first_s=0.001, longest_s=0.002)
     return Toy(Gateway(EXCHANGE, transport, gate, clock, backoff, facts.append), gate, facts)
@@ -337,7 +337,7 @@ async def test_what_would_arrive_in_a_window_it_was_not_charged_to_is_charged_an
     second = Limit(amount=10, period_ms=1000)
     clock = ManualClock(900)
     transport = SlowConnect(clock, [0.5, 0.0])
-    gate = AlignedGate(clock, [second], guard_ms=0)
+    gate = LocalGate(clock, [second], guard_ms=0)
     asking = asyncio.create_task(Gateway(EXCHANGE, transport, gate, clock).fetch(ASK))
     await clock.advance(0.5)
     await asking

@@ -35,8 +35,8 @@ from penstock.telemetry import (
     SendingStopped,
     quiet,
 )
-from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Gate, Grant
+from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.offset import Offset, narrowed, seen
 
 T = TypeVar("T")
@@ -244,7 +244,7 @@ def gateway_for(
 ) -> Gateway:
     """A gateway with a gate of its own, as an operator has set it up. Opens no connection yet."""
     requests = settings.requests
-    gate = AlignedGate(
+    gate = LocalGate(
         clock,
         exchange.limits(clock.now_ms()),
         patience_ms=round(requests.patience * 1000),

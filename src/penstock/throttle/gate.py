@@ -6,26 +6,54 @@ several limits at once; a request is charged to all that count it, or to none. W
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """So much per period, counted by the exchange in windows aligned to its own clock."""
+    """So much per period, on requests of some kind."""
 
     amount: int
     period_ms: int
     unit: Literal["weight", "request"] = "weight"
     """Whether a request counts with its cost, or as one."""
     category: str = ""
-    """Which requests it counts; empty counts all."""
+    """Which requests it counts; empty counts all. ``pair/*`` is a limit of its own for each
+    category that begins with ``pair/``."""
+    kind: Literal["aligned", "paced"] = "aligned"
+    """Counted in windows aligned to the exchange's clock, or kept by the distance between
+    requests: ``amount`` per period evenly, and ``burst`` at once."""
+    burst: int = 0
+    """Only where it is paced; 0 is as good as 1. No period ever sees more than amount + burst, so
+    choose both to fit what the exchange counts."""
 
     def charge(self, cost: int, category: str) -> int:
         """What a request adds to this limit."""
-        if self.category not in ("", category):
+        if not self.counts(category):
             return 0
         return cost if self.unit == "weight" else 1
+
+    def counts(self, category: str) -> bool:
+        """Whether it counts requests of this category."""
+        if self.is_for_each:
+            named = category not in ("", self.category)
+            return named and category.startswith(self.category[:-1])
+        return self.category in ("", category)
+
+    @property
+    def is_for_each(self) -> bool:
+        """Whether each category it counts has this limit for itself."""
+        return self.category.endswith("*")
+
+    def of(self, category: str) -> "Limit":
+        """The limit that counts this category: a single one, where each has its own."""
+        return replace(self, category=category) if self.is_for_each else self
+
+    @property
+    def most(self) -> int:
+        """The dearest request that it can ever let through."""
+        return self.amount if self.kind == "aligned" else max(1, self.burst)
 
 
 class Grant(Protocol):
@@ -59,7 +87,7 @@ class Gate(Protocol):
     def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
         """The exchange says so much weight was used in its window when it saw a request.
 
-        ``at_ms`` is when that request was sent.
+        ``at_ms`` is when that request was sent. Paced limits count no windows and ignore it.
         """
         ...
 

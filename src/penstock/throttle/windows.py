@@ -47,6 +47,12 @@ class Window(Generic[U]):
         """What can be used now: never below zero, never above the limit."""
         return self.remaining_at(self.clock.monotonic_ns())
 
+    @property
+    def used(self) -> int:
+        """How much is used now, others at this address included."""
+        used: int = self.rule.as_of(self.usage, self.clock.monotonic_ns())[0]
+        return used
+
     def remaining_at(self, now: int) -> int:
         """What can be used at an instant that is not before the latest seen."""
         used: int = self.rule.as_of(self.usage, now)[0]
@@ -64,6 +70,10 @@ class Window(Generic[U]):
         """
         self.check(cost)
         return self._look(cost) / SECOND_NS
+
+    def wait_behind(self, ahead: int, cost: int) -> float:
+        """Seconds until a request may go, at the earliest, if so much goes before it."""
+        return self.rule.wait(self.usage, ahead + cost, self.clock.monotonic_ns()) / SECOND_NS
 
     def consume(self, cost: int = 1) -> int:
         """Spend ``cost`` now; the timestamp with which it can be given back.
@@ -167,11 +177,6 @@ class FixedWindow(Window[FixedUsage]):
             FixedRule(limit, period_ns, answers=answers), period_s, clock or SystemClock()
         )
         self.align(0)
-
-    @property
-    def used(self) -> int:
-        """How much is used in the present window, others at this address included."""
-        return self.rule.as_of(self.usage, self.clock.monotonic_ns()).used
 
     def wait_behind(self, ahead: int, cost: int) -> float:
         """Seconds until a request may go, at the earliest, if so much goes before it."""

@@ -1,8 +1,9 @@
-"""The gateway's gate within one process: a throttler of aligned windows.
+"""The gateway's gate within one process: a throttler of aligned windows and token buckets.
 
 A request is charged to the window in which it can only arrive: none is let go in the last moments
 of a window (it might arrive in the next), nor in the first moments while the exchange's clock is
-known only roughly. It does not pace: whoever waits behind the gateway wants its page now.
+known only roughly. Beyond its limits it does not pace: whoever waits behind the gateway wants its
+page now.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from math import ceil
 
 from penstock.clock import Clock
 from penstock.errors import RateLimited
+from penstock.throttle.bucket import TokenBucket
 from penstock.throttle.events import Listener
 from penstock.throttle.gate import Grant, Limit
 from penstock.throttle.pipeline import Pipeline
@@ -17,7 +19,7 @@ from penstock.throttle.throttler import BaseThrottler
 from penstock.throttle.windows import FixedWindow
 
 
-class AlignedGate:
+class LocalGate:
     """A ``Gate``. Nothing is spent by a waiter that was cancelled."""
 
     def __init__(
@@ -32,6 +34,8 @@ class AlignedGate:
         self._clock = clock
         self._patience_ms, self._guard_ms = patience_ms, guard_ms
         self._offset_ms = self._error_ms = 0.0
+        # Limits that each category has for itself stand here as given, and once for each such
+        # category that was asked for.
         self._windows = {limit: self._window(limit) for limit in limits}
         self._pipelines = {limit: self._pipeline(limit) for limit in limits}
         self._throttler = BaseThrottler(self._by_category())
@@ -60,23 +64,32 @@ class AlignedGate:
         """See ``Gate``."""
         self._offset_ms, self._error_ms = offset_ms, error_ms
         for window in self._windows.values():
-            window.align(offset_ms, error_ms)
+            if isinstance(window, FixedWindow):
+                window.align(offset_ms, error_ms)
         self._throttler.adopt(self._by_category())
 
     def adopt(self, limits: Sequence[Limit]) -> None:
         """See ``Gate``. What was spent of late counts in the new windows too."""
-        old, self._windows = self._windows, {}
-        old_pipelines, self._pipelines = self._pipelines, {}
+        old, old_pipelines = self._windows, self._pipelines
         now_ns = self._clock.monotonic_ns()
         for window in old.values():
-            window.usage = window.rule.as_of(window.usage, now_ns)
-        for limit in limits:
+            if isinstance(window, FixedWindow):
+                window.usage = window.rule.as_of(window.usage, now_ns)
+        asked_for = dict.fromkeys(limit.category for limit in old if not limit.is_for_each)
+        own = [
+            each.of(name)
+            for each in limits
+            if each.is_for_each
+            for name in asked_for
+            if each.counts(name)
+        ]
+        self._windows, self._pipelines = {}, {}
+        for limit in dict.fromkeys([*limits, *own]):
             same = next((each for each in old if _key(each) == _key(limit)), None)
-            if same is not None:
-                window, pipeline = old[same], old_pipelines[same]
+            if same is not None and isinstance(window := old[same], FixedWindow):
                 window.relimit(limit.amount)
-                pipeline.relimit()
-                self._windows[limit], self._pipelines[limit] = window, pipeline
+                old_pipelines[same].relimit()
+                self._windows[limit], self._pipelines[limit] = window, old_pipelines[same]
             else:
                 self._windows[limit] = self._window(limit)
                 self._inherit(limit, old)
@@ -84,27 +97,32 @@ class AlignedGate:
         self._throttler.adopt(self._by_category())
 
     def used(self) -> dict[Limit, int]:
-        """How much of each limit is used in its present window."""
+        """How much of each limit is used in its present window, or lacks in its bucket."""
         return {limit: window.used for limit, window in self._windows.items()}
 
     def add_listener(self, listener: Listener) -> None:
         """Tell this one when half of a limit is used."""
         self._throttler.add_listener(listener)
 
-    def _window(self, limit: Limit) -> FixedWindow:
+    def _window(self, limit: Limit) -> FixedWindow | TokenBucket:
+        period_s = limit.period_ms / 1000
+        if limit.kind == "paced":
+            return TokenBucket(limit.most, limit.amount / period_s, self._clock)
         window = FixedWindow(
-            limit.amount,
-            limit.period_ms / 1000,
-            self._clock,
-            guard_ms=self._guard_ms,
-            answers=True,
+            limit.amount, period_s, self._clock, guard_ms=self._guard_ms, answers=True
         )
         window.align(self._offset_ms, self._error_ms)
         return window
 
     def _pipeline(self, limit: Limit) -> Pipeline:
-        name = _timeframe(limit.period_ms)
-        return Pipeline(name, self._windows[limit], max_soft_delay=0, unit=limit.unit)
+        # A bucket is half empty at every other request: nobody needs to be told.
+        return Pipeline(
+            "paced" if limit.kind == "paced" else _timeframe(limit.period_ms),
+            self._windows[limit],
+            threshold=None if limit.kind == "paced" else 0.5,
+            max_soft_delay=0,
+            unit=limit.unit,
+        )
 
     def _by_category(self) -> dict[str | None, list[Pipeline]]:
         found: dict[str | None, list[Pipeline]] = {None: []}
@@ -114,14 +132,31 @@ class AlignedGate:
 
     def _known(self, category: str) -> str | None:
         """The category under which limits are kept for it, if there are any of its own."""
-        own = any(limit.category == category for limit in self._windows)
-        return category if own and category else None
+        if not category:
+            return None
+        new = [
+            limit.of(category)
+            for limit in self._windows
+            if limit.is_for_each and limit.counts(category)
+        ]
+        new = [limit for limit in new if limit not in self._windows]
+        if new:
+            self._windows |= {limit: self._window(limit) for limit in new}
+            self._pipelines |= {limit: self._pipeline(limit) for limit in new}
+            self._throttler.adopt(self._by_category())
+        return category if any(limit.category == category for limit in self._windows) else None
 
-    def _inherit(self, limit: Limit, old: dict[Limit, FixedWindow]) -> None:
+    def _inherit(self, limit: Limit, old: dict[Limit, FixedWindow | TokenBucket]) -> None:
         """Count in a window of another length what was used in its kin, and just before."""
-        kin = [w for each, w in old.items() if _key(each)[:2] == _key(limit)[:2]]
-        spent = max((w.usage.used + w.usage.before for w in kin), default=0)
+        spent = 0
+        for each, kin in old.items():
+            if (each.unit, each.category) == (limit.unit, limit.category):
+                before = kin.usage.before if isinstance(kin, FixedWindow) else 0
+                spent = max(spent, kin.used + before)
         window = self._windows[limit]
+        if isinstance(window, TokenBucket):
+            window.observe(min(spent, window.limit))
+            return
         usage = window.rule.as_of(window.usage, self._clock.monotonic_ns())
         window.usage = usage._replace(used=spent, spent=spent)
 
@@ -130,7 +165,8 @@ class AlignedGate:
         queue = self._throttler.queue()
         wait_s = self._throttler.stats().blocked_for_s
         for limit, window in self._windows.items():
-            if charge := limit.charge(cost, category):
+            charge = 0 if limit.is_for_each else limit.charge(cost, category)
+            if charge:
                 ahead = sum(limit.charge(dear, kind or "") for kind, dear in queue)
                 wait_s = max(wait_s, window.wait_behind(ahead, charge))
         wait_ms = ceil(round(wait_s * 1000, 3))
@@ -139,8 +175,8 @@ class AlignedGate:
             raise RateLimited(f"There is no room for {wait_ms} ms", retry_at_ms=retry_at_ms)
 
 
-def _key(limit: Limit) -> tuple[str, str, int]:
-    return limit.unit, limit.category, limit.period_ms
+def _key(limit: Limit) -> tuple[str, str, str, int]:
+    return limit.kind, limit.unit, limit.category, limit.period_ms
 
 
 def _timeframe(period_ms: int) -> str:

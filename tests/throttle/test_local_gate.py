@@ -1,4 +1,4 @@
-"""The aligned gate: no window the exchange counts is ever overfull, and nobody pushes in."""
+"""The local gate: no limit the exchange counts is ever broken, and nobody pushes in."""
 
 import asyncio
 from collections import Counter
@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 
 from penstock.clock import ManualClock
 from penstock.errors import CostExceedsLimit, RateLimited
-from penstock.throttle.aligned_gate import AlignedGate
 from penstock.throttle.gate import Gate, Limit
+from penstock.throttle.local_gate import LocalGate
 
 SECOND = Limit(amount=10, period_ms=1000)
 TEN_SECONDS = Limit(amount=40, period_ms=10_000)
 REQUESTS = Limit(amount=4, period_ms=1000, unit="request")
+BUCKET = Limit(amount=10, period_ms=1000, unit="request", kind="paced", burst=15)
+PER_PAIR = Limit(amount=1, period_ms=1000, unit="request", category="pair/*", kind="paced")
 START_MS = 1_700_000_000_000
 
 
-def gate_of(*limits: Limit, clock: ManualClock, guard_ms: int = 100) -> AlignedGate:
-    return AlignedGate(clock, limits, patience_ms=3_600_000, guard_ms=guard_ms)
+def gate_of(*limits: Limit, clock: ManualClock, guard_ms: int = 100) -> LocalGate:
+    return LocalGate(clock, limits, patience_ms=3_600_000, guard_ms=guard_ms)
 
 
 async def test_what_fits_goes_at_once() -> None:
@@ -161,7 +163,7 @@ async def test_a_limit_lowered_below_the_cost_of_a_waiter_is_an_error_not_a_hang
 
 async def test_a_wait_beyond_patience_is_refused_with_the_instant_to_come_back() -> None:
     clock = ManualClock(START_MS)
-    gate = AlignedGate(clock, [SECOND], patience_ms=1_500, guard_ms=100)
+    gate = LocalGate(clock, [SECOND], patience_ms=1_500, guard_ms=100)
     tasks = [asyncio.create_task(gate.acquire(10)) for _ in range(2)]
     await clock.advance(0)
     with pytest.raises(RateLimited) as caught:
@@ -231,6 +233,82 @@ async def test_adopted_limits_remember_what_was_spent_before() -> None:
     assert list(gate.used().values()) == [21, 21]
     await clock.advance(10)
     assert list(gate.used().values()) == [0, 21]
+
+
+async def test_a_paced_limit_lets_a_burst_go_at_once_and_then_keeps_its_distance() -> None:
+    clock, sent_ms = ManualClock(START_MS), list[int]()
+    gate = gate_of(BUCKET, clock=clock)
+
+    async def ask() -> None:
+        await gate.acquire(1)
+        sent_ms.append(clock.now_ms() - START_MS)
+
+    tasks = [asyncio.create_task(ask()) for _ in range(18)]
+    await clock.advance(1)
+
+    assert all(task.done() for task in tasks)
+    assert sent_ms == [0] * 15 + [100, 200, 300]
+
+
+async def test_each_pair_has_a_limit_of_its_own_where_the_limit_says_so() -> None:
+    clock = ManualClock(START_MS)
+    gate = gate_of(Limit(amount=100, period_ms=1000), PER_PAIR, clock=clock)
+    for category in ("pair/a", "pair/b", "", "other"):
+        await gate.acquire(1, category)
+    again = [asyncio.create_task(gate.acquire(1, "pair/a")) for _ in range(2)]
+    other = asyncio.create_task(gate.acquire(1, "other"))
+    await clock.advance(0.999)
+    assert other.done(), "it is counted by the limit on all alone"
+    assert not again[0].done()
+
+    await clock.advance(0.001)
+    assert (again[0].done(), again[1].done()) == (True, False)
+    again[1].cancel()
+
+
+async def test_patience_behind_a_paced_limit_is_reckoned_for_its_own_category_only() -> None:
+    clock = ManualClock(START_MS)
+    gate = LocalGate(clock, [PER_PAIR], patience_ms=2_500)
+    busy = [asyncio.create_task(gate.acquire(1, "pair/a")) for _ in range(3)]
+    await clock.advance(0)
+    with pytest.raises(RateLimited) as caught:
+        await gate.acquire(1, "pair/a")
+    assert caught.value.retry_at_ms == START_MS + 3_000
+    for _ in range(2):
+        busy.append(asyncio.create_task(gate.acquire(1, "pair/b")))
+
+    await clock.advance(2)
+    assert all(task.done() for task in busy)
+
+
+async def test_what_a_paced_limit_lacks_is_remembered_when_limits_are_adopted() -> None:
+    clock = ManualClock(START_MS)
+    gate = gate_of(BUCKET, PER_PAIR, clock=clock)
+    await gate.acquire(1, "pair/a")
+    for _ in range(12):
+        await gate.acquire(1)
+    smaller = Limit(amount=5, period_ms=1000, unit="request", kind="paced", burst=6)
+    gate.adopt([smaller, PER_PAIR])
+
+    assert gate.used()[smaller] == 6, "thirteen are missing, so a bucket of six is empty"
+    waiting = [asyncio.create_task(gate.acquire(1, name)) for name in ("", "pair/a")]
+    await clock.advance(0.999)
+    assert (waiting[0].done(), waiting[1].done()) == (True, False)
+    await clock.advance(0.001)
+    assert waiting[1].done()
+
+
+async def test_a_paced_limit_ignores_counts_of_windows() -> None:
+    gate = gate_of(BUCKET, clock=ManualClock(START_MS))
+    gate.observe("", used=15, window_ms=1000, at_ms=START_MS)
+
+    assert gate.used()[BUCKET] == 0
+
+
+async def test_a_request_dearer_than_a_burst_is_refused_at_once() -> None:
+    gate = gate_of(Limit(5, 1000, kind="paced", burst=3), clock=ManualClock(START_MS))
+    with pytest.raises(CostExceedsLimit):
+        await gate.acquire(4)
 
 
 @given(

@@ -17,7 +17,6 @@ from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
-from penstock.simulator.listings import find
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import open_log
@@ -84,9 +83,8 @@ def build_simulator(
         ConfigError: a fault or a limit is none.
         UnknownExchange, UnknownSymbol: something is named that does not exist.
     """
-    libraries = Libraries()
-    markets = [
-        Market(listing, settings.seed, libraries.of(listing)) for listing in find(settings.symbols)
-    ]
-    built = registry.build(exchange or registry.names()[0], markets, settings)
+    libraries, name = Libraries(), exchange or registry.names()[0]
+    listings = registry.catalogue(name).find(settings.symbols)
+    markets = [Market(each, settings.seed, libraries.of(each)) for each in listings]
+    built = registry.build(name, markets, settings)
     return SimulatorServer(built, settings, clock, listener, Ledger(markets))

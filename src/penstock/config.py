@@ -69,8 +69,8 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Port to listen on; 0 takes any free one and says which."""
     seed: Whole = 1
     """The market is a pure function of this number: same seed, same trades, on every machine."""
-    symbols: tuple[str, ...] = ("btc_usdt", "eth_usdt", "bnb_usdt")
-    """Markets to list, as slugs or unified names; ``all`` lists the whole catalogue."""
+    symbols: tuple[str, ...] = ()
+    """Markets to list, as slugs or unified names; ``all`` for everything, nothing for a few."""
     faults: str = ""
     """Faults to inject, such as ``drop=0.01,cut=5s``; see docs/simulator.md."""
     fault_seed: Whole = 1
@@ -89,6 +89,8 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Length of that window in seconds."""
     messages_per_second: Count = 5
     """Messages a client may send on one stream connection per second, pings and pongs included."""
+    limits: dict[str, str] = {}
+    """Limits in place of the exchange's own, by their names: ``name=15/10``, so many in 10 s."""
     streams_per_connection: Count = 1024
     """Streams one connection may carry."""
     ping_every: Seconds = 20.0

@@ -108,7 +108,7 @@ def test_config_is_readable_without_json(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert "simulator.symbols" in done.stdout
-    assert "btc_usdt,eth_usdt,bnb_usdt" in done.stdout
+    assert "trades,book_deltas,tickers" in done.stdout
 
 
 def test_an_unknown_variable_is_named_with_near_matches(tmp_path: Path) -> None:

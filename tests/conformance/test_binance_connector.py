@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.simulator.listings import catalogue, slug
+from penstock.simulator.binance.listings import CATALOGUE
+from penstock.simulator.listings import slug
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import Simulated
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
-SLUGS = {each.base + each.quote: slug(each) for each in catalogue()}
+SLUGS = {each.base + each.quote: slug(each) for each in CATALOGUE.all()}
 Results = dict[str, Any]
 RunClients = Callable[..., Results]
 

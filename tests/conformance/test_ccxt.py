@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.simulator.listings import catalogue, slug
+from penstock.simulator.binance.listings import CATALOGUE
+from penstock.simulator.listings import slug
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import Simulated
@@ -27,7 +28,7 @@ def results(simulated: "Simulated", run_clients: RunClients) -> Results:
 
 
 def _slug(unified: str) -> str:
-    (found,) = [each for each in catalogue() if f"{each.base}/{each.quote}" == unified]
+    (found,) = [each for each in CATALOGUE.all() if f"{each.base}/{each.quote}" == unified]
     return slug(found)
 
 
@@ -44,8 +45,8 @@ def _check_candles(simulated: "Simulated", symbol: str, borders: list[int], rows
 def test_every_simulated_market_is_loaded_with_its_precision(results: Results) -> None:
     markets = results["markets"]
 
-    assert set(markets) == {f"{each.base}/{each.quote}" for each in catalogue()}
-    for each in catalogue():
+    assert set(markets) == {f"{each.base}/{each.quote}" for each in CATALOGUE.all()}
+    for each in CATALOGUE.all():
         market = markets[f"{each.base}/{each.quote}"]
         assert market["id"] == each.base + each.quote
         assert market["active"]

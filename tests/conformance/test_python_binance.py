@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.simulator.listings import catalogue, slug
+from penstock.simulator.binance.listings import CATALOGUE
+from penstock.simulator.listings import slug
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import Simulated
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.conformance
 
 MINUTE_MS, WEEK_MS = 60_000, 604_800_000
 EIGHT_DECIMALS = re.compile(r"\d+\.\d{8}")
-SLUGS = {each.base + each.quote: slug(each) for each in catalogue()}
+SLUGS = {each.base + each.quote: slug(each) for each in CATALOGUE.all()}
 SUMS = ("open", "high", "low", "close", "volume", "quote", "taker_volume", "taker_quote")
 Results = dict[str, Any]
 RunClients = Callable[..., Results]
@@ -96,7 +97,7 @@ def test_years_of_weeks_come_page_by_page(simulated: "Simulated", results: Resul
 
 
 def test_the_earliest_candle_opens_on_the_day_of_listing(results: Results) -> None:
-    (listing,) = [each for each in catalogue() if slug(each) == "btc_usdt"]
+    (listing,) = [each for each in CATALOGUE.all() if slug(each) == "btc_usdt"]
 
     assert results["earliest"] == listing.listed_at_ms
 

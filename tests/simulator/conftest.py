@@ -21,8 +21,9 @@ from penstock.simulator.exchange import (
     Reply,
     Route,
     Subscriber,
+    Upkeep,
 )
-from penstock.simulator.limits import Rule, Verdict
+from penstock.simulator.limits import BanPolicy, Rule, Verdict, ban_policy
 from penstock.simulator.server import SimulatorServer
 from penstock.telemetry import Listener, quiet
 
@@ -36,6 +37,7 @@ class ToyExchange:
     name = "toy"
     headers: Mapping[str, str] = MappingProxyType({"Server": "toys"})
     content_type = "application/json;toy=yes"
+    binary = False
 
     def __init__(self, settings: Simulator) -> None:
         weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)
@@ -47,6 +49,13 @@ class ToyExchange:
             Rule(
                 "messages", "sliding", 1000, settings.messages_per_second, "connection", "message"
             ),
+        )
+        self.bans: BanPolicy | None = ban_policy(settings)
+        self.upkeep = Upkeep(
+            ping_every_ms=round(settings.ping_every * 1000),
+            pong_within_ms=round(settings.pong_within * 1000),
+            lifetime_ms=round(settings.connection_lifetime * 1000),
+            most_streams=settings.streams_per_connection,
         )
         self.routes: Mapping[str, Route] = {
             "/time": Route("/time", _cost, lambda _, at_ms: b'{"at":%d}' % at_ms),
@@ -69,7 +78,8 @@ class ToyExchange:
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
         return {"Used": str(verdict.used.get("weight", 0))}
 
-    def open(self, path: str, query: Query) -> Opening | None:
+    def open(self, path: str, asked: Asked) -> Opening | None:
+        query = asked.query
         if path == "/stream":
             if query.get("dialect") == "rude":
                 raise Refused(Reply(b'{"bad":"manners"}', 400))
@@ -79,7 +89,13 @@ class ToyExchange:
             return Opening(tuple(name for name in path[3:].split("/") if name), wrapped=False)
         return None
 
-    def control(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
+    def greeting(self, connection: int, at_ms: int) -> list[bytes]:
+        return []
+
+    def overrun(self, text: str) -> bytes | None:
+        return None
+
+    def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
         wanted = json.loads(text)
         for name in wanted.get("join", []):
             subscriber.streams[name] = None
@@ -108,7 +124,7 @@ class ToyExchange:
     def failure(self) -> Reply:
         return Reply(b'{"broken":true}', status=500)
 
-    def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes]:
+    def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes] | None:
         return "!bye", b'{"%s":%d}' % (b"BYE" if dialect else b"bye", at_ms)
 
     def refuse_ack(self, reply: bytes) -> bytes:
@@ -148,14 +164,17 @@ Serve = Callable[..., Awaitable[SimulatorServer]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Start a toy server; give it settings, and perhaps a listener and the truth."""
+    """Start a toy server; give it settings, and perhaps a listener, the truth, another toy."""
     servers: list[SimulatorServer] = []
 
     async def start(
-        settings: Simulator = QUICK, listener: Listener = quiet, truth: object = None
+        settings: Simulator = QUICK,
+        listener: Listener = quiet,
+        truth: object = None,
+        toy: Callable[[Simulator], ToyExchange] = ToyExchange,
     ) -> SimulatorServer:
         server = SimulatorServer(
-            ToyExchange(settings),
+            toy(settings),
             settings,
             SystemClock(),
             listener,

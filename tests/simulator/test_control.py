@@ -86,6 +86,8 @@ async def test_the_request_log_continues_behind_a_number(
         "weight",
         "used_after",
         "status",
+        "group",
+        "key",
     }
 
 

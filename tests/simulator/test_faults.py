@@ -108,3 +108,17 @@ def test_a_rate_strikes_about_that_often() -> None:
     struck = sum(plan.strikes("drop", "a@trade", 1, number) for number in range(20_000))
 
     assert 140 <= struck <= 260
+
+
+@pytest.mark.parametrize("place", ["/api/v3/depth", "/0/public/Depth", "/products/x/book"])
+def test_stale_strikes_books_by_whatever_name(place: str) -> None:
+    plan = read_plan("stale=1")
+
+    assert plan.strikes("stale", place, 1)
+    assert not plan.strikes("stale", "/api/v3/ticker/bookTicker", 1)
+
+
+def test_a_place_may_be_one_of_several() -> None:
+    plan = read_plan("drop@a*|*b=1")
+
+    assert [plan.strikes("drop", place, 1) for place in ("ax", "xb", "x")] == [True, True, False]

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -118,3 +118,30 @@ def test_a_bad_question_says_why(
 ) -> None:
     with pytest.raises(BadQuestion, match=says):
         ledger.answer(question, {"symbol": "link_usdt", **query})
+
+
+def test_a_book_without_ids_is_asked_for_by_the_time_on_its_update(
+    ledger: Ledger, market: Market
+) -> None:
+    book = Book(market)
+    for at_ms in range(AT_MS, AT_MS + 300_000, 777):
+        slot = at_ms // Book.SLOT_MS - 1
+
+        told = _ask(ledger, "book", at_ms=at_ms, depth=5)
+
+        assert told == _ask(ledger, "book", update_id=book.update_id(slot), depth=5)
+
+
+def test_a_tick_of_many_units_is_told_in_full() -> None:
+    listing = Listing("BTC", "KRW", 0, 8, 90_000, 6, LISTED_MS, price_step=1000)
+    market = Market(listing, 1, Library(6, coarse=True))
+
+    row = Ledger([market]).answer("trades", {"symbol": "btc_krw", "limit": "1"})["trades"]
+
+    (trade,) = market.trades(1, 1)
+    assert isinstance(row, list)
+    assert row[0]["price"] == str(trade.price * 1000)
+    sums = market.sums(LISTED_MS, LISTED_MS + DAY_MS)
+    asked = {"symbol": "btc_krw", "start_ms": str(LISTED_MS), "end_ms": str(LISTED_MS + DAY_MS)}
+    (candle,) = cast("list[dict[str, str]]", Ledger([market]).answer("candles", asked)["candles"])
+    assert Decimal(candle["quote"]) == Decimal(sums.quote * 1000).scaleb(-8)

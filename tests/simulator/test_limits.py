@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.simulator.limits import Admission, BanPolicy, Rule, Verdict
+from penstock.config import Simulator
+from penstock.errors import ConfigError
+from penstock.simulator.limits import Admission, BanPolicy, Place, Rule, Verdict, replaced
 
 MINUTE = Rule("weight", "aligned", 60_000, 6000, "ip", "weight")
 RAW = Rule("raw", "aligned", 300_000, 61_000, "ip", "request")
@@ -252,3 +254,55 @@ def test_whoever_waits_as_told_is_admitted_and_no_earlier_millisecond_would_do(
         fitting = [w for w in waits if recount(rule, past, at_ms + w) + cost <= rule.limit]
         assert fitting, "the wait told must suffice"
         assert verdict.retry_after_s == -(-fitting[0] // 1000)
+
+
+def test_a_rule_of_a_group_counts_only_that_group() -> None:
+    candles = Rule("candles", "sliding", 1000, 1, "ip", "request", group="candles")
+    overall = Rule("overall", "sliding", 1000, 3, "ip", "request")
+    admission = Admission([candles, overall], None)
+
+    first = admission.admit(IP, "/candles", 1, 0, Place("candles"))
+    others = [admission.admit(IP, "/trades", 1, 0, Place("trades")) for _ in range(2)]
+
+    assert first.left == {"candles": 0, "overall": 2}
+    assert [verdict.left for verdict in others] == [{"overall": 1}, {"overall": 0}]
+    assert admission.admit(IP, "/candles", 1, 999, Place("candles")).broken == candles
+
+
+def test_without_a_policy_nobody_is_ever_banned() -> None:
+    admission = Admission([Rule("r", "aligned", 10_000, 1, "ip", "request")], None)
+
+    verdicts = [admission.admit(IP, "/", 1, 5) for _ in range(100)]
+
+    assert {verdict.status for verdict in verdicts[1:]} == {429}
+    assert admission.offend(IP, 5) is None
+
+
+def test_a_lazy_bucket_lets_a_burst_through_and_then_its_rate() -> None:
+    bucket = Rule("b", "bucket", 1500, 15, "ip", "request", counts_refused=False)
+    admission = Admission([bucket], None)
+
+    admitted = [ms for ms in range(3000) if admission.admit(IP, "/", 1, ms).admitted]
+
+    assert len([ms for ms in admitted if ms < 15]) == 15
+    assert admitted[15:] == list(range(100, 3000, 100))
+
+
+def test_an_operator_puts_other_limits_in_the_place_of_the_exchanges() -> None:
+    settings = Simulator(limits={"weight": "5/0.5", "connect": "7/60s"})
+
+    rules = replaced([MINUTE, CONNECT], settings)
+
+    assert rules[0] == Rule("weight", "aligned", 500, 5, "ip", "weight")
+    assert (rules[1].limit, rules[1].period_ms) == (7, 60_000)
+
+
+@pytest.mark.parametrize("text", ["0/1", "5", "5/0", "-1/1", "five/1", "5/1m"])
+def test_what_is_no_limit_is_refused_with_the_names_there_are(text: str) -> None:
+    with pytest.raises(ConfigError, match="of weight, connect"):
+        replaced([MINUTE, CONNECT], Simulator(limits={"weight": text}))
+
+
+def test_a_limit_of_no_rule_is_refused() -> None:
+    with pytest.raises(ConfigError, match="wieght=5/1 is not allowed"):
+        replaced([MINUTE], Simulator(limits={"wieght": "5/1"}))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnknownSymbol
-from penstock.simulator.listings import catalogue, find, slug
+from penstock.simulator.binance.listings import CATALOGUE
+from penstock.simulator.listings import Catalogue, Row, slug
 from penstock.simulator.market import Libraries, Listing, Market
 
 DAY_MS = 86_400_000
@@ -19,12 +20,12 @@ def ms(day: str) -> int:
 
 
 def named(name: str) -> Listing:
-    (listing,) = find([name])
+    (listing,) = CATALOGUE.find([name])
     return listing
 
 
 def test_the_catalogue_is_as_mixed_as_a_real_exchange() -> None:
-    listings = catalogue()
+    listings = CATALOGUE.all()
     rates = Counter(listing.trades_per_minute for listing in listings)
     busiest = {slug(listing) for listing in listings if listing.trades_per_minute == 3600}
 
@@ -40,7 +41,7 @@ def test_the_catalogue_is_as_mixed_as_a_real_exchange() -> None:
 
 
 def test_no_two_markets_share_a_symbol() -> None:
-    symbols = [listing.base + listing.quote for listing in catalogue()]
+    symbols = [listing.base + listing.quote for listing in CATALOGUE.all()]
 
     assert len(set(symbols)) == len(symbols)
 
@@ -48,7 +49,10 @@ def test_no_two_markets_share_a_symbol() -> None:
 def test_every_market_of_the_catalogue_can_be_opened() -> None:
     libraries = Libraries()
 
-    for listing in [*catalogue(), *find(["sim001_usdt", "sim011_usdt", "sim999_usdt"])]:
+    for listing in [
+        *CATALOGUE.all(),
+        *CATALOGUE.find(["sim001_usdt", "sim011_usdt", "sim999_usdt"]),
+    ]:
         trade = Market(listing, 1, libraries.of(listing)).trades(1, 1)[0]
         assert trade.at_ms >= listing.listed_at_ms
 
@@ -67,9 +71,9 @@ def test_a_name_that_is_not_ascii_has_a_slug_that_is() -> None:
 
 
 def test_all_is_the_whole_catalogue_and_nothing_is_listed_twice() -> None:
-    assert find(["btc_usdt", "all", "BTCUSDT", "sim001_usdt"]) == [
+    assert CATALOGUE.find(["btc_usdt", "all", "BTCUSDT", "sim001_usdt"]) == [
         named("btc_usdt"),
-        *(listing for listing in catalogue() if slug(listing) != "btc_usdt"),
+        *(listing for listing in CATALOGUE.all() if slug(listing) != "btc_usdt"),
         named("sim001_usdt"),
     ]
 
@@ -77,12 +81,12 @@ def test_all_is_the_whole_catalogue_and_nothing_is_listed_twice() -> None:
 @pytest.mark.parametrize("name", ["btc_usd", "sim000_usdt", "sim1000_usdt", "sim01_usdt", ""])
 def test_an_unknown_name_is_refused_even_after_a_known_one(name: str) -> None:
     with pytest.raises(UnknownSymbol, match="the simulator does not list"):
-        find(["eth_usdt", name])
+        CATALOGUE.find(["eth_usdt", name])
 
 
 def test_a_name_that_is_nearly_right_brings_a_suggestion() -> None:
     with pytest.raises(UnknownSymbol, match="btc_usdt"):
-        find(["BTC-USD"])
+        CATALOGUE.find(["BTC-USD"])
 
 
 @given(st.integers(1, 999))
@@ -100,3 +104,17 @@ def test_most_markets_made_by_rule_are_quiet() -> None:
     assert rates[6] > 0.85 * 999
     assert rates[60] > 50
     assert rates[600] >= 5
+
+
+def test_no_names_at_all_are_the_first_few() -> None:
+    assert CATALOGUE.find([]) == CATALOGUE.all()[:3]
+
+
+def test_another_catalogue_has_markets_made_by_rule_in_its_own_quote() -> None:
+    other = Catalogue((Row("BTC", "KRW", "90000000", 8, 60, "2020-01-01", 1, 1000),), "KRW")
+
+    (listing,) = other.find(["btc/krw"])
+    assert (listing.start_price, listing.price_step) == (90_000, 1000)
+    assert [slug(each) for each in other.find(["sim007_krw"])] == ["sim007_krw"]
+    with pytest.raises(UnknownSymbol):
+        other.find(["sim007_usdt"])

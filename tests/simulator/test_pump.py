@@ -58,7 +58,7 @@ def _client(
         "/ws",
         START_MS,
         cast("asyncio.Transport", transport),
-        Subscriber(dict.fromkeys(streams), wrapped, dialect),
+        subscriber=Subscriber(dict.fromkeys(streams), wrapped, dialect),
     ), transport
 
 

@@ -13,6 +13,7 @@ from aiohttp import ClientSession, TCPConnector, WSServerHandshakeError
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.errors import ConfigError, PortInUse
+from penstock.simulator.exchange import Upkeep
 from penstock.simulator.server import SimulatorServer
 from penstock.telemetry import Fact, RequestRefused
 
@@ -225,6 +226,8 @@ class _Nothing:
 
     name = "nothing"
     rules = ()
+    bans = None
+    upkeep = Upkeep()
     routes: dict[str, object] = {}  # noqa: RUF012
 
 

@@ -63,7 +63,7 @@ def _client() -> tuple[Client, Recorder]:
 
 def test_closing_sends_what_waits_and_then_the_reason() -> None:
     client, transport = _client()
-    client.put(encode(b"last"))
+    client.put(b"last")
 
     client.close(1008, "enough", 5)
     client.close(1001, "again", 6)
@@ -75,8 +75,8 @@ def test_closing_sends_what_waits_and_then_the_reason() -> None:
 def test_a_cut_falls_inside_the_last_frame() -> None:
     client, transport = _client()
     first, last = encode(b"first"), encode(b"last")
-    client.put(first)
-    client.put(last)
+    client.put(b"first")
+    client.put(b"last")
 
     hidden = client.cut(5)
 

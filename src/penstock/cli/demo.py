@@ -84,7 +84,9 @@ async def _demo(settings: Simulator, seconds: float, folder: Path, sources: Sour
     stop_on_signals(stop)
     exchange = registry.names()[0]
     base = ["--config", str(sources.file)] if sources.file else []
-    listing = ["--seed", str(settings.seed), "--symbols", ",".join(settings.symbols)]
+    listing = ["--seed", str(settings.seed)]
+    if settings.symbols:
+        listing += ["--symbols", ",".join(settings.symbols)]
     sim = [*base, "sim", exchange, *listing, "--faults", settings.faults, "--port", "0", "--json"]
     async with _running(sim) as simulator:
         started = await _first_line(simulator)

@@ -71,7 +71,9 @@ def _gather_records(log: LogReader, markets: dict[str, Evidence]) -> None:
                         )
                     )
                 elif isinstance(event, BookSnapshot):
-                    evidence.books.append(SeenBook(event.update_id, event.bids, event.asks))
+                    # Without ids an exchange's books are told apart by their times.
+                    at_ms = None if event.update_id else event.at_ms
+                    evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
 
 
 async def _judge(address: str, evidence: dict[str, Evidence]) -> Findings:

@@ -19,8 +19,6 @@ from penstock.cli.options import (
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
 from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
-from penstock.config import Simulator
-from penstock.simulator.listings import find, slug
 from penstock.simulator.server import SimulatorServer
 from penstock.telemetry import Fact, FaultInjected, log_facts, quiet
 
@@ -38,6 +36,7 @@ def sim(
 ) -> None:
     """Run a simulated exchange that third-party clients cannot tell from the real one.
 
+    One process runs one exchange, and each lists markets of its own.
     Limits, windows, bans and latency are settings (see: penstock config). The ledger and the
     controls are under /_sim/, for this machine only.
 
@@ -53,7 +52,7 @@ def sim(
     settings = read_settings(context, options).settings.simulator
     listener = quiet if on_terminal() else _log
     server = build_simulator(settings, SystemClock(), listener, exchange)
-    asyncio.run(_serve(server, settings, seconds, as_json))
+    asyncio.run(_serve(server, settings.seed, seconds, as_json))
 
 
 def _log(fact: Fact) -> None:
@@ -62,17 +61,14 @@ def _log(fact: Fact) -> None:
         log_facts(fact)
 
 
-async def _serve(
-    server: SimulatorServer, settings: Simulator, seconds: float | None, as_json: bool
-) -> None:
+async def _serve(server: SimulatorServer, seed: int, seconds: float | None, as_json: bool) -> None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     await server.start()
     try:
         address = f"http://{server.address}"
         if as_json:
-            listed = [slug(listing) for listing in find(settings.symbols)]
-            say({"listening": address, "seed": settings.seed, "symbols": listed})
+            say({"listening": address, "seed": seed, "symbols": server.symbols})
         else:
             typer.echo(f"listening on {address}; Ctrl-C stops")
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))

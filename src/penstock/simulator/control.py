@@ -36,6 +36,11 @@ class BadQuestion(Exception):
 class Truth(Protocol):
     """Knows what really happened on the markets that are simulated."""
 
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Every market, by slug."""
+        ...
+
     def answer(self, question: str, query: Query) -> Mapping[str, object]:
         """The truth about one symbol.
 

@@ -7,8 +7,9 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import SimulatedExchange
 from penstock.simulator.faults import read_plan
 from penstock.simulator.injection import FaultLog, Injector
-from penstock.simulator.limits import Admission, BanPolicy, Verdict
+from penstock.simulator.limits import MINUTE_MS, Admission, Verdict
 from penstock.simulator.pump import Pump
+from penstock.simulator.routing import Router
 from penstock.simulator.windows import LoopWatch, Windows
 from penstock.telemetry import Listener, RequestRefused
 
@@ -18,6 +19,7 @@ class Engine:
     """One simulated exchange at work."""
 
     exchange: SimulatedExchange
+    router: Router
     settings: Simulator
     clock: Clock
     tell: Listener
@@ -57,11 +59,6 @@ def build_engine(
         ConfigError: the plan of faults cannot be read.
     """
     plan = read_plan(settings.faults, settings.fault_seed, origin="simulator.faults")
-    bans = BanPolicy(
-        settings.refusals_before_ban,
-        round(settings.first_ban * 1000),
-        round(settings.longest_ban * 1000),
-    )
     # Windows are those of the first aligned limit on requests: the one clients are judged by.
     period_ms = next(
         (
@@ -69,15 +66,16 @@ def build_engine(
             for rule in exchange.rules
             if rule.kind == "aligned" and rule.unit in ("weight", "request")
         ),
-        60_000,
+        MINUTE_MS,
     )
     windows = Windows(period_ms)
     return Engine(
         exchange=exchange,
+        router=Router(exchange.routes),
         settings=settings,
         clock=clock,
         tell=listener,
-        admission=Admission(exchange.rules, bans),
+        admission=Admission(exchange.rules, exchange.bans),
         injector=Injector(plan, FaultLog(exchange.name, listener)),
         windows=windows,
         watch=LoopWatch(clock, windows),

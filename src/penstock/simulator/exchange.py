@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from penstock.simulator.limits import Rule, Verdict
+from penstock.simulator.limits import ANYWHERE, BanPolicy, Place, Rule, Verdict
 
 Query = Mapping[str, str]
 """The parameters of one request, decoded."""
@@ -19,6 +19,7 @@ class Asked(NamedTuple):
     """What a client asked of an endpoint."""
 
     query: Query
+    """Its parameters, and what its path names."""
     headers: Mapping[str, str] = MappingProxyType({})
 
 
@@ -41,24 +42,37 @@ class Refused(Exception):
         super().__init__(reply.body.decode(errors="replace"))
 
 
+def _anywhere(_asked: Asked) -> Place:
+    return ANYWHERE
+
+
 @dataclass(frozen=True)
 class Route:
     """One REST endpoint."""
 
     path: str
+    """As it is, or with names in braces: ``/products/{product}/book``."""
     cost: Callable[[Query], int]
     """The weight it is charged, from its parameters alone. Never raises."""
-    answer: Callable[[Asked, int], bytes]
-    """The body as of an instant (ms). Raises Refused."""
+    answer: Callable[[Asked, int], bytes | Reply]
+    """The body as of an instant (ms), or more than a body. Raises Refused."""
+    place: Callable[[Asked], Place] = _anywhere
+    """Which group of limits counts it, and under which key. Never raises."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """One stream, as a pure function of time."""
+    """One stream, as a pure function of time.
+
+    Its name holds everything that shapes its frames: market, depth, interval, format. So clients
+    that asked for the same share the bytes, and those with other options have another stream.
+    """
 
     name: str
     frames: Callable[[int, int], list[bytes]]
     """Payloads that fall due in (after_ms, upto_ms], in order."""
+    opening: Callable[[int], list[bytes]] | None = None
+    """What whoever joins at an instant (ms) hears first: the state that later frames change."""
 
 
 class Opening(NamedTuple):
@@ -68,6 +82,8 @@ class Opening(NamedTuple):
     wrapped: bool
     dialect: str = ""
     """How frames are to be worded, in the exchange's own terms; empty for the usual."""
+    group: str = ""
+    """The group of limits that counts the attempt to connect."""
 
 
 @dataclass
@@ -79,7 +95,12 @@ class Subscriber:
     wrapped: bool = False
     """Whether frames carry the stream's name round the payload."""
     dialect: str = ""
-    """How they are worded: clients that share a stream share its bytes only in one dialect."""
+    """How they are worded, as long as the connection lives.
+
+    Clients that share a stream share its bytes only in one dialect.
+    """
+    renewed: set[str] = field(default_factory=set)
+    """Streams to be joined anew, opening and all, though they were there before."""
 
 
 class ControlReply(NamedTuple):
@@ -87,6 +108,23 @@ class ControlReply(NamedTuple):
 
     text: bytes
     acknowledges: bool
+    concerns: tuple[str, ...] | None = None
+    """The streams it is about; all that the message changed if None."""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What an exchange asks of connections, and when it ends them; None where it does not."""
+
+    ping_every_ms: int | None = None
+    pong_within_ms: int | None = None
+    lifetime_ms: int | None = None
+    """No connection lives longer."""
+    subscribe_within_ms: int | None = None
+    """A connection without a stream is ended after so long."""
+    idle_ms: int | None = None
+    """A connection on which nothing is sent, either way, is ended after so long."""
+    most_streams: int | None = None
 
 
 class SimulatedExchange(Protocol):
@@ -94,12 +132,17 @@ class SimulatedExchange(Protocol):
 
     name: str
     rules: Sequence[Rule]
-    """Every limit the exchange counts."""
+    """Every limit the exchange counts; requests are judged by the first that counts them."""
+    bans: BanPolicy | None
+    """When it shuts out whoever goes on after refusals; None if it never does."""
+    upkeep: Upkeep
     routes: Mapping[str, Route]
     headers: Mapping[str, str]
     """What every answer carries."""
     content_type: str
     """Of every answer that does not say otherwise."""
+    binary: bool
+    """Whether streams are sent, and messages taken, as binary frames; else as text."""
 
     def not_found(self, path: str) -> Reply:
         """The answer to a path the exchange does not have."""
@@ -117,7 +160,7 @@ class SimulatedExchange(Protocol):
         """What every answer tells of the budget used."""
         ...
 
-    def open(self, path: str, query: Query) -> Opening | None:
+    def open(self, path: str, asked: Asked) -> Opening | None:
         """What a WebSocket address asks for; None if there is nothing at that path.
 
         Raises:
@@ -125,8 +168,16 @@ class SimulatedExchange(Protocol):
         """
         ...
 
-    def control(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
+    def greeting(self, connection: int, at_ms: int) -> list[bytes]:
+        """What a client hears as soon as it is connected."""
+        ...
+
+    def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
         """Carry out a client's message, changing ``subscriber``; the answers."""
+        ...
+
+    def overrun(self, text: str) -> bytes | None:
+        """The answer to a message over the limit; None to end the connection instead."""
         ...
 
     def feed(self, stream: str, dialect: str) -> Feed | None:
@@ -134,11 +185,11 @@ class SimulatedExchange(Protocol):
         ...
 
     def wrap(self, stream: str, payload: bytes) -> bytes:
-        """The payload inside the combined envelope."""
+        """The payload inside the combined envelope; itself where there is none."""
         ...
 
-    def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes]:
-        """(stream name for the envelope, payload) of the warning sent before a planned stop."""
+    def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes] | None:
+        """(stream name for the envelope, payload) of the warning before a planned stop, if any."""
         ...
 
     def refuse_ack(self, reply: bytes) -> bytes:

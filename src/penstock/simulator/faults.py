@@ -4,21 +4,22 @@ A plan is text, entries separated by commas, each ``kind=how`` or ``kind@where=h
 
     drop=0.01, delay@btcusdt@depth*=0.2, cut=5s, latency=50ms..2s, limit=3000@10s
 
-``where`` is a shell pattern (``*``, ``?``, ``[…]``) on what the kind strikes: the stream's name
-for frames, the path for requests, the path it was opened with for connections and their
-acknowledgements. Of several entries of a kind, the first that matches counts. How much:
+``where`` is a shell pattern (``*``, ``?``, ``[…]``), or several with ``|`` between them, on what
+the kind strikes: the stream's name for frames, the path for requests, the path it was opened with
+for connections and their acknowledgements. Of several entries of a kind, the first that matches
+counts. How much:
 
 - a rate from 0 to 1. Of frames: ``drop``, ``duplicate``, ``reorder`` (swap with the next one),
   ``delay`` (hold up to half a second), ``malformed`` (cut the text), ``nan``, ``huge`` (spoil a
   number). Of requests: ``http500``, ``http429``, ``http418``, ``html`` (a page instead of JSON),
   ``cutbody`` (half the promised body), ``stale`` and ``early`` (as of up to 2 s before or 1 s
-  after; unless told where, of depth snapshots). Of acknowledgements: ``lostack``, ``refusedack``.
+  after; unless told where, of books). Of acknowledgements: ``lostack``, ``refusedack``.
 - a time such as ``500ms``, ``5s``, ``2m``: ``mute`` (silent from then on, though pings go on),
   ``cut`` (in the middle of the next frame), ``close`` (without a close frame), ``shutdown`` (a
   notice, the end some seconds later), ``lifetime``. The middle three come up to half that time
   sooner or later.
 - ``latency``: a time, or a range of times as above.
-- ``limit``: a number, and perhaps ``@`` a time after which the first weight limit becomes that.
+- ``limit``: a number, and perhaps ``@`` a time after which the first limit becomes that.
 
 What is struck is drawn from the seed and from *which* frame, connection or request it is, never
 from the time, so that a run can be repeated.
@@ -63,7 +64,8 @@ _ALLOWED: dict[_Value, str] = {
     "limit": "a whole number and perhaps when, such as 3000@10s",
 }
 _EVERYWHERE = "*"
-_DEFAULT_WHERE = {"stale": "*depth*", "early": "*depth*"}
+_BOOKS = "*[Dd]epth*|*/book|*/orderbook"
+_DEFAULT_WHERE = {"stale": _BOOKS, "early": _BOOKS}
 
 _CERTAIN = 1 << 64  # draws are 64 bits wide
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
@@ -85,7 +87,9 @@ class Fault:
 
     def matches(self, place: str) -> bool:
         """Whether it may strike there."""
-        return self.where == _EVERYWHERE or fnmatchcase(place, self.where)
+        return self.where == _EVERYWHERE or any(
+            fnmatchcase(place, pattern) for pattern in self.where.split("|")
+        )
 
 
 @dataclass(frozen=True)

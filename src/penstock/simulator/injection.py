@@ -18,7 +18,9 @@ _OLDEST_MS = 2000
 _NEWEST_MS = 1000
 _SHOWN_BYTES = 300
 _QUOTED_NUMBER = re.compile(rb'"-?[0-9]+(?:\.[0-9]+)?"')
-_SPOILED = {"nan": b'"NaN"', "huge": b'"1e999"'}
+# Of bare numbers only those with a point: whole ones are ids and times more often than amounts.
+_BARE_NUMBER = re.compile(rb"(?<=[:,\[])-?[0-9]+\.[0-9]+(?=[,\]}])")
+_SPOILED = {"nan": b"NaN", "huge": b"1e999"}
 
 
 class Injected(NamedTuple):
@@ -174,11 +176,13 @@ class ConnectionFaults:
         return sent
 
     def _spoil(self, kind: str, payload: bytes, number: int) -> bytes | None:
-        places = list(_QUOTED_NUMBER.finditer(payload))
+        quoted = list(_QUOTED_NUMBER.finditer(payload))
+        places = quoted or list(_BARE_NUMBER.finditer(payload))
         if not places:
             return None
         place = places[self._plan.draw(kind, "which", self._ordinal, number) % len(places)]
-        return payload[: place.start()] + _SPOILED[kind] + payload[place.end() :]
+        spoiled = b'"%b"' % _SPOILED[kind] if quoted else _SPOILED[kind]
+        return payload[: place.start()] + spoiled + payload[place.end() :]
 
 
 @dataclass(frozen=True)
@@ -250,7 +254,7 @@ class Injector:
         return request_faults(self.plan, path, seq) if self.plan.faults else _NO_FAULTS
 
     def changed_limit(self, now_ms: int) -> int | None:
-        """The weight limit that the plan has put in force by now, if any."""
+        """The first limit that the plan has put in force by now, if any."""
         for fault in self.plan.faults:
             if fault.kind == "limit" and now_ms >= self.since_ms + fault.low_ms:
                 return fault.limit

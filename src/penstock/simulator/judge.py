@@ -29,11 +29,13 @@ class SeenTrade(NamedTuple):
 
 
 class SeenBook(NamedTuple):
-    """The best levels of a book that the client believed in, at one update id."""
+    """The best levels of a book that the client believed in, after one update."""
 
     update_id: int
     bids: Sequence[tuple[Decimal, Decimal]]
     asks: Sequence[tuple[Decimal, Decimal]]
+    at_ms: int | None = None
+    """The time on that update, where the exchange has no ids; counts instead of the id."""
 
 
 @dataclass
@@ -64,7 +66,9 @@ class Findings(Struct, frozen=True, kw_only=True):
     book_mismatches: int = 0
     requests: int = 0
     http_429: int = 0
+    """Requests and connects that were refused, also where the answer was an error inside a 200."""
     http_418: int = 0
+    """Those of a banned address."""
 
     @property
     def honest(self) -> bool:
@@ -138,7 +142,9 @@ class Judge:
 
     async def _book_is_right(self, slug: str, book: SeenBook) -> bool:
         depth = max(len(book.bids), len(book.asks), 1)
-        truth = await self._get("ledger/book", symbol=slug, update_id=book.update_id, depth=depth)
+        by_id = {"update_id": book.update_id}
+        which = by_id if book.at_ms is None else {"at_ms": book.at_ms}
+        truth = await self._get("ledger/book", symbol=slug, depth=depth, **which)
         bids, asks = _levels(truth["bids"]), _levels(truth["asks"])
         return bids[: len(book.bids)] == list(book.bids) and asks[: len(book.asks)] == list(
             book.asks

@@ -87,13 +87,22 @@ class Ledger:
         }
 
     def _book(self, symbol: str, query: Query) -> Row:
-        market, update_id = self._markets[symbol], _number(query, "update_id")
+        market, update_id = self._markets[symbol], self._update_id(symbol, query)
         bids, asks = self._book_of(symbol).at(update_id, _number(query, "depth", _LEVELS))
         return {
             "update_id": update_id,
             "bids": [_level(market, level) for level in bids],
             "asks": [_level(market, level) for level in asks],
         }
+
+    def _update_id(self, symbol: str, query: Query) -> int:
+        """Named, or by the time that an exchange without ids puts on its update.
+
+        A book changes in slots, and a change is told when its slot has ended.
+        """
+        if "at_ms" not in query:
+            return _number(query, "update_id")
+        return self._book_of(symbol).update_id(_number(query, "at_ms") // Book.SLOT_MS - 1)
 
     def _candles(self, symbol: str, query: Query) -> Row:
         market, boundaries = self._markets[symbol], _boundaries(query)
@@ -172,7 +181,7 @@ def _level(market: Market, level: Level) -> tuple[str, str]:
 
 
 def _price(market: Market, ticks: int) -> str:
-    return _decimal(ticks, market.listing.price_decimals)
+    return _decimal(ticks * market.listing.price_step, market.listing.price_decimals)
 
 
 def _quantity(market: Market, lots: int) -> str:
@@ -181,7 +190,8 @@ def _quantity(market: Market, lots: int) -> str:
 
 def _quote(market: Market, amount: int) -> str:
     listing = market.listing
-    return _decimal(amount, listing.price_decimals + listing.quantity_decimals)
+    decimals = listing.price_decimals + listing.quantity_decimals
+    return _decimal(amount * listing.price_step, decimals)
 
 
 def _decimal(units: int, decimals: int) -> str:

@@ -5,15 +5,27 @@ three ways. ``aligned`` windows begin at whole multiples of the period, ``slidin
 arrival, and a ``bucket`` drains evenly. Admission charges all rules of an arrival at one instant
 and writes it to the log, so that a judge can recount every window afterwards: what the log says
 is what was counted. A refused arrival is charged too, unless its rule says not.
+
+A token bucket of so many tokens, filled at so many a second, is a ``bucket`` whose limit is its
+size and whose period is the time it takes to fill.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
+
+from penstock.config import Simulator
+from penstock.errors import ConfigError
+from penstock.simulator.usage import USAGES, Usage
 
 Unit = Literal["weight", "request", "message", "connect"]
+_Counted = str | int | tuple[str, str]
+
+MINUTE_MS = 60_000
+"""The length of windows where no rule has any."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +36,25 @@ class Rule:
     kind: Literal["aligned", "sliding", "bucket"]
     period_ms: int
     limit: int
-    scope: Literal["ip", "connection"]
+    scope: Literal["ip", "key", "connection"]
+    """What is counted apart: addresses, keys of an address (see ``Place``), or connections."""
     unit: Unit
     counts_refused: bool = True
     """Whether an arrival that was refused is charged nevertheless."""
+    group: str = ""
+    """Counts only what is sent to this group of endpoints; everything if empty."""
+
+
+class Place(NamedTuple):
+    """Where an arrival belongs, as the limits see it."""
+
+    group: str = ""
+    """The group of endpoints; rules of other groups do not count it."""
+    key: str = ""
+    """What rules of scope ``key`` count apart, such as a market. One of few: each is remembered."""
+
+
+ANYWHERE = Place()
 
 
 @dataclass(frozen=True)
@@ -45,6 +72,36 @@ class BanPolicy:
         return min(self.longest_ban_ms, self.first_ban_ms << min(bans_before, 40))
 
 
+def ban_policy(settings: Simulator) -> BanPolicy:
+    """The policy an operator has set."""
+    return BanPolicy(
+        settings.refusals_before_ban,
+        round(settings.first_ban * 1000),
+        round(settings.longest_ban * 1000),
+    )
+
+
+def replaced(rules: Iterable[Rule], settings: Simulator) -> tuple[Rule, ...]:
+    """The rules with the limits that an operator has put in the place of their own.
+
+    Raises:
+        ConfigError: one of these is for no rule of the exchange, or is no limit.
+    """
+    by_name = {rule.name: rule for rule in rules}
+    for name, text in settings.limits.items():
+        match = re.fullmatch(r"([1-9][0-9]*)/([0-9]+(?:\.[0-9]+)?)s?", text)
+        period_ms = round(float(match[2]) * 1000) if match else 0
+        if match is None or name not in by_name or not period_ms:
+            raise ConfigError(
+                "simulator.limits",
+                problem=f"{name}={text} is not allowed. Allowed: a limit and its seconds, such as"
+                f" 15/10, of {', '.join(by_name)}.",
+                origin="settings",
+            )
+        by_name[name] = replace(by_name[name], limit=int(match[1]), period_ms=period_ms)
+    return tuple(by_name.values())
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What became of one arrival."""
@@ -52,9 +109,11 @@ class Verdict:
     admitted: bool
     at_ms: int
     window: int
-    """Which window of the first aligned rule the arrival fell into; 0 if no rule is aligned."""
+    """Which window of the first aligned rule the arrival fell into; of a minute if none is."""
     used: Mapping[str, int]
-    """Rule name → used after this arrival."""
+    """Name of each rule that counted it → used after this arrival."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """The same rules → what is left of each."""
     broken: Rule | None = None
     """The rule it broke, the one with the longest wait if several; None for a ban alone."""
     retry_after_s: int = 0
@@ -84,16 +143,23 @@ class Arrival(NamedTuple):
     used_after: int
     """By the first rule that counts such arrivals."""
     status: int
-    """200 admitted, 429 refused, 418 banned: what the limits said, before any fault."""
+    """200 admitted, 429 refused, 418 banned: what the limits said, before any fault.
+
+    It says so too where the exchange's answer is an error inside a 200.
+    """
+    group: str = ""
+    key: str = ""
 
 
 class Admission:
     """Counts arrivals against the rules. Nothing here waits, so no arrival can slip between."""
 
-    def __init__(self, rules: Iterable[Rule], bans: BanPolicy, remembered: int = 200_000) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], bans: BanPolicy | None, remembered: int = 200_000
+    ) -> None:
         self._rules = {rule.name: rule for rule in rules}
         self._bans = bans
-        self._usages: dict[tuple[str, str | int], _Usage] = {}
+        self._usages: dict[tuple[str, _Counted], Usage] = {}
         self._offenders: dict[str, _Offender] = {}
         self._log: deque[Arrival] = deque(maxlen=remembered)
         self._seq = 0
@@ -103,22 +169,25 @@ class Admission:
         """Every rule, as it stands now."""
         return tuple(self._rules.values())
 
-    def admit(self, ip: str, path: str, weight: int, at_ms: int) -> Verdict:
+    def admit(
+        self, ip: str, path: str, weight: int, at_ms: int, place: Place = ANYWHERE
+    ) -> Verdict:
         """Count one request."""
-        verdict = self._judge(ip, {"weight": weight, "request": 1}, at_ms)
-        self._write("request", ip, path, weight, verdict)
+        verdict = self._judge(ip, {"weight": weight, "request": 1}, at_ms, place)
+        self._write("request", ip, path, weight, verdict, place)
         return verdict
 
-    def connect(self, ip: str, path: str, at_ms: int) -> Verdict:
+    def connect(self, ip: str, path: str, at_ms: int, group: str = "") -> Verdict:
         """Count one attempt to open a stream connection."""
-        verdict = self._judge(ip, {"connect": 1}, at_ms)
-        self._write("connect", ip, path, 0, verdict)
+        place = Place(group)
+        verdict = self._judge(ip, {"connect": 1}, at_ms, place)
+        self._write("connect", ip, path, 0, verdict, place)
         return verdict
 
-    def message(self, connection: int, at_ms: int) -> bool:
-        """Count one message on a connection; whether it was still allowed."""
+    def message(self, connection: int, at_ms: int, ip: str = "") -> bool:
+        """Count one message on a connection of an address; whether it was still allowed."""
         rules = [rule for rule in self._rules.values() if rule.unit == "message"]
-        usages = [self._usage(rule, connection) for rule in rules]
+        usages = [self._usage(r, connection if r.scope == "connection" else ip) for r in rules]
         fits = all(u.wait_ms(r, 1, at_ms) == 0 for r, u in zip(rules, usages, strict=True))
         for rule, usage in zip(rules, usages, strict=True):
             if fits or rule.counts_refused:
@@ -151,8 +220,8 @@ class Admission:
         }
 
     def used(self, at_ms: int) -> dict[str, int]:
-        """Rule name → most that any address has used of it now."""
-        most = {rule.name: 0 for rule in self._rules.values() if rule.scope == "ip"}
+        """Rule name → most that any address, or key of one, has used of it now."""
+        most = {rule.name: 0 for rule in self._rules.values() if rule.scope != "connection"}
         for (name, _), usage in self._usages.items():
             if name in most:
                 most[name] = max(most[name], usage.used(self._rules[name], at_ms))
@@ -162,8 +231,12 @@ class Admission:
         """The remembered log behind a sequence number, oldest first."""
         return list(dropwhile(lambda arrival: arrival.seq <= after_seq, self._log))
 
-    def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int) -> Verdict:
-        charged = [(r, self._usage(r, ip)) for r in self._rules.values() if r.unit in costs]
+    def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int, place: Place) -> Verdict:
+        charged = [
+            (rule, self._usage(rule, (ip, place.key) if rule.scope == "key" else ip))
+            for rule in self._rules.values()
+            if rule.unit in costs and rule.group in ("", place.group)
+        ]
         waits = {r: usage.wait_ms(r, costs[r.unit], at_ms) for r, usage in charged}
         slowest = max(waits, key=waits.__getitem__, default=None)
         broken = slowest if slowest is not None and waits[slowest] else None
@@ -177,11 +250,13 @@ class Admission:
         for rule, usage in charged:
             if admitted or rule.counts_refused:
                 usage.charge(rule, costs[rule.unit], at_ms)
+        used = {rule.name: usage.used(rule, at_ms) for rule, usage in charged}
         return Verdict(
             admitted=admitted,
             at_ms=at_ms,
             window=_window(waits, at_ms),
-            used={rule.name: usage.used(rule, at_ms) for rule, usage in charged},
+            used=used,
+            left={rule.name: max(0, rule.limit - used[rule.name]) for rule in waits},
             broken=broken,
             retry_after_s=-(-wait_ms // 1000),
             banned_until_ms=banned_until_ms,
@@ -189,6 +264,8 @@ class Admission:
         )
 
     def _refuse(self, ip: str, at_ms: int) -> int | None:
+        if self._bans is None:
+            return None
         offender = self._offenders.setdefault(ip, _Offender())
         window = _window(self._rules.values(), at_ms)
         if offender.window != window:
@@ -202,14 +279,20 @@ class Admission:
         offender.bans += 1
         return offender.banned_until_ms
 
-    def _usage(self, rule: Rule, key: str | int) -> "_Usage":
+    def _usage(self, rule: Rule, key: _Counted) -> Usage:
         usage = self._usages.get((rule.name, key))
         if usage is None:
-            usage = self._usages[rule.name, key] = _USAGES[rule.kind]()
+            usage = self._usages[rule.name, key] = USAGES[rule.kind]()
         return usage
 
     def _write(
-        self, unit: Literal["request", "connect"], ip: str, path: str, weight: int, verdict: Verdict
+        self,
+        unit: Literal["request", "connect"],
+        ip: str,
+        path: str,
+        weight: int,
+        verdict: Verdict,
+        place: Place,
     ) -> None:
         self._seq = verdict.seq
         first = next((r.name for r in self._rules.values() if r.name in verdict.used), "")
@@ -224,12 +307,15 @@ class Admission:
                 weight=weight,
                 used_after=verdict.used.get(first, 0),
                 status=verdict.status,
+                group=place.group,
+                key=place.key,
             )
         )
 
 
 def _window(rules: Iterable[Rule], at_ms: int) -> int:
-    return next((at_ms // rule.period_ms for rule in rules if rule.kind == "aligned"), 0)
+    lengths = (rule.period_ms for rule in rules if rule.kind == "aligned")
+    return at_ms // next(lengths, MINUTE_MS)
 
 
 @dataclass
@@ -238,95 +324,3 @@ class _Offender:
     refusals: int = 0
     bans: int = 0
     banned_until_ms: int = 0
-
-
-class _Usage(Protocol):
-    """What one address or connection has used of one rule. Instants never go back."""
-
-    def used(self, rule: Rule, at_ms: int) -> int: ...
-
-    def wait_ms(self, rule: Rule, cost: int, at_ms: int) -> int:
-        """How long until ``cost`` would fit; 0 if it does now, a period if it never will."""
-        ...
-
-    def charge(self, rule: Rule, cost: int, at_ms: int) -> None: ...
-
-
-@dataclass
-class _Aligned:
-    window: int = -1
-    amount: int = 0
-
-    def used(self, rule: Rule, at_ms: int) -> int:
-        return self.amount if at_ms // rule.period_ms == self.window else 0
-
-    def wait_ms(self, rule: Rule, cost: int, at_ms: int) -> int:
-        if self.used(rule, at_ms) + cost <= rule.limit:
-            return 0
-        return rule.period_ms - at_ms % rule.period_ms
-
-    def charge(self, rule: Rule, cost: int, at_ms: int) -> None:
-        self.amount = self.used(rule, at_ms) + cost
-        self.window = at_ms // rule.period_ms
-
-
-@dataclass
-class _Sliding:
-    # One entry per millisecond, however many arrivals: a flood cannot outgrow the period.
-    charges: deque[tuple[int, int]] = field(default_factory=deque)
-    amount: int = 0
-
-    def used(self, rule: Rule, at_ms: int) -> int:
-        while self.charges and self.charges[0][0] <= at_ms - rule.period_ms:
-            self.amount -= self.charges.popleft()[1]
-        return self.amount
-
-    def wait_ms(self, rule: Rule, cost: int, at_ms: int) -> int:
-        excess = self.used(rule, at_ms) + cost - rule.limit
-        if excess <= 0:
-            return 0
-        for charged_ms, amount in self.charges:
-            excess -= amount
-            if excess <= 0:
-                return charged_ms + rule.period_ms - at_ms
-        return rule.period_ms
-
-    def charge(self, rule: Rule, cost: int, at_ms: int) -> None:
-        self.used(rule, at_ms)
-        if self.charges and self.charges[-1][0] == at_ms:
-            cost_before = self.charges.pop()[1]
-            self.charges.append((at_ms, cost_before + cost))
-        else:
-            self.charges.append((at_ms, cost))
-        self.amount += cost
-
-
-@dataclass
-class _Bucket:
-    # The level is kept in 1/period_ms of a unit, so that draining `limit` per period is a whole
-    # number per millisecond and nothing is ever rounded away.
-    level: int = 0
-    since_ms: int = 0
-
-    def used(self, rule: Rule, at_ms: int) -> int:
-        return -(-self._level(rule, at_ms) // rule.period_ms)
-
-    def wait_ms(self, rule: Rule, cost: int, at_ms: int) -> int:
-        excess = self._level(rule, at_ms) + (cost - rule.limit) * rule.period_ms
-        if excess <= 0:
-            return 0
-        return rule.period_ms if cost > rule.limit else -(-excess // rule.limit)
-
-    def charge(self, rule: Rule, cost: int, at_ms: int) -> None:
-        self.level = self._level(rule, at_ms) + cost * rule.period_ms
-        self.since_ms = at_ms
-
-    def _level(self, rule: Rule, at_ms: int) -> int:
-        return max(0, self.level - (at_ms - self.since_ms) * rule.limit)
-
-
-_USAGES: Mapping[str, type[_Aligned] | type[_Sliding] | type[_Bucket]] = {
-    "aligned": _Aligned,
-    "sliding": _Sliding,
-    "bucket": _Bucket,
-}

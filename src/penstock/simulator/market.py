@@ -42,6 +42,8 @@ class Listing:
     """The first instant with history: a UTC midnight."""
     quantity_factor: int = 1
     """Multiplies every quantity: for coins whose lot is worth next to nothing."""
+    price_step: int = 1
+    """A tick in units of the last decimal: 1000 where prices without decimals move by thousands."""
 
     def __post_init__(self) -> None:
         if self.price_decimals + self.quantity_decimals > 8:

@@ -1,7 +1,9 @@
 """The pump: carries what falls due from the feeds to the clients.
 
 Each stream that anybody has subscribed to is asked once per tick what fell due since the last one;
-its frames are encoded once and the same bytes go to every healthy client of one dialect. A late
+its frames are encoded once and the same bytes go to every healthy client of one dialect. Whoever
+joins hears the stream's opening first, as of where the stream has got to, so that what follows
+continues it. A late
 pump loses nothing: it asks for a longer stretch, and event times are the market's own. A feed that
 fails is counted and logged, and stops nobody else.
 """
@@ -10,7 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.simulator.exchange import Feed, SimulatedExchange
-from penstock.simulator.wire import Client, encode, encode_all
+from penstock.simulator.wire import Client, encode_all
 from penstock.telemetry import log_error
 
 TICK_S = 0.01
@@ -24,6 +26,8 @@ class _Channel:
     feed: Feed
     last_ms: int
     clients: dict[int, Client] = field(default_factory=dict)
+    joining: dict[int, Client] = field(default_factory=dict)
+    """Who has yet to hear the opening."""
     failed: bool = False
 
 
@@ -63,13 +67,15 @@ class Pump:
         for stream in before:
             if stream not in wanted:
                 self._leave(stream, client)
+        renewed = client.subscriber.renewed
         for stream in wanted:
-            self._join(stream, client)
+            self._join(stream, client, anew=stream in renewed)
+        renewed.clear()
 
     def put(self, client: Client, stream: str, payload: bytes) -> None:
         """Send one client one frame of a stream, with the next tick."""
         wrapped = client.subscriber.wrapped
-        client.put(encode(self._exchange.wrap(stream, payload) if wrapped else payload))
+        client.put(self._exchange.wrap(stream, payload) if wrapped else payload)
         self.frames_sent += 1
 
     async def run(self) -> None:
@@ -103,7 +109,7 @@ class Pump:
             self.frames_per_s = (self.frames_sent - before) * 1_000_000_000 // passed_ns
             self._rated = (since_ns + passed_ns, self.frames_sent)
 
-    def _join(self, stream: str, client: Client) -> None:
+    def _join(self, stream: str, client: Client, *, anew: bool) -> None:
         name = stream, client.subscriber.dialect
         channel = self._channels.get(name)
         if channel is None:
@@ -111,22 +117,26 @@ class Pump:
             if feed is None:
                 return
             channel = self._channels[name] = _Channel(feed, self._clock.now_ms())
-        channel.clients[client.id] = client
+        if anew or client.id not in channel.clients:
+            channel.joining[client.id] = client
 
     def _leave(self, stream: str, client: Client) -> None:
         name = stream, client.subscriber.dialect
         channel = self._channels.get(name)
         if channel is not None:
             channel.clients.pop(client.id, None)
-            if not channel.clients:
+            channel.joining.pop(client.id, None)
+            if not (channel.clients or channel.joining):
                 del self._channels[name]
 
     def _advance(self, stream: str, channel: _Channel, now_ms: int) -> None:
         after_ms = channel.last_ms
-        channel.last_ms = upto_ms = min(now_ms, after_ms + _LONGEST_STRETCH_MS)
-        if upto_ms <= after_ms:
-            return
+        channel.last_ms = upto_ms = max(after_ms, min(now_ms, after_ms + _LONGEST_STRETCH_MS))
         try:
+            if channel.joining:
+                self._let_in(stream, channel, after_ms, now_ms)
+            if upto_ms == after_ms:
+                return
             payloads = channel.feed.frames(after_ms, upto_ms)
             if payloads:
                 self._hand_out(stream, payloads, list(channel.clients.values()), now_ms)
@@ -135,6 +145,13 @@ class Pump:
             if not channel.failed:  # once per stream: it would fail a hundred times a second
                 channel.failed = True
                 log_error("feed_failed", stream=stream, error=repr(error))
+
+    def _let_in(self, stream: str, channel: _Channel, after_ms: int, now_ms: int) -> None:
+        joining, channel.joining = channel.joining, {}
+        channel.clients.update(joining)
+        if channel.feed.opening is not None:
+            payloads = channel.feed.opening(after_ms)
+            self._hand_out(stream, payloads, list(joining.values()), now_ms)
 
     def _hand_out(
         self, stream: str, payloads: list[bytes], clients: list[Client], now_ms: int
@@ -148,11 +165,12 @@ class Pump:
                 continue
             if client.subscriber.wrapped:
                 if wrapped is None:
-                    wrapped = encode_all([self._exchange.wrap(stream, p) for p in payloads])
+                    named = [self._exchange.wrap(stream, payload) for payload in payloads]
+                    wrapped = encode_all(named, client.opcode)
                 client.outbox.append(wrapped)
             else:
                 if plain is None:
-                    plain = encode_all(payloads)
+                    plain = encode_all(payloads, client.opcode)
                 client.outbox.append(plain)
             client.frames_sent += count
             self.frames_sent += count
@@ -176,7 +194,9 @@ class Pump:
             if cut_ms is not None and now_ms >= cut_ms and client.outbox:
                 client.faults.note("cut", now_ms, client.cut(now_ms))
                 return
-        client.flush()
+        if client.outbox:
+            client.stirred_ms = now_ms
+            client.flush()
         if client.lags():
             self.slow_clients += 1
             client.abort("too slow: too much was left unread", now_ms)

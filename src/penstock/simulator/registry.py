@@ -1,13 +1,18 @@
-"""Which exchanges can be simulated: every folder of this package that builds one."""
+"""Which exchanges can be simulated: every folder of this package that builds one.
+
+A folder offers ``build(markets, settings)`` and ``CATALOGUE``, what the exchange would list.
+"""
 
 from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 
 from penstock import simulator
 from penstock.config import Simulator
 from penstock.errors import UnknownExchange
 from penstock.simulator.exchange import SimulatedExchange
+from penstock.simulator.listings import Catalogue
 from penstock.simulator.market import Market
 
 
@@ -22,8 +27,21 @@ def build(name: str, markets: Sequence[Market], settings: Simulator) -> Simulate
     Raises:
         UnknownExchange: there is no such folder.
     """
+    built: SimulatedExchange = _folder(name).build(markets, settings)
+    return built
+
+
+def catalogue(name: str) -> Catalogue:
+    """The markets that the exchange of that name can list.
+
+    Raises:
+        UnknownExchange: there is no such folder.
+    """
+    found: Catalogue = _folder(name).CATALOGUE
+    return found
+
+
+def _folder(name: str) -> ModuleType:
     if name not in names():
         raise UnknownExchange(name, names())
-    folder = import_module(f"{simulator.__name__}.{name}")
-    built: SimulatedExchange = folder.build(markets, settings)
-    return built
+    return import_module(f"{simulator.__name__}.{name}")

@@ -11,7 +11,7 @@ from aiohttp import web
 from penstock.simulator.engine import Engine
 from penstock.simulator.exchange import Asked, Refused, Reply, Route, SimulatedExchange
 from penstock.simulator.injection import RequestFaults
-from penstock.simulator.limits import Verdict
+from penstock.simulator.limits import ANYWHERE, Verdict
 from penstock.simulator.rng import key, mix
 
 _UNKNOWN_PATH_WEIGHT = 1
@@ -37,12 +37,17 @@ class Rest:
             engine.in_flight -= 1
 
     async def _answer(self, request: web.BaseRequest, seq: int) -> web.StreamResponse:
-        engine, path, query = self._engine, request.path, dict(request.query)
-        route = engine.exchange.routes.get(path) if request.method == "GET" else None
-        weight = route.cost(query) if route is not None else _UNKNOWN_PATH_WEIGHT
+        engine, path = self._engine, request.path
+        found = engine.router.find(path) if request.method == "GET" else None
+        weight, place, asked = _UNKNOWN_PATH_WEIGHT, ANYWHERE, Asked({}, request.headers)
+        if found is not None:
+            route, named = found
+            asked = Asked({**request.query, **named}, request.headers)
+            weight, place = route.cost(asked.query), route.place(asked)
         await self._travel(seq)
 
-        verdict = engine.admission.admit(request.remote or "", path, weight, engine.clock.now_ms())
+        ip, now_ms = request.remote or "", engine.clock.now_ms()
+        verdict = engine.admission.admit(ip, path, weight, now_ms, place)
         engine.windows.count(weight, verdict)
         faults = engine.injector.for_request(path, seq)
         await self._think(seq, faults)
@@ -53,10 +58,9 @@ class Rest:
             return respond(engine.exchange, refusal)
         if faults.status is not None:
             reply = self._spoiled(verdict, faults)
-        elif route is None:
+        elif found is None:
             reply = engine.exchange.not_found(path)
         else:
-            asked = Asked(query, request.headers)
             reply = _answered(route, asked, verdict.at_ms + faults.shift_ms)
         for kind in faults.kinds:
             hid = reply.body if faults.status is None else b""
@@ -111,9 +115,10 @@ def _headers(exchange: SimulatedExchange, reply: Reply) -> dict[str, str]:
 
 def _answered(route: Route, asked: Asked, as_of_ms: int) -> Reply:
     try:
-        return Reply(route.answer(asked, as_of_ms))
+        answer = route.answer(asked, as_of_ms)
     except Refused as refused:
         return refused.reply
+    return answer if isinstance(answer, Reply) else Reply(answer)
 
 
 def _with_usage(engine: Engine, reply: Reply, verdict: Verdict) -> Reply:

@@ -72,7 +72,7 @@ class SimulatorServer:
         listener: Listener = quiet,
         truth: Truth | None = None,
     ) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._truth = settings, clock, truth
         self._engine = build_engine(exchange, settings, clock, listener)
         self._rest = Rest(self._engine)
         self._streams = Streams(self._engine)
@@ -88,6 +88,11 @@ class SimulatorServer:
         """``host:port`` as one would type it; the real port once started."""
         host = self._settings.host
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """What is listed, by slug, as the truth knows it."""
+        return self._truth.symbols if self._truth is not None else ()
 
     @property
     def port(self) -> int:

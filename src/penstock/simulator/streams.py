@@ -11,9 +11,9 @@ from typing import cast
 from aiohttp import WSMessage, WSMsgType, web
 
 from penstock.simulator.engine import Engine
-from penstock.simulator.exchange import Opening, Refused, Subscriber
+from penstock.simulator.exchange import Asked, ControlReply, Opening, Refused, Subscriber
 from penstock.simulator.rest import respond
-from penstock.simulator.wire import PONG, Change, Client, encode
+from penstock.simulator.wire import BINARY, PONG, TEXT, Change, Client, encode
 from penstock.telemetry import ClientConnected, ClientGone, log_error
 
 _LONGEST_MESSAGE_BYTES = 1024 * 1024
@@ -36,12 +36,15 @@ class Streams:
         """Serve one connection until it ends, or refuse it."""
         engine, now_ms = self._engine, self._engine.clock.now_ms()
         try:
-            opening = engine.exchange.open(request.path, dict(request.query))
+            asked = Asked(dict(request.query), request.headers)
+            opening = engine.exchange.open(request.path, asked)
         except Refused as refused:
             return respond(engine.exchange, refused.reply)
         if opening is None:
             return respond(engine.exchange, engine.exchange.not_found(request.path))
-        verdict = engine.admission.connect(request.remote or "", request.path, now_ms)
+        verdict = engine.admission.connect(
+            request.remote or "", request.path, now_ms, opening.group
+        )
         if not verdict.admitted:
             engine.tell_refused(request.path, verdict)
             return respond(engine.exchange, engine.exchange.refusal(verdict))
@@ -69,10 +72,9 @@ class Streams:
     def give_notice(self, client: Client, leaves_ms: int) -> None:
         """Warn a client that its connection will end."""
         now_ms = self._engine.clock.now_ms()
-        stream, payload = self._engine.exchange.shutdown_notice(now_ms, client.subscriber.dialect)
-        if client.subscriber.wrapped:
-            payload = self._engine.exchange.wrap(stream, payload)
-        client.put(encode(payload))
+        notice = self._engine.exchange.shutdown_notice(now_ms, client.subscriber.dialect)
+        if notice is not None:
+            self._engine.pump.put(client, *notice)
         client.leaves_ms = leaves_ms
 
     def _welcome(self, request: web.BaseRequest, opening: Opening) -> Client:
@@ -84,15 +86,19 @@ class Streams:
             path=request.path,
             opened_ms=now_ms,
             transport=cast("asyncio.Transport", request.transport),
+            opcode=BINARY if engine.exchange.binary else TEXT,
             subscriber=Subscriber(dict.fromkeys(opening.streams), opening.wrapped, opening.dialect),
             faults=engine.injector.for_connection(self._opened, request.path, now_ms),
             pinged_ms=now_ms,
+            stirred_ms=now_ms,
         )
         client.changes.append(Change(now_ms, opening.streams))
         self.open[client.id] = client
         engine.tell(
             ClientConnected(exchange=engine.exchange.name, connection=client.id, path=request.path)
         )
+        for payload in engine.exchange.greeting(client.id, now_ms):
+            client.put(payload)
         if not self._has_too_many(client):
             engine.pump.attach(client)
         return client
@@ -120,42 +126,78 @@ class Streams:
     def _take(self, message: WSMessage, client: Client) -> None:
         engine, now_ms = self._engine, self._engine.clock.now_ms()
         client.messages_received += 1
-        if not engine.admission.message(client.id, now_ms):
-            client.close(POLICY_VIOLATION, "Too many requests", now_ms)
-            engine.admission.offend(client.ip, now_ms)
+        client.stirred_ms = now_ms
+        text = self._text_of(message)
+        if not engine.admission.message(client.id, now_ms, client.ip):
+            self._overrun(text or "", client)
         elif message.type is WSMsgType.PING:
             client.outbox.append(encode(bytes(message.data), PONG))
         elif message.type is WSMsgType.PONG:
             client.pong(bytes(message.data))
-        elif message.type is WSMsgType.TEXT:
+        elif text is not None:
             try:
-                self._obey(message.data, client)
+                self._obey(text, client)
             except Exception as error:
                 engine.failures += 1
                 log_error("message_failed", connection=client.id, error=repr(error))
                 client.close(INTERNAL_ERROR, "internal error", now_ms)
 
+    def _text_of(self, message: WSMessage) -> str | None:
+        if message.type is WSMsgType.TEXT:
+            return str(message.data)
+        if message.type is WSMsgType.BINARY and self._engine.exchange.binary:
+            return bytes(message.data).decode(errors="replace")
+        return None
+
+    def _overrun(self, text: str, client: Client) -> None:
+        answer = self._engine.exchange.overrun(text)
+        now_ms = self._engine.clock.now_ms()
+        if answer is not None:
+            client.put(answer)
+            return
+        client.close(POLICY_VIOLATION, "Too many requests", now_ms)
+        self._engine.admission.offend(client.ip, now_ms)
+
     def _obey(self, text: str, client: Client) -> None:
         engine, now_ms = self._engine, self._engine.clock.now_ms()
         before = tuple(client.subscriber.streams)
-        for text_back, acknowledges in engine.exchange.control(text, client.subscriber):
-            reply = text_back
-            if acknowledges and client.faults is not None:
-                outcome = client.faults.ack(reply, now_ms)
-                if outcome == "lost":
-                    continue
-                if outcome == "refused":
-                    reply = engine.exchange.refuse_ack(reply)
-                    client.subscriber.streams = dict.fromkeys(before)
-            client.put(encode(reply))
+        for reply in engine.exchange.control(text, client.subscriber, now_ms):
+            self._answer(reply, client, before)
         after = tuple(client.subscriber.streams)
-        if after != before and not self._has_too_many(client):
+        if (after != before or client.subscriber.renewed) and not self._has_too_many(client):
             client.changes.append(Change(now_ms, after))
             engine.pump.resubscribe(client, before)
 
+    def _answer(self, reply: ControlReply, client: Client, before: tuple[str, ...]) -> None:
+        engine = self._engine
+        if reply.acknowledges and client.faults is not None:
+            outcome = client.faults.ack(reply.text, engine.clock.now_ms())
+            if outcome == "lost":
+                return
+            if outcome == "refused":
+                _take_back(reply, client.subscriber, before)
+                client.put(engine.exchange.refuse_ack(reply.text))
+                return
+        client.put(reply.text)
+
     def _has_too_many(self, client: Client) -> bool:
-        if len(client.subscriber.streams) <= self._engine.settings.streams_per_connection:
+        most = self._engine.exchange.upkeep.most_streams
+        if most is None or len(client.subscriber.streams) <= most:
             return False
         now_ms = self._engine.clock.now_ms()
         client.close(POLICY_VIOLATION, "Too many streams", now_ms)
         return True
+
+
+def _take_back(reply: ControlReply, subscriber: Subscriber, before: tuple[str, ...]) -> None:
+    """Undo what a refused acknowledgement was about."""
+    if reply.concerns is None:
+        subscriber.streams = dict.fromkeys(before)
+        subscriber.renewed.clear()
+        return
+    for stream in reply.concerns:
+        subscriber.renewed.discard(stream)
+        if stream in before:
+            subscriber.streams[stream] = None
+        else:
+            subscriber.streams.pop(stream, None)

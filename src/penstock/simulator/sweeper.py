@@ -19,14 +19,12 @@ class Sweeper:
     def __init__(self, engine: Engine, streams: Streams) -> None:
         self._engine, self._streams = engine, streams
         self._first_limit = next(
-            (rule for rule in engine.admission.rules if rule.unit == "weight"), None
+            (rule for rule in engine.admission.rules if rule.unit in ("weight", "request")), None
         )
-        settings = engine.settings
-        self._ping_every_ms = round(settings.ping_every * 1000)
-        self._pong_within_ms = round(settings.pong_within * 1000)
-        self._lifetime_ms = round(settings.connection_lifetime * 1000)
+        self._upkeep = engine.exchange.upkeep
         # Times shorter than the usual look need a closer one.
-        self._look_s = min(_LOOK_S, settings.ping_every / 4)
+        every_ms = self._upkeep.ping_every_ms
+        self._look_s = _LOOK_S if every_ms is None else min(_LOOK_S, every_ms / 4000)
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -47,17 +45,33 @@ class Sweeper:
     def _look_after(self, client: Client, now_ms: int) -> None:
         if client.faults is not None:
             self._strike(client, now_ms)
-        if client.leaves_ms is not None and now_ms >= client.leaves_ms:
-            client.close(GOING_AWAY, "server shutdown", now_ms)
-        elif now_ms - client.opened_ms >= self._lifetime_ms:
-            client.close(GOING_AWAY, "lifetime reached", now_ms)
-        elif client.pings and now_ms - client.pings[0][0] > self._pong_within_ms:
-            client.close(POLICY_VIOLATION, "Pong timeout", now_ms)
-        elif client.closed_ms is None and now_ms - client.pinged_ms >= self._ping_every_ms:
+        if client.closed_ms is not None:
+            return
+        why = self._over(client, now_ms)
+        if why is not None:
+            client.close(*why, now_ms)
+        elif _passed(client.pinged_ms, self._upkeep.ping_every_ms, now_ms):
             payload = str(now_ms).encode()
             client.pinged_ms = now_ms
             client.pings.append((now_ms, payload))
             client.transport.write(encode(payload, PING))
+
+    def _over(self, client: Client, now_ms: int) -> tuple[int, str] | None:
+        """Why a connection is to end, if it is."""
+        upkeep = self._upkeep
+        if client.leaves_ms is not None and now_ms >= client.leaves_ms:
+            return GOING_AWAY, "server shutdown"
+        if _passed(client.opened_ms, upkeep.lifetime_ms, now_ms):
+            return GOING_AWAY, "lifetime reached"
+        if client.pings and _passed(client.pings[0][0], upkeep.pong_within_ms, now_ms):
+            return POLICY_VIOLATION, "Pong timeout"
+        if not client.subscriber.streams and _passed(
+            client.changes[-1].at_ms, upkeep.subscribe_within_ms, now_ms
+        ):
+            return GOING_AWAY, "no subscription"
+        if _passed(client.stirred_ms, upkeep.idle_ms, now_ms):
+            return GOING_AWAY, "idle"
+        return None
 
     def _strike(self, client: Client, now_ms: int) -> None:
         faults = client.faults
@@ -83,3 +97,7 @@ class Sweeper:
             self._engine.admission.change(name, wanted)
             text = f"limit {now} became {wanted}".encode()
             self._engine.injector.log.write(now_ms, "limit", name, (0, 0), text)
+
+
+def _passed(since_ms: int, within_ms: int | None, now_ms: int) -> bool:
+    return within_ms is not None and now_ms - since_ms >= within_ms

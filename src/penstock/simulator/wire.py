@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from penstock.simulator.exchange import Subscriber
 from penstock.simulator.injection import ConnectionFaults
 
-TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
+TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 UNREAD_BYTES = 4 * 1024 * 1024
 """A client that leaves more than this unread is cut off."""
@@ -29,9 +29,9 @@ def encode(payload: bytes, opcode: int = TEXT) -> bytes:
     return bytes((0x80 | opcode, 127)) + size.to_bytes(8, "big") + payload
 
 
-def encode_all(payloads: Iterable[bytes]) -> bytes:
-    """Several text frames, one behind the other."""
-    return b"".join([encode(payload) for payload in payloads])
+def encode_all(payloads: Iterable[bytes], opcode: int = TEXT) -> bytes:
+    """Several frames, one behind the other."""
+    return b"".join([encode(payload, opcode) for payload in payloads])
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,16 @@ class Client:
     path: str
     opened_ms: int
     transport: asyncio.Transport
+    opcode: int = TEXT
+    """Of the frames that carry payloads: text or binary."""
     subscriber: Subscriber = field(default_factory=Subscriber)
     faults: ConnectionFaults | None = None
     outbox: list[bytes] = field(default_factory=list)
     pings: deque[tuple[int, bytes]] = field(default_factory=deque)
     """(sent at, payload) of pings not yet answered."""
     pinged_ms: int = 0
+    stirred_ms: int = 0
+    """When anything was last sent on it, either way."""
     leaves_ms: int | None = None
     """When it ends after a shutdown notice."""
     frames_sent: int = 0
@@ -65,9 +69,9 @@ class Client:
     closed_ms: int | None = None
     reason: str = ""
 
-    def put(self, frame: bytes) -> None:
-        """Send a frame with the next flush, behind those already waiting."""
-        self.outbox.append(frame)
+    def put(self, payload: bytes) -> None:
+        """Send a payload as a frame with the next flush, behind those already waiting."""
+        self.outbox.append(encode(payload, self.opcode))
         self.frames_sent += 1
 
     def flush(self) -> None:

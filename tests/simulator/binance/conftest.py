@@ -9,9 +9,9 @@ import pytest
 from penstock.config import Simulator
 from penstock.simulator.binance import Binance
 from penstock.simulator.binance.instrument import Instrument, list_market
+from penstock.simulator.binance.listings import CATALOGUE
 from penstock.simulator.binance.rules import limits_from
 from penstock.simulator.exchange import Asked, Refused
-from penstock.simulator.listings import find
 from penstock.simulator.market import Libraries, Market
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC, a Wednesday
@@ -22,7 +22,7 @@ NAMES = ("btc_usdt", "eth_btc", "1inch_usdt", "shib_usdt", "币安人生_usdt")
 def instruments() -> dict[str, Instrument]:
     """One busy market, one middling, quiet ones, a cheap one and one that is not ASCII."""
     libraries = Libraries()
-    listed = [list_market(Market(each, 7, libraries.of(each))) for each in find(NAMES)]
+    listed = [list_market(Market(each, 7, libraries.of(each))) for each in CATALOGUE.find(NAMES)]
     return {each.symbol: each for each in listed}
 
 
@@ -43,7 +43,9 @@ def get(exchange: Binance) -> Callable[..., Any]:
     def ask(endpoint: str, as_of_ms: int = AS_OF_MS, **query: object) -> Any:
         route = exchange.routes[f"/api/v3/{endpoint}"]
         asked = Asked({name: str(value) for name, value in query.items()})
-        return msgspec.json.decode(route.answer(asked, as_of_ms))
+        body = route.answer(asked, as_of_ms)
+        assert isinstance(body, bytes)
+        return msgspec.json.decode(body)
 
     return ask
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.simulator.binance import Binance
-from penstock.simulator.exchange import Subscriber
+from penstock.simulator.exchange import Asked, Subscriber
 
 
 def say(exchange: Binance, subscriber: Subscriber, message: object) -> Any:
@@ -43,12 +43,12 @@ def say(exchange: Binance, subscriber: Subscriber, message: object) -> Any:
 def test_an_address_says_what_is_asked_for(
     exchange: Binance, path: str, query: dict[str, str], streams: tuple[str, ...], wrapped: bool
 ) -> None:
-    assert exchange.open(path, query) == (streams, wrapped, "")
+    assert exchange.open(path, Asked(query)) == (streams, wrapped, "", "")
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v3/ping", "/stream/a", "/wss", ""])
 def test_there_is_nothing_at_other_addresses(exchange: Binance, path: str) -> None:
-    assert exchange.open(path, {}) is None
+    assert exchange.open(path, Asked({})) is None
 
 
 def test_subscriptions_come_and_go_and_are_listed_in_order(exchange: Binance) -> None:

@@ -41,7 +41,9 @@ KINDS = (
 
 def ask(exchange: Binance, endpoint: str, query: dict[str, str], at_ms: int, unit: str) -> Any:
     asked = Asked(query, {HEADER: unit})
-    return msgspec.json.decode(exchange.routes[f"/api/v3/{endpoint}"].answer(asked, at_ms))
+    body = exchange.routes[f"/api/v3/{endpoint}"].answer(asked, at_ms)
+    assert isinstance(body, bytes)
+    return msgspec.json.decode(body)
 
 
 def in_microseconds(value: Any) -> Any:
@@ -125,19 +127,19 @@ def test_a_unit_is_spelled_in_capitals_or_in_none(
     exchange: Binance, as_of_ms: int, name: str, length: int
 ) -> None:
     at = ask(exchange, "time", {}, as_of_ms, name)["serverTime"]
-    opening = exchange.open("/ws/btcusdt@trade", {"timeUnit": name})
+    opening = exchange.open("/ws/btcusdt@trade", Asked({"timeUnit": name}))
 
     assert len(str(at)) == length
     assert opening is not None
-    assert opening == (("btcusdt@trade",), False, MICRO if length == 16 else "")
+    assert opening == (("btcusdt@trade",), False, MICRO if length == 16 else "", "")
 
 
 @pytest.mark.parametrize("name", ["", "SECOND", "Microsecond", "MICROSECOND "])
 def test_another_unit_is_refused(exchange: Binance, as_of_ms: int, name: str) -> None:
     for ask_for in (
         lambda: ask(exchange, "time", {}, as_of_ms, name),
-        lambda: exchange.open("/ws", {"timeUnit": name}),
-        lambda: exchange.open("/stream", {"streams": "btcusdt@trade", "timeUnit": name}),
+        lambda: exchange.open("/ws", Asked({"timeUnit": name})),
+        lambda: exchange.open("/stream", Asked({"streams": "btcusdt@trade", "timeUnit": name})),
     ):
         with pytest.raises(Refused) as refused:
             ask_for()

@@ -10,22 +10,26 @@ from types import MappingProxyType
 from penstock.config import Simulator
 from penstock.simulator.binance import control, rest
 from penstock.simulator.binance.instrument import Instrument, list_market
+from penstock.simulator.binance.listings import CATALOGUE
 from penstock.simulator.binance.refusals import error_body
-from penstock.simulator.binance.rules import Limits, limits_from
+from penstock.simulator.binance.rules import Limits, limits_from, upkeep_from
 from penstock.simulator.binance.streams import Streams
 from penstock.simulator.binance.units import UNITS
 from penstock.simulator.exchange import (
+    Asked,
     ControlReply,
     Feed,
     Opening,
-    Query,
     Reply,
     Route,
     SimulatedExchange,
     Subscriber,
+    Upkeep,
 )
-from penstock.simulator.limits import Rule, Verdict
+from penstock.simulator.limits import BanPolicy, Rule, Verdict
 from penstock.simulator.market import Market
+
+__all__ = ["CATALOGUE", "Binance", "build"]
 
 SHUTDOWN_STREAM = "!serverShutdown"
 
@@ -36,7 +40,8 @@ def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
     Raises:
         ConfigError: a limit's window cannot be announced.
     """
-    return Binance([list_market(market) for market in markets], limits_from(settings))
+    instruments = [list_market(market) for market in markets]
+    return Binance(instruments, limits_from(settings), upkeep_from(settings))
 
 
 class Binance:
@@ -45,9 +50,14 @@ class Binance:
     name = "binance"
     headers: Mapping[str, str] = MappingProxyType({"Server": "nginx"})
     content_type = "application/json;charset=UTF-8"
+    binary = False
 
-    def __init__(self, instruments: Sequence[Instrument], limits: Limits) -> None:
+    def __init__(
+        self, instruments: Sequence[Instrument], limits: Limits, upkeep: Upkeep | None = None
+    ) -> None:
         self._limits = limits
+        self.upkeep = upkeep or Upkeep()
+        self.bans: BanPolicy | None = limits.bans
         by_unit = {unit: [each.told_in(unit) for each in instruments] for unit in UNITS}
         self._streams = {unit.dialect: Streams(told) for unit, told in by_unit.items()}
         self._instants = {unit.dialect: unit.instant for unit in UNITS}
@@ -72,13 +82,20 @@ class Binance:
         """The weight used so far."""
         return self._limits.usage_headers(verdict)
 
-    def open(self, path: str, query: Query) -> Opening | None:
+    def open(self, path: str, asked: Asked) -> Opening | None:
         """What a WebSocket address asks for."""
-        return control.opening(path, query)
+        return control.opening(path, asked.query)
 
-    def control(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
+    def greeting(self, connection: int, at_ms: int) -> list[bytes]:  # noqa: ARG002 - as the port
+        """Nothing is said before the client speaks or its streams do."""
+        return []
+
+    def control(self, text: str, subscriber: Subscriber, at_ms: int = 0) -> list[ControlReply]:  # noqa: ARG002
         """Carry out a client's message."""
         return control.answer(text, subscriber)
+
+    def overrun(self, text: str) -> None:
+        """Too many messages end a connection."""
 
     def feed(self, stream: str, dialect: str = "") -> Feed | None:
         """The stream of that name, with times in the unit that the dialect names."""

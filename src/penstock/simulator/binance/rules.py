@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from penstock.config import Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.binance.periods import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from penstock.simulator.binance.refusals import error_body
-from penstock.simulator.exchange import Reply
-from penstock.simulator.limits import Rule, Verdict
+from penstock.simulator.exchange import Reply, Upkeep
+from penstock.simulator.limits import BanPolicy, Rule, Verdict, ban_policy, replaced
 
 WEIGHT, RAW, CONNECTS, MESSAGES = "REQUEST_WEIGHT", "RAW_REQUESTS", "CONNECTIONS", "MESSAGES"
 
@@ -29,6 +28,7 @@ class Limits:
     raw: Rule
     connects: Rule
     messages: Rule
+    bans: BanPolicy
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -73,48 +73,49 @@ def limits_from(settings: Simulator) -> Limits:
     Raises:
         ConfigError: a window that is announced is not a whole number of seconds.
     """
-    return Limits(
-        weight=Rule(
-            WEIGHT,
-            "aligned",
-            _announced_ms(settings, "weight_window"),
-            settings.weight_limit,
-            "ip",
-            "weight",
+    weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)
+    connect_ms = round(settings.connect_window * 1000)
+    rules = replaced(
+        (
+            Rule(WEIGHT, "aligned", weight_ms, settings.weight_limit, "ip", "weight"),
+            Rule(RAW, "aligned", raw_ms, settings.raw_limit, "ip", "request"),
+            Rule(CONNECTS, "aligned", connect_ms, settings.connect_limit, "ip", "connect"),
+            # Sliding is the stricter reading of "5 messages a second": no second has more.
+            Rule(
+                MESSAGES,
+                "sliding",
+                SECOND_MS,
+                settings.messages_per_second,
+                "connection",
+                "message",
+            ),
         ),
-        raw=Rule(
-            RAW,
-            "aligned",
-            _announced_ms(settings, "raw_window"),
-            settings.raw_limit,
-            "ip",
-            "request",
-        ),
-        connects=Rule(
-            CONNECTS,
-            "aligned",
-            round(settings.connect_window * 1000),
-            settings.connect_limit,
-            "ip",
-            "connect",
-        ),
-        # Sliding is the stricter reading of "5 messages a second": no second anywhere has more.
-        messages=Rule(
-            MESSAGES, "sliding", SECOND_MS, settings.messages_per_second, "connection", "message"
-        ),
+        settings,
+    )
+    weight, raw, connects, messages = rules
+    _check_announced(weight, "weight_window")
+    _check_announced(raw, "raw_window")
+    return Limits(weight, raw, connects, messages, ban_policy(settings))
+
+
+def upkeep_from(settings: Simulator) -> Upkeep:
+    """What connections are held to."""
+    return Upkeep(
+        ping_every_ms=round(settings.ping_every * 1000),
+        pong_within_ms=round(settings.pong_within * 1000),
+        lifetime_ms=round(settings.connection_lifetime * 1000),
+        most_streams=settings.streams_per_connection,
     )
 
 
-def _announced_ms(settings: Simulator, name: Literal["weight_window", "raw_window"]) -> int:
-    seconds: float = getattr(settings, name)
-    if seconds != int(seconds):
+def _check_announced(rule: Rule, name: str) -> None:
+    if rule.period_ms % SECOND_MS:
         raise ConfigError(
             f"simulator.{name}",
-            problem=f"{seconds:g} is not a whole number of seconds, and exchangeInfo can announce"
-            " no other.",
+            problem=f"{rule.period_ms / SECOND_MS:g} is not a whole number of seconds, and"
+            " exchangeInfo can announce no other.",
             origin="settings",
         )
-    return int(seconds) * 1000
 
 
 def _announced(rule: Rule) -> dict[str, str | int]:

@@ -124,6 +124,18 @@ def test_a_clock_that_goes_back_makes_no_room(
         assert rule.as_of(usage, now)[0] <= rule.limit
 
 
+def test_a_use_from_before_the_clock_went_back_keeps_those_after_it() -> None:
+    rule = SlidingRule(20, 1000)
+    usage = rule.fresh()
+    for at, cost in [(1000, 1), (1, 2), (200, 1), (600, 1)]:
+        usage, _ = rule.take(usage, cost, at)
+
+    wait = rule.wait(usage, 17, 1001)
+
+    assert wait == 999
+    assert rule.take(usage, 17, 1001 + wait)[1] == 0
+
+
 @each_rule
 def test_a_refund_gives_back_once_and_never_above_the_limit(rule: Rule[Any]) -> None:
     usage, _ = rule.take(rule.fresh(), 5, 100)

@@ -233,10 +233,14 @@ class SlidingRule:
         excess = used + cost - self.limit
         if excess <= 0:
             return 0
+        # Uses come back in the order they were taken, so one from before the clock went back keeps
+        # those after it.
+        latest = now - self.period
         for place in range(first, end, 2):
+            latest = max(latest, log[place])
             excess -= log[place + 1]
             if excess <= 0:
-                return log[place] + self.period - now
+                return latest + self.period - now
         return self.period
 
     def as_of(self, usage: SlidingUsage, now: int) -> SlidingUsage:

@@ -164,12 +164,23 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Levels a side in those recordings."""
 
 
+class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all processes share: connectors, jobs and budgets."""
+
+    url: str = ""
+    """Where it is kept: ``sqlite:FILE``, ``postgresql://…`` or ``mongodb://…``. Empty: the file
+    ``state.db`` in the folder for collected data."""
+    patience: Seconds = 10.0
+    """Seconds the store may take before it counts as unreachable."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
     logging: Logging = Logging()
     simulator: Simulator = Simulator()
     collect: Collect = Collect()
+    state: State = State()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
 

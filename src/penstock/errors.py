@@ -29,6 +29,10 @@ PenstockError
 ├── PortInUse              another program listens there already
 ├── SlotInUse              another process writes this part of the log
 ├── AlreadyExists          another document, ``existing_id``, stands where this one would
+├── VersionChanged         somebody changed it since it was read: read it again, then decide
+├── UnknownConnector       nobody made a connector for that exchange
+├── ConnectorPaused        somebody stopped all traffic with that exchange: nothing is sent
+├── ConnectorInUse         it cannot be deleted while jobs live on it
 └── StorageError           the store could not do it: look at the disk
     ├── StorageFull        there is no room: make some, and go on
     ├── StoreUnreachable   no answer from the database in time: back off and ask again
@@ -299,6 +303,48 @@ class AlreadyExists(PenstockError):
     def __init__(self, table: str, existing_id: str) -> None:
         self.table, self.existing_id = table, existing_id
         super().__init__(f"{existing_id!r} of {table} is there already. Change or delete that one.")
+
+
+class VersionChanged(PenstockError):
+    """Somebody changed it since it was read."""
+
+    def __init__(self, what: str, expected: int, found: int) -> None:
+        self.what, self.expected, self.found = what, expected, found
+        super().__init__(
+            f"{what} is at version {found}, not {expected}: somebody changed it since."
+            " Read it again, then decide. Nothing was changed."
+        )
+
+
+class UnknownConnector(PenstockError):
+    """Nobody made a connector for that exchange."""
+
+    def __init__(self, exchange_id: str, known: Iterable[str] = ()) -> None:
+        self.exchange_id = exchange_id
+        self.known = sorted(known)
+        there = f"There are: {', '.join(self.known)}" if self.known else "There is none yet"
+        super().__init__(f"There is no connector for {exchange_id!r}. {there}. Add it first.")
+
+
+class ConnectorPaused(PenstockError):
+    """Somebody stopped all traffic with an exchange."""
+
+    def __init__(self, exchange_id: str, status: str) -> None:
+        self.exchange_id, self.status = exchange_id, status
+        super().__init__(
+            f"The connector of {exchange_id} is {status}, so nothing is sent. Resume it to go on."
+        )
+
+
+class ConnectorInUse(PenstockError):
+    """A connector on which jobs live."""
+
+    def __init__(self, exchange_id: str, jobs: int) -> None:
+        self.exchange_id, self.jobs = exchange_id, jobs
+        super().__init__(
+            f"{jobs} jobs live on the connector of {exchange_id}. Delete them first, or pause the"
+            " connector instead. Nothing was changed."
+        )
 
 
 def near_matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:

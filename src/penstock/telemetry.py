@@ -89,6 +89,27 @@ class SendingStopped(Fact, frozen=True, kw_only=True):
     until_ms: int
 
 
+class BudgetUnreachable(Fact, frozen=True, kw_only=True):
+    """The store of the fleet's budget does not answer: nothing is sent until it does. Told once."""
+
+    exchange: str
+    reason: str
+
+
+class BudgetReachable(Fact, frozen=True, kw_only=True):
+    """The store of the fleet's budget answers again."""
+
+    exchange: str
+
+
+class MarketsChanged(Fact, frozen=True, kw_only=True):
+    """An exchange lists symbols it did not list before, or no longer lists some."""
+
+    exchange: str
+    listed: tuple[str, ...]
+    delisted: tuple[str, ...]
+
+
 class ConnectionOpened(Fact, frozen=True, kw_only=True):
     """A stream connection to an exchange stands."""
 

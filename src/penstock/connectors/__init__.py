@@ -1,1 +1,7 @@
-"""Connectors: one budget per exchange for the whole fleet."""
+"""Connectors: one budget per exchange, shared by every process that sends to it."""
+
+from penstock.connectors.limits import LimitState
+from penstock.connectors.manager import ConnectorManager, Ensured, Token
+from penstock.connectors.model import Connector
+
+__all__ = ["Connector", "ConnectorManager", "Ensured", "LimitState", "Token"]

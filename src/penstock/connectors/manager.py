@@ -1,0 +1,249 @@
+"""The manager of connectors: makes, shows, pauses and deletes them, and hands out single tokens.
+
+Every method is one question to the store, or a few that leave nothing half done. A connector that
+is deleted keeps its document and its budget: made again, it is no better off than before.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.connectors.limits import ask_of, pace_wait_ms, stored
+from penstock.connectors.model import Connector, Status, connector_of, limits_of, new_document
+from penstock.errors import BadLimit, ConnectorInUse, UnknownConnector, VersionChanged
+from penstock.exchanges import registry
+from penstock.storage.state import Document, Query, StateStore
+from penstock.storage.state.documents import Where
+from penstock.storage.state.schema import CONNECTORS, JOBS
+from penstock.throttle.gate import Limit
+
+# The last moments of a window, in which a request might arrive in the next; as a share if short.
+_GUARD_MS, _GUARD_SHARE = 250, 4
+# How soon to ask again of a connector that a person paused: nobody knows when it is resumed.
+_PAUSED_RETRY_MS = 1000
+_PAGE = 1000
+_LIVE: tuple[str, ...] = ("active", "paused")
+
+
+class Ensured(NamedTuple):
+    """The connector of an exchange, and whether it was made just now."""
+
+    connector: Connector
+    created: bool
+
+
+class Token(NamedTuple):
+    """Leave to send one request, or how long to wait before asking again."""
+
+    ok: bool
+    retry_after_ms: int
+    """Above zero on every refusal. With a token of a paced limit it may be above zero too: the
+    request is paid for, and leaves that much later."""
+
+
+class ConnectorManager:
+    """Connectors, whatever store they are kept in."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+
+    async def ensure_connector(
+        self, exchange_id: str, limits: Sequence[Limit] | None = None, notes: str | None = None
+    ) -> Ensured:
+        """The connector of an exchange, made if there is none; one that is there stays as it is.
+
+        Without ``limits`` the exchange's own hold.
+
+        Raises:
+            UnknownExchange: with near matches.
+            BadLimit: nothing could be sent under such limits.
+        """
+        exchange = registry.load(exchange_id)
+        _check(limits)
+        now_ms = await self._store.now_ms()
+        fresh = new_document(exchange_id, exchange.limits(now_ms), limits, notes, now_ms)
+        document, created = await self._store.insert_if_absent(CONNECTORS, fresh)
+        if document["status"] == "deleted":
+
+            def revive(found: Document) -> Document | None:
+                kept = {"exchange_offset_ms": found["exchange_offset_ms"]}
+                return {**fresh, **kept} if found["status"] == "deleted" else None
+
+            created = await self._store.update(CONNECTORS, exchange_id, revive) is not None
+            document = await self._document(exchange_id)
+        return Ensured(await self._shown(document), created)
+
+    async def get(self, exchange_id: str) -> Connector:
+        """The connector of an exchange, with its limits as they stand.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        return await self._shown(await self._document(exchange_id))
+
+    async def find(
+        self, status: Status | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Connector]:
+        """Connectors in the order of their names, those beyond ``after``; deleted ones if asked."""
+        wanted = (status,) if status else _LIVE
+        query: Query = [[Where("status", "in", wanted)]]
+        found = await self._store.find(
+            CONNECTORS, query, (), limit, {"id": after} if after is not None else None
+        )
+        return [await self._shown(document) for document in found]
+
+    async def acquire_token(self, exchange_id: str, cost: int = 1) -> Token:
+        """Pay for one request, if there is room now.
+
+        Raises:
+            CostExceedsLimit: there will never be.
+            UnknownConnector: there is none, or it was deleted.
+        """
+        document = await self._document(exchange_id)
+        if document["status"] != "active":
+            return Token(ok=False, retry_after_ms=_PAUSED_RETRY_MS)
+        limits = limits_of(document)
+        if any(limit.kind == "paced" for limit in limits):
+            # An instant that is handed out is spent, so a later one is not asked for.
+            budget, now_ms = await self._store.budget(exchange_id), await self._store.now_ms()
+            wait_ms = max(pace_wait_ms(limit, budget, cost, now_ms) for limit in limits)
+            if wait_ms > 0:
+                return Token(ok=False, retry_after_ms=wait_ms)
+        shortest_ms = min(limit.period_ms for limit in limits)
+        ask = msgspec.structs.replace(
+            ask_of(limits, cost),
+            offset_ms=document["exchange_offset_ms"],
+            closing_ms=min(_GUARD_MS, shortest_ms // _GUARD_SHARE),
+        )
+        grant = await self._store.lease(exchange_id, ask)
+        return Token(grant.ok, grant.wait_ms)
+
+    async def pause_connector(self, exchange_id: str) -> Connector:
+        """Let nothing through until it is resumed.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        return await self._change(exchange_id, None, lambda _: {"status": "paused"})
+
+    async def resume_connector(self, exchange_id: str) -> Connector:
+        """Let requests through again, as far as there is room.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        return await self._change(exchange_id, None, lambda _: {"status": "active"})
+
+    async def edit(
+        self,
+        exchange_id: str,
+        *,
+        version: int | None,
+        notes: str | UnsetType | None = UNSET,
+        limits: Sequence[Limit] | UnsetType | None = UNSET,
+    ) -> Connector:
+        """Change notes or limits; ``limits`` None goes back to the exchange's own.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+            VersionChanged: it is not the version that was read.
+            BadLimit: nothing could be sent under such limits.
+        """
+        changes: Document = {}
+        if notes is not UNSET:
+            changes["notes"] = notes
+        if limits is not UNSET:
+            _check(limits)
+            changes["chosen"] = None if limits is None else stored(limits)
+        return await self._change(exchange_id, version, lambda _: changes)
+
+    async def update_connector_job_counts(self, exchange_id: str) -> Connector:
+        """Count the jobs that live on it, and note when one last ran.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        jobs = await self._jobs(exchange_id)
+        ran_at = [job["stats"]["last_run_at"] for job in jobs if job.get("stats")]
+        last_run = max((at for at in ran_at if at is not None), default=None)
+        counts = {
+            "jobs_count": len(jobs),
+            "active_jobs_count": sum(job["status"] == "active" for job in jobs),
+        }
+
+        def count(found: Document) -> Document:
+            before = found["last_job_run_time"]
+            latest = max((at for at in (before, last_run) if at is not None), default=None)
+            return {**counts, "last_job_run_time": latest}
+
+        return await self._change(exchange_id, None, count)
+
+    async def delete(self, exchange_id: str, *, version: int | None = None) -> None:
+        """Delete a connector. What was used of its limits is remembered.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted before.
+            ConnectorInUse: jobs live on it.
+            VersionChanged: it is not the version that was read.
+        """
+        await self._document(exchange_id)
+        if jobs := await self._jobs(exchange_id):
+            raise ConnectorInUse(exchange_id, len(jobs))
+        await self._change(exchange_id, version, lambda _: {"status": "deleted"})
+
+    async def _document(self, exchange_id: str) -> Document:
+        document = await self._store.get(CONNECTORS, exchange_id)
+        if document is None or document["status"] == "deleted":
+            raise await self._unknown(exchange_id)
+        return document
+
+    async def _unknown(self, exchange_id: str) -> UnknownConnector:
+        there = await self._store.find(CONNECTORS, [[Where("status", "in", _LIVE)]])
+        return UnknownConnector(exchange_id, (document["id"] for document in there))
+
+    async def _change(
+        self, exchange_id: str, version: int | None, change: Callable[[Document], Document]
+    ) -> Connector:
+        """Change a connector that is there; what would change nothing is not written."""
+        now_ms = await self._store.now_ms()
+        was_there = False
+
+        def changed(found: Document) -> Document | None:
+            nonlocal was_there
+            was_there = found["status"] != "deleted"
+            if not was_there:
+                return None
+            if version is not None and found["version"] != version:
+                raise VersionChanged(f"the connector {exchange_id}", version, found["version"])
+            changes = change(found)
+            same = all(found[name] == value for name, value in changes.items())
+            return None if same else {**found, **changes, "updated_at": now_ms}
+
+        document = await self._store.update(CONNECTORS, exchange_id, changed)
+        if not was_there:
+            raise await self._unknown(exchange_id)
+        return await self._shown(document or await self._document(exchange_id))
+
+    async def _jobs(self, exchange_id: str) -> list[Document]:
+        query: Query = [[Where("exchange_id", "=", exchange_id), Where("status", "in", _LIVE)]]
+        found = page = await self._store.find(JOBS, query, (), _PAGE)
+        while len(page) == _PAGE:
+            page = await self._store.find(JOBS, query, (), _PAGE, page[-1])
+            found = found + page
+        return found
+
+    async def _shown(self, document: Document) -> Connector:
+        budget = await self._store.budget(document["id"])
+        return connector_of(document, budget, await self._store.now_ms())
+
+
+def _check(limits: Sequence[Limit] | None) -> None:
+    if limits is None:
+        return
+    if not limits:
+        raise BadLimit("A connector without a limit would throttle nothing: give it one.")
+    for limit in limits:
+        if limit.amount < 1 or limit.period_ms < 1 or limit.burst < 0:
+            raise BadLimit(f"{limit} lets nothing through: say whole numbers above zero.")

@@ -1,0 +1,103 @@
+"""The connector: one document per exchange, shared by every process that talks to it.
+
+The document says what was decided: status, notes, limits. What was used of the limits is in the
+budget of the same name, which outlives the document: whoever deletes a connector and makes it
+again finds the budget as it was.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.connectors.limits import LimitState, in_force, restored, state_of, stored
+from penstock.storage.state import Budget, Document
+from penstock.throttle.gate import Limit
+
+Status = Literal["active", "paused", "deleted"]
+
+
+class Connector(Struct, frozen=True, kw_only=True):
+    """One exchange, as the fleet sees it. Instants are ms of the store's clock."""
+
+    id: str
+    exchange_id: str
+    creation_date: int
+    updated_at: int
+    status: Status
+    notes: str | None
+    rate_limit_period_ms: int
+    """This and what follows are those of the first limit, which is the main one."""
+    rate_limit: int
+    rate_limit_usage: int
+    rate_limit_window_start: int
+    rate_limit_reset_at: int
+    limits: tuple[LimitState, ...]
+    blocked_until: int | None
+    """The exchange said stop until then."""
+    exchange_offset_ms: int
+    """How far the exchange's clock is ahead of the store's."""
+    saturation_count: int
+    """How often there was no room."""
+    last_job_run_time: int | None
+    jobs_count: int
+    active_jobs_count: int
+    version: int
+
+
+def new_document(
+    exchange_id: str,
+    announced: Sequence[Limit],
+    chosen: Sequence[Limit] | None,
+    notes: str | None,
+    now_ms: int,
+) -> Document:
+    """The document of a connector that nobody has used yet."""
+    return {
+        "id": exchange_id,
+        "exchange_id": exchange_id,
+        "creation_date": now_ms,
+        "updated_at": now_ms,
+        "status": "active",
+        "notes": notes,
+        "chosen": None if chosen is None else stored(chosen),
+        "announced": stored(announced),
+        "exchange_offset_ms": 0,
+        "last_job_run_time": None,
+        "jobs_count": 0,
+        "active_jobs_count": 0,
+    }
+
+
+def limits_of(document: Document) -> tuple[Limit, ...]:
+    """The limits that hold, the main one first."""
+    chosen = restored(document["chosen"]) if document["chosen"] else None
+    return in_force(chosen, restored(document["announced"]))
+
+
+def connector_of(document: Document, budget: Budget, now_ms: int) -> Connector:
+    """A connector with its limits as they stand at an instant."""
+    offset_ms = document["exchange_offset_ms"]
+    limits = tuple(state_of(limit, budget, now_ms, offset_ms) for limit in limits_of(document))
+    main, blocked_until = limits[0], budget.blocked_until_ms
+    return Connector(
+        id=document["id"],
+        exchange_id=document["exchange_id"],
+        creation_date=document["creation_date"],
+        updated_at=document["updated_at"],
+        status=document["status"],
+        notes=document["notes"],
+        rate_limit_period_ms=main.period_ms,
+        rate_limit=main.amount,
+        rate_limit_usage=main.used,
+        rate_limit_window_start=now_ms if main.window_start is None else main.window_start,
+        rate_limit_reset_at=now_ms if main.reset_at is None else main.reset_at,
+        limits=limits,
+        blocked_until=blocked_until if blocked_until > now_ms else None,
+        exchange_offset_ms=offset_ms,
+        saturation_count=budget.refused,
+        last_job_run_time=document["last_job_run_time"],
+        jobs_count=document["jobs_count"],
+        active_jobs_count=document["active_jobs_count"],
+        version=document["version"],
+    )

@@ -33,6 +33,10 @@ PenstockError
 ├── UnknownConnector       nobody made a connector for that exchange
 ├── ConnectorPaused        somebody stopped all traffic with that exchange: nothing is sent
 ├── ConnectorInUse         it cannot be deleted while jobs live on it
+├── BadJob                 what is asked of a job makes no sense; ``field`` says where
+├── UnknownJob             no job has that id
+├── JobRunning             it runs just now: pause it, and ask again
+├── JobEnded               it is done or was deleted: create another
 └── StorageError           the store could not do it: look at the disk
     ├── StorageFull        there is no room: make some, and go on
     ├── StoreUnreachable   no answer from the database in time: back off and ask again
@@ -344,6 +348,43 @@ class ConnectorInUse(PenstockError):
         super().__init__(
             f"{jobs} jobs live on the connector of {exchange_id}. Delete them first, or pause the"
             " connector instead. Nothing was changed."
+        )
+
+
+class BadJob(PenstockError):
+    """What is asked of a job makes no sense."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field, self.problem = field, problem
+        super().__init__(f"{field}: {problem}. Nothing was changed.")
+
+
+class UnknownJob(PenstockError):
+    """No job has that id."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"There is no job {job_id!r}. See: penstock jobs list")
+
+
+class JobRunning(PenstockError):
+    """A worker holds the job, and what it works on cannot change under its hands."""
+
+    def __init__(self, job_id: str, worker: str) -> None:
+        self.job_id, self.worker = job_id, worker
+        super().__init__(
+            f"Job {job_id!r} is being run by {worker}. Pause it, wait until it has stopped, and"
+            " try again."
+        )
+
+
+class JobEnded(PenstockError):
+    """The job is over; only its story is left."""
+
+    def __init__(self, job_id: str, how: str) -> None:
+        self.job_id, self.how = job_id, how
+        super().__init__(
+            f"Job {job_id!r} {how}. Create it anew to have it run again; what it brought is kept."
         )
 
 

@@ -72,6 +72,8 @@ JOBS = Table(
         "priority": "int",
         "fence": "int",
         "lock.lock_until": "int",
+        "wake_at": "int",
+        "rank": "int",
     },
     unique=(
         Unique(
@@ -82,7 +84,11 @@ JOBS = Table(
     indexes=(
         ("status", "state", "next_run_at", "priority"),
         ("exchange_id", "type", "symbol", "timeframe"),
+        ("status", "rank", "wake_at"),
     ),
 )
 
-SCHEMA: Schema = ((CONNECTORS, JOBS),)
+SCHEMA: Schema = (
+    (CONNECTORS, JOBS),
+    (JOBS,),  # claims go by rank
+)

@@ -1,0 +1,209 @@
+"""The desk: where people create jobs, look at them and change them.
+
+Workers fetch theirs through ``Leases``. Both may change the same job at the same moment: neither
+writes what is the other's.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from penstock.errors import AlreadyExists, JobEnded, JobRunning, UnknownJob, VersionChanged
+from penstock.jobs.intake import admitted, edited
+from penstock.jobs.kinds import SPECIFIED, Kind
+from penstock.jobs.model import EVENTS_KEPT, Job, JobEdit, NewJob, as_document, as_job
+from penstock.jobs.schedule import MANUAL, rank
+from penstock.storage.state import Document, StateStore
+from penstock.storage.state.documents import Where
+from penstock.storage.state.schema import JOBS
+
+_LIVE = ("active", "paused")
+_PAGE = 500
+
+
+class JobDesk:
+    """All jobs of a store."""
+
+    def __init__(self, store: StateStore, kinds: Mapping[str, Kind] = SPECIFIED) -> None:
+        self.store, self.kinds = store, kinds
+
+    async def create(self, new: NewJob) -> Job:
+        """A new job, due at once.
+
+        Raises:
+            BadJob: it makes no sense.
+            AlreadyExists: the same work is being done; ``existing_id`` says by which job.
+        """
+        now_ms = await self.store.now_ms()
+        job = admitted(new, self.kinds, _fresh_id(now_ms), now_ms)
+        document = _told(_filed({}, job, job.next_run_at), now_ms, "created")
+        inserted = await self.store.insert_if_absent(JOBS, document)
+        if not inserted.created:
+            raise AlreadyExists(JOBS.name, inserted.document["id"])
+        return as_job(inserted.document)
+
+    async def get(self, job_id: str) -> Job:
+        """A job, also one that is over.
+
+        Raises:
+            UnknownJob: there never was one.
+        """
+        document = await self.store.get(JOBS, job_id)
+        if document is None:
+            raise UnknownJob(job_id)
+        return as_job(document)
+
+    async def find(  # noqa: PLR0913 (a filter per field)
+        self,
+        *,
+        exchange_id: str | None = None,
+        type: str | None = None,  # noqa: A002 (the field's name)
+        symbol: str | None = None,
+        timeframe: str | None = None,
+        status: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Job]:
+        """Jobs in the order of their creation, those after the id ``after``.
+
+        Deleted ones only if they are asked for: by status, or as those that ended in success.
+        """
+        asked = {
+            "exchange_id": exchange_id,
+            "type": type,
+            "symbol": symbol,
+            "timeframe": timeframe,
+            "status": status,
+            "state": state,
+        }
+        where = [Where(field, "=", value) for field, value in asked.items() if value is not None]
+        if status is None and state != "success":
+            where.append(Where("status", "in", _LIVE))
+        beyond = {"id": after} if after is not None else None
+        found = await self.store.find(JOBS, [where], limit=limit, after=beyond)
+        return [as_job(document) for document in found]
+
+    async def counts(self, exchange_id: str | None = None) -> Mapping[str, int]:
+        """How many live jobs are in each state."""
+        counted: Counter[str] = Counter()
+        after: str | None = None
+        while page := await self.find(exchange_id=exchange_id, limit=_PAGE, after=after):
+            counted.update(job.state for job in page)
+            after = page[-1].id
+        return counted
+
+    async def edit(self, job_id: str, edit: JobEdit, *, version: int | None) -> Job:
+        """Change how a job runs, or where it goes on.
+
+        Raises:
+            UnknownJob, JobEnded, BadJob: there is nothing to change, or not like this.
+            VersionChanged: it is not the version that was looked at.
+            JobRunning: its cursor cannot change while somebody holds it.
+        """
+
+        def change(job: Job, now_ms: int) -> Job:
+            changed = edited(job, edit, self.kinds, now_ms)
+            if changed.cursor != job.cursor and _held(job, now_ms):
+                raise JobRunning(job_id, job.lock.locked_by or "a worker")
+            return changed
+
+        return await self._change(job_id, "edited", change, version)
+
+    async def pause(self, job_id: str) -> Job:
+        """Let a job rest; whoever runs it stops at the end of the page."""
+        return await self._change(job_id, "paused", lambda job, _: replace(job, status="paused"))
+
+    async def resume(self, job_id: str) -> Job:
+        """Let a job go on that was paused, or had failed."""
+
+        def change(job: Job, now_ms: int) -> Job:
+            if job.state == "failed":
+                job = replace(job, state="idle", attempts=0, next_run_at=now_ms)
+            return replace(job, status="active")
+
+        return await self._change(job_id, "resumed", change)
+
+    async def run(self, job_id: str) -> Job:
+        """Have a job run now, before all others; one that was paused goes on."""
+
+        def change(job: Job, now_ms: int) -> Job:
+            job = replace(job, status="active")
+            if _held(job, now_ms):
+                return job
+            return replace(job, state="queued", attempts=0, next_run_at=now_ms)
+
+        return await self._change(job_id, "asked_for", change, manual=True)
+
+    async def delete(self, job_id: str, *, version: int | None = None) -> Job:
+        """Have a job gone; its data and its story stay."""
+        job = await self.get(job_id)
+        if job.status == "deleted":
+            return job
+        return await self._change(
+            job_id, "deleted", lambda job, _: replace(job, status="deleted"), version
+        )
+
+    async def _change(
+        self,
+        job_id: str,
+        what: str,
+        change: Callable[[Job, int], Job],
+        version: int | None = None,
+        *,
+        manual: bool = False,
+    ) -> Job:
+        """Change a job as people want it; nothing is written if it is so already."""
+        now_ms = await self.store.now_ms()
+        seen: list[Job] = []
+
+        def changed(document: Document) -> Document | None:
+            job = as_job(document)
+            seen.append(job)
+            if version not in (None, job.version):
+                raise VersionChanged(f"Job {job_id!r}", version or 0, job.version)
+            if job.status == "deleted":
+                how = "is done" if job.state == "success" else "was deleted"
+                raise JobEnded(job_id, how)
+            new = change(job, now_ms)
+            if replace(new, updated_at=job.updated_at) == job:
+                return None
+            wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
+            filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
+            if manual:
+                filed["rank"] = rank(now_ms, MANUAL)
+            return _told(filed, now_ms, what)
+
+        written = await self.store.update(JOBS, job_id, changed)
+        if written is None and not seen:
+            raise UnknownJob(job_id)
+        return as_job(written) if written else seen[-1]
+
+
+def _fresh_id(now_ms: int) -> str:
+    """An id that sorts by time, and that nobody guesses."""
+    return f"{now_ms:012x}{secrets.token_hex(6)}"
+
+
+def _held(job: Job, now_ms: int) -> bool:
+    """Whether a worker has it in hand."""
+    return job.state == "running" and now_ms < (job.lock.lock_until or 0)
+
+
+def _wake_at(job: Job) -> int | None:
+    """When a job that nobody holds may be claimed."""
+    return None if job.state in ("failed", "success") else job.next_run_at
+
+
+def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
+    """The document of a job; whatever else was in it stays."""
+    due = {"wake_at": wake_at, "rank": rank(job.next_run_at, job.priority)}
+    return {**document, **as_document(job), **due}
+
+
+def _told(document: Document, at_ms: int, what: str) -> Document:
+    """The document, with something that was wanted of the job."""
+    event = {"at": at_ms, "what": what, "detail": "", "by": ""}
+    return {**document, "orders": [*document.get("orders", ()), event][-EVENTS_KEPT // 2 :]}

@@ -1,0 +1,47 @@
+"""Kinds of jobs: what each needs to be told, and what is taken for granted otherwise.
+
+These four are the specification's. A kind beyond them is declared by the class that carries it out,
+and handed to the desk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from penstock.market.interval import DAY_MS, HOUR_MS, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of jobs."""
+
+    name: str
+    priority: int
+    """Unless a client says otherwise; lower goes first."""
+    of_market: bool = True
+    """Whether it works on one market's candles, and so has a symbol and a timeframe."""
+    repeats: bool = False
+    """Whether it has a schedule; otherwise it runs until it is done."""
+    of_range: bool = False
+    """Whether it must be told from when until when."""
+    every_ms: int | None = None
+    """How often it runs unless told; None: once per candle."""
+
+    def interval_ms(self, timeframe: str | None) -> int:
+        """How often a job of this kind runs, unless a client says otherwise."""
+        if self.every_ms is not None or timeframe is None:
+            return self.every_ms or DAY_MS
+        # A long candle is looked for every day: weeks and months begin on no grid of their own.
+        return min(Interval.parse(timeframe).fixed_ms or DAY_MS, DAY_MS)
+
+
+MARKETS_REFRESH = Kind(
+    "markets_refresh", priority=40, of_market=False, repeats=True, every_ms=12 * HOUR_MS
+)
+OHLCV_INCREMENTAL = Kind("ohlcv_incremental", priority=50, repeats=True)
+OHLCV_BACKFILL = Kind("ohlcv_backfill", priority=80)
+GAP_BACKFILL = Kind("gap_backfill", priority=10, of_range=True)
+
+SPECIFIED: Mapping[str, Kind] = MappingProxyType(
+    {kind.name: kind for kind in (MARKETS_REFRESH, OHLCV_INCREMENTAL, OHLCV_BACKFILL, GAP_BACKFILL)}
+)

@@ -1,0 +1,161 @@
+"""Leases: how workers take jobs, keep them and give them back.
+
+Taking a job raises its fence, and every later write names that fence: whoever slept past its lease
+writes nothing any more, and is told so by a None. A job is taken again as soon as its lease has run
+out; nobody has to notice that its holder is gone.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from penstock.jobs import transitions
+from penstock.jobs.model import Job, as_document, as_job
+from penstock.jobs.schedule import wake_ms
+from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
+from penstock.storage.state.documents import Now, Where
+from penstock.storage.state.schema import CONNECTORS, JOBS
+
+# More than that do not wait for one exchange; if they do, the rest counts as equally far back.
+_MOST_WAITING = 500
+
+
+class Reset(NamedTuple):
+    """When an exchange's budget comes back (the store's ms), and how far it goes."""
+
+    at_ms: int
+    serves: int = 1
+    """So many jobs can ask something in one window …"""
+    window_ms: int = 0
+    """… of this length."""
+
+
+class Leases:
+    """The jobs of a store, as workers see them. ``at_ms`` is the store's instant."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.store = store
+
+    async def claim(
+        self, worker: str, most: int, lease_ms: int, busy: Collection[str] = ()
+    ) -> list[Job]:
+        """Take the first jobs that are due and that nobody holds, but none of the busy exchanges.
+
+        Those whose connector is paused are left alone too.
+        """
+        patch = transitions.claimed(worker, lease_ms)
+        due = Where("wake_at", "<=", Now())
+        claim = Claim(await self._open_jobs(busy, due), ("rank",), patch, most)
+        return [_begun(taken, lease_ms) for taken in await self.store.claim(JOBS, claim)]
+
+    async def first_in_line(self, busy: Collection[str] = ()) -> tuple[int, int] | None:
+        """(rank, priority) of the job that the next claim would take; None: none is due."""
+        query = await self._open_jobs(busy, Where("wake_at", "<=", Now()))
+        found = await self.store.find(JOBS, query, ("rank",), 1)
+        return (found[0]["rank"], found[0]["priority"]) if found else None
+
+    async def next_due_ms(self, busy: Collection[str] = ()) -> int | None:
+        """When the next job may be claimed; None: no time will make one due."""
+        query = await self._open_jobs(busy, Where("wake_at", ">", None))
+        found = await self.store.find(JOBS, query, ("wake_at",), 1)
+        return found[0]["wake_at"] if found else None
+
+    async def beat(self, jobs: Sequence[Job], lease_ms: int) -> list[Job | None]:
+        """Renew leases and save cursors and progress of all these, in one statement.
+
+        Returns each as it is now, so that its holder learns what people want of it; None for one
+        whose lease was lost.
+        """
+        return await self._write([(job, transitions.beaten(job, lease_ms)) for job in jobs])
+
+    async def finish(self, jobs: Sequence[Job], at_ms: int) -> list[Job | None]:
+        """Turns that went well. Jobs that repeat are due again later; the others are done."""
+        again = [job for job in jobs if job.schedule is not None]
+        written = await self._write([(job, transitions.finished(job, at_ms)) for job in again])
+        outcome = {job.id: new for job, new in zip(again, written, strict=True)}
+        for job in jobs:
+            if job.schedule is None:
+                outcome[job.id] = await self._end(job, at_ms)
+        return [outcome[job.id] for job in jobs]
+
+    async def fail(
+        self, job: Job, at_ms: int, reason: str, retry_ms: int | None = None
+    ) -> Job | None:
+        """A turn that failed. Without an instant to try again, the job rests in ``failed``."""
+        return await self._write_one(job, transitions.failed(job, at_ms, reason, retry_ms))
+
+    async def wait(self, job: Job, at_ms: int, reset: Reset, reason: str) -> Job | None:
+        """A turn that found no budget: it goes on when there is some, behind the more urgent."""
+        query = [
+            [
+                Where("status", "=", "active"),
+                Where("state", "=", "waiting_rate_limit"),
+                Where("exchange_id", "=", job.exchange_id),
+                Where("wake_at", ">", at_ms),
+            ]
+        ]
+        others = await self.store.find(JOBS, query, ("rank",), _MOST_WAITING)
+        ahead = sum(other["priority"] <= job.priority for other in others)
+        until_ms = wake_ms(reset.at_ms, ahead, reset.serves, reset.window_ms)
+        return await self._write_one(job, transitions.waiting(job, at_ms, until_ms, reason))
+
+    async def park(self, jobs: Sequence[Job], at_ms: int, reason: str) -> list[Job | None]:
+        """Turns that end in the middle. Others may take the jobs up at once."""
+        return await self._write([(job, transitions.parked(job, at_ms, reason)) for job in jobs])
+
+    async def _open_jobs(self, busy: Collection[str], awake: Where) -> Query:
+        """Active jobs of exchanges that are neither busy nor paused."""
+        stopped = await self.store.find(
+            CONNECTORS, [[Where("status", "in", ("paused", "deleted"))]], limit=_MOST_WAITING
+        )
+        closed = {*busy, *(connector["exchange_id"] for connector in stopped)}
+        return [
+            [
+                Where("status", "=", "active"),
+                awake,
+                Where("exchange_id", "not in", tuple(sorted(closed))),
+            ]
+        ]
+
+    async def _write(self, patches: Sequence[tuple[Job, Patch]]) -> list[Job | None]:
+        writes = [Write(job.id, {"fence": job.fence}, patch) for job, patch in patches]
+        written = await self.store.write(JOBS, writes)
+        return [as_job(document) if document else None for document in written]
+
+    async def _write_one(self, job: Job, patch: Patch) -> Job | None:
+        (written,) = await self._write([(job, patch)])
+        return written
+
+    async def _end(self, job: Job, at_ms: int) -> Job | None:
+        # Fenced like a write; an update, because it changes what keeps live jobs apart.
+        def change(document: Document) -> Document | None:
+            if document["fence"] != job.fence:
+                return None
+            known = as_job(document)
+            done = transitions.ended(
+                replace(known, cursor=job.cursor, progress=job.progress, events=job.events), at_ms
+            )
+            doings = transitions.doings_of(done)
+            rest = {"doings": doings, "wake_at": None, "unsettled": 0}
+            return {**document, **as_document(done), **rest}
+
+        written = await self.store.update(JOBS, job.id, change)
+        return as_job(written) if written else None
+
+
+def _begun(document: Document, lease_ms: int) -> Job:
+    """A job that was just claimed, as its holder goes on with it."""
+    job = as_job(document)
+    assert job.lock.lock_until is not None
+    at_ms = job.lock.lock_until - lease_ms
+    progress = job.progress
+    if progress.started_at is None:
+        progress = replace(progress, started_at=at_ms)
+    elif job.cursor.page and job.schedule is None:
+        resumptions = progress.resumptions + 1
+        progress = replace(progress, resumed_at=at_ms, resumptions=resumptions)
+    job = replace(job, progress=progress)
+    if document["unsettled"] > 1:
+        return transitions.with_event(job, at_ms, "taken_over", "the lease before had run out")
+    return transitions.with_event(job, at_ms, "claimed")

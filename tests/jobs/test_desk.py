@@ -1,0 +1,281 @@
+"""The desk: jobs are created once, found, changed by people, and never by halves."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.errors import (
+    AlreadyExists,
+    BadJob,
+    JobEnded,
+    JobRunning,
+    UnknownJob,
+    VersionChanged,
+)
+from penstock.jobs.desk import JobDesk
+from penstock.jobs.kinds import Kind
+from penstock.jobs.leases import Leases
+from penstock.jobs.model import Cursor, JobEdit, NewJob, Progress, Schedule
+from penstock.storage.state import StateStore
+
+HOUR_MS = 3_600_000
+LEASE_MS = 60_000
+
+
+def new(**fields: Any) -> NewJob:
+    said = {"exchange_id": "sim", "type": "ohlcv_incremental", "symbol": "btc_usdt"}
+    return NewJob(**{**said, "timeframe": "1h", **fields})
+
+
+@pytest.fixture
+def desk(store: StateStore) -> JobDesk:
+    return JobDesk(store)
+
+
+async def test_a_job_is_what_was_said_and_what_follows_from_it(desk: JobDesk) -> None:
+    before_ms = await desk.store.now_ms()
+    hourly = await desk.create(new())
+    backfill = await desk.create(new(type="ohlcv_backfill"))
+    gap = await desk.create(new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=9)))
+    markets = await desk.create(new(type="markets_refresh", symbol=None, timeframe=None))
+
+    assert (hourly.symbol, hourly.timeframe) == ("BTC/USDT", "1h")
+    assert hourly.schedule == Schedule(interval_ms=HOUR_MS)
+    assert before_ms <= hourly.next_run_at == hourly.created_at <= await desk.store.now_ms()
+    assert (hourly.status, hourly.state, hourly.fence, hourly.version) == ("active", "idle", 0, 1)
+    assert [event.what for event in hourly.events] == ["created"]
+    assert backfill.schedule is gap.schedule is None
+    assert gap.priority < hourly.priority < backfill.priority
+    assert markets.schedule == Schedule(interval_ms=12 * HOUR_MS)
+    assert int(markets.id[:12], 16) == markets.created_at, "ids sort by time"
+    assert await desk.get(hourly.id) == hourly
+
+
+@pytest.mark.parametrize(
+    ("timeframe", "interval_ms"),
+    [("1m", 60_000), ("1d", 24 * HOUR_MS), ("1w", 24 * HOUR_MS), ("1M", 24 * HOUR_MS)],
+)
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_candles_are_looked_for_at_their_own_pace_and_daily_at_least(
+    desk: JobDesk, timeframe: str, interval_ms: int
+) -> None:
+    job = await desk.create(new(timeframe=timeframe))
+
+    assert job.schedule == Schedule(interval_ms=interval_ms)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"exchange_id": ""}, "exchange_id"),
+        ({"type": "ohlcv_backfil"}, "type"),
+        ({"symbol": None}, "symbol"),
+        ({"symbol": "btcusdt"}, "symbol"),
+        ({"timeframe": None}, "timeframe"),
+        ({"timeframe": "1y"}, "timeframe"),
+        ({"type": "markets_refresh"}, "symbol"),
+        ({"type": "markets_refresh", "symbol": None}, "timeframe"),
+        ({"priority": -1}, "priority"),
+        ({"priority": 101}, "priority"),
+        ({"schedule": Schedule(interval_ms=10)}, "schedule.interval_ms"),
+        ({"schedule": Schedule(interval_ms=2**62)}, "schedule.interval_ms"),
+        ({"type": "ohlcv_backfill", "schedule": Schedule(interval_ms=HOUR_MS)}, "schedule"),
+        ({"cursor": Cursor(since_ms=-1)}, "cursor.since_ms"),
+        ({"cursor": Cursor(since_ms="x")}, "cursor.since_ms"),  # type: ignore[arg-type]
+        ({"cursor": Cursor(since_ms=2**70)}, "cursor.since_ms"),
+        ({"cursor": Cursor(until_ms=5)}, "cursor.until_ms"),
+        ({"cursor": Cursor(done=True)}, "cursor.done"),
+        ({"type": "ohlcv_backfill", "cursor": Cursor(since_ms=7, until_ms=7)}, "cursor"),
+        ({"type": "gap_backfill"}, "cursor"),
+        ({"type": "gap_backfill", "cursor": Cursor(since_ms=7)}, "cursor"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_nonsense_is_refused_and_nothing_is_created(
+    desk: JobDesk, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BadJob) as refusal:
+        await desk.create(new(**fields))
+
+    assert refusal.value.field == field
+    assert await desk.find(status="active") == []
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_a_misspelt_type_is_told_what_was_meant(desk: JobDesk) -> None:
+    with pytest.raises(BadJob, match="did you mean ohlcv_backfill"):
+        await desk.create(new(type="ohlcv_backfil"))
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_a_kind_of_ones_own_is_handed_to_the_desk(store: StateStore) -> None:
+    digest = Kind("digest", priority=30, of_market=False, repeats=True, every_ms=5_000)
+
+    job = await JobDesk(store, {"digest": digest}).create(NewJob(exchange_id="x", type="digest"))
+
+    assert (job.priority, job.schedule) == (30, Schedule(interval_ms=5_000))
+
+
+async def test_a_twin_is_refused_with_the_id_of_the_first(desk: JobDesk) -> None:
+    first = await desk.create(new())
+
+    with pytest.raises(AlreadyExists) as refusal:
+        await desk.create(new(symbol="BTC/USDT", priority=3))
+    other = await desk.create(new(timeframe="1m"))
+
+    assert refusal.value.existing_id == first.id
+    assert {job.id for job in await desk.find()} == {first.id, other.id}
+    await desk.delete(first.id)
+    again = await desk.create(new())
+    assert again.id != first.id
+
+
+async def test_twenty_who_create_the_same_make_one(desk: JobDesk) -> None:
+    made = await asyncio.gather(*(desk.create(new()) for _ in range(20)), return_exceptions=True)
+
+    refused = [one for one in made if isinstance(one, AlreadyExists)]
+    (job,) = await desk.find()
+    assert len(refused) == 19
+    assert {one.existing_id for one in refused} == {job.id}
+
+
+async def test_jobs_are_found_by_what_they_are_page_by_page(desk: JobDesk) -> None:
+    created = [await desk.create(new(symbol=f"a{n}/usdt")) for n in range(5)]
+    made = sorted(created, key=lambda job: job.id)
+    other = await desk.create(new(exchange_id="other"))
+    await desk.pause(made[1].id)
+    await desk.delete(made[2].id)
+
+    first = await desk.find(exchange_id="sim", limit=2)
+    second = await desk.find(exchange_id="sim", limit=2, after=first[-1].id)
+
+    assert [job.id for job in first + second] == [made[n].id for n in (0, 1, 3, 4)]
+    assert [job.id for job in await desk.find(status="paused")] == [made[1].id]
+    assert [job.id for job in await desk.find(status="deleted")] == [made[2].id]
+    assert [job.id for job in await desk.find(symbol="BTC/USDT")] == [other.id]
+    assert await desk.find(type="gap_backfill") == []
+    assert dict(await desk.counts()) == {"idle": 5}
+    assert dict(await desk.counts("other")) == {"idle": 1}
+    with pytest.raises(UnknownJob):
+        await desk.get("nobody")
+    with pytest.raises(UnknownJob):
+        await desk.pause("nobody")
+
+
+async def test_an_edit_changes_what_it_names_if_nobody_was_quicker(desk: JobDesk) -> None:
+    job = await desk.create(new())
+
+    changed = await desk.edit(
+        job.id, JobEdit(schedule=Schedule(interval_ms=5_000), priority=7), version=job.version
+    )
+    with pytest.raises(VersionChanged) as refusal:
+        await desk.edit(job.id, JobEdit(priority=8), version=job.version)
+    with pytest.raises(BadJob):
+        await desk.edit(job.id, JobEdit(priority=9, cursor=Cursor(since_ms=-5)), version=None)
+
+    assert (changed.schedule, changed.priority) == (Schedule(interval_ms=5_000), 7)
+    assert changed.cursor == job.cursor
+    assert (refusal.value.expected, refusal.value.found) == (1, 2)
+    assert await desk.get(job.id) == changed
+    same = await desk.edit(job.id, JobEdit(priority=7), version=changed.version)
+    assert same.version == changed.version, "nothing to change, nothing written"
+
+
+async def test_a_cursor_is_left_alone_while_somebody_works_with_it(desk: JobDesk) -> None:
+    job = await desk.create(new(type="ohlcv_backfill"))
+    leases = Leases(desk.store)
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+
+    with pytest.raises(JobRunning, match="is being run by me"):
+        await desk.edit(job.id, JobEdit(cursor=Cursor(since_ms=5)), version=None)
+    kept = await desk.edit(job.id, JobEdit(priority=3), version=None)
+    await leases.park([held], await desk.store.now_ms(), "stopped")
+    moved = await desk.edit(job.id, JobEdit(cursor=Cursor(since_ms=5)), version=None)
+
+    assert kept.cursor == Cursor()
+    assert (moved.cursor.since_ms, moved.progress) == (5, Progress())
+    assert await leases.beat([held], LEASE_MS) == [None], "who held it before is fenced off"
+
+
+async def test_a_pause_is_kept_until_the_job_is_resumed(desk: JobDesk) -> None:
+    job = await desk.create(new())
+    leases = Leases(desk.store)
+
+    paused = await desk.pause(job.id)
+    again = await desk.pause(job.id)
+    nothing = await leases.claim("me", 1, LEASE_MS)
+    resumed = await desk.resume(job.id)
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+
+    assert (paused.status, again.version) == ("paused", paused.version)
+    assert nothing == []
+    assert resumed.status == "active"
+    assert held.id == job.id
+    assert [e.what for e in held.events] == ["created", "paused", "resumed", "claimed"]
+    untouched = await desk.resume(job.id)
+    assert (untouched.state, untouched.lock.locked_by) == ("running", "me")
+
+
+async def test_a_job_that_was_asked_for_runs_before_all_others(desk: JobDesk) -> None:
+    gap = await desk.create(new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=9)))
+    low = await desk.create(new(type="ohlcv_backfill"))
+    leases = Leases(desk.store)
+    for _ in range(3):
+        (job,) = await leases.claim("me", 1, LEASE_MS, ())
+        if job.id == low.id:
+            break
+        await leases.fail(job, await desk.store.now_ms(), "broken")
+    await leases.fail(job, await desk.store.now_ms(), "broken")
+
+    await desk.resume(gap.id)
+    asked = await desk.run(low.id)
+    taken = await leases.claim("me", 2, LEASE_MS)
+
+    assert (asked.state, asked.attempts) == ("queued", 0)
+    assert [job.id for job in taken] == [low.id, gap.id]
+
+
+async def test_what_has_ended_is_not_begun_again(desk: JobDesk) -> None:
+    job = await desk.create(new())
+    deleted = await desk.delete(job.id)
+
+    assert deleted.status == "deleted"
+    assert await desk.delete(job.id) == deleted
+    for change in (desk.pause, desk.resume, desk.run):
+        with pytest.raises(JobEnded, match="was deleted"):
+            await change(job.id)
+    with pytest.raises(JobEnded):
+        await desk.edit(job.id, JobEdit(priority=1), version=None)
+    with pytest.raises(VersionChanged):
+        await desk.delete((await desk.create(new())).id, version=9)
+
+
+async def test_people_and_workers_do_not_overwrite_each_others_events(desk: JobDesk) -> None:
+    job = await desk.create(new())
+    leases = Leases(desk.store)
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+
+    await desk.pause(job.id)
+    (known,) = await leases.beat([held], LEASE_MS)
+    await desk.resume(job.id)
+    await leases.park([replace(held, cursor=Cursor(page=1))], await desk.store.now_ms(), "x")
+
+    assert known is not None
+    assert known.status == "paused"
+    found = await desk.get(job.id)
+    assert {e.what for e in found.events} == {"created", "claimed", "paused", "resumed", "parked"}
+    assert (found.status, found.state, found.cursor.page) == ("active", "queued", 1)
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_only_the_last_events_are_kept(desk: JobDesk) -> None:
+    job = await desk.create(new())
+    for _ in range(60):
+        await desk.pause(job.id)
+        job = await desk.resume(job.id)
+
+    assert len(job.events) == 25
+    assert job.events[-1].what == "resumed"

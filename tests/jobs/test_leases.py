@@ -1,0 +1,236 @@
+"""Leases: the most urgent first, one holder at a time, and no write of one whose time is over."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.jobs.desk import JobDesk
+from penstock.jobs.leases import Leases, Reset
+from penstock.jobs.model import Cursor, Job, NewJob, Progress, Schedule
+from penstock.jobs.schedule import AGEING_MS, next_due
+from penstock.storage.state import StateStore
+from penstock.storage.state.schema import CONNECTORS, JOBS
+
+LEASE_MS = 60_000
+GONE = -1
+"""A lease that has run out as soon as it begins."""
+
+
+@pytest.fixture
+def leases(store: StateStore) -> Leases:
+    return Leases(store)
+
+
+@pytest.fixture
+def desk(store: StateStore) -> JobDesk:
+    return JobDesk(store)
+
+
+async def add(desk: JobDesk, symbol: str, type_: str = "ohlcv_incremental", **fields: Any) -> Job:
+    said: dict[str, Any] = {"exchange_id": "sim", "type": type_, "symbol": f"{symbol}/usdt"}
+    if type_ == "gap_backfill":
+        said["cursor"] = Cursor(since_ms=0, until_ms=9)
+    return await desk.create(NewJob(**{**said, "timeframe": "1h", **fields}))
+
+
+async def wait_so_long(desk: JobDesk, job: Job, waited_ms: int) -> None:
+    """As if the job had been due for so long."""
+
+    def due_before(document: dict[str, Any]) -> dict[str, Any]:
+        moved = {name: document[name] - waited_ms for name in ("next_run_at", "wake_at", "rank")}
+        return {**document, **moved}
+
+    await desk.store.update(JOBS, job.id, due_before)
+
+
+def ids(jobs: list[Job]) -> list[str]:
+    return [job.id for job in jobs]
+
+
+async def test_jobs_are_claimed_by_priority_then_by_how_long_they_wait(
+    desk: JobDesk, leases: Leases
+) -> None:
+    backfill = await add(desk, "a", "ohlcv_backfill")
+    fresh = await add(desk, "b")
+    overdue = await add(desk, "c")
+    gap = await add(desk, "d", "gap_backfill")
+    patient = await add(desk, "e", "ohlcv_backfill")
+    await wait_so_long(desk, overdue, 30 * AGEING_MS)
+    await wait_so_long(desk, patient, 100 * AGEING_MS)
+
+    taken = await leases.claim("me", 10, LEASE_MS)
+
+    assert ids(taken) == [job.id for job in (patient, gap, overdue, fresh, backfill)]
+    assert all(job.state == "running" and job.lock.locked_by == "me" for job in taken)
+    assert all((job.fence, job.events[-1].what) == (1, "claimed") for job in taken)
+    assert await leases.claim("other", 10, LEASE_MS) == []
+
+
+async def test_busy_exchanges_and_paused_connectors_are_left_alone(
+    desk: JobDesk, leases: Leases
+) -> None:
+    await add(desk, "a", exchange_id="busy")
+    await add(desk, "a", exchange_id="resting")
+    mine = await add(desk, "a", exchange_id="open")
+    for exchange_id, status in (("resting", "paused"), ("open", "active")):
+        connector = {"id": exchange_id, "exchange_id": exchange_id, "status": status}
+        await desk.store.insert_if_absent(CONNECTORS, connector)
+
+    assert await leases.next_due_ms(("busy", "open")) is None
+    assert await leases.first_in_line(("busy",)) is not None
+    assert ids(await leases.claim("me", 10, LEASE_MS, ("busy",))) == [mine.id]
+    assert await leases.first_in_line(("busy",)) is None
+    assert (await leases.next_due_ms(("busy",)) or 0) > await desk.store.now_ms()
+
+
+async def test_a_beat_renews_saves_and_brings_news_for_all_jobs_at_once(
+    desk: JobDesk, leases: Leases
+) -> None:
+    for symbol in "ab":
+        await add(desk, symbol)
+    first, second = await leases.claim("me", 2, 1_000)
+    first = replace(first, cursor=Cursor(since_ms=7, page=3), progress=Progress(rows=5))
+    await desk.pause(second.id)
+
+    one, two = await leases.beat([first, second], LEASE_MS)
+
+    assert one is not None
+    assert two is not None
+    assert (one.cursor, one.progress) == (first.cursor, first.progress)
+    assert (one.lock.lock_until or 0) > (first.lock.lock_until or 0) + 30_000
+    assert (one.status, two.status) == ("active", "paused")
+    assert await desk.get(first.id) == one
+
+
+async def test_a_lease_that_ran_out_is_taken_over_and_its_holder_writes_nothing(
+    desk: JobDesk, leases: Leases
+) -> None:
+    await add(desk, "a", "ohlcv_backfill")
+    (slow,) = await leases.claim("slow", 1, GONE)
+    (quick,) = await leases.claim("quick", 1, LEASE_MS)
+    late = replace(slow, cursor=Cursor(since_ms=99, page=9))
+    now_ms = await desk.store.now_ms()
+
+    assert quick.fence == slow.fence + 1
+    assert quick.events[-1].what == "taken_over"
+    assert await leases.beat([late], LEASE_MS) == [None]
+    assert await leases.finish([late], now_ms) == [None]
+    assert await leases.fail(late, now_ms, "x") is None
+    assert await leases.wait(late, now_ms, Reset(now_ms + 1), "x") is None
+    assert await leases.park([late], now_ms, "x") == [None]
+    found = await desk.get(quick.id)
+    assert (found.cursor, found.state, found.fence) == (Cursor(), "running", 2)
+    assert found.lock.locked_by == "quick"
+
+
+async def test_a_job_that_repeats_is_due_again_on_its_grid(desk: JobDesk, leases: Leases) -> None:
+    job = await add(desk, "a", schedule=Schedule(interval_ms=10_000))
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+    now_ms = await desk.store.now_ms()
+
+    (done,) = await leases.finish([held], now_ms)
+
+    assert done is not None
+    assert done.next_run_at == next_due(job.id, 10_000, now_ms)
+    assert (done.state, done.status, done.lock.locked_by) == ("idle", "active", None)
+    assert (done.stats.runs, done.stats.success, done.stats.fail) == (1, 1, 0)
+    assert done.stats.last_success_at == now_ms
+    assert await leases.claim("me", 1, LEASE_MS) == []
+    assert await leases.next_due_ms() == done.next_run_at
+
+
+async def test_a_job_that_is_done_makes_room_for_the_next(desk: JobDesk, leases: Leases) -> None:
+    job = await add(desk, "a", "ohlcv_backfill")
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+    held = replace(held, cursor=Cursor(since_ms=7, page=3), progress=Progress(rows=5))
+
+    (done,) = await leases.finish([held], await desk.store.now_ms())
+
+    assert done is not None
+    assert (done.state, done.status, done.stats.success) == ("success", "deleted", 1)
+    assert done.cursor == Cursor(since_ms=7, page=3, done=True)
+    assert done.progress.rows == 5
+    assert [event.what for event in done.events] == ["created", "claimed", "done"]
+    assert await leases.claim("me", 1, LEASE_MS) == []
+    assert await desk.find() == []
+    assert ids(await desk.find(state="success")) == [job.id]
+    again = await add(desk, "a", "ohlcv_backfill")
+    assert again.id != job.id
+
+
+async def test_a_failure_is_tried_again_later_or_rests_until_somebody_says_so(
+    desk: JobDesk, leases: Leases
+) -> None:
+    job = await add(desk, "a")
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+    now_ms = await desk.store.now_ms()
+    again = await leases.fail(held, now_ms, "first", now_ms)
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+
+    rests = await leases.fail(held, now_ms, "second")
+    nothing = await leases.claim("me", 1, LEASE_MS)
+    resumed = await desk.resume(job.id)
+
+    assert again is not None
+    assert rests is not None
+    assert (again.state, again.attempts, again.next_run_at) == ("idle", 1, now_ms)
+    assert (rests.state, rests.attempts, rests.stats.last_error) == ("failed", 2, "second")
+    assert (rests.stats.runs, rests.stats.fail, rests.stats.success) == (2, 2, 0)
+    assert nothing == []
+    assert (resumed.state, resumed.attempts) == ("idle", 0)
+    assert ids(await leases.claim("me", 1, LEASE_MS)) == [job.id]
+
+
+async def test_waiting_for_budget_is_no_attempt_and_ends_in_line(
+    desk: JobDesk, leases: Leases
+) -> None:
+    for symbol in "abcd":
+        await add(desk, symbol)
+    await add(desk, "e", "gap_backfill")
+    gap, *held = await leases.claim("me", 5, LEASE_MS)
+    now_ms = await desk.store.now_ms()
+    reset = Reset(now_ms + 40_000, serves=2, window_ms=10_000)
+
+    waits = [await leases.wait(job, now_ms, reset, "used up") for job in [*held, gap]]
+
+    told = [job.next_run_at - reset.at_ms for job in waits if job]
+    assert told == [0, 0, 10_000, 10_000, 0], "two a window, and the urgent first"
+    for job in waits:
+        assert job is not None
+        assert (job.state, job.attempts) == ("waiting_rate_limit", 0)
+        assert (job.stats.runs, job.stats.fail) == (0, 0)
+    assert await leases.claim("me", 1, LEASE_MS) == []
+
+
+async def test_a_parked_job_is_taken_up_at_once_where_it_stood(
+    desk: JobDesk, leases: Leases
+) -> None:
+    await add(desk, "a", "ohlcv_backfill")
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+    held = replace(held, cursor=Cursor(since_ms=7, page=3))
+
+    await leases.park([held], await desk.store.now_ms(), "stopping")
+    (taken,) = await leases.claim("other", 1, LEASE_MS)
+
+    assert taken.cursor == held.cursor
+    assert (taken.progress.started_at, taken.progress.resumptions) == (
+        held.progress.started_at,
+        1,
+    )
+    assert (taken.progress.resumed_at or 0) >= (held.progress.started_at or 0)
+    assert taken.events[-1].what == "claimed"
+    assert taken.events[-1].by == "other"
+
+
+async def test_a_pause_meanwhile_is_not_undone_by_the_end_of_a_turn(
+    desk: JobDesk, leases: Leases
+) -> None:
+    job = await add(desk, "a")
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+    await desk.pause(job.id)
+
+    (done,) = await leases.finish([held], await desk.store.now_ms())
+
+    assert done is not None
+    assert (done.status, done.state) == ("paused", "idle")

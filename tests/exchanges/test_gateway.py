@@ -22,7 +22,7 @@ from penstock.errors import (
     UnexpectedAnswer,
 )
 from penstock.exchanges import registry
-from penstock.exchanges.base import Exchange, Request
+from penstock.exchanges.base import Complaint, Exchange, Meaning, Request
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
@@ -263,6 +263,64 @@ async def test_a_bad_request_is_told_with_its_code_and_not_repeated() -> None:
         with pytest.raises(BadRequest, match="Invalid symbol") as caught:
             await made.gateway.fetch(ASK)
         assert (caught.value.code, caught.value.status, len(asked)) == (-1121, 400, 1)
+
+
+def complaint_in_words(body: bytes) -> Complaint | None:
+    """How an exchange complains that answers everything with 200."""
+    if not body.startswith(b"no: "):
+        return None
+    words = body[4:].decode()
+    meanings: dict[str, Meaning] = {"slower": "too_fast", "busy": "failed", "what": "refused"}
+    return Complaint("no", words, meaning=meanings[words])
+
+
+def says_no_with_200(made: Toy) -> None:
+    made.gateway.exchange = replace(
+        EXCHANGE, refuses_with_200=True, complaint=complaint_in_words, time_step_ms=1000
+    )
+
+
+async def test_a_complaint_behind_status_200_shuts_the_gate_too() -> None:
+    async with answering(web.Response(body=b"no: slower")) as (made, asked):
+        says_no_with_200(made)
+        before_ms = made.gateway.clock.now_ms()
+        with pytest.raises(RateLimited, match="slower") as caught:
+            await made.gateway.fetch(ASK)
+        with pytest.raises(RateLimited):
+            await made.gateway.fetch(ASK)
+
+        assert len(asked) == 1
+        assert caught.value.retry_at_ms >= before_ms + 10_000, "no end was named"
+
+
+async def test_a_failure_behind_status_200_is_tried_again_and_a_refusal_is_not() -> None:
+    busy, what = web.Response(body=b"no: busy"), web.Response(body=b"no: what")
+    async with answering(busy, json_reply([2])) as (made, asked):
+        says_no_with_200(made)
+        assert await made.gateway.fetch(ASK) == [2]
+        assert len(asked) == 2
+    async with answering(what) as (made, asked):
+        says_no_with_200(made)
+        with pytest.raises(BadRequest, match="what") as caught:
+            await made.gateway.fetch(ASK)
+        assert (caught.value.code, len(asked)) == ("no", 1)
+    async with answering(busy) as (made, asked):
+        says_no_with_200(made)
+        with pytest.raises(ExchangeError, match="busy"):
+            await made.gateway.fetch(ASK)
+        assert len(asked) == 3
+
+
+async def test_status_200_is_an_answer_where_the_exchange_says_no_with_others() -> None:
+    async with answering(json_reply({"code": -1, "msg": "not a refusal"})) as (made, _):
+        assert await made.gateway.fetch(ASK) == {"code": -1, "msg": "not a refusal"}
+
+
+async def test_a_clock_told_in_whole_seconds_is_known_no_better() -> None:
+    async with answering(json_reply({"serverTime": 0}, Date="unknown")) as (made, _):
+        says_no_with_200(made)
+        offset = await made.gateway.measure_clock()
+        assert offset.high_ms - offset.low_ms >= 1000
 
 
 @pytest.mark.parametrize("status", [301, 404])

@@ -7,11 +7,11 @@ gateway can send one, and a gateway has a gate. So no code can ask without payin
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from penstock.errors import MalformedSymbol, UnknownSymbol
-from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
-from penstock.market.interval import Interval
+from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
 from penstock.throttle.gate import Limit
@@ -34,10 +34,21 @@ class Request(Generic[T_co]):
 class SymbolMap:
     """An exchange's own spellings of its symbols, both ways."""
 
-    def __init__(self, exchange: str, natives: Iterable[tuple[str, Symbol]]) -> None:
+    def __init__(
+        self,
+        exchange: str,
+        natives: Iterable[tuple[str, Symbol]],
+        *,
+        streamed: Iterable[tuple[str, Symbol]] = (),
+        typed: Iterable[tuple[str, Symbol]] = (),
+    ) -> None:
+        """``natives`` are what requests say; ``streamed`` what streams say, where that differs;
+        ``typed`` are further spellings that people know."""
         self.exchange = exchange
         self._symbols = dict(natives)
         self._natives = {symbol: native for native, symbol in self._symbols.items()}
+        self._streamed = {symbol: name for name, symbol in streamed}
+        self._typed = dict(typed)
 
     def __len__(self) -> int:
         return len(self._symbols)
@@ -55,6 +66,14 @@ class SymbolMap:
             return self._natives[symbol]
         except KeyError:
             raise UnknownSymbol(self.exchange, symbol.unified, self._known()) from None
+
+    def stream_name(self, symbol: Symbol) -> str:
+        """The exchange's spelling on its streams.
+
+        Raises:
+            UnknownSymbol: it does not list this one.
+        """
+        return self._streamed.get(symbol) or self.native(symbol)
 
     def symbol(self, native: str) -> Symbol:
         """The symbol of an exchange's spelling.
@@ -77,9 +96,10 @@ class SymbolMap:
         Raises:
             UnknownSymbol: with near matches.
         """
-        native = self._symbols.get(text) or self._symbols.get(text.upper())
-        if native is not None:
-            return native
+        for spelling in (text, text.upper()):
+            own = self._symbols.get(spelling) or self._typed.get(spelling)
+            if own is not None:
+                return own
         try:
             symbol = Symbol.parse(text)
         except MalformedSymbol:
@@ -100,6 +120,10 @@ class Usage(NamedTuple):
     window_ms: int
 
 
+Meaning = Literal["too_fast", "failed", "refused"]
+"""What a refusal comes to: wait, ask again, or ask something else."""
+
+
 class Complaint(NamedTuple):
     """What an exchange says when it refuses."""
 
@@ -107,6 +131,8 @@ class Complaint(NamedTuple):
     message: str
     until_ms: int | None = None
     """When it will listen again, by its own clock, if it says so in the body."""
+    meaning: Meaning | None = None
+    """None where the status says it."""
 
 
 class Info(NamedTuple):
@@ -114,6 +140,20 @@ class Info(NamedTuple):
 
     symbols: SymbolMap
     limits: tuple[Limit, ...]
+
+
+TradePages = Literal["from_id", "after_ns", "before_id"]
+"""How an exchange pages through old trades, which is what the cursor of a page means. The page
+begins with the trade of that id; or with the first one after that instant, in nanoseconds; or ends
+just before the trade of that id, so that pages lead back in time."""
+
+
+class TradePage(NamedTuple):
+    """Some trades of one market, oldest first, and where the next page is."""
+
+    trades: list[Trade]
+    next: int
+    """The cursor of the next page; that of this one, if it is empty: then there are no more now."""
 
 
 class Rest(Protocol):
@@ -128,21 +168,19 @@ class Rest(Protocol):
         ...
 
     def trades(
-        self, symbol: Symbol, from_id: int, source: Source = "backfill"
-    ) -> Request[list[Trade]]:
-        """A page of trades that begins with ``from_id``."""
-        ...
-
-    def agg_trades(
-        self, symbol: Symbol, from_id: int, source: Source = "backfill"
-    ) -> Request[list[AggTrade]]:
-        """A page of aggregates that begins with ``from_id``."""
+        self, symbol: Symbol, cursor: int, source: Source = "backfill"
+    ) -> Request[TradePage]:
+        """A page of old trades. What the cursor is, ``Exchange.trade_pages`` says."""
         ...
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
     ) -> Request[list[Candle]]:
-        """A page of candles that begin in [start, end); the last may still be running."""
+        """A page of candles that begin in [start, end); the last may still be running.
+
+        Raises:
+            UnknownInterval: the exchange has none of that length.
+        """
         ...
 
     def tickers(self, symbols: Sequence[Symbol]) -> Request[list[Ticker]]:
@@ -168,5 +206,16 @@ class Exchange:
     """What an answer's headers (names in lower case) tell of the budgets used."""
     complaint: Callable[[bytes], Complaint | None]
     """What the body of a refusal says; None if it is none of the exchange's own."""
+    refuses_with_200: bool = False
+    """Whether a refusal may come with status 200: then every body is searched for a complaint."""
+    time_step_ms: int = 1
+    """How finely ``time`` is told."""
     consecutive: frozenset[str] = frozenset()
     """Channels whose ids rise by one, so that a jump is a gap."""
+    trade_pages: TradePages = "from_id"
+    intervals: tuple[str, ...] = COMMON
+    """Lengths of candles it can be asked for."""
+    newest_candles: int | None = None
+    """How many candles back from now can be had; None if all can."""
+    empty_candles: bool = True
+    """Whether there is a candle where nothing was traded; if not, a hole proves nothing."""

@@ -24,7 +24,7 @@ from penstock.errors import (
     RateLimited,
     UnexpectedAnswer,
 )
-from penstock.exchanges.base import Exchange, Info, Request
+from penstock.exchanges.base import Complaint, Exchange, Info, Meaning, Request
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import (
@@ -82,7 +82,7 @@ class Gateway:
             RateLimited: the exchange said stop, or there is no room for longer than patience.
             Banned: it shut this address out.
             BadRequest: it will never answer this.
-            ExchangeError: it failed (5xx) as often as it was asked.
+            ExchangeError: it failed as often as it was asked.
             ExchangeUnreachable: there was no answer as often as it was asked.
             UnexpectedAnswer: it answered something else.
         """
@@ -105,7 +105,8 @@ class Gateway:
         request = self.exchange.time
         exchanged = await self._ask_patiently(request)
         shown_ms = request.read(exchanged.answer.body, exchanged.received_ns)
-        return self._align(seen(shown_ms, 1, exchanged.sent_ms, exchanged.received_ms + 1))
+        step_ms = self.exchange.time_step_ms
+        return self._align(seen(shown_ms, step_ms, exchanged.sent_ms, exchanged.received_ms + 1))
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -191,19 +192,23 @@ class Gateway:
         return self.offset
 
     def _check(self, request: Request[T], exchanged: _Exchanged) -> None:
-        """Raise what a status other than 200 means."""
+        """Raise what a refusal means: a status other than 200, or words in the body."""
         status, name = exchanged.answer.status, self.exchange.name
-        if status == 200:
+        if status == 200 and not self.exchange.refuses_with_200:
             return
         complaint = self.exchange.complaint(exchanged.answer.body)
+        if status == 200 and complaint is None:
+            return
         words = complaint.message if complaint else ""
-        if status in (_TOO_FAST, _SHUT_OUT) or (status == _FIREWALL and complaint is None):
-            until_ms = self._stop(request, exchanged, complaint.until_ms if complaint else None)
-            if status == _TOO_FAST:
-                reason = f"{name} says stop: {words or 'too many requests'}"
-                raise RateLimited(reason, retry_at_ms=until_ms, status=status)
+        meaning = (complaint.meaning if complaint else None) or _meaning(status)
+        if status == _SHUT_OUT or (status == _FIREWALL and complaint is None):
+            until_ms = self._stop(request, exchanged, complaint)
             raise Banned(name, until_ms=until_ms, status=status, words=words)
-        if status >= 500:
+        if meaning == "too_fast":
+            until_ms = self._stop(request, exchanged, complaint)
+            reason = f"{name} says stop: {words or 'too many requests'}"
+            raise RateLimited(reason, retry_at_ms=until_ms, status=status)
+        if meaning == "failed":
             raise ExchangeError(
                 f"{name} failed to answer {request.path} ({status}). {words}", status=status
             )
@@ -217,9 +222,10 @@ class Gateway:
             message=complaint.message,
         )
 
-    def _stop(self, request: Request[T], exchanged: _Exchanged, named_ms: int | None) -> int:
+    def _stop(self, request: Request[T], exchanged: _Exchanged, complaint: Complaint | None) -> int:
         """Shut the gate until the exchange listens again; when that is."""
         now_ms, until_ms = exchanged.received_ms, 0
+        named_ms = complaint.until_ms if complaint else None
         retry_after = exchanged.answer.headers.get("retry-after", "")
         if retry_after.isascii() and retry_after.isdecimal():
             until_ms = now_ms + int(retry_after[:9]) * 1000
@@ -273,11 +279,18 @@ def gateway_for(
     )
 
 
+def _meaning(status: int) -> Meaning:
+    if status == _TOO_FAST:
+        return "too_fast"
+    return "failed" if status >= 500 else "refused"
+
+
 def _may_pass(error: PenstockError) -> bool:
-    """Whether asking again may help: no answer, or a server's own failure."""
-    if isinstance(error, ExchangeError):
-        return error.status is not None and error.status >= 500
-    return True
+    """Whether asking again may help: no answer, or a failure of the exchange's own.
+
+    What else it may answer is one of the errors below ``ExchangeError``.
+    """
+    return isinstance(error, ExchangeUnreachable) or type(error) is ExchangeError
 
 
 def _date_ms(answer: Answer) -> int | None:

@@ -52,6 +52,14 @@ def test_tickers_are_asked_for_as_a_json_list() -> None:
     assert REST.tickers().params == {}
 
 
+def test_a_page_of_trades_says_where_the_next_begins() -> None:
+    row = '{"id":7,"price":"1.0","qty":"1.0","time":1,"isBuyerMaker":true}'
+    page = REST.trades(BTC, 7).read(f"[{row}]".encode(), AT_NS)
+
+    assert ([trade.id for trade in page.trades], page.next) == ([7], 8)
+    assert REST.trades(BTC, 9).read(b"[]", AT_NS) == ([], 9)
+
+
 def test_a_symbol_that_is_not_listed_is_never_asked_for() -> None:
     with pytest.raises(UnknownSymbol, match="btc_usdt"):
         REST.trades(Symbol("BTC", "USD"), 1)
@@ -101,7 +109,7 @@ def test_an_answer_that_is_not_as_documented_is_refused(
 
 def test_a_complaint_is_read_and_a_page_of_html_is_none() -> None:
     assert read_complaint(b'{"code":-1121,"msg":"Invalid symbol."}') == (
-        -1121, "Invalid symbol.", None,
+        -1121, "Invalid symbol.", None, None,
     )  # fmt: skip
     banned = b'{"code":-1003,"msg":"Way too much; IP banned until 1573474564000. Please"}'
     complaint = read_complaint(banned)

@@ -6,14 +6,14 @@ or ``"backfill"`` where a caller fills a hole. Each structure quotes the answer 
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from penstock.errors import MalformedLevels, UnexpectedAnswer
-from penstock.exchanges.base import Complaint, Request, SymbolMap
-from penstock.exchanges.binance.payloads import EXCHANGE, Text, Whole, as_plain
+from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
+from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
+from penstock.exchanges.binance.payloads import EXCHANGE
 from penstock.exchanges.binance.symbols import read_info
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -28,8 +28,6 @@ _TICKER_COSTS = ((20, 2), (100, 40))
 _ALL_TICKERS_COST = 80
 _CLOCK_DOUBT_MS = 10_000
 _BAN_END = re.compile(r"banned until ([0-9]{10,16})")
-
-T = TypeVar("T")
 
 
 class _Time(Struct):
@@ -142,7 +140,7 @@ def read_complaint(body: bytes) -> Complaint | None:
     """
     try:
         complaint = _decode_complaint(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     end = _BAN_END.search(complaint.msg)
     return Complaint(complaint.code, complaint.msg, int(end[1]) if end else None)
@@ -150,7 +148,7 @@ def read_complaint(body: bytes) -> Complaint | None:
 
 PING: Request[None] = Request("/api/v3/ping", cost=1, read=lambda _body, _at_ns: None)
 TIME: Request[int] = Request(
-    "/api/v3/time", cost=1, read=lambda body, _at_ns: _decoded(_decode_time, body).server_ms
+    "/api/v3/time", cost=1, read=lambda body, _at_ns: decoded(_decode_time, body).server_ms
 )
 INFO = Request("/api/v3/exchangeInfo", cost=20, read=read_info)
 
@@ -167,7 +165,7 @@ class BinanceRest:
         """The best levels, at most 5000 a side; a deeper book costs more."""
 
         def read(body: bytes, received_at_ns: int) -> BookSnapshot:
-            data = _decoded(_decode_depth, body)
+            data = decoded(_decode_depth, body)
             _check_levels(data.bids)
             _check_levels(data.asks)
             return BookSnapshot(
@@ -192,12 +190,18 @@ class BinanceRest:
         return Request("/api/v3/trades", 25, _trades_reader(symbol, source), params)
 
     def trades(
-        self, symbol: Symbol, from_id: int, source: Source = "backfill"
-    ) -> Request[list[Trade]]:
-        """A page of trades that begins with ``from_id``."""
+        self, symbol: Symbol, cursor: int, source: Source = "backfill"
+    ) -> Request[TradePage]:
+        """A page of trades that begins with the one whose id the cursor is."""
+        read_trades = _trades_reader(symbol, source)
+
+        def read(body: bytes, received_at_ns: int) -> TradePage:
+            trades = read_trades(body, received_at_ns)
+            return TradePage(trades, trades[-1].id + 1 if trades else cursor)
+
         native = self._symbols.native(symbol)
-        params: dict[str, str | int] = {"symbol": native, "fromId": from_id, "limit": PAGE}
-        return Request("/api/v3/historicalTrades", 25, _trades_reader(symbol, source), params)
+        params: dict[str, str | int] = {"symbol": native, "fromId": cursor, "limit": PAGE}
+        return Request("/api/v3/historicalTrades", 25, read, params)
 
     def agg_trades(
         self, symbol: Symbol, from_id: int, source: Source = "backfill"
@@ -229,7 +233,7 @@ class BinanceRest:
         cost = _step(_TICKER_COSTS, len(natives)) if natives else _ALL_TICKERS_COST
 
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:
-            rows = _decoded(_decode_tickers, body)
+            rows = decoded(_decode_tickers, body)
             # One listed since the map was made cannot be told yet, and must not hide the rest.
             listed = [(row, self._symbols.get(row.native)) for row in rows]
             return [_ticker(row, symbol, received_at_ns) for row, symbol in listed if symbol]
@@ -239,7 +243,7 @@ class BinanceRest:
 
 def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], list[Trade]]:
     def read(body: bytes, received_at_ns: int) -> list[Trade]:
-        rows = _decoded(_decode_trades, body)
+        rows = decoded(_decode_trades, body)
         return [
             Trade(
                 exchange=EXCHANGE,
@@ -248,8 +252,8 @@ def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], lis
                 source=source,
                 id=row.id,
                 at_ms=row.at_ms,
-                price_text=_number(row.price),
-                quantity_text=_number(row.quantity),
+                price_text=plain_number(row.price),
+                quantity_text=plain_number(row.quantity),
                 taker="sell" if row.maker_bought else "buy",
             )
             for row in rows
@@ -260,7 +264,7 @@ def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], lis
 
 def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], list[AggTrade]]:
     def read(body: bytes, received_at_ns: int) -> list[AggTrade]:
-        rows = _decoded(_decode_agg_trades, body)
+        rows = decoded(_decode_agg_trades, body)
         return [
             AggTrade(
                 exchange=EXCHANGE,
@@ -271,8 +275,8 @@ def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int],
                 first_trade_id=row.first_id,
                 last_trade_id=row.last_id,
                 at_ms=row.at_ms,
-                price_text=_number(row.price),
-                quantity_text=_number(row.quantity),
+                price_text=plain_number(row.price),
+                quantity_text=plain_number(row.quantity),
                 taker="sell" if row.maker_bought else "buy",
             )
             for row in rows
@@ -283,7 +287,7 @@ def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int],
 
 def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int], list[Candle]]:
     def read(body: bytes, received_at_ns: int) -> list[Candle]:
-        rows = _decoded(_decode_candles, body)
+        rows = decoded(_decode_candles, body)
         # The clocks may differ: a candle is over when another follows it, or ended long enough ago.
         over_ms = received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS
         last = len(rows) - 1
@@ -296,12 +300,12 @@ def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int]
                 interval=interval.text,
                 open_ms=row.open_ms,
                 close_ms=row.close_ms,
-                open_text=_number(row.open),
-                high_text=_number(row.high),
-                low_text=_number(row.low),
-                close_text=_number(row.close),
-                volume_text=_number(row.volume),
-                quote_volume_text=_number(row.quote_volume),
+                open_text=plain_number(row.open),
+                high_text=plain_number(row.high),
+                low_text=plain_number(row.low),
+                close_text=plain_number(row.close),
+                volume_text=plain_number(row.volume),
+                quote_volume_text=plain_number(row.quote_volume),
                 trades=row.trades,
                 closed=number < last or row.close_ms < over_ms,
             )
@@ -318,31 +322,17 @@ def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
         received_at_ns=received_at_ns,
         source="rest",
         at_ms=row.at_ms,
-        bid_text=_number(row.bid),
-        bid_quantity_text=_number(row.bid_quantity),
-        ask_text=_number(row.ask),
-        ask_quantity_text=_number(row.ask_quantity),
-        last_text=_number(row.last),
-        open_text=_number(row.open),
-        high_text=_number(row.high),
-        low_text=_number(row.low),
-        volume_text=_number(row.volume),
-        quote_volume_text=_number(row.quote_volume),
+        bid_text=plain_number(row.bid),
+        bid_quantity_text=plain_number(row.bid_quantity),
+        ask_text=plain_number(row.ask),
+        ask_quantity_text=plain_number(row.ask_quantity),
+        last_text=plain_number(row.last),
+        open_text=plain_number(row.open),
+        high_text=plain_number(row.high),
+        low_text=plain_number(row.low),
+        volume_text=plain_number(row.volume),
+        quote_volume_text=plain_number(row.quote_volume),
     )
-
-
-def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
-    try:
-        return decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        start = body[:80].decode(errors="replace")
-        raise UnexpectedAnswer(f"An answer cannot be read: {error}. It begins {start!r}") from error
-
-
-def _number(text: str) -> str:
-    if as_plain(text) is None:
-        raise UnexpectedAnswer(f"An answer holds {text[:40]!r} where a plain number belongs")
-    return text
 
 
 def _check_levels(raw: Raw) -> None:

@@ -1,0 +1,49 @@
+"""Reading answers: what every exchange's readers share.
+
+An answer is decoded into what its documentation says or refused whole, and a number is refused
+unless it is plain: no sign, no exponent, no NaN.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from penstock.errors import UnexpectedAnswer
+
+Whole = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Text = Annotated[str, Meta(max_length=64)]
+"""A number as text: no price has more digits than that."""
+
+as_plain = re.compile(r"[0-9]+(?:\.[0-9]+)?").fullmatch
+"""None for anything but digits and a point."""
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises over bytes that are not what was expected."""
+
+T = TypeVar("T")
+
+
+def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+    """What an answer says.
+
+    Raises:
+        UnexpectedAnswer: something else than its documentation does.
+    """
+    try:
+        return decode(body)
+    except UNREADABLE as error:
+        start = body[:80].decode(errors="replace")
+        raise UnexpectedAnswer(f"An answer cannot be read: {error}. It begins {start!r}") from error
+
+
+def plain_number(text: str) -> str:
+    """The same text, which is a plain number.
+
+    Raises:
+        UnexpectedAnswer: it is none.
+    """
+    if as_plain(text) is None:
+        raise UnexpectedAnswer(f"An answer holds {text[:40]!r} where a plain number belongs")
+    return text

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.storage.state import Backend, StateStore, open_store
-from penstock.storage.state.budget import Ask, Block, Budget, Pace, Window, lease
+from penstock.storage.state.budget import Ask, Block, Budget, Pace, Window, lease, whole_block
 from penstock.storage.state.mongodb import open_url as open_mongodb
 from penstock.storage.state.schema import SCHEMA
 from penstock.storage.state.sqlite import SqliteBackend
@@ -135,11 +136,17 @@ asks = st.builds(
     closing_ms=st.sampled_from([0, 100]),
     blocked_until_ms=st.integers(-500, 500).map(lambda ms: max(0, ms) and NOON + ms),
 )  # fmt: skip
+# What most asks are, and what stores have a shorter way for.
+plain_asks = st.builds(
+    Ask,
+    windows=st.tuples(windows.filter(lambda window: window.limit == "weight")),
+    offset_ms=st.integers(-300, 300), opening_ms=st.just(20), closing_ms=st.just(100),
+)  # fmt: skip
 pauses_ms = st.one_of(st.integers(0, 400), st.sampled_from([-HOUR, HOUR, -1_500, 2_000]))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(pauses_ms, asks), min_size=1, max_size=12))
+@given(st.lists(st.tuples(pauses_ms, asks | plain_asks), min_size=1, max_size=12))
 def test_a_store_leases_exactly_as_the_rule_says(
     steered: Steered, steps: list[tuple[int, Ask]]
 ) -> None:
@@ -248,6 +255,42 @@ def test_a_store_that_may_have_forgotten_lets_nothing_through_for_a_while() -> N
 
     assert (first.ok, second.ok, third.ok) == (True, False, True)
     assert second.at_ms == NOON + MINUTE
+
+
+def test_what_is_asked_for_only_later_counts_as_taken_too_where_it_may_have_been_forgotten() -> (
+    None
+):
+    weight, raw = (Ask((Window(name, 10, MINUTE),)) for name in ("weight", "raw"))
+    paced = Ask(paces=(Pace("calls", 10, SECOND, burst=5),))
+    budget, _ = lease(Budget(), raw, NOON, "before")
+    budget, _ = lease(budget, weight, NOON + 1, "after")
+
+    budget, refused = lease(budget, raw, NOON + 2, "after")
+    budget, later = lease(budget, raw, NOON + MINUTE, "after")
+    _, far = lease(budget, paced, NOON + MINUTE, "after")
+
+    assert (refused.ok, later.ok) == (False, True)
+    assert far.wait_ms > 0
+
+
+@given(asks.filter(lambda ask: len(ask.windows) == 1), st.integers(0, 25), st.integers(-999, 2_000))
+def test_a_whole_block_is_what_the_rule_grants(ask: Ask, used: int, after_ms: int) -> None:
+    ask = msgspec.structs.replace(ask, paces=(), blocked_until_ms=0)
+    use, now_ms = (NOON // SECOND, used), NOON + after_ms
+    window = ask.windows[0]
+    before = Budget(uses={window.limit: use})
+
+    block = whole_block(ask, use, now_ms)
+
+    after, granted = lease(before, ask, now_ms)
+    whole = granted.ok and granted.blocks[0].tokens == max(window.need, window.want)
+    if block:
+        assert (block, after.uses) == (
+            granted,
+            {window.limit: (use[0], used + granted.blocks[0].tokens)},
+        )
+    elif whole:
+        assert granted.blocks[0].window != use[0] or window.seen > used
 
 
 @pytest.mark.parametrize("step_ms", [-HOUR, -2 * MINUTE, -61_000])

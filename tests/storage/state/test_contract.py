@@ -298,11 +298,15 @@ async def test_leases_are_counted_and_refusals_say_when_to_come_back(store: Stat
 
 async def test_a_block_stops_everybody_at_once(store: StateStore) -> None:
     until_ms = await store.now_ms() + 30_000
+    window = Ask((Window("weight", 10, 3_600_000),))
+    open_before = [(await store.lease("sim", window)).ok for _ in range(2)]
     await store.lease("sim", Ask(blocked_until_ms=until_ms))
 
-    refused = await store.lease("sim", Ask(paces=(Pace("calls", 10, 1000, burst=1),)))
+    paced = await store.lease("sim", Ask(paces=(Pace("calls", 10, 1000, burst=1),)))
+    refused = await store.lease("sim", window)
 
-    assert (refused.ok, refused.at_ms) == (False, until_ms)
+    assert open_before == [True, True]
+    assert (paced.ok, paced.at_ms) == (refused.ok, refused.at_ms) == (False, until_ms)
     assert (await store.budget("sim")).blocked_until_ms == until_ms
 
 

@@ -258,18 +258,22 @@ async def test_after_a_boot_the_present_windows_count_as_used(tmp_path: Path) ->
 async def test_after_a_crash_of_the_server_the_present_windows_count_as_used(
     store: StateStore, url: str
 ) -> None:
-    ask = Ask((Window("weight", 100, HOUR),))
+    ask, stop_ms = Ask((Window("weight", 100, HOUR),)), await store.now_ms() + 2 * HOUR
     assert (await store.lease("sim", ask)).ok
+    assert not (await store.lease("stopped", Ask(blocked_until_ms=stop_ms))).ok
     connection = await asyncpg.connect(url)
-    kind = await connection.fetchval(
-        "SELECT relpersistence FROM pg_class WHERE oid = 'penstock_era'::regclass"
+    kinds = await connection.fetch(
+        "SELECT relpersistence FROM pg_class WHERE oid IN ('penstock_budgets'::regclass,"
+        " 'penstock_known_budgets'::regclass) ORDER BY relname"
     )
     # What PostgreSQL does to an unlogged table after a crash.
-    await connection.execute("TRUNCATE penstock_era")
+    await connection.execute("TRUNCATE penstock_budgets")
     await connection.close()
 
-    assert kind == b"u"
+    assert [kind for (kind,) in kinds] == [b"u", b"p"]
     assert not (await store.lease("sim", ask)).ok
+    assert not (await store.lease("sim", Ask((Window("raw", 100, HOUR),)))).ok
+    assert (await store.lease("stopped", ask)).at_ms >= stop_ms
     assert (await store.lease("another", ask)).ok
 
 

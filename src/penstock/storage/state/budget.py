@@ -9,6 +9,9 @@ clock, and the contract suite holds it to this one.
 
 Time that cannot have passed, and a memory that was lost, never make room: where the clock went
 back, or the store may have forgotten what it granted, everything counts as taken.
+
+Most asks are for one more block of a window that is known and open. ``whole_block`` tells whether
+that is all there is to it; a backend may then count the block and leave the rest of the rule alone.
 """
 
 from msgspec import Struct
@@ -94,6 +97,8 @@ class Budget(Struct, frozen=True, array_like=True):
     """How often there was no room."""
     uses: dict[str, tuple[int, int]] = {}
     """By limit: (window's index, taken in it), or (µs up to which it is spoken for, 0)."""
+    forgot: bool = False
+    """Something may have been granted and forgotten: a limit without a use counts as taken."""
 
 
 def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget, Grant]:
@@ -103,19 +108,20 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     """
     # Run with a database locked: on the usual way through, comparisons rather than max and min.
     lost = budget.era not in (era, "")
+    forgot = lost or budget.forgot
     told_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
     blocked_ms = told_ms if told_ms > known_ms else known_ms
     at_ms, ready_ms = now_ms, now_ms if now_ms > blocked_ms else blocked_ms
-    uses, spent, blocks = dict(budget.uses), {}, []
+    uses, spent, blocks = {} if lost else dict(budget.uses), {}, []
     for pace in ask.paces:
         unit_us = -(-pace.period_ms * 1000 // pace.amount)
-        spoken_us = _spoken_for_us(pace, uses.get(pace.limit), now_ms, lost)
+        spoken_us = _spoken_for_us(pace, uses.get(pace.limit), now_ms, forgot)
         send_ms = -(-(spoken_us + (pace.need - pace.burst) * unit_us) // 1000)
         at_ms, ready_ms = max(at_ms, send_ms), max(ready_ms, send_ms - pace.period_ms)
         uses[pace.limit] = (spoken_us, 0)
         spent[pace.limit] = (spoken_us + pace.need * unit_us, 0)
     for window in ask.windows:
-        index, used = _present(window, uses.get(window.limit), now_ms + ask.offset_ms, lost)
+        index, used = _present(window, uses.get(window.limit), now_ms + ask.offset_ms, forgot)
         ends_ms = (index + 1) * window.period_ms - ask.offset_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
         if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
@@ -132,28 +138,47 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
         # What the exchange told is kept; what was asked for is not.
         needed = bool(ask.paces) or any(window.need for window in ask.windows)
         refusal = Grant(False, now_ms, ready_ms)
-        return Budget(era, blocked_ms, budget.refused + needed, uses), refusal
+        return Budget(era, blocked_ms, budget.refused + needed, uses, forgot), refusal
     uses.update(spent)
-    return Budget(era, blocked_ms, budget.refused, uses), Grant(True, now_ms, at_ms, tuple(blocks))
+    grant = Grant(True, now_ms, at_ms, tuple(blocks))
+    return Budget(era, blocked_ms, budget.refused, uses, forgot), grant
 
 
-def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, lost: bool) -> int:
+def whole_block(ask: Ask, use: tuple[int, int], now_ms: int) -> Grant | None:
+    """All that is wanted of the one window asked for, if ``lease`` would do no more than count it.
+
+    For an ask of one window, a budget that is not blocked and knows of this use.
+    """
+    window, (index, used) = ask.windows[0], use
+    since_ms = now_ms + ask.offset_ms - index * window.period_ms
+    if not ask.opening_ms <= since_ms < window.period_ms - ask.closing_ms:
+        return None
+    if window.seen_in == index and window.seen > used:
+        return None
+    tokens = window.want if window.want > window.need else window.need
+    if used + tokens > window.amount:
+        return None
+    return Grant(True, now_ms, now_ms, (Block(index, tokens),))
+
+
+def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, forgot: bool) -> int:
     # An instant is handed out one period ahead at most: what lies further off was written by a
     # clock that has gone back since.
     unit_us = -(-pace.period_ms * 1000 // pace.amount)
     furthest_us = (now_ms + pace.period_ms) * 1000 + pace.burst * unit_us
-    spoken_us = use[0] if use else 0
-    return furthest_us if lost else min(max(spoken_us, now_ms * 1000), furthest_us)
+    if use is None:
+        return furthest_us if forgot else now_ms * 1000
+    return min(max(use[0], now_ms * 1000), furthest_us)
 
 
 def _present(
-    window: Window, use: tuple[int, int] | None, exchange_ms: int, lost: bool
+    window: Window, use: tuple[int, int] | None, exchange_ms: int, forgot: bool
 ) -> tuple[int, int]:
     present = exchange_ms // window.period_ms
-    index, used = use or (present, 0)
+    index, used = use or (present, window.amount if forgot else 0)
     # The next window may have begun for another process, whose offset is a little greater; one yet
     # later was written by a clock that has gone back since.
-    if lost or index > present + 1:
+    if index > present + 1:
         index, used = present, window.amount
     elif index < present:
         index, used = present, 0

@@ -23,7 +23,7 @@ from penstock.errors import (
     StorageFull,
     StoreUnreachable,
 )
-from penstock.storage.state.budget import Ask, Budget, Grant
+from penstock.storage.state.budget import Ask, Block, Budget, Grant
 from penstock.storage.state.documents import (
     Add,
     Claim,
@@ -41,6 +41,7 @@ from penstock.storage.state.sql import Dialect, Statement
 try:
     import asyncpg
     from asyncpg.pool import PoolConnectionProxy
+    from asyncpg.prepared_stmt import PreparedStatement
 except ImportError as error:
     raise MissingExtra("asyncpg", "postgres") from error
 
@@ -77,13 +78,40 @@ _NOW = "(SELECT penstock_now_ms())"
 _DIALECT = Dialect(field=_field, parameter=lambda number: f"${number}", now=_NOW)
 
 
-# The row is computed again from what is there once it is this statement's turn, and with it the
-# instant. Without an era, as without the budget, there is no row; ``open_budget`` mends both.
-_LEASE = (
-    "UPDATE penstock_budgets AS found SET budget = penstock_leased("
-    "found.budget, $2::text::jsonb, penstock_era.era, penstock_now_ms())"
-    " FROM penstock_era WHERE key = $1 RETURNING found.budget ->> 4 AS grant"
+# ``budget.whole_block``, for the window that has columns of its own: most leases are no more than
+# this. Whoever waited for another looks again at the row, and at the clock, when it is its turn.
+_ONE_BLOCK = """
+UPDATE penstock_budgets SET window_used = window_used + $3
+WHERE key = $1 AND window_limit = $2 AND window_used <= $4
+AND (window_index <> $5 OR window_used >= $6)
+AND penstock_now_ms() >= window_index * $7 + $8
+AND penstock_now_ms() < (window_index + 1) * $7 - $9
+AND blocked_until_ms BETWEEN $10 AND penstock_now_ms()
+RETURNING window_index, penstock_now_ms()
+"""
+
+_LEASE = "SELECT penstock_lease($1, $2::text::jsonb)::text"
+_HURRIED = (_ONE_BLOCK, _LEASE)
+
+# Opened for the first time it is whole. If it was known, this is after the end of what was granted.
+_OPEN = """
+WITH first AS (
+    INSERT INTO penstock_known_budgets VALUES ($1) ON CONFLICT DO NOTHING RETURNING key
 )
+INSERT INTO penstock_budgets (key, blocked_until_ms, forgot)
+SELECT $1, coalesce(max(blocked_until_ms), 0), NOT EXISTS (SELECT FROM first)
+FROM penstock_known_budgets WHERE key = $1
+ON CONFLICT DO NOTHING
+"""
+
+_BUDGET = """
+SELECT jsonb_build_array(
+    '', blocked_until_ms, refused,
+    CASE WHEN window_limit IS NULL THEN uses ELSE uses || jsonb_build_object(
+        window_limit, jsonb_build_array(window_index, window_used)) END,
+    forgot
+)::text FROM penstock_budgets WHERE key = $1
+"""
 
 
 class PostgresqlBackend:
@@ -93,6 +121,7 @@ class PostgresqlBackend:
         self._url, self._where, self._patience_s = url, where, patience_s
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._hurried: asyncpg.Connection[asyncpg.Record] | None = None
+        self._prepared: dict[str, PreparedStatement[asyncpg.Record]] = {}
         self._turn = asyncio.Lock()
 
     @property
@@ -198,27 +227,32 @@ class PostgresqlBackend:
         return [written.get(write.id) for write in writes]
 
     async def lease(self, key: str, ask: Ask) -> Grant | None:
-        asked = _encode(ask).decode()
         if self._turn.locked():
             async with in_time(self.where, self._patience_s):
-                rows = await self._hurry(_LEASE, key, asked)
-        else:
-            # The driver's own time-outs are enough where nobody waits in line, and cheaper.
-            rows = await self._hurry(_LEASE, key, asked)
-        return _decode_grant(rows[0]["grant"]) if rows else None
+                return await self._lease(key, ask)
+        # The driver's own time-outs are enough where nobody waits in line, and cheaper.
+        return await self._lease(key, ask)
+
+    async def _lease(self, key: str, ask: Ask) -> Grant | None:
+        if len(ask.windows) == 1 and not ask.paces:
+            window = ask.windows[0]
+            tokens = max(window.need, window.want)
+            row = await self._hurry(
+                _ONE_BLOCK, key, window.limit, tokens, window.amount - tokens,
+                window.seen_in, window.seen, window.period_ms, ask.opening_ms - ask.offset_ms,
+                ask.closing_ms + ask.offset_ms, ask.blocked_until_ms,
+            )  # fmt: skip
+            if row is not None:
+                return _granted(ask, tokens, *row)
+        row = await self._hurry(_LEASE, key, _encode(ask).decode())
+        return _decode_grant(row[0]) if row and row[0] else None
 
     async def open_budget(self, key: str) -> None:
-        await self._fetch(
-            "INSERT INTO penstock_era (era) VALUES (gen_random_uuid()) ON CONFLICT DO NOTHING"
-        )
-        await self._fetch(
-            "INSERT INTO penstock_budgets VALUES ($1, $2::text::jsonb) ON CONFLICT DO NOTHING",
-            key, _encode(Budget()).decode(),
-        )  # fmt: skip
+        await self._fetch(_OPEN, key)
 
     async def budget(self, key: str) -> Budget:
-        rows = await self._fetch("SELECT budget::text FROM penstock_budgets WHERE key = $1", key)
-        return _decode_budget(rows[0]["budget"]) if rows else Budget()
+        rows = await self._fetch(_BUDGET, key)
+        return _decode_budget(rows[0][0]) if rows else Budget()
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -246,48 +280,73 @@ class PostgresqlBackend:
             async with self._pool.acquire(timeout=self._patience_s) as connection:
                 yield connection
 
-    async def _hurry(self, statement: str, *values: Any) -> list[asyncpg.Record]:
-        """Run what may be forgotten, on a connection of its own, which a pool would slow down."""
+    async def _hurry(self, statement: str, *values: Any) -> asyncpg.Record | None:
+        """Run one of ``_HURRIED`` on a connection of its own, which a pool would slow down."""
         async with self._turn:
-            with self._failures_named():
-                try:
-                    if self._hurried is None or self._hurried.is_closed():
-                        # Forgetting a lease is noticed (see penstock_era): no wait for the disk.
-                        settings = {"synchronous_commit": "off"}
-                        self._hurried = await asyncpg.connect(
-                            self._url, server_settings=settings, timeout=self._patience_s
-                        )
-                    return await self._hurried.fetch(statement, *values, timeout=self._patience_s)
-                except BaseException:
-                    # Whatever was under way, nobody waits for its end.
-                    if self._hurried is not None:
-                        self._hurried.terminate()
-                    raise
+            try:
+                if self._hurried is None or self._hurried.is_closed():
+                    await self._connect_in_a_hurry()
+                return await self._prepared[statement].fetchrow(*values, timeout=self._patience_s)
+            except BaseException as error:
+                # Whatever was under way, nobody waits for its end.
+                if self._hurried is not None:
+                    self._hurried.terminate()
+                if named := self._named(error):
+                    raise named from error
+                raise
+
+    async def _connect_in_a_hurry(self) -> None:
+        # A lease that was forgotten is noticed: no wait for the disk.
+        settings = {"synchronous_commit": "off"}
+        self._hurried = await asyncpg.connect(
+            self._url, server_settings=settings, timeout=self._patience_s
+        )
+        for statement in _HURRIED:
+            self._prepared[statement] = await self._hurried.prepare(
+                statement, timeout=self._patience_s
+            )
 
     @contextmanager
     def _failures_named(self) -> Iterator[None]:
         try:
             yield
-        except (*_AGAIN, asyncpg.UniqueViolationError):
+        except Exception as error:
+            if named := self._named(error):
+                raise named from error
             raise
-        except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError) as error:
-            raise StorageFull(self.where, str(error)) from error
-        except (
-            OSError,
-            asyncpg.PostgresConnectionError,
-            asyncpg.CannotConnectNowError,
-            asyncpg.AdminShutdownError,
-            asyncpg.CrashShutdownError,
-            asyncpg.TooManyConnectionsError,
-        ) as error:
-            raise StoreUnreachable(self.where, f"no answer ({error!r})") from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            remedy = "Look at the server's log; nothing acknowledged is lost."
-            raise StorageError(self.where, str(error), remedy) from error
+
+    def _named(self, error: BaseException) -> StorageError | None:
+        match error:
+            case asyncpg.DiskFullError() | asyncpg.OutOfMemoryError():
+                return StorageFull(self.where, str(error))
+            case (
+                OSError()
+                | asyncpg.PostgresConnectionError()
+                | asyncpg.CannotConnectNowError()
+                | asyncpg.AdminShutdownError()
+                | asyncpg.CrashShutdownError()
+                | asyncpg.TooManyConnectionsError()
+            ):
+                return StoreUnreachable(self.where, f"no answer ({error!r})")
+            case asyncpg.UniqueViolationError():
+                return None
+            case asyncpg.PostgresError() | asyncpg.InterfaceError() if not isinstance(
+                error, _AGAIN
+            ):
+                remedy = "Look at the server's log; nothing acknowledged is lost."
+                return StorageError(self.where, str(error), remedy)
+        return None
 
 
 async def _nothing_to_reset(_: object) -> None:
     """Statements here leave nothing behind on a connection, so no round trip is spent on it."""
+
+
+def _granted(ask: Ask, tokens: int, index: int, now_ms: int) -> Grant:
+    # Read a moment after the clock was found to be within the window.
+    closes_ms = (index + 1) * ask.windows[0].period_ms - ask.offset_ms - ask.closing_ms
+    at_ms = min(now_ms, closes_ms - 1)
+    return Grant(True, at_ms, at_ms, (Block(index, tokens),))
 
 
 def _document(row: asyncpg.Record) -> Document:

@@ -1,16 +1,24 @@
 -- What PostgreSQL does for the state, besides its tables. Run whenever the schema's version rises.
 
-CREATE TABLE IF NOT EXISTS penstock_budgets (
-    key text PRIMARY KEY,
-    budget jsonb NOT NULL
-) WITH (fillfactor = 50);
-
--- Emptied by PostgreSQL itself whenever it may have forgotten what it acknowledged: after a crash,
--- and on a standby that took over. A new row in it is a new era, in which older budgets are spent.
-CREATE UNLOGGED TABLE IF NOT EXISTS penstock_era (
-    alone boolean PRIMARY KEY DEFAULT true CHECK (alone),
-    era text NOT NULL
+-- What no crash may forget of a budget: that it was used, and until when the exchange said stop.
+CREATE TABLE IF NOT EXISTS penstock_known_budgets (
+    key text COLLATE "C" PRIMARY KEY,
+    blocked_until_ms bigint NOT NULL DEFAULT 0
 );
+
+-- Budgets. PostgreSQL itself empties an unlogged table whenever it may have forgotten part of it:
+-- after a crash, and on a standby that took over. What is opened again then begins as one that forgot.
+-- One window's use has columns of its own, so that a block more of it is a plain UPDATE.
+CREATE UNLOGGED TABLE IF NOT EXISTS penstock_budgets (
+    key text COLLATE "C" PRIMARY KEY,
+    blocked_until_ms bigint NOT NULL,
+    refused bigint NOT NULL DEFAULT 0,
+    forgot boolean NOT NULL,
+    window_limit text COLLATE "C",
+    window_index bigint NOT NULL DEFAULT 0,
+    window_used bigint NOT NULL DEFAULT 0,
+    uses jsonb NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50);
 
 CREATE OR REPLACE FUNCTION penstock_now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
@@ -42,20 +50,20 @@ BEGIN
     RETURN document;
 END $$;
 
--- budget.lease: the same rule, step by step; the grant is put behind the budget, as a fifth part.
--- Numbers in brackets are places in the lists that Ask, Window, Pace, Budget and Grant are written as.
-CREATE OR REPLACE FUNCTION penstock_leased(
-    budget jsonb, ask jsonb, present_era text, now_ms bigint
-) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+-- budget.lease: the same rule, step by step; NULL if nobody opened the budget.
+-- Numbers in brackets are places in the lists that Ask, Window, Pace and Grant are written as.
+CREATE OR REPLACE FUNCTION penstock_lease(asked text, ask jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+    known penstock_budgets;
+    now_ms bigint;
     offset_ms bigint := ask[2];
     opening_ms bigint := ask[3];
     closing_ms bigint := ask[4];
-    lost boolean := budget ->> 0 NOT IN ('', present_era);
-    blocked_ms bigint := greatest(budget[1]::bigint, ask[5]::bigint);
-    at_ms bigint := now_ms;
-    ready_ms bigint := greatest(now_ms, blocked_ms);
-    uses jsonb := budget[3];
+    blocked_ms bigint;
+    at_ms bigint;
+    ready_ms bigint;
+    held jsonb;
     spent jsonb := '{}';
     blocks jsonb := '[]';
     needed boolean := false;
@@ -75,6 +83,21 @@ DECLARE
     opens_ms bigint;
     tokens bigint;
 BEGIN
+    SELECT * INTO known FROM penstock_budgets WHERE key = asked FOR UPDATE;
+    IF known.key IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- Read once it is this caller's turn.
+    now_ms := penstock_now_ms();
+    at_ms := now_ms;
+    blocked_ms := greatest(known.blocked_until_ms, ask[5]::bigint);
+    ready_ms := greatest(now_ms, blocked_ms);
+    held := known.uses;
+    IF known.window_limit IS NOT NULL THEN
+        held := held || jsonb_build_object(
+            known.window_limit, jsonb_build_array(known.window_index, known.window_used)
+        );
+    END IF;
     FOR number IN 0 .. jsonb_array_length(ask[1]) - 1 LOOP
         charge := ask[1][number];
         name := charge ->> 0;
@@ -84,16 +107,17 @@ BEGIN
         needed := true;
         unit_us := (period_ms * 1000 + amount - 1) / amount;
         furthest_us := (now_ms + period_ms) * 1000 + charge[3]::bigint * unit_us;
-        IF lost THEN
+        IF held ? name THEN
+            spoken_us := least(greatest(held[name][0]::bigint, now_ms * 1000), furthest_us);
+        ELSIF known.forgot THEN
             spoken_us := furthest_us;
         ELSE
-            spoken_us := coalesce(uses[name][0]::bigint, 0);
-            spoken_us := least(greatest(spoken_us, now_ms * 1000), furthest_us);
+            spoken_us := now_ms * 1000;
         END IF;
         send_ms := (spoken_us + (need - charge[3]::bigint) * unit_us + 999) / 1000;
         at_ms := greatest(at_ms, send_ms);
         ready_ms := greatest(ready_ms, send_ms - period_ms);
-        uses := uses || jsonb_build_object(name, jsonb_build_array(spoken_us, 0));
+        held := held || jsonb_build_object(name, jsonb_build_array(spoken_us, 0));
         spent := spent || jsonb_build_object(
             name, jsonb_build_array(spoken_us + need * unit_us, 0)
         );
@@ -105,10 +129,10 @@ BEGIN
         period_ms := charge[2];
         need := charge[3];
         needed := needed OR need > 0;
-        use := uses[name];
+        use := held[name];
         index := (now_ms + offset_ms) / period_ms;
         used := 0;
-        IF lost OR use[0]::bigint > index + 1 THEN
+        IF use IS NULL AND known.forgot OR use[0]::bigint > index + 1 THEN
             used := amount;
         ELSIF use[0]::bigint >= index THEN
             index := use[0];
@@ -125,18 +149,29 @@ BEGIN
             ready_ms := greatest(ready_ms, opens_ms);
         END IF;
         tokens := greatest(need, least(charge[4]::bigint, amount - used));
-        uses := uses || jsonb_build_object(name, jsonb_build_array(index, used));
+        held := held || jsonb_build_object(name, jsonb_build_array(index, used));
         spent := spent || jsonb_build_object(name, jsonb_build_array(index, used + tokens));
         blocks := blocks || jsonb_build_array(jsonb_build_array(index, tokens));
     END LOOP;
     IF ready_ms > now_ms THEN
-        RETURN jsonb_build_array(
-            present_era, blocked_ms, budget[2]::bigint + needed::int, uses,
-            jsonb_build_array(false, now_ms, ready_ms, '[]'::jsonb)
-        );
+        blocks := '[]';
+        at_ms := ready_ms;
+    ELSE
+        held := held || spent;
     END IF;
-    RETURN jsonb_build_array(
-        present_era, blocked_ms, budget[2], uses || spent,
-        jsonb_build_array(true, now_ms, at_ms, blocks)
-    );
+    -- The window asked for first is the one that has columns.
+    name := coalesce(known.window_limit, ask #>> '{0,0,0}');
+    use := held -> name;
+    UPDATE penstock_budgets SET
+        blocked_until_ms = blocked_ms,
+        refused = known.refused + (needed AND ready_ms > now_ms)::int,
+        window_limit = name,
+        window_index = coalesce(use[0]::bigint, 0),
+        window_used = coalesce(use[1]::bigint, 0),
+        uses = coalesce(held - name, held)
+    WHERE key = asked;
+    IF blocked_ms > known.blocked_until_ms THEN
+        UPDATE penstock_known_budgets SET blocked_until_ms = blocked_ms WHERE key = asked;
+    END IF;
+    RETURN jsonb_build_array(ready_ms <= now_ms, now_ms, at_ms, blocks);
 END $$;

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.clock import BootClock, Clock, SystemBootClock
 from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, StoreUnreachable
-from penstock.storage.state.budget import Ask, Budget, Grant, lease
+from penstock.storage.state.budget import Ask, Budget, Grant, lease, whole_block
 from penstock.storage.state.documents import (
     Claim,
     Document,
@@ -89,7 +90,8 @@ class SqliteBackend:
             database.execute("DELETE FROM version")
             database.execute("INSERT INTO version VALUES (?)", (len(schema),))
             database.execute(
-                "CREATE TABLE IF NOT EXISTS budgets (key TEXT PRIMARY KEY, budget BLOB)"
+                "CREATE TABLE IF NOT EXISTS budgets (key TEXT PRIMARY KEY, budget BLOB NOT NULL,"
+                " more INTEGER NOT NULL) WITHOUT ROWID"
             )
             self._set_clock(database)
         self._budgets, self._patient_budgets = (
@@ -221,16 +223,16 @@ class SqliteBackend:
 
     def _open_budget(self, key: str) -> None:
         self._documents.execute(
-            "INSERT OR IGNORE INTO budgets VALUES (?, ?)", (key, _encode(Budget()))
+            "INSERT OR IGNORE INTO budgets VALUES (?, ?, 0)", (key, _encode(Budget()))
         )
 
     async def budget(self, key: str) -> Budget:
         return await self._in_thread(self._budget, key)
 
     def _budget(self, key: str) -> Budget:
-        query = "SELECT budget FROM budgets WHERE key = ?"
+        query = "SELECT budget, more FROM budgets WHERE key = ?"
         found = self._documents.execute(query, (key,)).fetchone()
-        return _decode_budget(found[0]) if found else Budget()
+        return _with_more(_decode_budget(found[0]), found[1]) if found else Budget()
 
     async def close(self) -> None:
         await asyncio.to_thread(self._thread.shutdown)
@@ -246,27 +248,60 @@ class SqliteBackend:
 
 
 class _Budgets:
-    """A connection on which budgets are leased in one statement, which calls the rule itself."""
+    """A connection on which budgets are leased in one statement, which calls the rule itself.
+
+    ``budget`` is what the rule wrote last, ``more`` what was taken since of the limit that comes
+    first in it: one block more of an open window changes a number and nothing else.
+    """
 
     def __init__(
         self, database: sqlite3.Connection, now_ms: Callable[[], int], boot_id: str
     ) -> None:
-        self._database, self._now_ms, self._boot_id = database, now_ms, boot_id
+        self._execute, self._now_ms, self._boot_id = database.cursor().execute, now_ms, boot_id
         self._ask = Ask()
         self._grant: Grant | None = None
-        database.create_function("lease", 1, self._lease)
+        self._read, self._known, self._first = b"", Budget(), ("", (0, 0))
+        database.create_function("lease", 2, self._lease)
+        database.create_function("one_block", 2, self._one_block)
 
     def take(self, key: str, ask: Ask) -> Grant | None:
         self._ask, self._grant = ask, None
-        self._database.execute("UPDATE budgets SET budget = lease(budget) WHERE key = ?", (key,))
+        if len(ask.windows) == 1 and not ask.paces:
+            self._execute("UPDATE budgets SET more = one_block(budget, more) WHERE key = ?", (key,))
+            if self._grant:
+                return self._grant
+        self._execute(
+            "UPDATE budgets SET budget = lease(budget, more), more = 0 WHERE key = ?", (key,)
+        )
         return self._grant
 
-    def _lease(self, budget: bytes) -> bytes:
-        # Called with the file locked for writing, so that the instant is read in its turn.
+    # Both are called with the file locked for writing, so that the instant is read in its turn.
+
+    def _lease(self, budget: bytes, more: int) -> bytes:
         changed, self._grant = lease(
-            _decode_budget(budget), self._ask, self._now_ms(), self._boot_id
+            _with_more(_decode_budget(budget), more), self._ask, self._now_ms(), self._boot_id
         )
         return _encode(changed)
+
+    def _one_block(self, budget: bytes, more: int) -> int:
+        if budget != self._read:
+            self._read, self._known = budget, _decode_budget(budget)
+            self._first = next(iter(self._known.uses.items()), ("", (0, 0)))
+        ask, known, (limit, (index, used)) = self._ask, self._known, self._first
+        if ask.windows[0].limit != limit or known.era != self._boot_id:
+            return more
+        now_ms = self._now_ms()
+        if not ask.blocked_until_ms <= known.blocked_until_ms <= now_ms:
+            return more
+        self._grant = whole_block(ask, (index, used + more), now_ms)
+        return more + self._grant.blocks[0].tokens if self._grant else more
+
+
+def _with_more(budget: Budget, more: int) -> Budget:
+    if not more:
+        return budget
+    limit, (index, used) = next(iter(budget.uses.items()))
+    return replace(budget, uses={**budget.uses, limit: (index, used + more)})
 
 
 def _body(document: Document) -> str:

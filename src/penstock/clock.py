@@ -33,6 +33,19 @@ class Clock(Protocol):
         ...
 
 
+async def wait_for(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
+    """Wait until an event is set, but no longer than so many seconds; whether it is."""
+    if event.is_set():
+        return True
+    waits = {asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    return event.is_set()
+
+
 class SystemClock:
     """The machine's clock, anchored once so that a stepped wall clock moves nothing."""
 

@@ -174,6 +174,29 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds the store may take before it counts as unreachable."""
 
 
+class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a worker goes through jobs."""
+
+    concurrency: Count = 8
+    """Jobs one worker runs at once …"""
+    per_exchange: Count = 4
+    """… and at most so many of one exchange."""
+    lease: Seconds = 30.0
+    """Seconds after which a job whose worker has fallen silent goes to another."""
+    turn: Seconds = 20.0
+    """Seconds a job may run on while more urgent ones, or older ones, find no place."""
+    patience: Seconds = 5.0
+    """Seconds a job waits for budget in its place before it makes room and waits outside."""
+    attempts: Count = 10
+    """Failures in a row, without a step forward between, after which a job rests as failed."""
+    first_delay: Seconds = 5.0
+    """Seconds before a job that failed is tried again; twice as many after each failure …"""
+    longest_delay: Seconds = 600.0
+    """… but never more."""
+    look_every: Seconds = 5.0
+    """Seconds between looks for jobs that other processes have created or changed."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
@@ -183,6 +206,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: State = State()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
+    jobs: Jobs = Jobs()
 
 
 S = TypeVar("S", bound=Struct)

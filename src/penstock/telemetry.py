@@ -170,6 +170,61 @@ class ListenerFailed(Fact, frozen=True, kw_only=True):
     error: str
 
 
+class JobDone(Fact, frozen=True, kw_only=True):
+    """A turn of a job ended well; ``ended``: it was its last."""
+
+    job: str
+    kind: str
+    exchange: str
+    rows: int
+    ended: bool
+
+
+class JobFailed(Fact, frozen=True, kw_only=True):
+    """A turn of a job failed; it is tried again, unless it is given up."""
+
+    job: str
+    kind: str
+    exchange: str
+    reason: str
+    given_up: bool
+
+
+class JobWaits(Fact, frozen=True, kw_only=True):
+    """A job found no budget and waits for some, so many milliseconds at least."""
+
+    job: str
+    exchange: str
+    wait_ms: int
+    reason: str
+
+
+class JobParked(Fact, frozen=True, kw_only=True):
+    """A worker let go of a job in the middle; any worker may go on with it."""
+
+    job: str
+    exchange: str
+    reason: str
+
+
+class JobLost(Fact, frozen=True, kw_only=True):
+    """A worker no longer holds a job it was at; what it had saved is kept."""
+
+    job: str
+    exchange: str
+    reason: str
+
+
+class StoreSilent(Fact, frozen=True, kw_only=True):
+    """The state store does not answer: no job is begun until it does. Told once."""
+
+    reason: str
+
+
+class StoreAnswers(Fact, frozen=True, kw_only=True):
+    """The state store answers again."""
+
+
 Listener = Callable[[Fact], None]
 
 

@@ -192,7 +192,7 @@ async def test_a_cursor_is_left_alone_while_somebody_works_with_it(desk: JobDesk
     with pytest.raises(JobRunning, match="is being run by me"):
         await desk.edit(job.id, JobEdit(cursor=Cursor(since_ms=5)), version=None)
     kept = await desk.edit(job.id, JobEdit(priority=3), version=None)
-    await leases.park([held], await desk.store.now_ms(), "stopped")
+    await leases.park(held, await desk.store.now_ms(), "stopped")
     moved = await desk.edit(job.id, JobEdit(cursor=Cursor(since_ms=5)), version=None)
 
     assert kept.cursor == Cursor()
@@ -261,7 +261,7 @@ async def test_people_and_workers_do_not_overwrite_each_others_events(desk: JobD
     await desk.pause(job.id)
     (known,) = await leases.beat([held], LEASE_MS)
     await desk.resume(job.id)
-    await leases.park([replace(held, cursor=Cursor(page=1))], await desk.store.now_ms(), "x")
+    await leases.park(replace(held, cursor=Cursor(page=1)), await desk.store.now_ms(), "x")
 
     assert known is not None
     assert known.status == "paused"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from penstock.clock import Clock
+from penstock.clock import Clock, wait_for
 
 _DRAW_S = 0.25
 _LINE_S = 10.0
@@ -45,18 +45,7 @@ async def show_until(
         with Live(console=console, auto_refresh=False, screen=False) as live:
             while not stop.is_set():
                 live.update(draw(), refresh=True)
-                await _wait(stop, _DRAW_S, clock)
+                await wait_for(stop, clock, _DRAW_S)
         return
-    while not await _wait(stop, _LINE_S, clock):
+    while not await wait_for(stop, clock, _LINE_S):
         sys.stderr.write(describe() + "\n")
-
-
-async def _wait(stop: asyncio.Event, seconds: float, clock: Clock) -> bool:
-    """Wait so long, or until ``stop``; whether it was ``stop``."""
-    waits = {asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(stop.wait())}
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
-    return stop.is_set()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.jobs import transitions
+from penstock.jobs.kinds import SPECIFIED
 from penstock.jobs.model import Job, as_document, as_job
 from penstock.jobs.schedule import wake_ms
 from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
@@ -31,11 +32,18 @@ class Reset(NamedTuple):
     """… of this length."""
 
 
+class InLine(NamedTuple):
+    """A job that is due and that nobody holds."""
+
+    exchange_id: str
+    rank: int
+
+
 class Leases:
     """The jobs of a store, as workers see them. ``at_ms`` is the store's instant."""
 
-    def __init__(self, store: StateStore) -> None:
-        self.store = store
+    def __init__(self, store: StateStore, kinds: Collection[str] = tuple(SPECIFIED)) -> None:
+        self.store, self._kinds = store, tuple(sorted(kinds))
 
     async def claim(
         self, worker: str, most: int, lease_ms: int, busy: Collection[str] = ()
@@ -49,11 +57,11 @@ class Leases:
         claim = Claim(await self._open_jobs(busy, due), ("rank",), patch, most)
         return [_begun(taken, lease_ms) for taken in await self.store.claim(JOBS, claim)]
 
-    async def first_in_line(self, busy: Collection[str] = ()) -> tuple[int, int] | None:
-        """(rank, priority) of the job that the next claim would take; None: none is due."""
+    async def first_in_line(self, busy: Collection[str] = ()) -> InLine | None:
+        """The job that the next claim would take; None: none is due."""
         query = await self._open_jobs(busy, Where("wake_at", "<=", Now()))
         found = await self.store.find(JOBS, query, ("rank",), 1)
-        return (found[0]["rank"], found[0]["priority"]) if found else None
+        return InLine(found[0]["exchange_id"], found[0]["rank"]) if found else None
 
     async def next_due_ms(self, busy: Collection[str] = ()) -> int | None:
         """When the next job may be claimed; None: no time will make one due."""
@@ -100,12 +108,15 @@ class Leases:
         until_ms = wake_ms(reset.at_ms, ahead, reset.serves, reset.window_ms)
         return await self._write_one(job, transitions.waiting(job, at_ms, until_ms, reason))
 
-    async def park(self, jobs: Sequence[Job], at_ms: int, reason: str) -> list[Job | None]:
-        """Turns that end in the middle. Others may take the jobs up at once."""
-        return await self._write([(job, transitions.parked(job, at_ms, reason)) for job in jobs])
+    async def park(
+        self, job: Job, at_ms: int, reason: str, due_ms: int | None = None
+    ) -> Job | None:
+        """A turn that ends in the middle. Others may take the job up at once, unless told when."""
+        due_ms = at_ms if due_ms is None else due_ms
+        return await self._write_one(job, transitions.parked(job, at_ms, reason, due_ms))
 
     async def _open_jobs(self, busy: Collection[str], awake: Where) -> Query:
-        """Active jobs of exchanges that are neither busy nor paused."""
+        """Active jobs of known kinds and of exchanges that are neither busy nor paused."""
         stopped = await self.store.find(
             CONNECTORS, [[Where("status", "in", ("paused", "deleted"))]], limit=_MOST_WAITING
         )
@@ -114,6 +125,7 @@ class Leases:
             [
                 Where("status", "=", "active"),
                 awake,
+                Where("type", "in", self._kinds),
                 Where("exchange_id", "not in", tuple(sorted(closed))),
             ]
         ]

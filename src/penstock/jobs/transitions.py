@@ -70,9 +70,10 @@ def waiting(job: Job, at_ms: int, until_ms: int, reason: str) -> Patch:
     }
 
 
-def parked(job: Job, at_ms: int, reason: str) -> Patch:
-    """Its worker lets go of it in the middle; another may take it up at once."""
-    return {**_released(job, at_ms, "parked", reason, due_ms=at_ms), "state": "queued"}
+def parked(job: Job, at_ms: int, reason: str, due_ms: int) -> Patch:
+    """Its worker lets go of it in the middle; another may go on with it."""
+    state = "queued" if job.status == "active" else "idle"
+    return {**_released(job, at_ms, "parked", reason, due_ms=due_ms), "state": state}
 
 
 def ended(job: Job, at_ms: int) -> Job:
@@ -82,6 +83,7 @@ def ended(job: Job, at_ms: int) -> Job:
         status="deleted",
         state="success",
         cursor=replace(job.cursor, done=True),
+        fence=job.fence + 1,
         attempts=0,
         lock=replace(job.lock, locked_by=None, lock_until=None),
         stats=replace(
@@ -124,6 +126,8 @@ def _work(job: Job) -> Patch:
 def _released(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int | None) -> Patch:
     patch = {
         **_work(with_event(job, at_ms, what, detail)),
+        # Raised here too: a heartbeat still under way shall not take the job back.
+        "fence": Add(1),
         "lock": {"locked_by": None, "lock_until": None},
         "unsettled": 0,
         "wake_at": due_ms,

@@ -1,0 +1,146 @@
+"""Settling: what becomes of a job at the end of a turn.
+
+Errors are told apart by their remedy. No budget: the job waits, and that is no attempt. Not its
+fault: it goes back. Asking again will not help: it has failed. Everything else, surprises included,
+is tried again later and less and less often.
+"""
+
+from collections.abc import Callable
+from random import random
+from typing import Literal, NamedTuple
+
+from penstock.clock import Clock
+from penstock.config import Jobs
+from penstock.errors import (
+    BadJob,
+    BadRequest,
+    Banned,
+    ConnectorPaused,
+    CostExceedsLimit,
+    MalformedSymbol,
+    PenstockError,
+    RateLimited,
+    StoreUnreachable,
+    UnknownExchange,
+    UnknownInterval,
+    UnknownSymbol,
+)
+from penstock.jobs.leases import Leases, Reset
+from penstock.jobs.model import Job
+from penstock.jobs.turn import Turn
+from penstock.resilience.backoff import Backoff
+from penstock.telemetry import JobDone, JobFailed, JobParked, JobWaits, Listener
+
+_HOPELESS = (
+    BadJob,
+    BadRequest,
+    CostExceedsLimit,
+    MalformedSymbol,
+    UnknownExchange,
+    UnknownInterval,
+    UnknownSymbol,
+)
+_NOT_ITS_FAULT = (ConnectorPaused, StoreUnreachable)
+# What is nobody's fault may last; asking on the spot would only keep everybody busy.
+_ASIDE_MS = 1_000
+
+
+class Ending(NamedTuple):
+    """How a turn ended."""
+
+    how: Literal["done", "failed", "waiting", "parked"]
+    closed_ms: int = 0
+    """For so long its exchange has no budget."""
+
+
+class Settling:
+    """Gives jobs back, for one worker."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        clock: Clock,
+        settings: Jobs,
+        tell: Listener,
+        draw: Callable[[], float] = random,
+    ) -> None:
+        self._leases, self._clock, self._tell, self._draw = leases, clock, tell, draw
+        self._backoff = Backoff(
+            attempts=settings.attempts,
+            first_s=settings.first_delay,
+            longest_s=settings.longest_delay,
+        )
+
+    async def settle(self, turn: Turn, outcome: object, at_ms: int) -> Ending:
+        """Write down how a turn ended; a lease that was lost is noted in the turn.
+
+        ``outcome`` is what the handler returned or raised, ``at_ms`` the store's instant.
+        """
+        match outcome:
+            case True:
+                return await self._done(turn, at_ms)
+            case RateLimited() | Banned():
+                return await self._wait(turn, at_ms, outcome)
+            case Exception() if not isinstance(outcome, _NOT_ITS_FAULT):
+                return await self._fail(turn, at_ms, outcome)
+            case Exception():
+                return await self._park(turn, at_ms, str(outcome), at_ms + _ASIDE_MS)
+            case _:
+                return await self._park(turn, at_ms, turn.stopping or "it was interrupted", at_ms)
+
+    async def _done(self, turn: Turn, at_ms: int) -> Ending:
+        job = turn.job
+        if self._kept(turn, *await self._leases.finish([job], at_ms)):
+            self._tell(
+                JobDone(
+                    job=job.id,
+                    kind=job.type,
+                    exchange=job.exchange_id,
+                    rows=job.progress.rows,
+                    ended=job.schedule is None,
+                )
+            )
+        return Ending("done")
+
+    async def _wait(self, turn: Turn, at_ms: int, error: RateLimited | Banned) -> Ending:
+        job = turn.job
+        again_ms = error.until_ms if isinstance(error, Banned) else error.retry_at_ms
+        # The error speaks of this machine's instants; only the distance is of use elsewhere.
+        wait_ms = max(1, again_ms - self._clock.now_ms())
+        reset = Reset(at_ms + wait_ms, turn.serves, turn.window_ms)
+        if self._kept(turn, await self._leases.wait(job, at_ms, reset, str(error))):
+            told = JobWaits(
+                job=job.id, exchange=job.exchange_id, wait_ms=wait_ms, reason=str(error)
+            )
+            self._tell(told)
+        return Ending("waiting", wait_ms)
+
+    async def _fail(self, turn: Turn, at_ms: int, error: Exception) -> Ending:
+        job = turn.job
+        reason = str(error) if isinstance(error, PenstockError) else repr(error)
+        retry_ms: int | None = None
+        if not isinstance(error, _HOPELESS) and job.attempts + 1 < self._backoff.attempts:
+            delay_s = self._backoff.delay(job.attempts, self._draw())
+            retry_ms = at_ms + max(1, round(delay_s * 1000))
+        if self._kept(turn, await self._leases.fail(job, at_ms, reason, retry_ms)):
+            self._tell(
+                JobFailed(
+                    job=job.id,
+                    kind=job.type,
+                    exchange=job.exchange_id,
+                    reason=reason,
+                    given_up=retry_ms is None,
+                )
+            )
+        return Ending("failed")
+
+    async def _park(self, turn: Turn, at_ms: int, reason: str, due_ms: int) -> Ending:
+        job = turn.job
+        if self._kept(turn, await self._leases.park(job, at_ms, reason, due_ms)):
+            self._tell(JobParked(job=job.id, exchange=job.exchange_id, reason=reason))
+        return Ending("parked")
+
+    def _kept(self, turn: Turn, written: Job | None) -> bool:
+        if written is None:
+            turn.lose("its lease ran out and another took it")
+        return written is not None

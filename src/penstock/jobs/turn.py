@@ -1,0 +1,71 @@
+"""A turn: one job in the hands of one worker, from claim to release."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from penstock.jobs.model import Cursor, Job
+
+NS_PER_MS = 1_000_000
+
+
+class Turn:
+    """A job that is held. What ``job`` says of cursor and progress is what was last handed in."""
+
+    def __init__(self, job: Job, save: Callable[["Turn"], Awaitable[None]]) -> None:
+        self.job = job
+        self._save = save
+        self.began_ns = 0
+        """When it began, and below, until when the lease is good: this process's monotonic time."""
+        self.good_until_ns = 0
+        self.lost = ""
+        """Why the job is no longer held …"""
+        self.gone = asyncio.Event()
+        """… and set when that is so: whoever works on it must stop at once."""
+        self.stopping = ""
+        """Why to stop at the end of the page."""
+        self.serves, self.window_ms = 1, 0
+        """How many such jobs a window's budget serves, and how long a window is."""
+
+    async def save(
+        self, cursor: Cursor, *, rows: int = 0, first_ts: int | None = None, target_ts: int = 0
+    ) -> bool:
+        """Move the cursor behind a page that is durable; whether to go on.
+
+        Returns once the store has it.
+        """
+        known = self.job.progress
+        progress = replace(
+            known,
+            rows=known.rows + rows,
+            pages=known.pages + 1,
+            first_ts=first_ts if known.first_ts is None else known.first_ts,
+            target_ts=target_ts or known.target_ts,
+        )
+        # It got somewhere, so what went wrong before no longer counts.
+        self.job = replace(self.job, cursor=cursor, progress=progress, attempts=0)
+        await self._save(self)
+        return not (self.stopping or self.lost)
+
+    def stop(self, why: str) -> None:
+        """Have it stop at the end of the page."""
+        self.stopping = self.stopping or why
+
+    def lose(self, why: str) -> None:
+        """The job is no longer held."""
+        self.lost = self.lost or why
+        self.gone.set()
+
+    def renewed(self, known: Job, until_ns: int) -> None:
+        """The store has renewed the lease, and says what people want of the job by now."""
+        self.good_until_ns = until_ns
+        wanted = {
+            "status": known.status,
+            "schedule": known.schedule,
+            "priority": known.priority,
+            "version": known.version,
+        }
+        self.job = replace(self.job, **wanted)
+        if known.status != "active":
+            self.stop(f"it was {known.status}")

@@ -1,0 +1,233 @@
+"""The worker: takes jobs that are due, has them done, and gives them back.
+
+It sleeps until something is due. It claims no more than it can run, and nothing of an exchange that
+just said no. What a job raises is that job's trouble alone; when the store falls silent, jobs stop
+before their leases end and nothing is begun until it answers. Instants are the store's, carried on
+by this process's monotonic clock: a wall clock that is stepped moves nothing.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+from penstock.clock import Clock, wait_for
+from penstock.config import Jobs
+from penstock.errors import StorageError
+from penstock.jobs.beats import Beats
+from penstock.jobs.handler import Handler
+from penstock.jobs.leases import InLine, Leases
+from penstock.jobs.model import Job
+from penstock.jobs.schedule import rank
+from penstock.jobs.settling import Settling
+from penstock.jobs.turn import NS_PER_MS, Turn
+from penstock.telemetry import JobLost, Listener, StoreAnswers, StoreSilent, quiet
+
+# A page in hand may be brought to its end; then the job is let go of as it was last saved.
+_PARK_S = 5.0
+_LET_GO_S = 3.0
+# Others may take what was due a moment ago, so that nothing is to be had: not too hasty then.
+_LEAST_SLEEP_MS = 20
+_SILENCE_S = 1.0
+
+
+class Worker:
+    """One process's share of the work. For one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        leases: Leases,
+        handlers: Mapping[str, Handler],
+        clock: Clock,
+        settings: Jobs,
+        tell: Listener = quiet,
+    ) -> None:
+        self.name = name
+        """What its leases are signed with."""
+        self.turns: dict[str, Turn] = {}
+        """What it is at, by job id."""
+        self.ended: Counter[str] = Counter()
+        """How turns ended: done, failed, waiting, parked, lost."""
+        self._leases, self._handlers, self._clock = leases, handlers, clock
+        self._settings, self._tell = settings, tell
+        self._lease_ms = round(settings.lease * 1000)
+        self._settling = Settling(leases, clock, settings, tell)
+        self._beats = Beats(leases, clock, self._lease_ms, self._store_said)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed: dict[str, int] = {}
+        """Exchanges without budget, and until when (monotonic ns)."""
+        self._store_ahead_ms = 0
+        """How far the store's instants are ahead of this process's monotonic time."""
+        self._silent = ""
+        self._wake = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then let go of everything within seconds."""
+        beating = asyncio.create_task(self._beats.run())
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self._wake.set())
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                await wait_for(self._wake, self._clock, await self._look_around())
+            await self._park_all()
+        finally:
+            beating.cancel()
+            stopping.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(beating, stopping, *self._tasks, return_exceptions=True)
+
+    async def _look_around(self) -> float:
+        """Begin what can be begun; seconds until it is worth looking again."""
+        try:
+            await self._claim()
+            busy, due_ms = self._busy(), None
+            room = self._room(busy)
+            if not room or busy - self._closed.keys():
+                await self._make_room()
+            if room:
+                due_ms = await self._leases.next_due_ms(busy)
+        except StorageError as error:
+            self._store_said(str(error))
+            return _SILENCE_S
+        self._store_said("")
+        waits_ms = [self._settings.look_every * 1000, *self._until_open_ms()]
+        if due_ms is not None:
+            waits_ms.append(due_ms - self.store_now_ms())
+        return max(_LEAST_SLEEP_MS, min(waits_ms)) / 1000
+
+    async def _claim(self) -> None:
+        while room := self._room(busy := self._busy()):
+            asked_ns = self._clock.monotonic_ns()
+            jobs = await self._leases.claim(self.name, room, self._lease_ms, busy)
+            if not jobs:
+                return
+            lock_until = jobs[0].lock.lock_until or 0
+            answered_ms = self._clock.monotonic_ns() // NS_PER_MS
+            self._store_ahead_ms = lock_until - self._lease_ms - answered_ms
+            for job in jobs:
+                self._begin(job, asked_ns)
+
+    def _busy(self) -> set[str]:
+        """Exchanges of which nothing more is to be claimed now."""
+        now_ns = self._clock.monotonic_ns()
+        self._closed = {name: end for name, end in self._closed.items() if end > now_ns}
+        running = Counter(turn.job.exchange_id for turn in self.turns.values())
+        full = {name for name, count in running.items() if count >= self._settings.per_exchange}
+        return full | self._closed.keys()
+
+    def _room(self, busy: set[str]) -> int:
+        """How many may be claimed at once so that no exchange gets more than its share."""
+        running = Counter(turn.job.exchange_id for turn in self.turns.values())
+        most = max((count for name, count in running.items() if name not in busy), default=0)
+        free = self._settings.concurrency - len(self.turns)
+        return max(0, min(free, self._settings.per_exchange - most))
+
+    def _until_open_ms(self) -> list[int]:
+        now_ns = self._clock.monotonic_ns()
+        return [(end_ns - now_ns) // NS_PER_MS + 1 for end_ns in self._closed.values()]
+
+    async def _make_room(self) -> None:
+        """Have a job stop that ran long enough, if one that waits is more urgent by now."""
+        first = await self._leases.first_in_line(self._closed.keys())
+        if first is not None and (turn := self._displaced_by(first)):
+            turn.stop("others wait")
+
+    def _displaced_by(self, first: InLine) -> Turn | None:
+        ran_ns = self._clock.monotonic_ns() - round(self._settings.turn * 1_000_000_000)
+        turns = list(self.turns.values())
+        if len(turns) < self._settings.concurrency or first.exchange_id in self._busy():
+            turns = [turn for turn in turns if turn.job.exchange_id == first.exchange_id]
+        if any(turn.stopping for turn in turns):
+            return None
+        now_ms = self.store_now_ms()
+        candidates = [
+            turn
+            for turn in turns
+            if turn.began_ns <= ran_ns and first.rank < rank(now_ms, turn.job.priority)
+        ]
+        return max(candidates, key=lambda turn: turn.job.priority, default=None)
+
+    def store_now_ms(self) -> int:
+        """The store's present instant, as far as is known here."""
+        return self._store_ahead_ms + self._clock.monotonic_ns() // NS_PER_MS
+
+    def _begin(self, job: Job, claimed_ns: int) -> None:
+        turn = Turn(job, self._beats.save)
+        self.turns[job.id] = turn
+        self._beats.add(turn, claimed_ns)
+        task = asyncio.create_task(self._take(turn))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, turn: Turn) -> None:
+        """One turn, from begin to end; nothing that happens in it reaches the others."""
+        handler = self._handlers[turn.job.type]
+        working = asyncio.ensure_future(handler.run(turn))
+        guarding = asyncio.create_task(self._guard(turn))
+        try:
+            await asyncio.wait({working, guarding}, return_when=asyncio.FIRST_COMPLETED)
+            working.cancel()
+            (outcome,) = await asyncio.gather(working, return_exceptions=True)
+            self._beats.drop(turn)
+            await self._settle(turn, outcome)
+        finally:
+            working.cancel()
+            guarding.cancel()
+            self.turns.pop(turn.job.id, None)
+            self._wake.set()
+
+    async def _settle(self, turn: Turn, outcome: object) -> None:
+        """Write down how a turn ended, unless the job is another's by now."""
+        while not turn.lost:
+            try:
+                ending = await self._settling.settle(turn, outcome, self.store_now_ms())
+            except StorageError as error:
+                self._store_said(str(error))
+                if self._clock.monotonic_ns() >= turn.good_until_ns:
+                    turn.lose("the store could not be told how it ended")
+                await self._clock.sleep(_SILENCE_S)
+                continue
+            if ending.closed_ms:
+                until_ns = self._clock.monotonic_ns() + ending.closed_ms * NS_PER_MS
+                self._closed[turn.job.exchange_id] = until_ns
+            if not turn.lost:
+                self.ended[ending.how] += 1
+                return
+        self.ended["lost"] += 1
+        self._tell(JobLost(job=turn.job.id, exchange=turn.job.exchange_id, reason=turn.lost))
+
+    async def _guard(self, turn: Turn) -> None:
+        """Returns when the lease is lost, or so nearly over that it cannot be renewed in time."""
+        spare_ns = self._lease_ms * NS_PER_MS // 3
+        while True:
+            left_ns = turn.good_until_ns - spare_ns - self._clock.monotonic_ns()
+            if left_ns <= 0:
+                turn.lose("its lease could not be renewed in time")
+            if await wait_for(turn.gone, self._clock, left_ns / 1_000_000_000):
+                return
+
+    async def _park_all(self) -> None:
+        """Let every page in hand be finished, if that is soon; then let go of all jobs."""
+        for turn in self.turns.values():
+            turn.stop("the worker stops")
+        waiting = set(self._tasks)
+        if waiting:
+            ending = asyncio.ensure_future(asyncio.wait(waiting))
+            in_time = asyncio.create_task(self._clock.sleep(_PARK_S))
+            await asyncio.wait({ending, in_time}, return_when=asyncio.FIRST_COMPLETED)
+            for turn in self.turns.values():
+                turn.gone.set()
+            letting_go = asyncio.create_task(self._clock.sleep(_LET_GO_S))
+            await asyncio.wait({ending, letting_go}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (ending, in_time, letting_go):
+                task.cancel()
+
+    def _store_said(self, trouble: str) -> None:
+        """Tell once when the store falls silent, and once when it answers again."""
+        if trouble and not self._silent:
+            self._tell(StoreSilent(reason=trouble))
+        elif self._silent and not trouble:
+            self._tell(StoreAnswers())
+        self._silent = trouble

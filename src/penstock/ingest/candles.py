@@ -1,0 +1,139 @@
+"""Candles, page by page: asked for, recorded, and only then left behind by the cursor.
+
+A candle is recorded once it has closed by the exchange's own clock. Every page is one request
+through the gateway, so every page is paid for; what a crash repeats, the log knows already.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
+from penstock.exchanges.base import Request, Rest
+from penstock.exchanges.gateway import Gateway
+from penstock.ingest.means import Means
+from penstock.jobs.turn import Turn
+from penstock.market.events import Candle
+from penstock.market.interval import Interval
+from penstock.market.symbol import Symbol
+from penstock.throttle.gate import Limit
+
+# How long to wait for an exchange to be sure that a candle is over.
+_MOMENT_S = 1.0
+
+
+@dataclass(frozen=True)
+class CandleWalk:
+    """One turn's way through the candles of one market."""
+
+    means: Means
+    turn: Turn
+    gateway: Gateway
+    rest: Rest
+    symbol: Symbol
+    interval: Interval
+
+    @classmethod
+    async def begin(cls, means: Means, turn: Turn) -> "CandleWalk":
+        """Find out what to ask for.
+
+        Raises:
+            UnknownExchange, UnknownSymbol, UnknownInterval: nobody could answer.
+        """
+        job = turn.job
+        if job.symbol is None or job.timeframe is None:
+            raise BadJob("symbol", "candles need a symbol and a timeframe")
+        gateway = await means.gateways.of(job.exchange_id)
+        symbols = await means.markets.of(job.exchange_id)
+        if job.timeframe not in gateway.exchange.intervals:
+            raise UnknownInterval(job.timeframe, gateway.exchange.intervals)
+        return cls(
+            means=means,
+            turn=turn,
+            gateway=gateway,
+            rest=gateway.exchange.rest(symbols),
+            symbol=symbols.find(job.symbol),
+            interval=Interval.parse(job.timeframe),
+        )
+
+    def now_ms(self) -> int:
+        """The exchange's present instant; rather too early than too late."""
+        offset = self.gateway.offset
+        return self.means.clock.now_ms() + (round(offset.low_ms) if offset else 0)
+
+    def cursor_ms(self) -> int | None:
+        """Where the cursor says to go on; None if it says nothing."""
+        cursor = self.turn.job.cursor
+        if cursor.since_ms is not None:
+            return cursor.since_ms
+        return None if cursor.last_ts is None else self.interval.next_open(cursor.last_ts)
+
+    async def go(self, start_ms: int) -> bool:
+        """Record all closed candles from ``start_ms`` up to the cursor's end, or the present.
+
+        Returns whether there are no more.
+        """
+        while True:
+            now_ms = self.now_ms()
+            end_ms, asked_ms = self._ends(now_ms)
+            if start_ms >= end_ms:
+                return True
+            page = await self._page(start_ms, asked_ms)
+            wanted = [candle for candle in page if candle.open_ms < end_ms]
+            closed = [candle for candle in wanted if candle.closed and candle.close_ms < now_ms]
+            if closed:
+                await self.means.recorder.record(closed)
+                start_ms = self.interval.next_open(closed[-1].open_ms)
+            is_last = not wanted or start_ms >= end_ms
+            if len(closed) < len(wanted):
+                # What still runs is for another day; what should be over is so in a moment.
+                is_last = wanted[-1].close_ms >= now_ms
+            if closed and not await self._save(start_ms, closed, end_ms):
+                return is_last
+            if is_last:
+                return True
+            if not closed:
+                await self.means.clock.sleep(_MOMENT_S)
+
+    def _ends(self, now_ms: int) -> tuple[int, int]:
+        """Where to stop, and what to ask for: one candle more, which proves the others closed."""
+        present_ms = self.interval.next_open(self.interval.open_of(now_ms))
+        until_ms = self.turn.job.cursor.until_ms
+        if until_ms is None:
+            return present_ms, present_ms
+        beyond_ms = self.interval.next_open(self.interval.open_of(until_ms))
+        return min(until_ms, present_ms), min(beyond_ms, present_ms)
+
+    async def _page(self, start_ms: int, end_ms: int) -> list[Candle]:
+        request = self.rest.candles(self.symbol, self.interval, start_ms, end_ms)
+        self.turn.serves, self.turn.window_ms = served(self.gateway.gate.used(), request)
+        page = await self.gateway.fetch(request)
+        opens = [candle.open_ms for candle in page]
+        if opens != sorted(set(opens)) or (
+            opens and not start_ms <= opens[0] <= opens[-1] < end_ms
+        ):
+            raise UnexpectedAnswer(
+                f"{request.path} was asked for candles from {start_ms} to {end_ms}, oldest first,"
+                f" and gave {len(opens)} that begin with {opens[:3]}"
+            )
+        return page
+
+    async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
+        cursor = self.turn.job.cursor
+        return await self.turn.save(
+            replace(cursor, since_ms=since_ms, last_ts=closed[-1].open_ms, page=cursor.page + 1),
+            rows=len(closed),
+            first_ts=closed[0].open_ms,
+            target_ts=end_ms,
+        )
+
+
+def served(limits: Iterable[Limit], request: Request[object]) -> tuple[int, int]:
+    """(how many such requests the tightest limit lets through in a window, how long that is)."""
+    counted = [
+        (limit.amount // charge, limit.period_ms)
+        for limit in limits
+        if 0 < (charge := limit.charge(request.cost, request.category)) <= limit.amount
+    ]
+    return min(counted, key=lambda each: each[0] / each[1], default=(1, 0))

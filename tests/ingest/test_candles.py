@@ -1,0 +1,384 @@
+"""Candles page by page: complete, closed, never ahead of what is durable, whatever interrupts."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.clock import Clock, ManualClock
+from penstock.errors import (
+    BadRequest,
+    RateLimited,
+    UnexpectedAnswer,
+    UnknownInterval,
+    UnknownSymbol,
+)
+from penstock.exchanges import registry as exchanges
+from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.http import Answer
+from penstock.ingest import registry
+from penstock.ingest.candles import served
+from penstock.ingest.means import Means
+from penstock.jobs.kinds import SPECIFIED
+from penstock.jobs.model import Cursor, Job
+from penstock.jobs.turn import Turn
+from penstock.market.events import Candle
+from penstock.market.interval import Interval
+from penstock.market.symbol import Symbol
+from penstock.recorder import Recorder
+from penstock.resilience.backoff import Backoff
+from penstock.storage.log import EventLog, LogReader, open_log
+from penstock.storage.log.keys import Stream
+from penstock.throttle.gate import Limit
+from penstock.throttle.local_gate import LocalGate
+
+EXCHANGE = exchanges.load("binance")
+BTC = Symbol.parse("btc_usdt")
+MINUTE_MS = 60_000
+NOW_MS = 1_700_000_040_000
+"""A whole minute."""
+assert NOW_MS % MINUTE_MS == 0
+
+
+@dataclass
+class Listing:
+    """An exchange of one market, with a candle for every interval since it was listed."""
+
+    clock: Clock
+    listed_ms: int = NOW_MS - 100 * MINUTE_MS
+    page: int = 10
+    ahead_ms: int = 0
+    """How far its clock is ahead."""
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    spoil: Callable[[list[Any]], Any] = lambda rows: rows
+    status: int = 200
+
+    async def send(
+        self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
+    ) -> Answer:
+        leaving()
+        now_ms = self.clock.now_ms() + self.ahead_ms
+        if path == "/api/v3/time":
+            return Answer(200, {}, msgspec.json.encode({"serverTime": now_ms}))
+        if self.status != 200:
+            return Answer(self.status, {}, b'{"code":-1100,"msg":"no"}')
+        interval = Interval.parse(str(params["interval"]))
+        start_ms, end_ms = int(params["startTime"]), int(params["endTime"])
+        self.asked.append((start_ms, end_ms))
+        first_ms = max(start_ms, interval.open_of(self.listed_ms))
+        opens = interval.opens(first_ms, min(end_ms, now_ms) + 1)
+        rows = [row(open_ms, interval) for open_ms, _ in zip(opens, range(self.page), strict=False)]
+        return Answer(200, {}, msgspec.json.encode(self.spoil(rows)))
+
+    async def close(self) -> None: ...
+
+
+def row(open_ms: int, interval: Interval) -> list[Any]:
+    close_ms = interval.next_open(open_ms) - 1
+    return [open_ms, "1.0", "2.0", "0.5", "1.5", "10", close_ms, "15", 3, "0", "0", "0"]
+
+
+@dataclass
+class World:
+    """One exchange, one log, and everything a handler is given."""
+
+    clock: ManualClock
+    listing: Listing
+    gateway: Gateway
+    log: EventLog
+    recorder: Recorder
+    reader: LogReader
+    info: Info | None = None
+
+    def turn(self, kind: str, cursor: Cursor, timeframe: str = "1m", stop_at: int = 99) -> Turn:
+        """A turn whose every save checks that the data was there first."""
+        pages = 0
+
+        async def save(turn: Turn) -> None:
+            nonlocal pages
+            pages += 1
+            last_ts = turn.job.cursor.last_ts
+            assert last_ts is not None
+            assert last_ts in self.opens(timeframe), "the cursor is ahead of the data"
+            if pages >= stop_at:
+                turn.stop("enough")
+
+        symbol = None if kind == "markets_refresh" else "BTC/USDT"
+        job = Job(
+            id="j", exchange_id="binance", type=kind, symbol=symbol, timeframe=timeframe,
+            next_run_at=0, priority=1, cursor=cursor, created_at=0, updated_at=0,
+        )  # fmt: skip
+        return Turn(job, save)
+
+    async def run(self, turn: Turn) -> bool:
+        handler = registry.build(
+            Means(_Gateways(self.gateway), _Maps(self), self.recorder, self.clock)
+        )[turn.job.type]
+        running = asyncio.create_task(handler.run(turn))
+        for _ in range(100):
+            if running.done():
+                break
+            await self.clock.advance(0.5)
+        return await asyncio.wait_for(running, 5)
+
+    def candles(self, timeframe: str = "1m") -> list[Candle]:
+        stream = Stream("binance", f"candles_{timeframe}", "btc_usdt")
+        found = [stored.event for stored in self.reader.scan(stream)]
+        return [event for event in found if isinstance(event, Candle)]
+
+    def opens(self, timeframe: str = "1m") -> list[int]:
+        return [candle.open_ms for candle in self.candles(timeframe)]
+
+
+@dataclass
+class _Gateways:
+    gateway: Gateway
+
+    async def of(self, exchange_id: str) -> Gateway:
+        assert exchange_id == "binance"
+        return self.gateway
+
+
+@dataclass
+class _Maps:
+    world: World
+
+    async def of(self, exchange_id: str) -> SymbolMap:
+        return SymbolMap(exchange_id, [("BTCUSDT", BTC)])
+
+    async def refresh(self, exchange_id: str, info: Info) -> object:
+        self.world.info = info
+        return None
+
+
+def world(*, now_ms: int = NOW_MS, **listing: Any) -> World:
+    clock = ManualClock(now_ms)
+    there = Listing(clock, **listing)
+    gate = LocalGate(clock, [Limit(1000, 86_400_000)], patience_ms=0, guard_ms=0)
+    gateway = Gateway(EXCHANGE, there, gate, clock, Backoff(attempts=1))
+    log = open_log("memory:")
+    recorder = Recorder(log.writer("work-0"))
+    return World(clock, there, gateway, log, recorder, log.reader())
+
+
+def every(first_ms: int, end_ms: int, step_ms: int = MINUTE_MS) -> list[int]:
+    return list(range(first_ms, end_ms, step_ms))
+
+
+async def test_a_backfill_reaches_from_the_first_candle_there_is_to_the_present() -> None:
+    there = world()
+    turn = there.turn("ohlcv_backfill", Cursor())
+
+    done = await there.run(turn)
+
+    assert done
+    assert there.opens() == every(NOW_MS - 100 * MINUTE_MS, NOW_MS)
+    assert there.listing.asked[0][0] == 0, "it asks for whatever is the oldest"
+    assert turn.job.cursor.since_ms == NOW_MS
+    assert turn.job.cursor.last_ts == NOW_MS - MINUTE_MS
+    assert (turn.job.cursor.page, turn.job.progress.rows) == (turn.job.progress.pages, 100)
+    assert turn.job.progress.first_ts == NOW_MS - 100 * MINUTE_MS
+    assert turn.job.progress.target_ts == NOW_MS + MINUTE_MS
+
+
+async def test_a_backfill_that_is_stopped_goes_on_from_its_cursor() -> None:
+    there = world()
+    first = there.turn("ohlcv_backfill", Cursor(), stop_at=3)
+
+    assert not await there.run(first)
+    asked = len(there.listing.asked)
+    second = there.turn("ohlcv_backfill", first.job.cursor)
+    assert await there.run(second)
+
+    assert asked == 3
+    assert there.listing.asked[3][0] == NOW_MS - 70 * MINUTE_MS
+    assert there.opens() == every(NOW_MS - 100 * MINUTE_MS, NOW_MS)
+    assert there.recorder.failures == {}
+
+
+async def test_an_incremental_takes_what_has_closed_since_and_nothing_that_still_runs() -> None:
+    there = world(now_ms=NOW_MS + 30_000)
+    turn = there.turn("ohlcv_incremental", Cursor())
+
+    assert await there.run(turn)
+    first = there.opens()
+    assert await there.run(turn)
+    unchanged = there.opens()
+    await there.clock.advance(3 * 60)
+    assert await there.run(turn)
+
+    assert first == unchanged == [NOW_MS - MINUTE_MS]
+    assert there.opens() == every(NOW_MS - MINUTE_MS, NOW_MS + 3 * MINUTE_MS)
+
+
+async def test_an_incremental_that_only_knows_its_last_candle_goes_on_behind_it() -> None:
+    there = world()
+    turn = there.turn("ohlcv_incremental", Cursor(last_ts=NOW_MS - 5 * MINUTE_MS))
+
+    assert await there.run(turn)
+
+    assert there.opens() == every(NOW_MS - 4 * MINUTE_MS, NOW_MS)
+
+
+async def test_a_gap_is_filled_from_its_beginning_to_its_end_and_no_further() -> None:
+    there = world()
+    since_ms, until_ms = NOW_MS - 50 * MINUTE_MS, NOW_MS - 30 * MINUTE_MS
+    turn = there.turn("gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
+
+    assert await there.run(turn)
+
+    assert there.opens() == every(since_ms, until_ms)
+    assert max(end for _, end in there.listing.asked) < until_ms + MINUTE_MS
+
+
+async def test_a_gap_that_has_just_closed_is_waited_for() -> None:
+    """Within seconds of its end nobody can be sure of a candle that no other follows."""
+    there = world(now_ms=NOW_MS + 1_000)
+    there.listing.spoil = lambda rows: [row for row in rows if row[0] < NOW_MS]
+    turn = there.turn("gap_backfill", Cursor(since_ms=NOW_MS - MINUTE_MS, until_ms=NOW_MS))
+
+    assert await there.run(turn)
+
+    assert there.opens() == [NOW_MS - MINUTE_MS]
+    assert there.clock.now_ms() >= NOW_MS + 10_000
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_the_exchanges_clock_decides_what_has_closed(hours: int) -> None:
+    there = world(now_ms=NOW_MS + 30_000 - hours * 3_600_000, ahead_ms=hours * 3_600_000)
+    await there.gateway.measure_clock()
+
+    assert await there.run(there.turn("ohlcv_backfill", Cursor()))
+
+    assert there.opens()[-1] == NOW_MS - MINUTE_MS
+
+
+async def test_nothing_in_the_range_is_an_end_too() -> None:
+    there = world()
+    early = there.turn("gap_backfill", Cursor(since_ms=0, until_ms=MINUTE_MS))
+    late = there.turn("gap_backfill", Cursor(since_ms=NOW_MS * 2, until_ms=NOW_MS * 2 + 1))
+
+    assert await there.run(early)
+    assert await there.run(late)
+
+    assert there.opens() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "timeframe", "symbol", "error"),
+    [
+        ("ohlcv_backfill", "7m", "BTC/USDT", UnknownInterval),
+        ("ohlcv_backfill", "1m", "BTC/USD", UnknownSymbol),
+    ],
+)
+async def test_what_nobody_could_answer_is_not_asked(
+    kind: str, timeframe: str, symbol: str, error: type[Exception]
+) -> None:
+    there = world()
+    turn = there.turn(kind, Cursor(), timeframe)
+    turn.job = msgspec.structs.replace(turn.job, symbol=symbol)
+
+    with pytest.raises(error):
+        await there.run(turn)
+
+    assert there.listing.asked == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda rows: rows[::-1],
+        lambda rows: [rows[0], *rows],
+        lambda rows: [row(0, Interval.parse("1m"))],
+    ],
+    ids=["newest first", "twice", "from elsewhere"],
+)
+async def test_a_page_of_something_else_is_not_recorded(
+    spoil: Callable[[list[Any]], list[Any]],
+) -> None:
+    there = world(spoil=spoil)
+    since_ms = NOW_MS - 50 * MINUTE_MS
+
+    with pytest.raises(UnexpectedAnswer, match="oldest first"):
+        await there.run(there.turn("ohlcv_backfill", Cursor(since_ms=since_ms)))
+
+    assert there.opens() == []
+
+
+async def test_errors_are_left_to_the_worker() -> None:
+    there = world(status=400)
+    with pytest.raises(BadRequest):
+        await there.run(there.turn("ohlcv_backfill", Cursor()))
+    there = world(page=1)
+    there.gateway.gate.adopt([Limit(6, 86_400_000)])
+    turn = there.turn("ohlcv_backfill", Cursor())
+    with pytest.raises(RateLimited):
+        await there.run(turn)
+
+    assert len(there.opens()) == 3, "three pages of weight two"
+    assert turn.job.cursor.page == 3
+    assert (turn.serves, turn.window_ms) == (3, 86_400_000)
+
+
+async def test_a_refresh_learns_what_the_exchange_lists() -> None:
+    there = world()
+    info = Info(SymbolMap("binance", []), ())
+
+    async def learn() -> Info:
+        return info
+
+    there.gateway.learn = learn  # type: ignore[method-assign]
+
+    assert await there.run(there.turn("markets_refresh", Cursor()))
+    assert there.info is info
+
+
+def test_every_kind_of_the_specification_has_somebody_who_does_it() -> None:
+    assert registry.kinds() == SPECIFIED
+
+
+def test_the_tightest_limit_says_how_many_are_served() -> None:
+    request = EXCHANGE.time
+    limits = [Limit(100, 60_000), Limit(500, 600_000), Limit(7, 1_000, category="other")]
+
+    assert served(limits, request) == (500, 600_000)
+    assert served([], request) == (1, 0)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["1m", "5m", "1h", "1d", "1w", "1M"]),
+    st.integers(0, 40),
+    st.integers(1, 7),
+    st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=6),
+    st.integers(0, 86_400_000),
+)
+def test_whatever_interrupts_it_every_closed_candle_is_there_once(
+    timeframe: str, back: int, page: int, stops: list[tuple[int, bool]], phase_ms: int
+) -> None:
+    interval, now_ms = Interval.parse(timeframe), NOW_MS + phase_ms
+    listed_ms = now_ms
+    for _ in range(back):
+        listed_ms = interval.open_of(interval.open_of(listed_ms) - 1)
+
+    async def go() -> None:
+        there = world(now_ms=now_ms, listed_ms=listed_ms, page=page)
+        cursor, done = Cursor(), False
+        for stop_at, crashes in [*stops, (99, False)]:
+            turn = there.turn("ohlcv_backfill", cursor, timeframe, stop_at)
+            done = await there.run(turn)
+            # Whoever dies before the save has recorded a page that is then asked for again.
+            cursor = cursor if crashes else turn.job.cursor
+        assert done
+        first_ms = interval.open_of(listed_ms)
+        expected = list(interval.opens(first_ms, interval.open_of(now_ms)))
+        assert there.opens(timeframe) == expected
+        assert all(candle.closed for candle in there.candles(timeframe))
+
+    asyncio.run(go())

@@ -1,14 +1,13 @@
 """The streams as pure functions of time: what falls due after one instant and up to another.
 
 Nothing here keeps a position, so any stretch may be asked for, twice or out of order, and gives
-the same frames. A feed is asked every few milliseconds and has mostly nothing to say, so the first
-thing each does is to see, at the cost of a division or a comparison, that nothing can be due.
+the same frames, at next to no cost where there are none (see ``pacing``).
 
 Frames of a clock (a 100 ms slot, a second) fall due when that stretch has ended; frames of the
 market (a trade, a change of the touch) when it happened. Their event time is that instant.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from penstock.simulator.binance import windows
 from penstock.simulator.binance.instrument import Instrument
@@ -16,38 +15,15 @@ from penstock.simulator.binance.periods import SECOND_MS, Period
 from penstock.simulator.binance.windows import Statistics
 from penstock.simulator.book import Book
 from penstock.simulator.market import Sums
-
-Frames = Callable[[int, int], list[bytes]]
-At = Callable[[int], bytes | None]
-"""The frame that falls due at an instant, if any."""
-
-
-class Quiet:
-    """The stretch in which a market is known not to trade, so that asking again costs nothing."""
-
-    def __init__(self) -> None:
-        self._after_ms = self._before_ms = 0
-
-    def covers(self, after_ms: int, upto_ms: int) -> bool:
-        """Whether (after_ms, upto_ms] is known to be without a trade."""
-        return self._after_ms <= after_ms and upto_ms < self._before_ms
-
-    def learn(self, after_ms: int, before_ms: int) -> None:
-        """Nothing happens between these instants, both excluded."""
-        self._after_ms, self._before_ms = after_ms, before_ms
+from penstock.simulator.pacing import DueTrades, Frames, Quiet, every
 
 
 def trades(instrument: Instrument) -> Frames:
     """``@trade``."""
-    market, spell, quiet = instrument.market, instrument.spelling.trade_frame, Quiet()
+    due, spell = DueTrades(instrument.market), instrument.spelling.trade_frame
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
-        if quiet.covers(after_ms, upto_ms):
-            return []
-        first, end = market.id_at(after_ms + 1), market.id_at(upto_ms + 1)
-        *due, following = market.trades(first, end - first + 1)
-        quiet.learn(upto_ms, following.at_ms)
-        return [spell(trade) for trade in due]
+        return [spell(trade) for trade in due(after_ms, upto_ms)]
 
     return frames
 
@@ -217,20 +193,6 @@ def average_price(instrument: Instrument) -> Frames:
         ).encode()
 
     return every(SECOND_MS, at, instrument.listed_at_ms)
-
-
-def every(every_ms: int, at: At, since_ms: int = 0) -> Frames:
-    """One frame, or none, per whole ``every_ms`` after ``since_ms``."""
-
-    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
-        first, last = after_ms // every_ms, upto_ms // every_ms
-        if first == last:
-            return []
-        first = max(first, since_ms // every_ms)
-        due = (at(tick * every_ms) for tick in range(first + 1, last + 1))
-        return [frame for frame in due if frame is not None]
-
-    return frames
 
 
 def _candle(instrument: Instrument, sums: Sums, is_closed: bool) -> str:

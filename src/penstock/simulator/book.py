@@ -196,7 +196,7 @@ class Book:
         ]
         quotes = []
         for trade, met_id, left_id in zip(trades, ids[::2], ids[1::2], strict=True):
-            left = self._touch(trade)
+            left = self.touch(trade)
             met = (
                 left._replace(ask_quantity=left.ask_quantity + trade.quantity)
                 if trade.taker_buys
@@ -206,7 +206,7 @@ class Book:
             quotes.append(_Quote(left_id, trade.at_ms, left))
         return quotes
 
-    def _touch(self, trade: Trade) -> Touch:
+    def touch(self, trade: Trade) -> Touch:
         """The best levels as a trade leaves them: its price is one of them."""
         luck = mix(self._key ^ trade.id << 1)
         spread = 1 + luck % (2 * self._cell)
@@ -223,9 +223,7 @@ class Book:
         view = self._views.get(slot)
         if view is None:
             trade = self._market.last_before((slot + 1) * self.SLOT_MS)
-            view = _View(
-                slot, self._touch(trade), self._near.of(slot), self._far.of(slot), trade.id
-            )
+            view = _View(slot, self.touch(trade), self._near.of(slot), self._far.of(slot), trade.id)
             remember(self._views, slot, view)
         return view
 
@@ -282,7 +280,7 @@ class Book:
         view, trades = self._view(slot), self._trades_in(slot)
         if not trades:
             return []
-        touches = [self._view(slot - 1).touch, *map(self._touch, trades)]
+        touches = [self._view(slot - 1).touch, *map(self.touch, trades)]
         bids, asks = {touch.bid for touch in touches}, {touch.ask for touch in touches}
         lowest_bid, highest_bid = min(bids), max(bids)
         lowest_ask, highest_ask = min(asks), max(asks)

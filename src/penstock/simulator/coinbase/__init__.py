@@ -1,0 +1,112 @@
+"""The simulated Coinbase: the Exchange API's market data over REST and the feed.
+
+Written from the exchange's documentation and from recordings of its traffic. Everything here is a
+function of the market, the settings and an instant; sockets, counting and faults are the server's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from penstock.config import Simulator
+from penstock.simulator.coinbase import control, feeds, refusals, rest, rules
+from penstock.simulator.coinbase.listings import CATALOGUE
+from penstock.simulator.coinbase.product import Product, list_market
+from penstock.simulator.exchange import (
+    Asked,
+    ControlReply,
+    Feed,
+    Opening,
+    Reply,
+    Route,
+    SimulatedExchange,
+    Subscriber,
+)
+from penstock.simulator.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.market import Market
+
+__all__ = ["CATALOGUE", "Coinbase", "build"]
+
+_FEEDS: Mapping[str, Callable[[str, Product], Feed]] = {
+    "matches": feeds.matches,
+    "ticker": feeds.ticker,
+    "ticker_batch": feeds.ticker_batch,
+    "level2": feeds.level2,
+    "level2_batch": feeds.level2_batch,
+    "heartbeat": feeds.heartbeat,
+}
+
+
+def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
+    """The exchange that lists these markets.
+
+    Raises:
+        ConfigError: a limit that was set is none.
+    """
+    return Coinbase([list_market(market) for market in markets], rules.rules_from(settings))
+
+
+class Coinbase:
+    """Coinbase Exchange."""
+
+    name = "coinbase"
+    headers: Mapping[str, str] = MappingProxyType({"Server": "cloudflare"})
+    content_type = "application/json; charset=utf-8"
+    binary = False
+    bans: BanPolicy | None = None
+
+    def __init__(self, products: Sequence[Product], limits: Sequence[Rule]) -> None:
+        self._products = {each.id: each for each in products}
+        self._desk = control.Desk(self._products)
+        self.rules: Sequence[Rule] = limits
+        self.upkeep = rules.upkeep()
+        self.routes: Mapping[str, Route] = rest.routes(products)
+
+    def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it
+        """One word for whatever is not there."""
+        return refusals.said(404, refusals.NOT_FOUND)
+
+    def failure(self) -> Reply:
+        """Something broke on the exchange's side."""
+        return refusals.said(500, "Internal server error")
+
+    def refusal(self, verdict: Verdict) -> Reply:
+        """Over the limit."""
+        return rules.refusal(verdict)
+
+    def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:  # noqa: ARG002 - as the port
+        """Nobody is told what is left."""
+        return {}
+
+    def open(self, path: str, asked: Asked) -> Opening | None:  # noqa: ARG002 - as the port
+        """The feed is at the root."""
+        return Opening((), wrapped=False) if path == "/" else None
+
+    def greeting(self, connection: int, at_ms: int) -> list[bytes]:  # noqa: ARG002 - as the port
+        """Nothing is said before the client speaks."""
+        return []
+
+    def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:  # noqa: ARG002
+        """Carry out a client's message."""
+        return self._desk.answer(text, subscriber)
+
+    def overrun(self, text: str) -> None:
+        """Too many messages end a connection."""
+
+    def feed(self, stream: str, dialect: str = "") -> Feed | None:  # noqa: ARG002 - there is one
+        """The stream of that name: a channel, and the product it is of."""
+        if stream == control.STATUS:
+            return feeds.status(stream, [*self._products.values()])
+        channel, _, product_id = stream.partition(":")
+        product, make = self._products.get(product_id), _FEEDS.get(channel)
+        return make(stream, product) if product is not None and make is not None else None
+
+    def wrap(self, stream: str, payload: bytes) -> bytes:  # noqa: ARG002 - there is no envelope
+        """The payload as it is."""
+        return payload
+
+    def shutdown_notice(self, at_ms: int, dialect: str) -> None:
+        """Nobody is warned."""
+
+    def refuse_ack(self, reply: bytes) -> bytes:  # noqa: ARG002 - it has no id to answer to
+        """The error that might have come instead."""
+        return control.refusal()

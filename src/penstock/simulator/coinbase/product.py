@@ -1,0 +1,92 @@
+"""One product: its market, its book, its spelling, and what the market does not know.
+
+Orders and sequence numbers exist on the exchange and not in the market, so they are drawn from what
+is there. A product has one sequence for all its messages. The book's share of it are the update
+ids, with room beneath each of them: ``sequence >> SEQUENCE_BITS`` of a book is the update id it is
+known by in the ledger. Trades come first in their slot.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
+
+from penstock.simulator.book import Book
+from penstock.simulator.coinbase.spelling import Spelling
+from penstock.simulator.market import Market, Trade
+from penstock.simulator.rng import key, mix
+
+SEQUENCE_BITS = 10
+WHOLE_BOOK = 1_000_000
+"""More levels than any book has."""
+
+_IDS_PER_SLOT = 64
+_MOST_ORDERS = 7
+
+
+@dataclass(frozen=True)
+class Product:
+    """A listed product."""
+
+    market: Market
+    book: Book
+    spelling: Spelling
+
+    @property
+    def id(self) -> str:
+        """Base and quote with a dash between, upper case."""
+        return self.spelling.product_id
+
+    @property
+    def listed_at_ms(self) -> int:
+        """The first instant with history."""
+        return self.market.listing.listed_at_ms
+
+    @cached_property
+    def _key(self) -> int:
+        return key(self.market.purpose, "orders")
+
+    def trade_sequence(self, trade: Trade) -> int:
+        """The sequence number of a match."""
+        slot = trade.at_ms // Book.SLOT_MS
+        before = self.market.id_at(slot * Book.SLOT_MS)
+        return (slot * _IDS_PER_SLOT << SEQUENCE_BITS) + trade.id - before
+
+    def sequence_at(self, at_ms: int) -> int:
+        """The last sequence number by an instant."""
+        update_id = self.book.update_id(at_ms // Book.SLOT_MS - 1)
+        last = self.market.last_before(at_ms + 1)
+        return max(book_sequence(update_id), self.trade_sequence(last))
+
+    def maker_order(self, trade: Trade) -> str:
+        """The id of the order that was resting."""
+        return _order_id(self._key ^ trade.id << 1)
+
+    def taker_order(self, trade: Trade) -> str:
+        """The id of the order that came; one that sweeps several makers is the same for each."""
+        return _order_id(self._key + (trade.at_ms << 1) + trade.taker_buys)
+
+    def count_orders(self, price: int, quantity: int) -> int:
+        """How many orders make up a level."""
+        return 1 + mix(self._key ^ price << 24 ^ quantity) % min(_MOST_ORDERS, quantity)
+
+    def orders(self, price: int, quantity: int) -> list[tuple[int, str]]:
+        """The orders that make up a level: size and id of each."""
+        luck, count = mix(self._key ^ price << 24 ^ quantity), self.count_orders(price, quantity)
+        share, rest = divmod(quantity, count)
+        sizes = (share + rest if number == 0 else share for number in range(count))
+        return [(size, _order_id(luck + number)) for number, size in enumerate(sizes)]
+
+
+def book_sequence(update_id: int) -> int:
+    """The sequence number of a book at an update id."""
+    return update_id << SEQUENCE_BITS
+
+
+def list_market(market: Market) -> Product:
+    """Take a market on."""
+    return Product(market, Book(market), Spelling(market.listing))
+
+
+def _order_id(seed: int) -> str:
+    high = mix(seed)
+    return str(UUID(int=high << 64 | mix(high ^ seed), version=4))

@@ -1,0 +1,104 @@
+"""How Coinbase writes numbers, instants and rows.
+
+There are four ways of writing a number, each in its places: books have every decimal of the
+increment, trades none that is zero at the end, volumes eight, and candles are JSON numbers. Times
+have microseconds. The market knows milliseconds, so the last three digits are drawn from the
+instant: all that happens in one millisecond has the same.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from penstock.simulator.book import Level
+from penstock.simulator.market import Listing, Sums, Trade
+from penstock.simulator.rng import mix
+
+VOLUME_DECIMALS = 8
+
+
+def padded(units: int, decimals: int) -> str:
+    """``units`` of 10^-decimals, with all of the decimals."""
+    whole, part = divmod(units, 10**decimals)
+    return f"{whole}.{part:0{decimals}}" if decimals else str(whole)
+
+
+def bare(units: int, decimals: int) -> str:
+    """The same number without zeros at its end."""
+    text = padded(units, decimals)
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def time(at_ms: int) -> str:
+    """An instant, to the microsecond."""
+    second, ms = divmod(at_ms, 1000)
+    return f"{_second(second)}.{ms:03}{mix(at_ms) % 1000:03}Z"
+
+
+def whole_time(at_ms: int, microseconds_before: int = 0) -> str:
+    """An instant that has nothing beyond its millisecond, or so many microseconds before it."""
+    second, us = divmod(at_ms * 1000 - microseconds_before, 1_000_000)
+    return f"{_second(second)}.{us:06}Z"
+
+
+def server_time(at_ms: int) -> str:
+    """An instant as the clock tells it, to the millisecond."""
+    second, ms = divmod(at_ms, 1000)
+    return f"{_second(second)}.{ms:03}Z"
+
+
+@lru_cache(maxsize=4096)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class Spelling:
+    """The numbers and rows of one product."""
+
+    def __init__(self, listing: Listing) -> None:
+        self.product_id = f"{listing.base}-{listing.quote}"
+        self._price_decimals, self._price_step = listing.price_decimals, listing.price_step
+        self._size_decimals = listing.quantity_decimals
+
+    def price(self, ticks: int) -> str:
+        """A price in a book."""
+        return padded(ticks * self._price_step, self._price_decimals)
+
+    def size(self, lots: int) -> str:
+        """A size in a book; that of nothing is ``0.00``, with the increment's decimals."""
+        return padded(lots, self._size_decimals)
+
+    def bare_price(self, ticks: int) -> str:
+        """A price that was traded at."""
+        return bare(ticks * self._price_step, self._price_decimals)
+
+    def bare_size(self, lots: int) -> str:
+        """A size that was traded."""
+        return bare(lots, self._size_decimals)
+
+    def volume(self, lots: int) -> str:
+        """A sum of sizes."""
+        return padded(lots * 10 ** (VOLUME_DECIMALS - self._size_decimals), VOLUME_DECIMALS)
+
+    def trade(self, trade: Trade) -> str:
+        """A row of ``trades``. The side is the maker's: ``sell`` if the taker bought."""
+        side = "sell" if trade.taker_buys else "buy"
+        return (
+            f'{{"trade_id":{trade.id},"side":"{side}","size":"{self.bare_size(trade.quantity)}",'
+            f'"price":"{self.bare_price(trade.price)}","time":"{time(trade.at_ms)}"}}'
+        )
+
+    def candle(self, open_ms: int, sums: Sums) -> str:
+        """A row of ``candles``: time, low, high, open, close, volume."""
+        return f"{self.spark(open_ms, sums)[:-1]},{self.bare_size(sums.volume)}]"
+
+    def spark(self, open_ms: int, sums: Sums) -> str:
+        """A row of ``spark-lines``: a candle without its volume."""
+        prices = (sums.low, sums.high, sums.open, sums.close)
+        numbers = ",".join([self.bare_price(each) for each in prices])
+        return f"[{open_ms // 1000},{numbers}]"
+
+    def levels(self, levels: Iterable[Level]) -> str:
+        """One side of a book."""
+        rows = [f'["{self.price(price)}","{self.size(size)}"]' for price, size in levels]
+        return f"[{','.join(rows)}]"

@@ -91,6 +91,12 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages a client may send on one stream connection per second, pings and pongs included."""
     limits: dict[str, str] = {}
     """Limits in place of the exchange's own, by their names: ``name=15/10``, so many in 10 s."""
+    requests_replace: bool = True
+    """Whether a request for streams ends all earlier ones, where that is the one way to leave."""
+    trade_pages_end_at_midnight: bool = True
+    """Whether a page of trades ends with its day, where trades are asked for by the day."""
+    second_candle_days: Count = 90
+    """How many days back there are candles of one second, where they are not kept for ever."""
     streams_per_connection: Count = 1024
     """Streams one connection may carry."""
     ping_every: Seconds = 20.0

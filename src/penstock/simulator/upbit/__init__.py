@@ -1,0 +1,106 @@
+"""The simulated Upbit: quotations over REST and WebSocket, as in Korea.
+
+Written from the exchange's documentation and from recordings of its traffic. Everything here is a
+function of the market, the settings and an instant; sockets, counting and faults are the server's.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from penstock.config import Simulator
+from penstock.simulator.exchange import (
+    Asked,
+    ControlReply,
+    Feed,
+    Opening,
+    Reply,
+    Route,
+    SimulatedExchange,
+    Subscriber,
+)
+from penstock.simulator.limits import BanPolicy, Rule, Verdict, ban_policy
+from penstock.simulator.market import Market
+from penstock.simulator.upbit import control, refusals, rest, rules
+from penstock.simulator.upbit.instrument import Instrument, list_market
+from penstock.simulator.upbit.listings import CATALOGUE
+from penstock.simulator.upbit.streams import Streams
+
+__all__ = ["CATALOGUE", "Upbit", "build"]
+
+STREAMS_PATH = "/websocket/v1"
+
+
+def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
+    """The exchange that lists these markets.
+
+    Raises:
+        ConfigError: a limit that was set is none.
+    """
+    return Upbit([list_market(market) for market in markets], settings)
+
+
+class Upbit:
+    """Upbit."""
+
+    name = "upbit"
+    headers: Mapping[str, str] = MappingProxyType({"Server": "nginx"})
+    content_type = "application/json;charset=UTF-8"
+    binary = True
+
+    def __init__(self, instruments: Sequence[Instrument], settings: Simulator) -> None:
+        codes = [each.code for each in instruments]
+        self._desk = control.Desk(codes, replaces=settings.requests_replace)
+        self._streams = Streams(instruments)
+        self.rules: Sequence[Rule] = rules.rules_from(settings)
+        self.bans: BanPolicy | None = ban_policy(settings)
+        self.upkeep = rules.upkeep()
+        self.routes: Mapping[str, Route] = rest.routes(instruments, rules.reach_from(settings))
+
+    def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it
+        """There is nothing at that path."""
+        return refusals.said(404, 404, "no Route matched with those values")
+
+    def failure(self) -> Reply:
+        """Something broke on the exchange's side."""
+        return refusals.said(500, "server_error", "Internal server error")
+
+    def refusal(self, verdict: Verdict) -> Reply:
+        """429 while over a limit, 418 while shut out."""
+        return rules.refusal(verdict)
+
+    def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
+        """What is left of the group's second."""
+        return rules.usage_headers(verdict)
+
+    def open(self, path: str, asked: Asked) -> Opening | None:
+        """One path for all streams."""
+        if path.rstrip("/") != STREAMS_PATH:
+            return None
+        group = rules.ORIGIN if "Origin" in asked.headers else rules.CONNECT
+        return Opening((), wrapped=False, group=group)
+
+    def greeting(self, connection: int, at_ms: int) -> list[bytes]:  # noqa: ARG002 - as the port
+        """Nothing is said before the client speaks."""
+        return []
+
+    def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:  # noqa: ARG002
+        """Carry out a client's message."""
+        return self._desk.answer(text, subscriber)
+
+    def overrun(self, text: str) -> None:
+        """Too many messages end a connection."""
+
+    def feed(self, stream: str, dialect: str = "") -> Feed | None:  # noqa: ARG002 - in the name
+        """The stream of that name."""
+        return self._streams.feed(stream)
+
+    def wrap(self, stream: str, payload: bytes) -> bytes:  # noqa: ARG002 - there is no envelope
+        """The payload as it is."""
+        return payload
+
+    def shutdown_notice(self, at_ms: int, dialect: str) -> None:
+        """Nobody is warned."""
+
+    def refuse_ack(self, reply: bytes) -> bytes:  # noqa: ARG002 - there is none to refuse
+        """The error that might have come."""
+        return control.refusal()

@@ -1,0 +1,220 @@
+"""The streams as pure functions of time: a snapshot for whoever joins, then what happens.
+
+A book is told whole whenever it has changed. Trades do not always arrive in order: one in a hundred
+or so is held up for a moment, as has been seen on the real exchange.
+"""
+
+from functools import partial
+
+from penstock.simulator.book import Book
+from penstock.simulator.exchange import Feed
+from penstock.simulator.market import Trade
+from penstock.simulator.pacing import DueTrades, every
+from penstock.simulator.rng import key, mix
+from penstock.simulator.upbit import ticker as tickers
+from penstock.simulator.upbit.candles import candle_at
+from penstock.simulator.upbit.formats import encode, part
+from penstock.simulator.upbit.instrument import Instrument, book_time_ms
+from penstock.simulator.upbit.periods import SECOND_MS, Period
+from penstock.simulator.upbit.spelling import (
+    compact,
+    difference,
+    kst,
+    stream_number,
+    utc,
+)
+from penstock.simulator.upbit.ticker import Fields
+
+SNAPSHOT, REALTIME = '"SNAPSHOT"', '"REALTIME"'
+MOST_UNITS = 30
+UNITS = (1, 5, 15, MOST_UNITS)
+
+_HELD_MS = 300
+_ONE_IN = 128
+
+
+def trades(name: str, instrument: Instrument, form: str) -> Feed:
+    """``trade``."""
+    in_time, held = DueTrades(instrument.market), DueTrades(instrument.market)
+    luck = key(instrument.market.purpose, "held up")
+
+    def is_held(trade: Trade) -> bool:
+        return mix(luck ^ trade.id) % _ONE_IN == 0
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        due = [(each.at_ms, each) for each in in_time(after_ms, upto_ms) if not is_held(each)]
+        late = held(after_ms - _HELD_MS, upto_ms - _HELD_MS)
+        due += [(each.at_ms + _HELD_MS, each) for each in late if is_held(each)]
+        due.sort()
+        return [_sent(_trade(instrument, each), REALTIME, form) for _, each in due]
+
+    def opening(at_ms: int) -> list[bytes]:
+        last = instrument.market.last_before(at_ms + 1)
+        return [_sent(_trade(instrument, last), SNAPSHOT, form)] if last.id else []
+
+    return Feed(name, frames, opening)
+
+
+def ticker(name: str, instrument: Instrument, form: str) -> Feed:
+    """``ticker``: once for all the trades of an instant."""
+    due = DueTrades(instrument.market)
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        instants = dict.fromkeys(trade.at_ms for trade in due(after_ms, upto_ms))
+        return [_sent(_ticker(instrument, at_ms), REALTIME, form) for at_ms in instants]
+
+    def opening(at_ms: int) -> list[bytes]:
+        return [_sent(_ticker(instrument, at_ms), SNAPSHOT, form)]
+
+    return Feed(name, frames, opening)
+
+
+def book(name: str, instrument: Instrument, form: str, units: int) -> Feed:
+    """``orderbook``: the best levels, whenever any has changed."""
+
+    def at(due_ms: int) -> bytes | None:
+        update_id = instrument.update_id_at(due_ms)
+        if update_id == instrument.update_id_at(due_ms - Book.SLOT_MS):
+            return None
+        return _sent(_book(instrument, update_id, units, form), REALTIME, form)
+
+    def opening(at_ms: int) -> list[bytes]:
+        update_id = instrument.update_id_at(at_ms)
+        return [_sent(_book(instrument, update_id, units, form), SNAPSHOT, form)]
+
+    return Feed(name, every(Book.SLOT_MS, at, instrument.listed_at_ms), opening)
+
+
+def candle(name: str, instrument: Instrument, form: str, period: Period) -> Feed:
+    """``candle.1s`` … ``candle.240m``: the running candle, every second in which it has changed.
+
+    What was traded up to a second, exclusive, is in the frame of that second.
+    """
+    kind, market = name.partition(":")[0], instrument.market
+    told = partial(_candle, kind, instrument, period)
+
+    def at(due_ms: int) -> bytes | None:
+        if market.id_at(due_ms - SECOND_MS) == market.id_at(due_ms):
+            return None
+        fields = told(due_ms - 1)
+        return None if fields is None else _sent(fields, REALTIME, form)
+
+    def opening(at_ms: int) -> list[bytes]:
+        # The last candle there was, if that of now has no trade yet.
+        fields = told(at_ms) or told(market.last_before(at_ms + 1).at_ms)
+        return [] if fields is None else [_sent(fields, SNAPSHOT, form)]
+
+    return Feed(name, every(SECOND_MS, at, instrument.listed_at_ms), opening)
+
+
+def only_realtime(feed: Feed) -> Feed:
+    """A stream without its snapshot."""
+    return Feed(feed.name, feed.frames)
+
+
+def only_snapshot(feed: Feed) -> Feed:
+    """A stream of which nothing follows the snapshot."""
+    return Feed(feed.name, lambda _, __: [], feed.opening)
+
+
+def _sent(fields: Fields, stream_type: str, form: str) -> bytes:
+    return encode({**fields, "stream_type": stream_type}, form)
+
+
+def _trade(instrument: Instrument, trade: Trade) -> Fields:
+    price, volume = instrument.spelling.price, instrument.spelling.volume
+    touch = instrument.book.touch(trade)
+    date, _, clock = utc(trade.at_ms).partition("T")
+    return {
+        "type": '"trade"',
+        "code": f'"{instrument.code}"',
+        "timestamp": str(trade.at_ms),
+        "trade_date": f'"{date}"',
+        "trade_time": f'"{clock}"',
+        "trade_timestamp": str(trade.at_ms),
+        "trade_price": price(trade.price, stream_number),
+        "trade_volume": volume(trade.quantity, stream_number),
+        "ask_bid": _side(trade),
+        **tickers.change(instrument, trade.price, trade.at_ms, difference),
+        "sequential_id": str(instrument.sequential_id(trade)),
+        "best_ask_price": price(touch.ask, stream_number),
+        "best_ask_size": volume(touch.ask_quantity, stream_number),
+        "best_bid_price": price(touch.bid, stream_number),
+        "best_bid_size": volume(touch.bid_quantity, stream_number),
+    }
+
+
+def _ticker(instrument: Instrument, at_ms: int) -> Fields:
+    volume, now = instrument.spelling.volume, tickers.standing(instrument, at_ms)
+    date, clock = compact(utc(now.last.at_ms))
+    return {
+        "type": '"ticker"',
+        "code": f'"{instrument.code}"',
+        **tickers.prices(now, stream_number),
+        **tickers.changes(now, stream_number, difference),
+        "trade_volume": volume(now.last.quantity, stream_number),
+        **tickers.sums(now, stream_number),
+        "trade_date": f'"{date}"',
+        "trade_time": f'"{clock}"',
+        "trade_timestamp": str(now.last.at_ms),
+        "ask_bid": _side(now.last),
+        "acc_ask_volume": volume(now.today.volume - now.today.taker_volume, stream_number),
+        "acc_bid_volume": volume(now.today.taker_volume, stream_number),
+        **tickers.year(now, stream_number),
+        "market_state": '"ACTIVE"',
+        "is_trading_suspended": "false",
+        "delisting_date": "null",
+        "market_warning": '"NONE"',
+        "timestamp": str(at_ms),
+    }
+
+
+def _book(instrument: Instrument, update_id: int, units: int, form: str) -> Fields:
+    price, volume = instrument.spelling.price, instrument.spelling.volume
+    bids, asks = instrument.book.at(update_id, MOST_UNITS)
+    shown = [
+        part(
+            {
+                "ask_price": price(ask, stream_number),
+                "bid_price": price(bid, stream_number),
+                "ask_size": volume(ask_size, stream_number),
+                "bid_size": volume(bid_size, stream_number),
+            },
+            form,
+        )
+        for (bid, bid_size), (ask, ask_size) in zip(bids[:units], asks[:units], strict=True)
+    ]
+    total_ask, total_bid = (sum(size for _, size in side) for side in (asks, bids))
+    return {
+        "type": '"orderbook"',
+        "code": f'"{instrument.code}"',
+        "timestamp": str(book_time_ms(update_id)),
+        "total_ask_size": volume(total_ask, stream_number),
+        "total_bid_size": volume(total_bid, stream_number),
+        "orderbook_units": f"[{','.join(shown)}]",
+        "level": "0",
+    }
+
+
+def _candle(kind: str, instrument: Instrument, period: Period, at_ms: int) -> Fields | None:
+    found = candle_at(instrument, period, at_ms)
+    if found is None:
+        return None
+    spelling, sums = instrument.spelling, found.sums
+    return {
+        "type": f'"{kind}"',
+        "code": f'"{instrument.code}"',
+        "candle_date_time_utc": f'"{utc(found.open_ms)}"',
+        "candle_date_time_kst": f'"{kst(found.open_ms)}"',
+        "opening_price": spelling.price(sums.open, stream_number),
+        "high_price": spelling.price(sums.high, stream_number),
+        "low_price": spelling.price(sums.low, stream_number),
+        "trade_price": spelling.price(sums.close, stream_number),
+        "candle_acc_trade_volume": spelling.volume(sums.volume, stream_number),
+        "candle_acc_trade_price": spelling.amount(sums.quote, stream_number),
+        "timestamp": str(found.last_ms),
+    }
+
+
+def _side(trade: Trade) -> str:
+    return '"BID"' if trade.taker_buys else '"ASK"'

@@ -182,7 +182,7 @@ def tell_books(replay: Replay, connection: Connection, testimony: Testimony) -> 
 def _synced(replay: Replay, connection: Connection) -> dict[str, OrderBook]:
     books = {}
     for symbol, sync in connection.books.items():
-        if sync.state == "synced" and sync.book is not None:
+        if sync.state == "synced" and isinstance(sync.book, OrderBook):
             books[replay.symbols.native(symbol)] = sync.book
     return books
 

@@ -1,6 +1,7 @@
 """The connection machine: whatever happens, in whatever order, it ends up streaming again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 from hypothesis import given
@@ -20,7 +21,15 @@ from penstock.streaming.connection import (
     Subscription,
     WakeAt,
 )
-from penstock.streaming.dialect import Ack, Malformed, Notice, Received, Refusal, StreamLimits
+from penstock.streaming.dialect import (
+    Ack,
+    BookRules,
+    Malformed,
+    Notice,
+    Received,
+    Refusal,
+    StreamLimits,
+)
 
 A, B = Symbol("A", "USDT"), Symbol("B", "USDT")
 NOTHING = Raw(b"[]")
@@ -34,6 +43,7 @@ class ToyDialect:
         streams_per_connection=10, names_per_message=2, messages_per_second=5,
         connects=300, connects_period_s=300.0, lifetime_s=None, heartbeat_s=20.0,
     )  # fmt: skip
+    books = BookRules()
     channels: Sequence[str] = ("trades", "book_deltas")
 
     def url(self, base: str) -> str:
@@ -272,6 +282,163 @@ def test_once_stopped_it_stays_stopped() -> None:
 
     assert machine.take_commands() == []
     assert machine.state == "disconnected"
+
+
+class InStream(ToyDialect):
+    """Its books come in their streams, and every stream is answered by itself."""
+
+    limits = replace(ToyDialect.limits, mixed_channels=False, ping="hello?", ping_every_s=60.0)
+    books = BookRules(begins="stream", depth=10, checksum=lambda texts: len(texts(10)[0]))
+
+    def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
+        return f"{request_id}:-{','.join(names)}"
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        match msgspec.json.decode(frame):
+            case ["ack", int(number), str(name)]:
+                return [Ack(number, (name,))]
+            case ["refused", int(number), str(name)]:
+                return [Refusal(number, "", "not here", (name,))]
+            case ["book", str(kind), str(slug), str(bids), int(proof)]:
+                event = BookSnapshot if kind == "whole" else BookDelta
+                return [
+                    event(
+                        exchange="toy", symbol=Symbol.parse(slug), received_at_ns=received_at_ns,
+                        at_ms=0, bids_raw=Raw(bids.encode()), asks_raw=NOTHING, checksum=proof,
+                    )
+                ]  # fmt: skip
+        return super().read(frame, received_at_ns)
+
+
+BOOK_A, BOOK_B = "a_usdt@book_deltas", "b_usdt@book_deltas"
+
+
+def in_stream() -> Connection:
+    """Connected, with A's book begun and B's not."""
+    backoff = Backoff(first_s=1.0, multiplier=2.0, longest_s=8.0, jitter=0.5)
+    wanted = [Subscription("trades", (A,)), Subscription("book_deltas", (A, B))]
+    machine = Connection(InStream(), wanted, lambda: 0.0, backoff=backoff)
+    machine.start()
+    machine.opened(0)
+    machine.woken(SECOND_NS)
+    for name in ("a_usdt@trades", BOOK_A, BOOK_B):
+        machine.received(frame("ack", 1 if "trades" in name else 2, name), SECOND_NS)
+    machine.received(frame("book", "whole", "a_usdt", "[]", 0), SECOND_NS)
+    return machine
+
+
+def sent(machine: Connection) -> list[str]:
+    return [command.text for command in machine.take_commands() if isinstance(command, Send)]
+
+
+def test_each_channel_is_asked_for_by_a_message_of_its_own() -> None:
+    assert sent(in_stream()) == ["1:a_usdt@trades", f"2:{BOOK_A},{BOOK_B}"]
+
+
+def test_a_book_that_its_stream_begins_asks_for_nothing() -> None:
+    machine = in_stream()
+    machine.take_commands()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    machine.received(frame("book", "change", "b_usdt", '[["1.0","1.0"]]', 1), SECOND_NS)
+
+    assert [machine.books[each].state for each in (A, B)] == ["synced", "synced"]
+    assert machine.take_commands() == []
+    assert len(machine.take_events()) == 3
+
+
+def test_a_checksum_that_differs_asks_for_that_stream_alone_anew() -> None:
+    machine = in_stream()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    machine.take_commands()
+    machine.received(frame("book", "change", "a_usdt", "[]", 9), 2 * SECOND_NS)
+    machine.received(frame("book", "change", "a_usdt", "[]", 9), 2 * SECOND_NS)
+
+    assert sent(machine) == [f"3:-{BOOK_A}"]
+    machine.woken(3 * SECOND_NS)
+    assert sent(machine) == [f"4:{BOOK_A}"]
+    assert [machine.books[each].state for each in (A, B)] == ["stale", "synced"]
+    machine.received(frame("ack", 4, BOOK_A), 3 * SECOND_NS)
+    machine.received(frame("book", "whole", "a_usdt", "[]", 0), 3 * SECOND_NS)
+    assert machine.books[A].state == "synced"
+    machine.woken(50 * SECOND_NS)
+    assert sent(machine) == []
+
+
+def test_a_book_that_keeps_going_wrong_is_begun_ever_more_slowly() -> None:
+    machine = in_stream()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    waits, at_ns = [], 2 * SECOND_NS
+    for _ in range(4):
+        machine.take_commands()
+        machine.received(frame("book", "change", "a_usdt", "[]", 9), at_ns)
+        started_ns = at_ns
+        while not (asked := [text for text in sent(machine) if not text.startswith("-", 2)]):
+            at_ns += SECOND_NS
+            machine.woken(at_ns)
+        waits.append((at_ns - started_ns) // SECOND_NS)
+        machine.received(frame("ack", int(asked[0][0]), BOOK_A), at_ns)
+        machine.received(frame("book", "whole", "a_usdt", "[]", 0), at_ns)
+
+    assert waits == sorted(waits)
+    assert waits[-1] >= 4 > waits[0]
+
+
+def test_a_stream_that_does_not_begin_with_a_snapshot_is_asked_for_anew() -> None:
+    machine = in_stream()
+    machine.take_commands()
+    machine.woken(5 * SECOND_NS)
+    assert sent(machine) == []
+    machine.woken(7 * SECOND_NS)
+
+    assert sent(machine) == [f"3:-{BOOK_B}"], "A's has begun"
+
+
+def test_a_refusal_that_names_its_stream_hits_that_alone() -> None:
+    machine = in_stream()
+    machine.closed("cut", 0)
+    machine.woken(SECOND_NS)
+    machine.opened(SECOND_NS)
+    machine.woken(2 * SECOND_NS)
+    machine.take_commands()
+    machine.received(frame("ack", 3, "a_usdt@trades"), SECOND_NS)
+    machine.received(frame("ack", 4, BOOK_A), SECOND_NS)
+    machine.received(frame("refused", 4, BOOK_B), SECOND_NS)
+    machine.received(frame("book", "whole", "a_usdt", "[]", 0), SECOND_NS)
+    machine.woken(30 * SECOND_NS)
+
+    assert machine.take_commands() == [WakeAt(61 * SECOND_NS)], "but for the next ping"
+    assert machine.books[A].state == "synced"
+    assert (machine.books[B].state, machine.books[B].reason) == ("syncing", "refused: not here")
+    assert [refusal.names for refusal in machine.refusals] == [(BOOK_B,)]
+
+
+def test_a_stream_that_alone_is_never_acknowledged_does_not_harm_the_others() -> None:
+    machine = in_stream()
+    machine.closed("cut", 0)
+    machine.woken(SECOND_NS)
+    machine.opened(SECOND_NS)
+    machine.received(frame("ack", 3, "a_usdt@trades"), SECOND_NS)
+    machine.woken(2 * SECOND_NS)
+    machine.received(frame("ack", 4, BOOK_A), SECOND_NS)
+    machine.received(frame("book", "whole", "a_usdt", "[]", 0), SECOND_NS)
+    for second in range(3, 20):
+        machine.woken(second * SECOND_NS)
+
+    assert Close("no acknowledgement") not in machine.take_commands()
+    assert machine.state == "connected"
+    assert [refusal.code for refusal in machine.refusals] == ["silent"]
+
+
+def test_a_quiet_client_says_something_now_and_then() -> None:
+    machine = in_stream()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    machine.take_commands()
+    for second in range(2, 200):
+        machine.woken(second * SECOND_NS)
+
+    commands = machine.take_commands()
+    assert [command for command in commands if isinstance(command, Send)] == [Send("hello?")] * 3
+    assert len(commands) < 20, "one wake at a time"
 
 
 happenings = st.lists(

@@ -26,7 +26,9 @@ from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
+from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection, Subscription
+from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import ExchangeSilent, Listener
 
 _STATUS_S = 1.0
@@ -154,7 +156,7 @@ class Collector:
         depth = self.settings.book_levels
         await self.recorder.record(
             [
-                self._shown(symbol, sync.update_id, *sync.book.texts(depth))
+                self._shown(symbol, sync, *sync.book.texts(depth))
                 for symbol, sync in connection.books.items()
                 if sync.state == "synced" and sync.book is not None
             ]
@@ -163,7 +165,7 @@ class Collector:
     def _shown(
         self,
         symbol: Symbol,
-        update_id: int,
+        sync: BookSync | StreamedBook,
         bids: list[tuple[str, str]],
         asks: list[tuple[str, str]],
     ) -> BookSnapshot:
@@ -171,7 +173,8 @@ class Collector:
             exchange=self.exchange.name,
             symbol=symbol,
             received_at_ns=self.clock.now_ns(),
-            update_id=update_id,
+            update_id=sync.update_id,
+            at_ms=sync.at_ms,
             bids_raw=write_levels(bids),
             asks_raw=write_levels(asks),
         )

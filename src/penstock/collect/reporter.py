@@ -16,6 +16,7 @@ from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection
+from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 
 _QUARANTINED = 20
@@ -145,7 +146,7 @@ def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
     return stream.symbol, stream.channel
 
 
-def _book_status(slug: str, sync: BookSync) -> BookStatus:
+def _book_status(slug: str, sync: BookSync | StreamedBook) -> BookStatus:
     bids, asks = sync.book.texts(1) if sync.book is not None else ([], [])
     return BookStatus(
         symbol=slug,

@@ -72,12 +72,15 @@ class AggTrade(Event, frozen=True, kw_only=True, gc=False, tag="agg_trade"):
 class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
     """Levels that changed: absolute quantities, zero removes."""
 
-    first_update_id: int
-    final_update_id: int
+    first_update_id: int | None = None
+    """None where the exchange does not number its updates."""
+    final_update_id: int | None = None
     at_ms: int
     bids_raw: Raw = field(name="bids")
     """Levels as JSON pairs of texts, undecoded: continuity needs only the ids."""
     asks_raw: Raw = field(name="asks")
+    checksum: int | None = None
+    """The exchange's own, of the book after this change."""
 
     @property
     def bids(self) -> list[Level]:
@@ -91,11 +94,13 @@ class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
 class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapshot"):
     """A whole book, or its best levels, as of one update id."""
 
-    update_id: int
+    update_id: int = 0
+    """0 where the exchange does not number its updates; then its time says which book it is."""
     at_ms: int | None = None
     """None where the exchange gives no time with it."""
     bids_raw: Raw = field(name="bids")
     asks_raw: Raw = field(name="asks")
+    checksum: int | None = None
 
     @property
     def bids(self) -> list[Level]:

@@ -7,17 +7,22 @@ this says so, with a reason, until the next snapshot joins.
 """
 
 from collections import deque
-from typing import Literal
+from typing import NamedTuple
 
 from penstock.errors import MalformedLevels
 from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import split_levels
-
-State = Literal["syncing", "synced", "stale"]
+from penstock.streaming.dialect import BookState
 
 BUFFERED_DELTAS = 4_096
 """Deltas kept while a snapshot is under way: seven minutes at ten a second."""
+
+
+class _Numbered(NamedTuple):
+    first_id: int
+    final_id: int
+    delta: BookDelta
 
 
 class BookSync:
@@ -27,10 +32,13 @@ class BookSync:
     ``stale`` from the moment they do not until a snapshot joins again.
     """
 
+    at_ms: int | None = None
+    """Not kept: its number says which state it is."""
+
     __slots__ = ("_buffer", "book", "reason", "resyncs", "state", "update_id", "wants_snapshot")
 
     def __init__(self, *, keep_levels: bool = True) -> None:
-        self.state: State = "syncing"
+        self.state: BookState = "syncing"
         self.reason = "no delta yet"
         self.update_id = 0
         """Of the newest state known, while synced."""
@@ -38,29 +46,32 @@ class BookSync:
         self.resyncs = 0
         """How often a book that was synced had to begin again."""
         self.book = OrderBook() if keep_levels else None
-        self._buffer: deque[BookDelta] = deque(maxlen=BUFFERED_DELTAS)
+        self._buffer: deque[_Numbered] = deque(maxlen=BUFFERED_DELTAS)
 
     def receive(self, delta: BookDelta) -> None:
         """Take the next delta of the stream."""
-        if self.state != "synced":
-            self._keep(delta)
-            return
-        # Not `first_update_id != expected`: a delta may begin inside what a snapshot already
-        # holds. Only one that begins after the expected id proves that something was lost.
-        if delta.first_update_id > self.update_id + 1:
-            lost = delta.first_update_id - self.update_id - 1
+        first_id, final_id = delta.first_update_id, delta.final_update_id
+        if first_id is None or final_id is None:
+            self.distrust("a delta without a number: nothing tells what it follows")
+        elif self.state != "synced":
+            self._keep(_Numbered(first_id, final_id, delta))
+        # Not `first_id != expected`: a delta may begin inside what a snapshot already holds. Only
+        # one that begins after the expected id proves that something was lost.
+        elif first_id > self.update_id + 1:
+            lost = first_id - self.update_id - 1
             self.distrust(f"gap: {lost} updates after {self.update_id} were lost")
-            self._keep(delta)
-        elif delta.final_update_id > self.update_id:
+            self._keep(_Numbered(first_id, final_id, delta))
+        elif final_id > self.update_id:
+            self.update_id = final_id
             self._apply(delta)
 
     def join(self, snapshot: BookSnapshot) -> bool:
         """Begin from a snapshot; False if it does not reach the deltas and another is needed."""
         if self.state == "synced":
             return True
-        while self._buffer and self._buffer[0].final_update_id <= snapshot.update_id:
+        while self._buffer and self._buffer[0].final_id <= snapshot.update_id:
             self._buffer.popleft()
-        if self._buffer and self._buffer[0].first_update_id > snapshot.update_id + 1:
+        if self._buffer and self._buffer[0].first_id > snapshot.update_id + 1:
             return False
         try:
             if self.book is not None:
@@ -73,7 +84,7 @@ class BookSync:
         self.state, self.reason, self.wants_snapshot = "synced", "", False
         self.update_id = snapshot.update_id
         buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
-        for delta in buffered:
+        for _, _, delta in buffered:
             self.receive(delta)
         return True
 
@@ -86,25 +97,24 @@ class BookSync:
         self.wants_snapshot = False  # until a delta shows that the stream runs again
         self._buffer.clear()
 
-    def _keep(self, delta: BookDelta) -> None:
+    def _keep(self, numbered: _Numbered) -> None:
         # Only deltas that follow each other can follow a snapshot: a hole makes the older useless.
-        if self._buffer and delta.first_update_id > self._buffer[-1].final_update_id + 1:
+        if self._buffer and numbered.first_id > self._buffer[-1].final_id + 1:
             self._buffer.clear()
-        self._buffer.append(delta)
+        self._buffer.append(numbered)
         if not self.wants_snapshot:
             self.wants_snapshot = True
             if self.state == "syncing":
                 self.reason = "waiting for a snapshot"
 
     def _apply(self, delta: BookDelta) -> None:
-        self.update_id = delta.final_update_id
         book = self.book
         if book is None:
             return
         try:
             book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
         except MalformedLevels as error:
-            self.distrust(f"delta {delta.final_update_id}: {error}")
+            self.distrust(f"delta {self.update_id}: {error}")
             return
         if book.crossed():
-            self.distrust(f"crossed at {delta.final_update_id}: somebody bids what is asked")
+            self.distrust(f"crossed at {self.update_id}: somebody bids what is asked")

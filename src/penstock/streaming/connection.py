@@ -17,13 +17,17 @@ from typing import Literal, NamedTuple
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
+from penstock.streaming.asking import ACK_WITHIN_NS, SECOND_NS, Asking
 from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, Refusal
+from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, Received, Refusal
+from penstock.streaming.streamed_book import StreamedBook
 
-ACK_WITHIN_S = 5.0
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
-_SECOND_NS = 1_000_000_000
+_GOOD_AFTER_NS = 60 * SECOND_NS
+"""A book that stood so long before it went wrong is begun again at once."""
+_EARLY_NS = SECOND_NS // 10
+"""How much too early somebody may be woken by a clock that runs differently."""
 
 State = Literal["disconnected", "connecting", "connected", "reconnecting"]
 
@@ -82,17 +86,26 @@ class Connection:
     ) -> None:
         self._dialect, self._backoff, self._random = dialect, backoff, random
         self._read = dialect.read
-        self._names = [
-            name
-            for wanted in subscriptions
-            for name in dialect.streams(wanted.channel, wanted.symbols)
-        ]
-        self.books = {
-            symbol: BookSync(keep_levels=keep_levels)
-            for wanted in subscriptions
+        self._asking = Asking(dialect)
+        named = [(each, dialect.streams(each.channel, each.symbols)) for each in subscriptions]
+        self._groups = [names for _, names in named]
+        if dialect.limits.mixed_channels:
+            self._groups = [[name for names in self._groups for name in names]]
+        self._book_streams = {
+            name: symbol
+            for wanted, names in named
             if wanted.channel == "book_deltas"
-            for symbol in wanted.symbols
+            for name, symbol in zip(names, wanted.symbols, strict=True)
         }
+        self._begins = dialect.books.begins
+        self.books: dict[Symbol, BookSync | StreamedBook] = {
+            symbol: BookSync(keep_levels=keep_levels)
+            if self._begins == "rest"
+            else StreamedBook(dialect.books, keep_levels=keep_levels)
+            for symbol in self._book_streams.values()
+        }
+        limits = dialect.limits
+        self._ping_every_ns = round(limits.ping_every_s * SECOND_NS) if limits.ping else 0
         self.state: State = "disconnected"
         self.reconnects: Counter[str] = Counter()
         """How often the connection was lost, by reason."""
@@ -104,15 +117,16 @@ class Connection:
         """Received, and not taken yet."""
         self.commands: list[Command] = []
         """To be carried out, and not taken yet."""
-        self._to_send: deque[tuple[int, str]] = deque()
-        self._unanswered: dict[int, int] = {}
         self._fetching: set[Symbol] = set()
-        self._fetches: Counter[Symbol] = Counter()
-        """Snapshots asked for in vain, since the book was last synced."""
-        self._request_id = 0
+        self._tries: Counter[Symbol] = Counter()
+        """How often a book was begun in vain, since it last stood."""
+        self._begins_at_ns: dict[Symbol, int] = {}
+        """When a stream is asked for anew if its book has not begun by then."""
+        self._begun_at_ns: dict[Symbol, int] = {}
         self._retry = 0
         self._opens_at_ns = 0
-        self._sends_at_ns = 0
+        self._pings_at_ns = 0
+        self._wakes_at_ns: int | None = None
 
     def start(self) -> None:
         """Begin: the first command is to open the socket."""
@@ -122,30 +136,16 @@ class Connection:
 
     def opened(self, at_ns: int) -> None:
         """The socket is open: ask for everything."""
-        self.state, self._sends_at_ns = "connected", at_ns
-        step = self._dialect.limits.names_per_message
-        for start in range(0, len(self._names), step):
-            self._request_id += 1
-            names = self._names[start : start + step]
-            text = self._dialect.subscribe(names, self._request_id)
-            self._to_send.append((self._request_id, text))
+        self.state, self._wakes_at_ns = "connected", None
+        self._pings_at_ns = at_ns + self._ping_every_ns
+        self._asking.clear(at_ns)
+        for names in self._groups:
+            self._asking.ask(names)
         self._send_due(at_ns)
 
     def received(self, frame: bytes | str, at_ns: int) -> None:
         """A frame arrived."""
-        for said in self._read(frame, at_ns):
-            # Asking an event for its class with isinstance takes four times as long.
-            if type(said) is BookDelta:
-                self.events.append(said)
-                book = self.books.get(said.symbol)
-                if book is not None:
-                    book.receive(said)
-                    if book.wants_snapshot:
-                        self._fetch(said.symbol)
-            elif isinstance(said, tuple):
-                self._control(said)
-            else:
-                self.events.append(said)
+        self._note(self._read(frame, at_ns))
 
     def closed(self, reason: str, at_ns: int) -> None:
         """The socket is closed, or could not be opened: try again after a while."""
@@ -153,13 +153,13 @@ class Connection:
             return
         self.state = "reconnecting"
         self.reconnects[reason] += 1
-        self._to_send.clear()
-        self._unanswered.clear()
+        self._asking.clear(at_ns)
+        self._begins_at_ns.clear()
         for book in self.books.values():
             book.distrust(f"disconnected: {reason}")
         wait_s = self._backoff.delay(self._retry, self._random())
         self._retry += 1
-        self._opens_at_ns = at_ns + round(wait_s * _SECOND_NS)
+        self._opens_at_ns = at_ns + round(wait_s * SECOND_NS)
         self.commands.append(WakeAt(self._opens_at_ns))
 
     def woken(self, at_ns: int) -> None:
@@ -168,19 +168,25 @@ class Connection:
             self.state = "connecting"
             self.commands.append(Open())
         elif self.state == "connected":
-            if any(due_ns <= at_ns for due_ns in self._unanswered.values()):
-                self._unanswered.clear()
+            if self._wakes_at_ns is not None and at_ns >= self._wakes_at_ns - _EARLY_NS:
+                self._wakes_at_ns = None
+            overdue = self._asking.overdue(at_ns)
+            if overdue.silent:
+                self._asking.clear(at_ns)
                 self.commands.append(Close("no acknowledgement"))
-            else:
-                self._send_due(at_ns)
+                return
+            if overdue.given_up:
+                self._refuse(Refusal(None, "silent", "no acknowledgement", overdue.given_up))
+            self._send_due(at_ns)
 
     def snapshot_arrived(self, snapshot: BookSnapshot) -> None:
         """A book that was asked for: the new baseline, recorded like any event."""
         self._fetching.discard(snapshot.symbol)
         self.events.append(snapshot)
         book = self.books[snapshot.symbol]
+        assert isinstance(book, BookSync), "nobody asked for it"
         if book.wants_snapshot and book.join(snapshot):
-            del self._fetches[snapshot.symbol]
+            del self._tries[snapshot.symbol]
         elif book.wants_snapshot:
             self._fetch(snapshot.symbol)
 
@@ -206,6 +212,24 @@ class Connection:
         commands, self.commands = self.commands, []
         return commands
 
+    def _note(self, said: Sequence[Received]) -> None:
+        events, books = self.events, self.books
+        for each in said:
+            # Asking an event for its class with isinstance takes four times as long.
+            if type(each) is BookDelta:
+                events.append(each)
+                book = books.get(each.symbol)
+                if book is not None:
+                    book.receive(each)
+                    if book.wants_snapshot:
+                        self._begin(each.symbol, each.received_at_ns)
+            elif isinstance(each, tuple):
+                self._control(each)
+            else:
+                events.append(each)
+                if type(each) is BookSnapshot and self._begins != "rest":
+                    self._begun(each)
+
     def _control(self, said: Ack | Refusal | Notice | Malformed) -> None:
         if isinstance(said, Malformed):
             self.malformed[said.reason] += 1
@@ -213,31 +237,86 @@ class Connection:
         elif isinstance(said, Notice):
             self.commands.append(Close("the exchange announced its shutdown"))
         else:
-            if said.request_id is not None:
-                self._unanswered.pop(said.request_id, None)
-            if isinstance(said, Refusal):
-                self.refusals.append(said)
-            if not self._unanswered and not self._to_send:
+            if isinstance(said, Ack):
+                self._asking.answered(said.request_id, said.names)
+            else:
+                self._refuse(said)
+            if self._asking.settled:
                 self._retry = 0  # everything asked for is answered: the connection is good
 
+    def _refuse(self, said: Refusal) -> None:
+        self.refusals.append(said)
+        for name in self._asking.answered(said.request_id, said.names):
+            symbol = self._book_streams.get(name)
+            if symbol is not None:
+                self.books[symbol].distrust(f"refused: {said.words}")
+                # One that stood before may stand again; one that never did is not listed here.
+                if not self._tries[symbol]:
+                    self._begins_at_ns.pop(symbol, None)
+
+    def _begun(self, snapshot: BookSnapshot) -> None:
+        """A snapshot came in the stream."""
+        symbol, at_ns = snapshot.symbol, snapshot.received_at_ns
+        book = self.books.get(symbol)
+        if isinstance(book, StreamedBook):
+            book.begin(snapshot)
+            if book.wants_snapshot:
+                self._begin(symbol, at_ns)
+            else:
+                self._begins_at_ns.pop(symbol, None)
+                self._begun_at_ns[symbol] = at_ns
+
+    def _begin(self, symbol: Symbol, at_ns: int) -> None:
+        """Do what gets a book that was lost its snapshot."""
+        if self._begins == "rest":
+            self._fetch(symbol)
+        elif self._begins == "stream" and symbol not in self._begins_at_ns:
+            if at_ns - self._begun_at_ns.get(symbol, at_ns) > _GOOD_AFTER_NS:
+                del self._tries[symbol]
+            self._begins_at_ns[symbol] = at_ns + self._pause_ns(symbol)
+            self._send_due(at_ns)
+
     def _fetch(self, symbol: Symbol) -> None:
-        if symbol in self._fetching:
-            return
-        tries = self._fetches[symbol]
+        if symbol not in self._fetching:
+            self._fetching.add(symbol)
+            self.commands.append(FetchSnapshot(symbol, self._pause_ns(symbol) / SECOND_NS))
+            self._tries[symbol] += 1
+
+    def _pause_ns(self, symbol: Symbol) -> int:
+        """How long to wait before a book is begun once more: at first not at all, then longer."""
+        tries = self._tries[symbol]
         pause_s = self._backoff.delay(tries - 1, self._random()) if tries else 0.0
-        self._fetches[symbol] += 1
-        self._fetching.add(symbol)
-        self.commands.append(FetchSnapshot(symbol, pause_s))
+        return round(pause_s * SECOND_NS)
 
     def _send_due(self, at_ns: int) -> None:
-        # Evenly spaced rather than in bursts: the exchange counts pongs as messages too, so one
-        # place a second is left free for them.
-        space_ns = _SECOND_NS // max(1, self._dialect.limits.messages_per_second - 1)
-        while self._to_send and at_ns >= self._sends_at_ns:
-            request_id, text = self._to_send.popleft()
+        """Send what is due, and ask to be woken for what is not."""
+        for name, symbol in self._book_streams.items():
+            if self._begins_at_ns.get(symbol, at_ns + 1) <= at_ns:
+                self._asking.ask_anew(name)
+                self._tries[symbol] += 1
+                self._wait_for_book(name, at_ns)
+        for text, names in self._asking.take_due(at_ns):
             self.commands.append(Send(text))
-            self._unanswered[request_id] = at_ns + round(ACK_WITHIN_S * _SECOND_NS)
-            self._sends_at_ns = at_ns + space_ns
-        due = [*self._unanswered.values(), *([self._sends_at_ns] if self._to_send else [])]
-        if due:
-            self.commands.append(WakeAt(min(due)))
+            for name in names:
+                self._wait_for_book(name, at_ns)
+        if self._ping_every_ns and at_ns >= self._pings_at_ns:
+            self.commands.append(Send(self._dialect.limits.ping))
+            self._pings_at_ns = at_ns + self._ping_every_ns
+        self._wake_for_next()
+
+    def _wait_for_book(self, name: str, at_ns: int) -> None:
+        """Give a stream that was asked for some time to begin with a snapshot."""
+        symbol = self._book_streams.get(name)
+        if symbol is not None and self._begins == "stream":
+            self._begins_at_ns[symbol] = at_ns + ACK_WITHIN_NS + self._pause_ns(symbol)
+
+    def _wake_for_next(self) -> None:
+        due = [*self._begins_at_ns.values()]
+        if (next_ns := self._asking.next_ns()) is not None:
+            due.append(next_ns)
+        if self._ping_every_ns:
+            due.append(self._pings_at_ns)
+        at_ns = min(due, default=None)
+        if at_ns is not None and (self._wakes_at_ns is None or at_ns < self._wakes_at_ns):
+            self._wakes_at_ns = at_ns
+            self.commands.append(WakeAt(at_ns))

@@ -6,18 +6,25 @@ exchange may send makes ``read`` raise: what cannot be read is returned as ``Mal
 reason, and harms nobody else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from penstock.market.events import AnyEvent
+from penstock.market.levels import LevelText
 from penstock.market.symbol import Symbol
+
+Texts = Callable[[int], tuple[list[LevelText], list[LevelText]]]
+"""(depth) → a book's bids and asks, best first, in the wire's digits."""
 
 
 class Ack(NamedTuple):
-    """The exchange carried out the request of that number."""
+    """The exchange carried out a request, or has begun to send streams that were asked for."""
 
-    request_id: int
+    request_id: int | None
+    """None where the exchange does not say which it answers; then ``names`` tell."""
+    names: tuple[str, ...] = ()
+    """The streams it speaks of, where it acknowledges them one by one; empty means all."""
 
 
 class Refusal(NamedTuple):
@@ -26,6 +33,8 @@ class Refusal(NamedTuple):
     request_id: int | None
     code: int | str
     words: str
+    names: tuple[str, ...] = ()
+    """The streams it refuses, where the others of the request are not; empty means all."""
 
 
 class Notice(NamedTuple):
@@ -59,6 +68,23 @@ class Malformed(NamedTuple):
 Received = AnyEvent | Ack | Refusal | Notice | Malformed
 
 
+BookState = Literal["syncing", "synced", "stale"]
+"""Whether a book can be believed: not yet, now, or no longer; a reason stands beside it."""
+
+
+@dataclass(frozen=True)
+class BookRules:
+    """How a book of an exchange is begun, and how it is known to be right."""
+
+    begins: Literal["rest", "stream", "frame"] = "rest"
+    """With a snapshot fetched apart and joined by the updates' numbers; with one in the stream,
+    sent anew when the stream is asked for anew; or with every frame, which is a whole book."""
+    depth: int | None = None
+    """Levels a side the stream tells of, where it does not say when one is pushed out of them."""
+    checksum: Callable[[Texts], int] | None = None
+    """What the exchange's checksum must be, of the book's ``texts``."""
+
+
 @dataclass(frozen=True)
 class StreamLimits:
     """What an exchange allows on its stream connections."""
@@ -75,21 +101,29 @@ class StreamLimits:
     """After how long the exchange closes any connection; None if it does not."""
     heartbeat_s: float
     """The longest a healthy connection stays without so much as a ping from the exchange."""
+    mixed_channels: bool = True
+    """Whether one message may ask for streams of several channels."""
+    ping: str = ""
+    """What to say every ``ping_every_s`` where the exchange wants to hear from a client, or is
+    silent on quiet streams; nothing if it is empty."""
+    ping_every_s: float = 30.0
 
 
 class Dialect(Protocol):
     """One exchange's stream protocol. An instance serves one connection."""
 
     limits: StreamLimits
+    books: BookRules
     channels: Sequence[str]
-    """The kinds of data it can stream; ``candles_1m`` stands for every interval."""
+    """The kinds of data it can stream. ``book_deltas`` is what keeps a book: changes, or whole
+    books where an exchange sends nothing else."""
 
     def url(self, base: str) -> str:
         """The address to connect to, given where the exchange's streams are."""
         ...
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """The exchange's names of these streams, one per symbol; frames of no others are read.
+        """Names of these streams, one per symbol and no two alike; frames of no others are read.
 
         Raises:
             UnknownChannel: the exchange does not stream that.

@@ -109,11 +109,14 @@ def test_recorded_deltas_follow_each_other_and_join_their_snapshots(
         book.load(read_levels(snapshot.bids_raw), read_levels(snapshot.asks_raw))
         for delta in read_all(captures, name):
             if isinstance(delta, BookDelta) and delta.symbol == symbol:
-                if delta.final_update_id <= last_id:
+                first_id, final_id = delta.first_update_id, delta.final_update_id
+                assert first_id is not None
+                assert final_id is not None
+                if final_id <= last_id:
                     continue
-                assert delta.first_update_id <= last_id + 1 <= delta.final_update_id
+                assert first_id <= last_id + 1 <= final_id
                 book.apply(read_levels(delta.bids_raw), read_levels(delta.asks_raw))
-                last_id = delta.final_update_id
+                last_id = final_id
         assert not book.crossed()
         joined += 1
     assert joined == 4

@@ -27,7 +27,7 @@ from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
 from penstock.market.interval import COMMON
 from penstock.market.levels import read_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, Malformed, Notice, Reason, Received, Refusal
+from penstock.streaming.dialect import Ack, BookRules, Malformed, Notice, Reason, Received, Refusal
 
 # The longest frame seen is some hundred kilobytes: a whole second of a busy book.
 LARGEST_FRAME = 4_000_000
@@ -86,6 +86,7 @@ class BinanceDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
+    books = BookRules(begins="rest")
     channels: Sequence[str] = tuple(_READERS)
 
     def __init__(self, symbols: SymbolMap) -> None:

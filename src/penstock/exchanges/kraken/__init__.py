@@ -1,0 +1,33 @@
+"""Kraken spot: https://docs.kraken.com/api."""
+
+from penstock.exchanges.base import Exchange
+from penstock.exchanges.kraken.limits import limits_at, usages
+from penstock.exchanges.kraken.rest import (
+    INFO,
+    MINUTES,
+    NEWEST_CANDLES,
+    TIME,
+    KrakenRest,
+    read_complaint,
+)
+from penstock.exchanges.kraken.stream import KrakenDialect
+from penstock.exchanges.kraken.symbols import NAME
+
+EXCHANGE = Exchange(
+    name=NAME,
+    rest_url="https://api.kraken.com",
+    stream_url="wss://ws.kraken.com",
+    limits=limits_at,
+    time=TIME,
+    info=INFO,
+    rest=KrakenRest,
+    dialect=KrakenDialect,
+    usages=usages,
+    complaint=read_complaint,
+    refuses_with_200=True,
+    time_step_ms=1000,
+    consecutive=frozenset({"trades"}),
+    trade_pages="after_ns",
+    intervals=tuple(MINUTES),
+    newest_candles=NEWEST_CANDLES,
+)

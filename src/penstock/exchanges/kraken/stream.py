@@ -1,0 +1,206 @@
+"""Kraken's stream dialect: version 2 of its protocol, one channel per message.
+
+Every stream is acknowledged by itself, and refused by itself. A book comes in its stream, snapshot
+first, and every change of it carries a checksum, which is all that tells of a lost frame: the ten
+levels a side it covers are all that is asked for, so that a book that is called right is right as a
+whole.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from penstock.errors import UnknownChannel
+from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.frames import NOT_READ, RunningCandles, malformed, unreadable
+from penstock.exchanges.kraken.checksum import checksum
+from penstock.exchanges.kraken.limits import STREAM_LIMITS
+from penstock.exchanges.kraken.payloads import (
+    Reader,
+    book_reader,
+    candle_reader,
+    ticker_reader,
+    trade_reader,
+)
+from penstock.exchanges.kraken.rest import MINUTES
+from penstock.market.symbol import Symbol
+from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
+
+# A snapshot of a thousand levels a side takes a tenth of this.
+LARGEST_FRAME = 1_000_000
+DEPTH = 10
+_HEAD = len(b'{"channel":"book"')
+"""So many of a frame's first bytes tell the channels apart."""
+_REMEMBERED_REQUESTS = 100
+# Heartbeats come every second; a status comes first of all, and when the exchange's changes.
+_OF_NO_CONCERN = ("heartbeat", "status")
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    # The fifty newest: what was missed while away, if that was not long.
+    "trades": {"channel": "trade", "snapshot": True},
+    "book_deltas": {"channel": "book", "depth": DEPTH, "snapshot": True},
+    "tickers": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
+    **{
+        f"candles_{text}": {"channel": "ohlc", "interval": minutes, "snapshot": True}
+        for text, minutes in MINUTES.items()
+    },
+}
+
+
+class _Result(Struct):
+    channel: str = ""
+    symbol: str = ""
+    interval: int | None = None
+
+
+class _Message(Struct):
+    """Anything the exchange sends, as far as it must be told apart.
+
+    {"channel":"book","type":"update","data":[…]}                                   data
+    {"channel":"heartbeat"}
+    {"method":"subscribe","result":{"channel":"book","depth":10,"snapshot":true,    acknowledged,
+     "symbol":"MINA/GBP"},"success":true,"time_in":"…","time_out":"…","req_id":7}   one per symbol
+    {"error":"Currency pair not supported XBT/EUR","method":"subscribe",            refused
+     "success":false,"symbol":"XBT/EUR","time_in":"…","time_out":"…","req_id":7}
+    """
+
+    channel: str = ""
+    data: Raw | UnsetType = UNSET
+    method: str = ""
+    result: _Result | None = None
+    error: str = ""
+    success: bool | None = None
+    symbol: str = ""
+    req_id: int | None = None
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class KrakenDialect:
+    """See ``Dialect``."""
+
+    limits = STREAM_LIMITS
+    books = BookRules(begins="stream", depth=DEPTH, checksum=checksum)
+    channels: Sequence[str] = tuple(_OPTIONS)
+
+    def __init__(self, symbols: SymbolMap) -> None:
+        self._symbols = symbols
+        self._streams: dict[str, tuple[str, str]] = {}
+        """Our channel and the exchange's symbol, by stream name."""
+        self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
+        self._candles_asked: dict[tuple[str, int], tuple[Symbol, str]] = {}
+        self._running = RunningCandles()
+        self._readers: dict[str, Reader] = {
+            "trade": trade_reader(self._asked["trade"]),
+            "book": book_reader(self._asked["book"]),
+            "ticker": ticker_reader(self._asked["ticker"]),
+            "ohlc": candle_reader(self._candles_asked, self._running),
+        }
+        self._heads = {
+            f'{{"channel":"{channel}"'.encode()[:_HEAD]: reader
+            for channel, reader in self._readers.items()
+        }
+        self._requests: dict[int, dict[str, str]] = {}
+        """Names of streams by the exchange's symbol, of the newest requests: a refusal does not
+        name its channel."""
+
+    def url(self, base: str) -> str:
+        """Version 2 has a path of its own."""
+        return base.rstrip("/") + "/v2"
+
+    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
+        """See ``Dialect``; ``book:BTC/USD``, ``ohlc-5:BTC/USD``."""
+        options = _OPTIONS.get(channel)
+        if options is None:
+            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
+        kind, minutes = options["channel"], options.get("interval")
+        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
+        for native, symbol in zip(natives, symbols, strict=True):
+            if minutes is None:
+                self._asked[kind][native] = symbol
+            else:
+                interval = channel.removeprefix("candles_")
+                self._candles_asked[native, minutes] = symbol, interval
+        names = [_name(kind, minutes, native) for native in natives]
+        self._streams.update(zip(names, [(channel, native) for native in natives], strict=True))
+        return names
+
+    def subscribe(self, names: Sequence[str], request_id: int) -> str:
+        """``{"method":"subscribe","params":{"channel":"book","symbol":["BTC/USD"],…},"req_id":7}``
+
+        The streams are all of one channel.
+        """
+        for name in names:
+            channel, native = self._streams[name]
+            if "interval" in _OPTIONS[channel]:
+                self._running.forget((native, _OPTIONS[channel]["interval"]))
+        return self._control("subscribe", names, request_id)
+
+    def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
+        """The same with ``"method":"unsubscribe"``."""
+        return self._control("unsubscribe", names, request_id)
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        """See ``Dialect``."""
+        if isinstance(frame, str):
+            frame = frame.encode(errors="replace")
+        read = self._heads.get(frame[:_HEAD])
+        if read is not None and len(frame) <= LARGEST_FRAME:
+            try:
+                return [*read(frame, received_at_ns)]
+            except NOT_READ:
+                pass  # the careful way finds out what is wrong
+        return self._read_carefully(frame, received_at_ns)
+
+    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
+        if len(frame) > LARGEST_FRAME:
+            return [malformed("too_large", f"{len(frame)} bytes", frame)]
+        try:
+            message = _decode_message(frame)
+            if message.channel in _OF_NO_CONCERN:
+                return []
+            if message.data is not UNSET:
+                return [*self._readers[message.channel](frame, received_at_ns)]
+        except NOT_READ as error:
+            return [unreadable(error, frame)]
+        return self._read_control(message, frame)
+
+    def _read_control(self, message: _Message, frame: bytes) -> list[Received]:
+        if message.error or message.success is False:
+            return [self._refusal(message)]
+        if message.method in ("unsubscribe", "pong"):
+            return []
+        result = message.result
+        if message.method != "subscribe" or result is None:
+            return [malformed("unknown_message", "neither data nor an answer", frame)]
+        name = _name(result.channel, result.interval, result.symbol)
+        if name not in self._streams:
+            return [malformed("not_asked_for", f"nobody asked for {name!r}", frame)]
+        return [Ack(message.req_id, (name,))]
+
+    def _refusal(self, message: _Message) -> Refusal:
+        asked = self._requests.get(message.req_id or 0, {})
+        name = asked.get(message.symbol)
+        # One that nobody here asked for hits nobody.
+        request_id = None if message.symbol and name is None else message.req_id
+        return Refusal(request_id, message.method, message.error, (name,) if name else ())
+
+    def _control(self, method: str, names: Sequence[str], request_id: int) -> str:
+        (channel,) = {self._streams[name][0] for name in names}
+        natives = {self._streams[name][1]: name for name in names}
+        if method == "subscribe":
+            self._requests[request_id] = natives
+            if len(self._requests) > _REMEMBERED_REQUESTS:
+                del self._requests[next(iter(self._requests))]
+        params = {**_OPTIONS[channel], "symbol": list(natives)}
+        if method == "unsubscribe":
+            del params["snapshot"]
+        return _encode({"method": method, "params": params, "req_id": request_id}).decode()
+
+
+def _name(kind: str, minutes: int | None, native: str) -> str:
+    return f"{kind}:{native}" if minutes is None else f"{kind}-{minutes}:{native}"

@@ -1,0 +1,89 @@
+"""A book that its stream begins, and that is trusted as far as it can be checked.
+
+Where updates carry no numbers, no snapshot fetched elsewhere can be joined to them. The exchange
+sends one at the head of the stream instead, and another whenever the stream is asked for anew; or
+every frame is a whole book. What tells a wrong book from a right one is a checksum where the
+exchange sends one, and otherwise that no bid may reach an ask.
+"""
+
+from penstock.errors import MalformedLevels
+from penstock.market.book import OrderBook
+from penstock.market.events import BookDelta, BookSnapshot
+from penstock.market.levels import split_levels
+from penstock.market.top_book import TopBook
+from penstock.streaming.dialect import BookRules, BookState
+
+
+class StreamedBook:
+    """One symbol's book, and whether it can be believed.
+
+    ``syncing`` until it is first begun, ``synced`` while nothing contradicts it, ``stale`` from
+    the moment something does until it is begun again.
+    """
+
+    __slots__ = ("_checksum", "at_ms", "book", "reason", "resyncs", "state", "wants_snapshot")
+
+    update_id = 0
+    """There are none."""
+
+    def __init__(self, rules: BookRules, *, keep_levels: bool = True) -> None:
+        self.state: BookState = "syncing"
+        self.reason = "no snapshot yet"
+        self.wants_snapshot = False
+        """Whether the stream has to be asked for anew."""
+        self.resyncs = 0
+        """How often a book that was synced had to begin again."""
+        self.at_ms: int | None = None
+        """The exchange's time of the newest state known, while synced."""
+        self.book: OrderBook | TopBook | None = None
+        if keep_levels:
+            self.book = OrderBook() if rules.depth is None else TopBook(rules.depth)
+        self._checksum = rules.checksum
+
+    def begin(self, snapshot: BookSnapshot) -> None:
+        """Begin from a snapshot in the stream, whatever was believed before."""
+        book = self.book
+        self.state, self.reason, self.at_ms = "synced", "", snapshot.at_ms
+        self.wants_snapshot = False
+        if book is None:
+            return
+        try:
+            book.load_plain(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
+        except MalformedLevels as error:
+            self._doubt(f"snapshot: {error}")
+        else:
+            self._check(book, snapshot)
+
+    def receive(self, delta: BookDelta) -> None:
+        """Take the next change of the stream; without a book to change it means nothing."""
+        if self.state != "synced":
+            return
+        self.at_ms = delta.at_ms
+        book = self.book
+        if book is None:
+            return
+        try:
+            book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
+        except MalformedLevels as error:
+            self._doubt(f"change: {error}")
+        else:
+            self._check(book, delta)
+
+    def distrust(self, reason: str) -> None:
+        """Stop believing the book: the stream it came from has ended."""
+        self._doubt(reason)
+        self.wants_snapshot = False  # whoever asks for the stream again will get one
+
+    def _check(self, book: OrderBook | TopBook, told: BookDelta | BookSnapshot) -> None:
+        if self._checksum is not None:
+            found = self._checksum(book.texts)
+            if found != told.checksum:
+                self._doubt(f"checksum: the exchange's is {told.checksum}, this book's {found}")
+        elif book.crossed():
+            self._doubt("crossed: somebody bids what is asked")
+
+    def _doubt(self, reason: str) -> None:
+        if self.state == "synced":
+            self.state = "stale"
+            self.resyncs += 1
+        self.reason, self.wants_snapshot = reason, True

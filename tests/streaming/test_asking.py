@@ -1,0 +1,149 @@
+"""Asking: within the exchange's limits, and however an exchange answers, it is understood."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.market.symbol import Symbol
+from penstock.streaming.asking import ACK_WITHIN_NS, SECOND_NS, Asking
+from penstock.streaming.dialect import BookRules, Received, StreamLimits
+
+
+class Words:
+    """A dialect that only words messages."""
+
+    limits = StreamLimits(
+        streams_per_connection=10, names_per_message=2, messages_per_second=5,
+        connects=300, connects_period_s=300.0, lifetime_s=None, heartbeat_s=20.0,
+    )  # fmt: skip
+    books = BookRules()
+    channels: Sequence[str] = ()
+
+    def url(self, base: str) -> str:
+        return base
+
+    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
+        return [f"{channel}:{symbol}" for symbol in symbols]
+
+    def subscribe(self, names: Sequence[str], request_id: int) -> str:
+        return f"{request_id}+{','.join(names)}"
+
+    def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
+        return f"{request_id}-{','.join(names)}"
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        return []
+
+
+def asked(*names: str) -> Asking:
+    asking = Asking(Words())
+    asking.ask(names)
+    at_ns = 0
+    while (next_ns := asking.next_ns()) is not None and next_ns < ACK_WITHIN_NS:
+        at_ns = max(at_ns, next_ns)
+        asking.take_due(at_ns)
+    return asking
+
+
+def test_messages_are_short_and_evenly_spaced() -> None:
+    asking = Asking(Words())
+    asking.ask(["a", "b", "c"])
+
+    assert asking.take_due(0) == [("1+a,b", ("a", "b"))]
+    assert asking.take_due(SECOND_NS // 4 - 1) == []
+    assert asking.next_ns() == SECOND_NS // 4
+    assert asking.take_due(SECOND_NS // 4) == [("2+c", ("c",))]
+    assert asking.next_ns() == ACK_WITHIN_NS
+
+
+def test_an_answer_to_a_message_settles_all_of_it() -> None:
+    asking = asked("a", "b")
+    assert not asking.settled
+
+    assert set(asking.answered(1, ())) == {"a", "b"}
+    assert asking.settled
+    assert asking.answered(1, ()) == ()
+
+
+def test_answers_may_come_stream_by_stream() -> None:
+    asking = asked("a", "b")
+    assert asking.answered(1, ("a",)) == ("a",)
+    assert not asking.settled
+    asking.answered(1, ("b",))
+
+    assert asking.settled
+
+
+def test_an_answer_without_a_number_settles_the_streams_it_lists() -> None:
+    asking = asked("a", "b", "c")
+    asking.answered(None, ("a", "b", "and others"))
+    assert not asking.settled
+    asking.answered(None, ("a", "b", "c"))
+
+    assert asking.settled
+
+
+def test_a_message_nobody_answers_means_a_useless_connection() -> None:
+    asking = asked("a", "b")
+    assert not asking.overdue(ACK_WITHIN_NS - 1).silent
+    assert asking.overdue(ACK_WITHIN_NS).silent
+
+
+def test_a_stream_that_alone_is_not_answered_is_asked_for_once_more_and_then_given_up() -> None:
+    asking = asked("a", "b")
+    asking.answered(1, ("a",))
+    overdue = asking.overdue(ACK_WITHIN_NS)
+    assert (overdue.silent, overdue.given_up) == (False, ())
+    assert asking.take_due(ACK_WITHIN_NS) == [("2+b", ("b",))]
+    again = asking.overdue(2 * ACK_WITHIN_NS)
+
+    assert (again.silent, again.given_up) == (False, ("b",))
+    assert asking.settled
+
+
+def test_a_stream_is_asked_for_anew_by_ending_it_first() -> None:
+    asking = asked("a")
+    asking.answered(1, ())
+    asking.ask_anew("a")
+    at_ns = 10 * SECOND_NS
+    texts = [text for n in range(2) for text, _ in asking.take_due(at_ns + n * SECOND_NS)]
+
+    assert texts == ["2-a", "3+a"]
+    asking.answered(2, ())
+    assert not asking.settled, "only the second answer counts"
+    asking.answered(3, ("a",))
+    assert asking.settled
+
+
+def test_a_new_connection_forgets_what_the_old_one_was_asked() -> None:
+    asking = asked("a", "b")
+    asking.ask(["c"])
+    asking.clear(7)
+
+    assert asking.settled
+    assert asking.next_ns() is None
+    asking.ask(["d"])
+    assert asking.take_due(6) == []
+    assert len(asking.take_due(7)) == 1
+
+
+@given(
+    st.lists(st.sampled_from("abcdefg"), unique=True, min_size=1),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["", *"abcdefg"])), max_size=20),
+)
+def test_it_is_settled_when_every_stream_was_answered_and_not_before(
+    names: list[str], answers: list[tuple[int, str]]
+) -> None:
+    asking = asked(*names)
+    request_of = {name: at // 2 + 1 for at, name in enumerate(names)}
+    open_names = set(names)
+    for number, name in answers:
+        asking.answered(number or None, (name,) if name else ())
+        open_names -= {
+            each
+            for each in open_names
+            if (not name and request_of[each] == number)
+            or (name == each and number in (0, request_of[each]))
+        }
+        assert asking.settled == (not open_names)

@@ -1,0 +1,171 @@
+"""A book begun in its stream: synced only while everything that can be checked agrees."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.market.book import OrderBook
+from penstock.market.events import BookDelta, BookSnapshot
+from penstock.market.levels import LevelText, write_levels
+from penstock.market.symbol import Symbol
+from penstock.market.top_book import TopBook
+from penstock.streaming.dialect import BookRules, Texts
+from penstock.streaming.streamed_book import StreamedBook
+
+A = Symbol("A", "USD")
+Levels = Sequence[LevelText]
+
+
+def weigh(texts: Texts) -> int:
+    """A toy of a checksum: all that the two best levels a side say."""
+    return crc32(str(texts(2)).encode())
+
+
+CHECKED = BookRules(begins="stream", depth=3, checksum=weigh)
+UNCHECKED = BookRules(begins="stream")
+
+
+def snapshot(bids: Levels, asks: Levels, checksum: int | None = None) -> BookSnapshot:
+    return BookSnapshot(
+        exchange="toy", symbol=A, received_at_ns=0, at_ms=5, bids_raw=write_levels(bids),
+        asks_raw=write_levels(asks), checksum=checksum,
+    )  # fmt: skip
+
+
+def delta(bids: Levels, asks: Levels, checksum: int | None = None) -> BookDelta:
+    return BookDelta(
+        exchange="toy", symbol=A, received_at_ns=0, at_ms=7, bids_raw=write_levels(bids),
+        asks_raw=write_levels(asks), checksum=checksum,
+    )  # fmt: skip
+
+
+def proof(bids: Levels, asks: Levels) -> int:
+    book = TopBook(3)
+    book.load_plain(bids, asks)
+    return weigh(book.texts)
+
+
+BIDS, ASKS = [("9.0", "1.0"), ("8.0", "1.0")], [("10.0", "2.0")]
+GOOD = snapshot(BIDS, ASKS, proof(BIDS, ASKS))
+
+
+def test_it_begins_with_a_snapshot_whose_checksum_agrees() -> None:
+    book = StreamedBook(CHECKED)
+    assert (book.state, book.reason) == ("syncing", "no snapshot yet")
+    book.begin(GOOD)
+
+    assert (book.state, book.reason, book.at_ms) == ("synced", "", 5)
+    assert book.book is not None
+    assert book.book.texts() == (BIDS, ASKS)
+
+
+def test_a_change_whose_checksum_agrees_is_believed() -> None:
+    book = StreamedBook(CHECKED)
+    book.begin(GOOD)
+    book.receive(delta([("9.5", "4.0")], [], proof([*BIDS, ("9.5", "4.0")], ASKS)))
+
+    assert (book.state, book.at_ms, book.resyncs) == ("synced", 7, 0)
+    assert not book.wants_snapshot
+
+
+@pytest.mark.parametrize("checksum", [0, None])
+def test_a_checksum_that_differs_or_lacks_makes_it_stale_until_it_is_begun_again(
+    checksum: int | None,
+) -> None:
+    book = StreamedBook(CHECKED)
+    book.begin(GOOD)
+    book.receive(delta([("9.5", "4.0")], [], checksum))
+    assert (book.state, book.wants_snapshot, book.resyncs) == ("stale", True, 1)
+    assert "checksum" in book.reason
+    book.receive(delta([], [], proof(BIDS, ASKS)))
+    assert book.state == "stale", "a change cannot mend it"
+
+    book.begin(GOOD)
+    assert (book.state, book.wants_snapshot, book.resyncs) == ("synced", False, 1)
+
+
+def test_a_snapshot_that_is_wrong_begins_nothing() -> None:
+    book = StreamedBook(CHECKED)
+    book.begin(snapshot(BIDS, ASKS, 1))
+
+    assert (book.state, book.wants_snapshot) == ("stale", True)
+
+
+def test_a_change_before_any_snapshot_means_nothing() -> None:
+    book = StreamedBook(CHECKED)
+    book.receive(delta(BIDS, ASKS, proof(BIDS, ASKS)))
+
+    assert (book.state, book.wants_snapshot) == ("syncing", False)
+
+
+def test_without_a_checksum_a_crossed_book_gives_itself_away() -> None:
+    book = StreamedBook(UNCHECKED)
+    book.begin(snapshot(BIDS, ASKS))
+    assert isinstance(book.book, OrderBook)
+    book.receive(delta([("9.9", "1.0")], []))
+    assert book.state == "synced"
+    book.receive(delta([("10.0", "1.0")], []))
+
+    assert (book.state, book.wants_snapshot) == ("stale", True)
+    assert "crossed" in book.reason
+
+
+def test_while_disconnected_it_is_stale_and_asks_for_nothing() -> None:
+    book = StreamedBook(UNCHECKED)
+    book.begin(snapshot(BIDS, ASKS))
+    book.distrust("disconnected: cut")
+
+    assert (book.state, book.wants_snapshot, book.reason) == ("stale", False, "disconnected: cut")
+
+
+def test_where_every_frame_is_a_whole_book_the_newest_counts() -> None:
+    book = StreamedBook(BookRules(begins="frame"))
+    states = []
+    for sides in ((BIDS, ASKS), (ASKS, BIDS), (BIDS, [])):
+        book.begin(snapshot(*sides))
+        states.append(book.state)
+
+    assert states == ["synced", "stale", "synced"]
+    assert book.book is not None
+    assert book.book.texts() == (BIDS, [])
+
+
+def test_without_levels_it_believes_what_it_is_told() -> None:
+    book = StreamedBook(CHECKED, keep_levels=False)
+    book.begin(snapshot(BIDS, ASKS, 1))
+    book.receive(delta(BIDS, ASKS, 1))
+
+    assert (book.state, book.book, book.at_ms) == ("synced", None, 7)
+
+
+prices = st.integers(1, 9)
+sizes = st.integers(0, 3)
+updates = st.lists(
+    st.tuples(st.lists(st.tuples(prices, sizes), max_size=3), st.booleans()), max_size=20
+)
+
+
+@given(updates)
+def test_what_is_shown_as_synced_is_the_exchanges_book(
+    updates: list[tuple[list[tuple[int, int]], bool]],
+) -> None:
+    """Of a book no deeper than the checksum sees, a lost change is noticed at the next one."""
+    rules = BookRules(begins="stream", depth=2, checksum=weigh)
+    truth, book = TopBook(2), StreamedBook(rules)
+    book.begin(snapshot([], [], weigh(truth.texts)))
+    for rows, lost in updates:
+        levels = [(f"{price}.0", f"{size}.0") for price, size in rows]
+        truth.apply_plain(levels, [])
+        if lost:
+            continue
+        if book.wants_snapshot:
+            bids, asks = truth.texts()
+            book.begin(snapshot(bids, asks, weigh(truth.texts)))
+            continue
+        book.receive(delta(levels, [], weigh(truth.texts)))
+        if book.state == "synced":
+            assert book.book is not None
+            assert book.book.texts() == truth.texts()

@@ -31,24 +31,29 @@ class Request(Generic[T_co]):
     category: str = ""
 
 
+class Listed(NamedTuple):
+    """One market, in every spelling the exchange has for it."""
+
+    native: str
+    """What requests say."""
+    symbol: Symbol
+    streamed: str = ""
+    """What streams say, where that differs."""
+    typed: tuple[str, ...] = ()
+    """Further spellings that people know."""
+
+
 class SymbolMap:
     """An exchange's own spellings of its symbols, both ways."""
 
-    def __init__(
-        self,
-        exchange: str,
-        natives: Iterable[tuple[str, Symbol]],
-        *,
-        streamed: Iterable[tuple[str, Symbol]] = (),
-        typed: Iterable[tuple[str, Symbol]] = (),
-    ) -> None:
-        """``natives`` are what requests say; ``streamed`` what streams say, where that differs;
-        ``typed`` are further spellings that people know."""
+    def __init__(self, exchange: str, listed: Iterable[tuple[str, Symbol] | Listed]) -> None:
         self.exchange = exchange
-        self._symbols = dict(natives)
+        self.listed = tuple(Listed(*each) for each in listed)
+        """Everything the map is made of: another one made of it is the same."""
+        self._symbols = {each.native: each.symbol for each in self.listed}
         self._natives = {symbol: native for native, symbol in self._symbols.items()}
-        self._streamed = {symbol: name for name, symbol in streamed}
-        self._typed = dict(typed)
+        self._streamed = {each.symbol: each.streamed for each in self.listed if each.streamed}
+        self._typed = {text: each.symbol for each in self.listed for text in each.typed}
 
     def __len__(self) -> int:
         return len(self._symbols)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnknownChannel, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.base import Listed, SymbolMap
 from penstock.exchanges.kraken.stream import LARGEST_FRAME, KrakenDialect
 from penstock.market.events import BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.symbol import Symbol
@@ -18,8 +18,11 @@ BTC, MINA = Symbol("BTC", "USD"), Symbol("MINA", "GBP")
 APPLE = Symbol("AAPLX", "USD")
 SYMBOLS = SymbolMap(
     "kraken",
-    [("XXBTZUSD", BTC), ("MINAGBP", MINA), ("AAPLxUSD", APPLE)],
-    streamed=[("BTC/USD", BTC), ("MINA/GBP", MINA), ("AAPLx/USD", APPLE)],
+    [
+        Listed("XXBTZUSD", BTC, "BTC/USD"),
+        Listed("MINAGBP", MINA, "MINA/GBP"),
+        Listed("AAPLxUSD", APPLE, "AAPLx/USD"),
+    ],
 )
 AT_NS = 1_700_000_000_000_000_000
 TRADE = (

@@ -49,6 +49,14 @@ def test_a_pair_has_one_name_here_and_keeps_the_exchanges_own(
     assert REAL.stream_name(symbol) == streamed
 
 
+def test_a_map_made_of_what_a_map_lists_is_the_same() -> None:
+    again = SymbolMap(REAL.exchange, REAL.listed)
+
+    assert again.stream_name(Symbol("AAPLX", "USD")) == "AAPLx/USD"
+    assert again.find("XBT/USD") == Symbol("BTC", "USD")
+    assert list(again) == list(REAL)
+
+
 def test_dark_pools_and_other_pairs_without_a_wsname_are_left_out() -> None:
     assert len(REAL) == 5
     assert REAL.get("XXBTZUSD.d") is None

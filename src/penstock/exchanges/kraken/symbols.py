@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import MalformedSymbol, UnexpectedAnswer
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info, Listed, SymbolMap
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"
@@ -51,16 +51,11 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
         pairs = _decode(body).result
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnexpectedAnswer(f"AssetPairs cannot be read: {error}") from error
-    natives, streamed, typed = [], [], []
-    for pair_id, pair, name, symbol in _named(pairs):
-        natives.append((pair_id, symbol))
-        streamed.append((name, symbol))
-        typed += [(pair.altname, symbol), (pair.wsname, symbol)]
-    return Info(SymbolMap(NAME, natives, streamed=streamed, typed=typed), limits=())
+    return Info(SymbolMap(NAME, _listed(pairs)), limits=())
 
 
-def _named(pairs: dict[str, _Pair]) -> Iterator[tuple[str, _Pair, str, Symbol]]:
-    """Every pair that can be named, with what streams call it."""
+def _listed(pairs: dict[str, _Pair]) -> Iterator[Listed]:
+    """Every pair that can be named."""
     for pair_id, pair in pairs.items():
         base, slash, quote = pair.wsname.partition("/")
         if not slash:
@@ -71,4 +66,4 @@ def _named(pairs: dict[str, _Pair]) -> Iterator[tuple[str, _Pair, str, Symbol]]:
         except MalformedSymbol:
             continue  # one bad name must not hide the others
         # Streams want the exchange's own case, which a symbol does not keep: AAPLx/USD.
-        yield pair_id, pair, f"{base}/{quote}", symbol
+        yield Listed(pair_id, symbol, f"{base}/{quote}", (pair.altname, pair.wsname))

@@ -105,6 +105,10 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds without a pong after which a connection is closed."""
     connection_lifetime: Seconds = 86400.0
     """Seconds after which a connection is closed, however well it behaves."""
+    subscribe_within: Seconds | None = None
+    """Seconds a connection may go without a subscription; unset: as the exchange has it."""
+    markets_use_address_limit: bool = True
+    """Whether requests limited by market count for the address too, where that is left open."""
     refusals_before_ban: Count = 10
     """Refusals (429) in one window after which the address is banned (418)."""
     first_ban: Seconds = 120.0

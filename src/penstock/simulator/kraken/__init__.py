@@ -1,0 +1,119 @@
+"""The simulated Kraken: spot market data over REST and the second version of its streams.
+
+Written from the exchange's documentation and from recordings of its traffic. Everything here is a
+function of the market, the settings and an instant; sockets, counting and faults are the server's.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from penstock.config import Simulator
+from penstock.simulator.exchange import (
+    Asked,
+    ControlReply,
+    Feed,
+    Opening,
+    Reply,
+    Route,
+    SimulatedExchange,
+    Subscriber,
+    Upkeep,
+)
+from penstock.simulator.kraken import control, refusals, rest, rules
+from penstock.simulator.kraken.instrument import Instrument, list_markets
+from penstock.simulator.kraken.listings import CATALOGUE
+from penstock.simulator.kraken.streams import Streams
+from penstock.simulator.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.market import Market
+from penstock.simulator.rng import key, mix
+
+__all__ = ["CATALOGUE", "Kraken", "build"]
+
+STREAMS = "/v2"
+STATUS = "status"
+_VERSION = "2.0.10"
+_NOT_FOUND = b"<html><head><title>404 Not Found</title></head><body>404 Not Found</body></html>"
+
+
+def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
+    """The exchange that lists these markets.
+
+    Raises:
+        ConfigError: an operator has set a limit that does not exist, or cannot be read.
+    """
+    return Kraken(list_markets(markets), rules.rules_from(settings), rules.upkeep_from(settings))
+
+
+class Kraken:
+    """Kraken spot."""
+
+    name = "kraken"
+    headers: Mapping[str, str] = MappingProxyType({"Server": "cloudflare"})
+    content_type = "application/json; charset=utf-8"
+    binary = False
+    bans: BanPolicy | None = None
+
+    def __init__(
+        self, instruments: Sequence[Instrument], limits: Sequence[Rule], upkeep: Upkeep
+    ) -> None:
+        self.rules, self.upkeep = limits, upkeep
+        self.routes: Mapping[str, Route] = rest.routes(instruments)
+        self._streams = Streams(instruments)
+        self._control = control.Control(self._streams)
+
+    def not_found(self, path: str) -> Reply:
+        """A method that does not exist is an error like any other; elsewhere there is a page."""
+        if path.startswith(rest.PREFIX):
+            return refusals.error(refusals.UNKNOWN_METHOD)
+        return Reply(_NOT_FOUND, status=404, content_type="text/html")
+
+    def failure(self) -> Reply:
+        """The exchange's own failure, told inside a 200 too."""
+        return refusals.error(refusals.INTERNAL_ERROR)
+
+    def refusal(self, verdict: Verdict) -> Reply:
+        """Too many requests or connections."""
+        return rules.refusal(verdict)
+
+    def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:  # noqa: ARG002 - as the port
+        """Kraken tells nothing of what is left."""
+        return {}
+
+    def open(self, path: str, asked: Asked) -> Opening | None:  # noqa: ARG002 - as the port
+        """There is one address; everything else is said on the connection."""
+        return Opening((), wrapped=False) if path.rstrip("/") == STREAMS else None
+
+    def greeting(self, connection: int, at_ms: int) -> list[bytes]:
+        """The system's status, and the connection's number, beyond what a float holds."""
+        return [_status("online", mix(key("connection", at_ms) ^ connection) >> 1)]
+
+    def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
+        """Carry out a client's message."""
+        return self._control.answer(text, subscriber, at_ms)
+
+    def overrun(self, text: str) -> bytes | None:
+        """A message too many is answered, and not carried out."""
+        return control.overrun(text)
+
+    def feed(self, stream: str, dialect: str = "") -> Feed | None:  # noqa: ARG002 - as the port
+        """The stream of that name."""
+        return self._streams.feed(stream)
+
+    def wrap(self, stream: str, payload: bytes) -> bytes:  # noqa: ARG002 - as the port
+        """A frame says itself what it is of."""
+        return payload
+
+    def shutdown_notice(self, at_ms: int, dialect: str = "") -> tuple[str, bytes] | None:  # noqa: ARG002
+        """The status that precedes a maintenance."""
+        return STATUS, _status("maintenance", mix(key("notice", at_ms)) >> 1)
+
+    def refuse_ack(self, reply: bytes) -> bytes:
+        """The error that might have come instead."""
+        return control.refusal_of(reply)
+
+
+def _status(system: str, connection_id: int) -> bytes:
+    return (
+        f'{{"channel":"status","type":"update","data":[{{"version":"{_VERSION}",'
+        f'"system":"{system}","api_version":"v2","connection_id":{connection_id}}}]}}'
+    ).encode()

@@ -1,0 +1,177 @@
+"""The channels as pure functions of time: what falls due after one instant and up to another.
+
+Trades, tickers and candles are told when a trade happens, trades of one instant together; a book
+when its slot of 100 ms has ended. Nobody asks for what nobody trades: while a market rests, a look
+costs a comparison.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from penstock.simulator.book import Book
+from penstock.simulator.exchange import Feed
+from penstock.simulator.kraken import info, times
+from penstock.simulator.kraken.checksum import checksum
+from penstock.simulator.kraken.depth import Depth
+from penstock.simulator.kraken.instrument import DAY_MS, Instrument
+from penstock.simulator.kraken.rest import MINUTE_MS, candles, order_type
+from penstock.simulator.kraken.spelling import exact, rounded
+from penstock.simulator.market import Sums, Trade
+from penstock.simulator.pacing import DueTrades, Frames, every
+
+HEARTBEAT = b'{"channel":"heartbeat"}'
+HEARTBEAT_MS = 1000
+TRADES_SHOWN, CANDLES_SHOWN = 50, 10
+"""In the snapshots of their channels."""
+
+AtTrades = Callable[[int, list[Trade]], bytes]
+"""The frame for the trades of one instant."""
+
+
+def heartbeat(name: str) -> Feed:
+    """Once a second, whatever else is sent."""
+    return Feed(name, every(HEARTBEAT_MS, lambda _: HEARTBEAT))
+
+
+def instruments(name: str, listed: Sequence[Instrument], snapshot: bool) -> Feed:
+    """``instrument``: nothing about a pair ever changes here."""
+
+    def opening(at_ms: int) -> list[bytes]:
+        return [info.instruments([each for each in listed if each.listed_at_ms <= at_ms])]
+
+    return Feed(name, lambda *_: [], opening if snapshot else None)
+
+
+def trades(name: str, instrument: Instrument, snapshot: bool) -> Feed:
+    """``trade``."""
+    market = instrument.market
+
+    def opening(at_ms: int) -> list[bytes]:
+        end = market.id_at(at_ms + 1)
+        first = max(1, end - TRADES_SHOWN)
+        return [_trades(instrument, "snapshot", market.trades(first, end - first))]
+
+    def told(_at_ms: int, traded: list[Trade]) -> bytes:
+        return _trades(instrument, "update", traded)
+
+    return Feed(name, _on_trades(instrument, told), opening if snapshot else None)
+
+
+def ticker(name: str, instrument: Instrument, snapshot: bool) -> Feed:
+    """``ticker`` of either trigger: here the best offers change with trades alone."""
+
+    def opening(at_ms: int) -> list[bytes]:
+        return [_ticker(instrument, "snapshot", at_ms)]
+
+    def told(at_ms: int, _traded: list[Trade]) -> bytes:
+        return _ticker(instrument, "update", at_ms)
+
+    return Feed(name, _on_trades(instrument, told), opening if snapshot else None)
+
+
+def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> Feed:
+    """``ohlc``: the running candle, whenever it changes; nobody says when it is finished."""
+    step_ms = minutes * MINUTE_MS
+
+    def opening(at_ms: int) -> list[bytes]:
+        numbers, sums = candles(instrument, step_ms, CANDLES_SHOWN, at_ms)
+        rows = [
+            _candle(instrument, number, minutes, each)
+            for number, each in zip(numbers, sums, strict=True)
+        ]
+        return [_candles("snapshot", at_ms, rows)]
+
+    def told(at_ms: int, _traded: list[Trade]) -> bytes:
+        number = at_ms // step_ms
+        start_ms = max(number * step_ms, instrument.listed_at_ms)
+        sums = instrument.market.sums(start_ms, at_ms + 1)
+        return _candles("update", at_ms, [_candle(instrument, number, minutes, sums)])
+
+    return Feed(name, _on_trades(instrument, told), opening if snapshot else None)
+
+
+def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> Feed:
+    """``book``: the levels that changed among the best, with the checksum of the ten best."""
+    levels, cut = instrument.spelling.levels, Depth(instrument.book, depth)
+
+    def frame(kind: str, slot: int, bids: str, asks: str) -> bytes:
+        told = times.iso(times.told_us((slot + 1) * Book.SLOT_MS))
+        summed = checksum(*cut.after(slot), instrument.spelling.lot)
+        return (
+            f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{instrument.symbol}",'
+            f'"bids":{bids},"asks":{asks},"checksum":{summed},"timestamp":"{told}"}}]}}'
+        ).encode()
+
+    def opening(at_ms: int) -> list[bytes]:
+        slot = cut.event(at_ms // Book.SLOT_MS - 1)
+        return [frame("snapshot", slot, *map(levels, cut.after(slot)))]
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        told = []
+        for slot in range(after_ms // Book.SLOT_MS, upto_ms // Book.SLOT_MS):
+            changes = cut.changes(slot)
+            if changes is not None:
+                told.append(frame("update", slot, *map(levels, changes)))
+        return told
+
+    return Feed(name, frames, opening if snapshot else None)
+
+
+def _on_trades(instrument: Instrument, told: AtTrades) -> Frames:
+    due = DueTrades(instrument.market)
+
+    def frames(after_ms: int, upto_ms: int) -> list[bytes]:
+        grouped = groupby(due(after_ms, upto_ms), key=lambda trade: trade.at_ms)
+        return [told(at_ms, list(traded)) for at_ms, traded in grouped]
+
+    return frames
+
+
+def _trades(instrument: Instrument, kind: str, traded: list[Trade]) -> bytes:
+    price, quantity = instrument.spelling.price, instrument.spelling.quantity
+    rows = [
+        f'{{"symbol":"{instrument.symbol}","side":"{"buy" if each.taker_buys else "sell"}",'
+        f'"price":{price(each.price)},"qty":{quantity(each.quantity)},'
+        f'"ord_type":"{order_type(each)}","trade_id":{each.id},'
+        f'"timestamp":"{times.iso(at_ns // 1000)}"}}'
+        for each, at_ns in zip(traded, times.trade_times(instrument.market, traded), strict=True)
+    ]
+    return f'{{"channel":"trade","type":"{kind}","data":[{",".join(rows)}]}}'.encode()
+
+
+def _ticker(instrument: Instrument, kind: str, at_ms: int) -> bytes:
+    spelling, price = instrument.spelling, instrument.spelling.price
+    start_ms = max(at_ms + 1 - DAY_MS, instrument.listed_at_ms)
+    day = instrument.market.sums(start_ms, at_ms + 1)
+    (bid, bid_lots), (ask, ask_lots) = instrument.touch(at_ms)
+    change = day.close - day.open
+    percent = rounded(abs(change) * 10_000, day.open) * (-1 if change < 0 else 1)
+    return (
+        f'{{"channel":"ticker","type":"{kind}","data":[{{"symbol":"{instrument.symbol}",'
+        f'"bid":{price(bid)},"bid_qty":{spelling.quantity(bid_lots)},'
+        f'"ask":{price(ask)},"ask_qty":{spelling.quantity(ask_lots)},'
+        f'"last":{price(day.close)},"volume":{spelling.quantity(day.volume)},'
+        f'"vwap":{price(spelling.average(day))},"low":{price(day.low)},"high":{price(day.high)},'
+        f'"change":{price(change)},"change_pct":{exact(percent, 2)},'
+        f'"timestamp":"{times.iso(times.told_us(at_ms))}"}}]}}'
+    ).encode()
+
+
+def _candles(kind: str, at_ms: int, rows: list[str]) -> bytes:
+    told = times.iso(times.told_us(at_ms))
+    return (
+        f'{{"channel":"ohlc","type":"{kind}","timestamp":"{told}","data":[{",".join(rows)}]}}'
+    ).encode()
+
+
+def _candle(instrument: Instrument, number: int, minutes: int, sums: Sums) -> str:
+    spelling, price = instrument.spelling, instrument.spelling.price
+    step_ms = minutes * MINUTE_MS
+    # The inner timestamp is the end of the interval.
+    return (
+        f'{{"symbol":"{instrument.symbol}","open":{price(sums.open)},"high":{price(sums.high)},'
+        f'"low":{price(sums.low)},"close":{price(sums.close)},"trades":{sums.trades},'
+        f'"volume":{spelling.quantity(sums.volume)},"vwap":{price(spelling.average(sums))},'
+        f'"interval_begin":"{times.iso_nanosecond(number * step_ms)}","interval":{minutes},'
+        f'"timestamp":"{times.iso((number + 1) * step_ms * 1000)}"}}'
+    )

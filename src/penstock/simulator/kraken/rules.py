@@ -1,0 +1,58 @@
+"""The limits: how many requests, connections and messages, and the words for too many.
+
+Kraken publishes no figures but one: a request a second is always safe. It counts requests by
+address, and those for candles and trades by address and pair. Whether the latter count for the
+address too is not known; unless an operator says otherwise they do. Refused requests count, so
+whoever goes on is refused for longer.
+"""
+
+from collections.abc import Sequence
+
+from penstock.config import Simulator
+from penstock.simulator.exchange import Reply, Upkeep
+from penstock.simulator.kraken import refusals
+from penstock.simulator.limits import Rule, Verdict, replaced
+
+PUBLIC, PAIR, CONNECTS, MESSAGES = "public", "pair", "connects", "messages"
+_SUBSCRIBE_WITHIN_S = 60.0
+_TOO_MANY_CONNECTS = b"<html><head><title>Access denied</title></head><body>1015</body></html>"
+
+
+def rules_from(settings: Simulator) -> Sequence[Rule]:
+    """Every limit that is counted.
+
+    Raises:
+        ConfigError: an operator has set one that does not exist, or cannot be read.
+    """
+    public = "" if settings.markets_use_address_limit else PUBLIC
+    return replaced(
+        (
+            Rule(PUBLIC, "bucket", 15_000, 15, "ip", "request", group=public),
+            Rule(PAIR, "bucket", 15_000, 15, "key", "request", group=PAIR),
+            Rule(CONNECTS, "sliding", 600_000, 150, "ip", "connect"),
+            # That there is a limit is known, its figure is not.
+            Rule(MESSAGES, "sliding", 1_000, 20, "connection", "message"),
+        ),
+        settings,
+    )
+
+
+def upkeep_from(settings: Simulator) -> Upkeep:
+    """What connections are held to: only that they subscribe to something."""
+    within_s = settings.subscribe_within or _SUBSCRIBE_WITHIN_S
+    return Upkeep(subscribe_within_ms=round(within_s * 1000))
+
+
+def refusal(verdict: Verdict) -> Reply:
+    """An error inside a 200; a connection is refused at the door, by somebody else's page."""
+    if verdict.banned_until_ms is not None:
+        return refusals.error(refusals.TEMPORARY_LOCKOUT)
+    broken = verdict.broken
+    if broken is not None and broken.unit == "connect":
+        page = (
+            b"<html><head><title>Access denied</title></head><body>error code: 1015</body></html>"
+        )
+        return Reply(page, status=429, content_type="text/html; charset=UTF-8")
+    if broken is not None and broken.name == PAIR:
+        return refusals.error(refusals.RATE_LIMIT_EXCEEDED)
+    return refusals.error(refusals.TOO_MANY_REQUESTS)

@@ -1,0 +1,81 @@
+"""The streams' names inside the simulator: channel, option, pair, and whether a snapshot begins it.
+
+Clients never see them; faults and the list of connections do: ``book-10/BTC/USD+snapshot``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.simulator.exchange import Feed
+from penstock.simulator.kraken import feeds
+from penstock.simulator.kraken.instrument import Instrument
+
+HEARTBEAT, INSTRUMENT = "heartbeat", "instrument"
+_SNAPSHOT = "+snapshot"
+_NAME = re.compile(r"(?P<channel>[a-z]+)(?:-(?P<option>\w+))?(?:/(?P<symbol>[^+]+))?")
+
+
+class Stream(NamedTuple):
+    """One subscription."""
+
+    channel: str
+    symbol: str = ""
+    option: str = ""
+    """Depth, interval or trigger."""
+    snapshot: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the server calls it."""
+        option, symbol = (f"-{self.option}" if self.option else ""), self.symbol
+        return f"{self.channel}{option}{symbol and '/' + symbol}{_SNAPSHOT * self.snapshot}"
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What a connection can have only once: a pair's book in one depth, but many intervals."""
+        several = (self.option,) if self.channel == "ohlc" else ()
+        return (self.channel, self.symbol, *several)
+
+
+def read(name: str) -> Stream:
+    """The subscription of that name."""
+    match = _NAME.match(name)
+    if match is None:
+        return Stream(name)
+    snapshot = name.endswith(_SNAPSHOT)
+    return Stream(match["channel"], match["symbol"] or "", match["option"] or "", snapshot)
+
+
+class Streams:
+    """Every stream of the exchange, by name."""
+
+    def __init__(self, instruments: Sequence[Instrument]) -> None:
+        self._instruments = instruments
+        self._by_symbol: Mapping[str, Instrument] = {each.symbol: each for each in instruments}
+
+    def lists(self, symbol: str, at_ms: int) -> bool:
+        """Whether there is such a pair."""
+        instrument = self._by_symbol.get(symbol)
+        return instrument is not None and instrument.listed_at_ms <= at_ms
+
+    def feed(self, name: str) -> Feed | None:
+        """The feed of that name."""
+        channel, symbol, option, snapshot = read(name)
+        if channel == HEARTBEAT:
+            return feeds.heartbeat(name)
+        if channel == INSTRUMENT:
+            return feeds.instruments(name, self._instruments, snapshot)
+        instrument = self._by_symbol.get(symbol)
+        if instrument is None:
+            return None
+        match channel:
+            case "trade":
+                return feeds.trades(name, instrument, snapshot)
+            case "ticker":
+                return feeds.ticker(name, instrument, snapshot)
+            case "book":
+                return feeds.book(name, instrument, int(option), snapshot)
+            case "ohlc":
+                return feeds.ohlc(name, instrument, int(option), snapshot)
+        return None

@@ -1,0 +1,89 @@
+"""Limits: what is counted apart, what is counted twice, and what refusals say."""
+
+import pytest
+
+from penstock.config import Simulator
+from penstock.errors import ConfigError
+from penstock.simulator.kraken import Kraken
+from penstock.simulator.kraken.rules import rules_from, upkeep_from
+from penstock.simulator.limits import Admission, Place, Verdict
+
+IP = "127.0.0.1"
+ETH, XTZ = Place("pair", "XETHZUSD"), Place("pair", "XTZUSD")
+
+
+def _admission(**settings: object) -> Admission:
+    return Admission(rules_from(Simulator(**settings)), None)  # type: ignore[arg-type]
+
+
+def test_a_request_a_second_is_always_safe_and_a_burst_of_fifteen_is() -> None:
+    admission = _admission()
+
+    assert all(admission.admit(IP, "/", 1, 0, ETH).admitted for _ in range(15))
+    assert not admission.admit(IP, "/", 1, 0, ETH).admitted
+    later = [admission.admit(IP, "/", 1, 2000 + 1000 * n, ETH).admitted for n in range(60)]
+    assert all(later)
+
+
+def test_whoever_goes_on_is_refused_for_longer() -> None:
+    patient, stubborn = _admission(), _admission()
+    for admission, refused in ((patient, 1), (stubborn, 30)):
+        for _ in range(15 + refused):
+            admission.admit(IP, "/", 1, 0, ETH)
+
+    assert patient.admit(IP, "/", 1, 3000, ETH).admitted
+    assert not stubborn.admit(IP, "/", 1, 3000, ETH).admitted
+    assert stubborn.admit(IP, "/", 1, 40_000, ETH).admitted
+
+
+def test_pairs_use_up_the_limit_of_the_address_unless_told_not_to() -> None:
+    together, apart = _admission(), _admission(markets_use_address_limit=False)
+    for admission in (together, apart):
+        for _ in range(15):
+            assert admission.admit(IP, "/", 1, 0, ETH).admitted
+
+    assert not together.admit(IP, "/", 1, 0, XTZ).admitted
+    assert apart.admit(IP, "/", 1, 0, XTZ).admitted
+    assert apart.admit(IP, "/", 1, 0, Place("public")).admitted
+    assert not apart.admit(IP, "/", 1, 0, ETH).admitted
+
+
+def _refused(admission: Admission, place: Place) -> Verdict:
+    for _ in range(30):
+        verdict = admission.admit(IP, "/", 1, 0, place)
+    assert not verdict.admitted
+    return verdict
+
+
+def test_refusals_are_errors_inside_a_200(exchange: Kraken) -> None:
+    public = exchange.refusal(_refused(_admission(), Place("public")))
+    pair = exchange.refusal(_refused(_admission(markets_use_address_limit=False), ETH))
+
+    assert (public.status, pair.status) == (200, 200)
+    assert public.body == b'{"error":["EGeneral:Too many requests"]}'
+    assert pair.body == b'{"error":["EAPI:Rate limit exceeded"]}'
+    assert exchange.usage_headers(_refused(_admission(), ETH)) == {}
+
+
+def test_connections_beyond_150_in_ten_minutes_meet_a_page(exchange: Kraken) -> None:
+    admission = _admission()
+    verdicts = [admission.connect(IP, "/v2", 1000 * n) for n in range(151)]
+
+    assert [verdict.admitted for verdict in verdicts] == [True] * 150 + [False]
+    reply = exchange.refusal(verdicts[-1])
+    assert (reply.status, reply.content_type) == (429, "text/html; charset=UTF-8")
+    assert admission.connect(IP, "/v2", 601_000).admitted
+
+
+def test_an_operator_may_change_any_of_them() -> None:
+    rules = {rule.name: rule for rule in rules_from(Simulator(limits={"pair": "2/3"}))}
+
+    assert (rules["pair"].limit, rules["pair"].period_ms) == (2, 3000)
+    with pytest.raises(ConfigError, match="public, pair, connects, messages"):
+        rules_from(Simulator(limits={"weight": "2/3"}))
+
+
+def test_only_a_connection_without_a_subscription_is_ended() -> None:
+    assert upkeep_from(Simulator()).subscribe_within_ms == 60_000
+    assert upkeep_from(Simulator(subscribe_within=0.5)).subscribe_within_ms == 500
+    assert upkeep_from(Simulator()).ping_every_ms is None

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -118,7 +118,7 @@ def _within(side: Mapping[Decimal, Decimal], lowest: Decimal, highest: Decimal) 
 
 
 @contextmanager
-def _simulator(symbols: str, **settings: str | int) -> Iterator[Simulated]:
+def _simulator(exchange: str, symbols: str, **settings: str | int) -> Iterator[Simulated]:
     outside = {
         name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
     }
@@ -127,7 +127,7 @@ def _simulator(symbols: str, **settings: str | int) -> Iterator[Simulated]:
     with (
         TemporaryFile("w+") as log,
         subprocess.Popen(
-            [sys.executable, "-m", "penstock", "sim", *options],
+            [sys.executable, "-m", "penstock", "sim", exchange, *options],
             env={**outside, **environment},
             stdout=subprocess.PIPE,
             stderr=log,
@@ -149,13 +149,14 @@ def _simulator(symbols: str, **settings: str | int) -> Iterator[Simulated]:
 @pytest.fixture(scope="session")
 def simulated() -> Iterator[Simulated]:
     """Every market, under the real limits; only pings come sooner, so that pongs are tried."""
-    with _simulator("all", ping_every=2, pong_within=3) as simulator:
+    with _simulator("binance", "all", ping_every=2, pong_within=3) as simulator:
         yield simulator
 
 
 @pytest.fixture(scope="session")
 def _refusing() -> Iterator[Simulated]:
     with _simulator(
+        "binance",
         "bnb_btc",
         weight_limit=10,
         weight_window=3,
@@ -171,6 +172,17 @@ def refusing(_refusing: Simulated) -> Simulated:
     """A simulator that soon refuses and bans, though not for long, and has broken endpoints."""
     with urlopen(f"{_refusing.address}/_sim/unban", data=b"", timeout=30):
         return _refusing
+
+
+@pytest.fixture(scope="module")
+def start_simulator() -> Iterator[Callable[..., Simulated]]:
+    """Start an exchange by its name, with symbols and settings; it ends with the module."""
+    with ExitStack() as running:
+
+        def start(exchange: str, symbols: str = "all", **settings: str | int) -> Simulated:
+            return running.enter_context(_simulator(exchange, symbols, **settings))
+
+        yield start
 
 
 Results = dict[str, Any]

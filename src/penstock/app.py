@@ -1,8 +1,13 @@
 """The composition root: settings in, parts put together out."""
 
+import os
+import platform
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from itertools import count
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.collect.collector import Collector
@@ -10,16 +15,22 @@ from penstock.collect.continuity import Continuity
 from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
-from penstock.errors import NotOurRecord
+from penstock.errors import NotOurRecord, SlotInUse
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.gateway import gateway_for
+from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.ingest import registry as handlers
+from penstock.ingest.means import Means
+from penstock.jobs.leases import Leases
+from penstock.jobs.worker import Worker
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.server import SimulatorServer
-from penstock.storage.log import open_log
+from penstock.storage.log import EventLog, LogWriter, open_log
+from penstock.storage.state import open_store
 from penstock.telemetry import Listener, StatusUnreadable, quiet
 
 
@@ -62,6 +73,87 @@ async def open_collector(
                     stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
                     tell=listener,
                 )
+
+
+@asynccontextmanager
+async def open_worker(
+    settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[Worker]:
+    """A worker on the fleet's jobs, in the first slot of the log that nobody writes.
+
+    Raises:
+        StoreUnreachable, NewerStore: the state cannot be had.
+        StorageError: the folder cannot be written.
+    """
+    folder = Path(settings.collect.data_dir)
+    store = await open_store(
+        settings.state.url or f"sqlite:{folder / 'state.db'}",
+        clock=clock,
+        patience_s=settings.state.patience,
+    )
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        writer = stack.enter_context(closing(_free_slot(open_log(f"rocksdb:{folder}"), "work")))
+        recorder = Recorder(
+            writer, MemoryPublisher(), durability=settings.collect.durability, listener=listener
+        )
+        stack.enter_context(closing(recorder))
+        impatient = replace(settings.requests, patience=settings.jobs.patience)
+        gateways = _OwnGateways(replace(settings, requests=impatient), clock, listener)
+        await stack.enter_async_context(aclosing(gateways))
+        means = Means(gateways, _OwnMaps(gateways), recorder, clock)
+        yield Worker(
+            f"{platform.node()}/{writer.slot}/{os.getpid()}",
+            Leases(store, tuple(handlers.kinds())),
+            handlers.build(means),
+            clock,
+            settings.jobs,
+            listener,
+        )
+
+
+def _free_slot(log: EventLog, name: str) -> LogWriter:
+    """The first slot of that name, and a number, that no process owns."""
+    for number in count():
+        try:
+            return log.writer(f"{name}-{number}")
+        except SlotInUse:
+            continue
+    raise AssertionError("there is always one more")
+
+
+class _OwnGateways:
+    def __init__(self, settings: Settings, clock: Clock, listener: Listener) -> None:
+        self._settings, self._clock, self._listener = settings, clock, listener
+        self._opened: dict[str, Gateway] = {}
+
+    async def of(self, exchange_id: str) -> Gateway:
+        if exchange_id not in self._opened:
+            exchange = exchanges.load(exchange_id)
+            gateway = gateway_for(exchange, self._settings, self._clock, self._listener)
+            self._opened[exchange_id] = gateway
+            await gateway.measure_clock()
+        return self._opened[exchange_id]
+
+    async def aclose(self) -> None:
+        for gateway in self._opened.values():
+            await gateway.aclose()
+
+
+class _OwnMaps:
+    def __init__(self, gateways: _OwnGateways) -> None:
+        self._gateways = gateways
+        self._maps: dict[str, SymbolMap] = {}
+
+    async def of(self, exchange_id: str) -> SymbolMap:
+        if exchange_id not in self._maps:
+            info = await (await self._gateways.of(exchange_id)).learn()
+            self._maps[exchange_id] = info.symbols
+        return self._maps[exchange_id]
+
+    async def refresh(self, exchange_id: str, info: Info) -> object:
+        self._maps[exchange_id] = info.symbols
+        return None
 
 
 def _known_before(folder: Path, slot: str, listener: Listener) -> Sequence[IdsStatus]:

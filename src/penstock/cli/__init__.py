@@ -20,6 +20,7 @@ from penstock.cli.log import log
 from penstock.cli.settings import config
 from penstock.cli.sim import sim
 from penstock.cli.status import status
+from penstock.cli.work import work
 from penstock.errors import PenstockError
 
 DEFAULT_FILE = "penstock.toml"
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(collect)
+app.command()(work)
 app.command()(status)
 app.add_typer(log, name="log")
 app.command()(sim)

@@ -165,8 +165,12 @@ def _begun(document: Document, lease_ms: int) -> Job:
     if progress.started_at is None:
         progress = replace(progress, started_at=at_ms)
     elif job.cursor.page and job.schedule is None:
-        resumptions = progress.resumptions + 1
-        progress = replace(progress, resumed_at=at_ms, resumptions=resumptions)
+        progress = replace(
+            progress,
+            resumed_at=at_ms,
+            resumed_rows=progress.rows,
+            resumptions=progress.resumptions + 1,
+        )
     job = replace(job, progress=progress)
     if document["unsettled"] > 1:
         return transitions.with_event(job, at_ms, "taken_over", "the lease before had run out")

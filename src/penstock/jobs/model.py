@@ -66,7 +66,9 @@ class Progress(Struct, frozen=True, kw_only=True):
     pages: int = 0
     started_at: int | None = None
     resumed_at: int | None = None
-    """When it was last taken up in the middle."""
+    """When it was last taken up in the middle …"""
+    resumed_rows: int = 0
+    """… and how many rows it had then."""
     resumptions: int = 0
     first_ts: int | None = None
     """Where it began …"""

@@ -64,6 +64,7 @@ class Turn:
             "status": known.status,
             "schedule": known.schedule,
             "priority": known.priority,
+            "updated_at": known.updated_at,
             "version": known.version,
         }
         self.job = replace(self.job, **wanted)

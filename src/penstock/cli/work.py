@@ -1,0 +1,57 @@
+"""``penstock work``: jobs that are due, done until told to stop."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from penstock.app import open_worker
+from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
+from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.worker_view import describe_worker, draw_worker
+from penstock.clock import SystemClock
+from penstock.config import Settings
+from penstock.jobs.worker import Worker
+from penstock.telemetry import Fact, RequestSent, log_facts, quiet
+
+
+def work(
+    context: typer.Context,
+    data_dir: DataOption = None,
+    concurrency: Annotated[int | None, typer.Option(help="Jobs to run at once.")] = None,
+    seconds: SecondsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Do the jobs that are due: candles and listings, from every exchange, within its limits.
+
+    Any number of workers share the jobs of one store. Ctrl-C or SIGTERM stops this one: it saves
+    where its jobs stand, and others, or it when started again, go on from there.
+
+    Example: penstock work --concurrency 4 --data-dir ~/market-data
+    """
+    options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
+    settings = read_settings(context, options).settings
+    worker = asyncio.run(_work(settings, seconds))
+    if as_json:
+        say({"worker": worker.name, "turns": worker.ended})
+
+
+async def _work(settings: Settings, seconds: float | None) -> Worker:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    listener = quiet if on_terminal() else _log
+    async with open_worker(settings, clock, listener) as worker:
+        working = asyncio.create_task(worker.run(stop))
+        working.add_done_callback(lambda _: stop.set())
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        await show_until(stop, clock, lambda: draw_worker(worker), lambda: describe_worker(worker))
+        deadline.cancel()
+        await working
+    return worker
+
+
+def _log(fact: Fact) -> None:
+    # Every request is counted in the budget; a line for each would drown the rest.
+    if not isinstance(fact, RequestSent):
+        log_facts(fact)

@@ -84,6 +84,20 @@ async def test_a_new_version_adds_to_what_is_there(url: str) -> None:
 
 
 @shared
+async def test_a_store_that_is_brought_further_meanwhile_is_noticed(url: str) -> None:
+    store = await open_store(url)
+    await store.check()
+
+    newer = await open_store(url, schema=(*SCHEMA, TABLES))
+    await newer.check()
+    with pytest.raises(NewerStore, match="Upgrade penstock"):
+        await store.check()
+
+    for each in (store, newer):
+        await each.close()
+
+
+@shared
 async def test_many_may_prepare_an_empty_store_at_once(url: str) -> None:
     stores = await asyncio.gather(*(open_store(url) for _ in range(6)))
 

@@ -15,7 +15,13 @@ from pkgutil import iter_modules
 from typing import Literal, NamedTuple, Protocol, cast
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import AlreadyExists, ConfigError, CostExceedsLimit, StoreUnreachable
+from penstock.errors import (
+    AlreadyExists,
+    ConfigError,
+    CostExceedsLimit,
+    NewerStore,
+    StoreUnreachable,
+)
 from penstock.storage.state.budget import Ask, Budget, Grant
 from penstock.storage.state.documents import (
     Claim,
@@ -60,6 +66,10 @@ class Backend(Protocol):
         """
         ...
 
+    async def version(self) -> int:
+        """How many steps of its schema the store has taken."""
+        ...
+
     async def now_ms(self) -> int: ...
 
     async def find(
@@ -101,8 +111,20 @@ class Backend(Protocol):
 class StateStore:
     """The state, whatever it is kept in."""
 
-    def __init__(self, backend: Backend, patience_s: float) -> None:
+    def __init__(self, backend: Backend, patience_s: float, schema: Schema = SCHEMA) -> None:
         self._backend, self._patience_s = backend, patience_s
+        self._known = len(schema)
+
+    async def check(self) -> None:
+        """See that the store answers, and that nobody has brought it beyond this penstock.
+
+        Raises:
+            NewerStore: somebody has.
+        """
+        async with self._in_time():
+            found = await self._backend.version()
+        if found > self._known:
+            raise NewerStore(self._backend.where, found, self._known)
 
     async def now_ms(self) -> int:
         """The store's instant: the only clock that all its users share."""
@@ -274,7 +296,7 @@ async def open_store(
     except BaseException:
         await backend.close()
         raise
-    return StateStore(backend, patience_s)
+    return StateStore(backend, patience_s, schema)
 
 
 __all__ = [

@@ -37,6 +37,7 @@ class MemoryBackend:
         # Kept encoded, so that nobody holds a part of what is stored.
         self._tables: dict[str, dict[str, bytes]] = {}
         self._budgets: dict[str, Budget] = {}
+        self._version = 0
 
     @property
     def where(self) -> str:
@@ -44,6 +45,10 @@ class MemoryBackend:
 
     async def prepare(self, schema: Schema) -> None:
         self._tables = {table.name: {} for step in schema for table in step}
+        self._version = len(schema)
+
+    async def version(self) -> int:
+        return self._version
 
     async def now_ms(self) -> int:
         return self._clock.now_ms()

@@ -94,9 +94,7 @@ class MongodbBackend:
 
     async def prepare(self, schema: Schema) -> None:
         async with self._failures_named():
-            versions = self._database["version"]
-            row = await versions.find_one({"_id": "schema"})
-            found = row["version"] if row else 0
+            versions, found = self._database["version"], await self.version()
             if found > len(schema):
                 raise NewerStore(self.where, found, len(schema))
             for number, step in enumerate(schema[found:], found + 1):
@@ -107,6 +105,11 @@ class MongodbBackend:
                     {"_id": "schema"}, {"$max": {"version": number}}, upsert=True
                 )
         await self.now_ms()
+
+    async def version(self) -> int:
+        async with self._failures_named():
+            row = await self._database["version"].find_one({"_id": "schema"})
+        return row["version"] if row else 0
 
     async def _create(self, table: Table) -> None:
         documents = self._database[table.name]

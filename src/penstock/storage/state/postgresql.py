@@ -147,6 +147,10 @@ class PostgresqlBackend:
             await connection.execute("DELETE FROM penstock_version")
             await connection.execute("INSERT INTO penstock_version VALUES ($1)", len(schema))
 
+    async def version(self) -> int:
+        ((version,),) = await self._fetch("SELECT max(version) FROM penstock_version")
+        return int(version)
+
     async def now_ms(self) -> int:
         ((now_ms,),) = await self._fetch("SELECT penstock_now_ms()")
         return int(now_ms)

@@ -99,6 +99,13 @@ class SqliteBackend:
             for busy_s in (_BUSY_AT_ONCE_S, self._patience_s)
         )
 
+    async def version(self) -> int:
+        return await self._in_thread(self._version)
+
+    def _version(self) -> int:
+        version: int = self._documents.execute("SELECT max(version) FROM version").fetchone()[0]
+        return version
+
     def _set_clock(self, database: sqlite3.Connection) -> None:
         self._boot_id = self._clock.boot_id()
         anchor_ns = self._clock.wall_ns() - self._clock.since_boot_ns()

@@ -1,0 +1,43 @@
+"""Configuration: everything an operator may set, read once and validated whole.
+
+Values come, strongest first, from the command line, the environment
+(``PENSTOCK_<SECTION>_<FIELD>``) and ``penstock.toml``; the defaults stand with the settings. The
+result is one frozen Struct and a record of where every value came from. An unknown name or a bad
+value is an error that says what, where it was set and what is allowed, before anything has started.
+"""
+
+from penstock.config.loading import (
+    Loaded,
+    describe,
+    environment_name,
+    load,
+    setting_names,
+)
+from penstock.config.settings import (
+    Collect,
+    Exchanges,
+    Jobs,
+    Logging,
+    Requests,
+    Secret,
+    Settings,
+    Simulator,
+    State,
+)
+
+__all__ = [
+    "Collect",
+    "Exchanges",
+    "Jobs",
+    "Loaded",
+    "Logging",
+    "Requests",
+    "Secret",
+    "Settings",
+    "Simulator",
+    "State",
+    "describe",
+    "environment_name",
+    "load",
+    "setting_names",
+]

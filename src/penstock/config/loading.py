@@ -1,0 +1,204 @@
+"""Loading: from the command line, the environment and a file to one frozen Struct."""
+
+import tomllib
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import Struct
+
+from penstock.config.settings import Secret
+from penstock.errors import ConfigError, near_matches
+
+S = TypeVar("S", bound=Struct)
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[S]):
+    """Validated settings, and where each value came from."""
+
+    settings: S
+    origins: Mapping[str, str]
+
+    def rows(self) -> Iterator[tuple[str, Any, str]]:
+        """(dotted name, value with secrets masked, origin) of every setting."""
+        for name, hint in setting_names(type(self.settings)).items():
+            value = _value_at(self.settings, name)
+            shown = "***" if _holds_secret(hint) and value else value
+            yield name, shown, self.origins.get(name, "default")
+
+
+def load(
+    schema: type[S],
+    environment: Mapping[str, str],
+    file: Path | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Loaded[S]:
+    """Read and validate all settings; ``options`` are dotted names set on the command line.
+
+    Raises:
+        ConfigError: a name is unknown, a value is not allowed, or the file cannot be read.
+    """
+    gathered = _Gathered(setting_names(schema))
+    if file is not None:
+        gathered.take_file(file)
+    gathered.take_environment(environment)
+    for name, value in (options or {}).items():
+        gathered.put(name, value, f"command line --{name.rpartition('.')[2].replace('_', '-')}")
+    return Loaded(gathered.build(schema), gathered.origins)
+
+
+def setting_names(root: type[Struct]) -> dict[str, Any]:
+    """Dotted name → type of every setting below ``root``, in order of declaration."""
+    names: dict[str, Any] = {}
+    for field, hint in get_type_hints(root, include_extras=True).items():
+        if isinstance(hint, type) and issubclass(hint, Struct):
+            names.update({f"{field}.{inner}": t for inner, t in setting_names(hint).items()})
+        else:
+            names[field] = hint
+    return names
+
+
+def environment_name(dotted: str) -> str:
+    """The variable that sets a setting: ``simulator.port`` → ``PENSTOCK_SIMULATOR_PORT``."""
+    return "PENSTOCK_" + dotted.replace(".", "_").upper()
+
+
+class _Gathered:
+    """Raw values by dotted name, the strongest so far, with their origins."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.names = names
+        self.values: dict[str, object] = {}
+        self.texts: set[str] = set()
+        self.origins: dict[str, str] = {}
+
+    def put(self, name: str, value: object, origin: str) -> None:
+        if name not in self.names:
+            near = near_matches(name, self.names)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise ConfigError(name, problem=f"there is no such setting.{hint}", origin=origin)
+        self.values[name], self.origins[name] = value, origin
+        self.texts.discard(name)
+
+    def take_file(self, file: Path) -> None:
+        try:
+            tables = tomllib.loads(file.read_text())
+        except OSError as error:
+            raise ConfigError(
+                str(file), problem=f"cannot be read: {error.strerror}.", origin="command line"
+            ) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(str(file), problem=f"is not TOML: {error}.", origin="file") from error
+        for name, value in _flatten(tables, self.names):
+            self.put(name, value, str(file))
+
+    def take_environment(self, environment: Mapping[str, str]) -> None:
+        by_variable = {environment_name(name): name for name in self.names}
+        for variable, text in environment.items():
+            if variable in by_variable:
+                self.put(by_variable[variable], text, f"environment {variable}")
+                self.texts.add(by_variable[variable])
+            elif variable.startswith("PENSTOCK_") and not variable.startswith("PENSTOCK_TEST_"):
+                near = near_matches(variable, by_variable)
+                hint = f" Did you mean {' or '.join(near)}?" if near else ""
+                raise ConfigError(
+                    variable, problem=f"there is no such setting.{hint}", origin="environment"
+                )
+
+    def build(self, schema: type[S]) -> S:
+        tree: dict[str, Any] = {}
+        for name, raw in self.values.items():
+            value = self._validated(name, raw)
+            *sections, field = name.split(".")
+            table = tree
+            for section in sections:
+                table = table.setdefault(section, {})
+            table[field] = value
+        return msgspec.convert(tree, schema, dec_hook=_decode)
+
+    def _validated(self, name: str, raw: object) -> object:
+        # A variable can hold only text, so text may stand for a number or a list there.
+        hint, is_text = self.names[name], name in self.texts
+        value = _from_text(str(raw), hint) if is_text else raw
+        try:
+            return msgspec.convert(value, hint, strict=not is_text, dec_hook=_decode)
+        except msgspec.ValidationError as error:
+            shown = "***" if _holds_secret(hint) else repr(raw)
+            raise ConfigError(
+                name,
+                problem=f"{shown} is not allowed: {error}. Allowed: {describe(hint)}.",
+                origin=self.origins[name],
+            ) from error
+
+
+def describe(hint: Any) -> str:
+    """A setting's type in words."""
+    if get_origin(hint) is Annotated:
+        base, *metas = get_args(hint)
+        meta = metas[0]
+        bounds = [("≥", meta.ge), (">", meta.gt), ("≤", meta.le), ("<", meta.lt)]
+        limits = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+        return f"{describe(base)} {limits}".strip()
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(get_args(hint))
+    if get_origin(hint) is tuple:
+        return "a list, or names separated by commas"
+    if get_origin(hint) is dict:
+        return "a table, or name=value pairs separated by commas"
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(describe(part) for part in get_args(hint) if part is not type(None))
+    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(
+        hint, "text"
+    )
+
+
+def _decode(wanted: type, value: object) -> object:
+    if isinstance(value, Secret):
+        return value
+    if wanted is Secret and isinstance(value, str):
+        return Secret(value)
+    raise ValueError(f"expected {wanted.__name__}")
+
+
+def _from_text(text: str, hint: Any) -> object:
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if get_origin(hint) is tuple:
+        return parts
+    if get_origin(hint) is dict and all("=" in part for part in parts):
+        return {name.strip(): value.strip() for name, value in (p.split("=", 1) for p in parts)}
+    return text
+
+
+def _flatten(
+    tables: Mapping[str, Any], names: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    for key, value in tables.items():
+        if isinstance(value, Mapping) and f"{prefix}{key}" not in names:
+            yield from _flatten(value, names, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _value_at(settings: Struct, dotted: str) -> Any:
+    value: Any = settings
+    for part in dotted.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _holds_secret(hint: Any) -> bool:
+    return hint is Secret or Secret in get_args(hint)

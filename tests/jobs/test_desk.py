@@ -219,6 +219,16 @@ async def test_a_pause_is_kept_until_the_job_is_resumed(desk: JobDesk) -> None:
     assert (untouched.state, untouched.lock.locked_by) == ("running", "me")
 
 
+async def test_what_made_a_job_and_why_it_rests_is_remembered(desk: JobDesk) -> None:
+    by_hand, planned = await desk.create(new()), await desk.create(new(timeframe="1d"), "a plan")
+
+    rested = await desk.pause(planned.id, "no longer planned")
+
+    assert (by_hand.origin, rested.origin) == ("", "a plan")
+    assert (rested.events[-1].what, rested.events[-1].detail) == ("paused", "no longer planned")
+    assert (await desk.resume(planned.id)).origin == "a plan"
+
+
 async def test_a_job_that_was_asked_for_runs_before_all_others(desk: JobDesk) -> None:
     gap = await desk.create(new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=9)))
     low = await desk.create(new(type="ohlcv_backfill"))

@@ -7,6 +7,7 @@ writes what is the other's.
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,22 +24,31 @@ _LIVE = ("active", "paused")
 _PAGE = 500
 
 
+class Order(NamedTuple):
+    """Something that is wanted of a job."""
+
+    what: str
+    why: str = ""
+    manual: bool = False
+    """Whether somebody waits for it: then it goes before all others."""
+
+
 class JobDesk:
     """All jobs of a store."""
 
     def __init__(self, store: StateStore, kinds: Mapping[str, Kind] = SPECIFIED) -> None:
         self.store, self.kinds = store, kinds
 
-    async def create(self, new: NewJob) -> Job:
-        """A new job, due at once.
+    async def create(self, new: NewJob, origin: str = "") -> Job:
+        """A new job, due at once; ``origin`` says what made it, if that was not a person.
 
         Raises:
             BadJob: it makes no sense.
             AlreadyExists: the same work is being done; ``existing_id`` says by which job.
         """
         now_ms = await self.store.now_ms()
-        job = admitted(new, self.kinds, _fresh_id(now_ms), now_ms)
-        document = _told(_filed({}, job, job.next_run_at), now_ms, "created")
+        job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
+        document = _told(_filed({}, job, job.next_run_at), now_ms, Order("created"))
         inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
             raise AlreadyExists(JOBS.name, inserted.document["id"])
@@ -110,11 +120,12 @@ class JobDesk:
                 raise JobRunning(job_id, job.lock.locked_by or "a worker")
             return changed
 
-        return await self._change(job_id, "edited", change, version)
+        return await self._change(job_id, Order("edited"), change, version)
 
-    async def pause(self, job_id: str) -> Job:
+    async def pause(self, job_id: str, why: str = "") -> Job:
         """Let a job rest; whoever runs it stops at the end of the page."""
-        return await self._change(job_id, "paused", lambda job, _: replace(job, status="paused"))
+        order = Order("paused", why)
+        return await self._change(job_id, order, lambda job, _: replace(job, status="paused"))
 
     async def resume(self, job_id: str) -> Job:
         """Let a job go on that was paused, or had failed."""
@@ -124,7 +135,7 @@ class JobDesk:
                 job = replace(job, state="idle", attempts=0, next_run_at=now_ms)
             return replace(job, status="active")
 
-        return await self._change(job_id, "resumed", change)
+        return await self._change(job_id, Order("resumed"), change)
 
     async def run(self, job_id: str) -> Job:
         """Have a job run now, before all others; one that was paused goes on."""
@@ -135,7 +146,7 @@ class JobDesk:
                 return job
             return replace(job, state="queued", attempts=0, next_run_at=now_ms)
 
-        return await self._change(job_id, "asked_for", change, manual=True)
+        return await self._change(job_id, Order("asked_for", manual=True), change)
 
     async def delete(self, job_id: str, *, version: int | None = None) -> Job:
         """Have a job gone; its data and its story stay."""
@@ -143,17 +154,15 @@ class JobDesk:
         if job.status == "deleted":
             return job
         return await self._change(
-            job_id, "deleted", lambda job, _: replace(job, status="deleted"), version
+            job_id, Order("deleted"), lambda job, _: replace(job, status="deleted"), version
         )
 
     async def _change(
         self,
         job_id: str,
-        what: str,
+        order: Order,
         change: Callable[[Job, int], Job],
         version: int | None = None,
-        *,
-        manual: bool = False,
     ) -> Job:
         """Change a job as people want it; nothing is written if it is so already."""
         now_ms = await self.store.now_ms()
@@ -172,9 +181,9 @@ class JobDesk:
                 return None
             wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
             filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
-            if manual:
+            if order.manual:
                 filed["rank"] = rank(now_ms, MANUAL)
-            return _told(filed, now_ms, what)
+            return _told(filed, now_ms, order)
 
         written = await self.store.update(JOBS, job_id, changed)
         if written is None and not seen:
@@ -203,7 +212,7 @@ def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
     return {**document, **as_document(job), **due}
 
 
-def _told(document: Document, at_ms: int, what: str) -> Document:
+def _told(document: Document, at_ms: int, order: Order) -> Document:
     """The document, with something that was wanted of the job."""
-    event = {"at": at_ms, "what": what, "detail": "", "by": ""}
+    event = {"at": at_ms, "what": order.what, "detail": order.why, "by": ""}
     return {**document, "orders": [*document.get("orders", ()), event][-EVENTS_KEPT // 2 :]}

@@ -113,6 +113,8 @@ class Job(Struct, frozen=True, kw_only=True):
     progress: Progress = Progress()
     events: tuple[Event, ...] = ()
     """The last fifty, oldest first."""
+    origin: str = ""
+    """What made it, where that was not a person: what a plan made, a plan may pause again."""
     created_at: int
     updated_at: int
     version: int = 0

@@ -11,7 +11,7 @@ from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from penstock.cli import app
-from penstock.config import Settings, describe, environment_name
+from penstock.config import Secret, Settings, describe, environment_name
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -73,6 +73,7 @@ def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
     for field, hint in get_type_hints(struct, include_extras=True).items():
         default: Any = getattr(defaults, field)
         shown = ",".join(default) if isinstance(default, tuple) else default
+        shown = shown.reveal() if isinstance(shown, Secret) else shown
         variable = environment_name(f"{section}.{field}")
         yield f"| `{field}` | `{variable}` | `{shown}` | {describe(hint)} | {notes[field]} |"
 

@@ -46,7 +46,7 @@ A message says what happened and what to do about it. Catch the widest class who
 nothing else is caught.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -83,8 +83,8 @@ class MalformedSymbol(PenstockError):
 class UnknownInterval(PenstockError):
     """Not a candle length anybody here knows."""
 
-    def __init__(self, text: str, known: Iterable[str]) -> None:
-        self.text = text
+    def __init__(self, text: str, known: Collection[str]) -> None:
+        self.text, self.near = text, near_matches(text, known)
         super().__init__(f"{text!r} is not a candle interval. Use one of: {' '.join(known)}.")
 
 
@@ -103,8 +103,8 @@ class MissingExtra(PenstockError):
 class UnknownExchange(PenstockError):
     """No folder speaks to an exchange of that name."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        self.name, self.near = name, near_matches(name, known)
         super().__init__(f"There is no exchange {name!r} here. Known: {' '.join(sorted(known))}.")
 
 

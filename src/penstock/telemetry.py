@@ -163,6 +163,24 @@ class StatusUnwritable(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class RequestServed(Fact, frozen=True, kw_only=True):
+    """The API answered somebody."""
+
+    method: str
+    path: str
+    status: int
+    took_ms: int
+
+
+class RequestCrashed(Fact, frozen=True, kw_only=True):
+    """The API failed in a way nobody foresaw; its client was told this ``id`` and no more."""
+
+    id: str
+    method: str
+    path: str
+    error: str
+
+
 class ListenerFailed(Fact, frozen=True, kw_only=True):
     """Somebody who was handed records raised; the records are safe, and the others got theirs."""
 

@@ -14,21 +14,26 @@ from penstock.config.loading import (
     setting_names,
 )
 from penstock.config.settings import (
+    Api,
     Collect,
     Exchanges,
     Jobs,
+    LimitPlan,
     Logging,
     Requests,
     Secret,
     Settings,
     Simulator,
     State,
+    Text,
 )
 
 __all__ = [
+    "Api",
     "Collect",
     "Exchanges",
     "Jobs",
+    "LimitPlan",
     "Loaded",
     "Logging",
     "Requests",
@@ -36,6 +41,7 @@ __all__ = [
     "Settings",
     "Simulator",
     "State",
+    "Text",
     "describe",
     "environment_name",
     "load",

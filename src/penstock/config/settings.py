@@ -186,6 +186,39 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds between looks for jobs that other processes have created or changed."""
 
 
+class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The REST API (``penstock serve``)."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; any but this machine's own needs a token."""
+    port: Port = 8780
+    """Port to listen on; 0 takes any free one and says which."""
+    token: Secret = Secret("")
+    """What clients send as ``Authorization: Bearer …``; empty serves this machine alone."""
+    hosts: tuple[str, ...] = ()
+    """Further names under which clients may reach it, such as that of a proxy before it."""
+
+
+Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
+
+
+class LimitPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A limit to keep, beside or below those the exchange is known to have."""
+
+    amount: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    """So much …"""
+    period_ms: Annotated[int, Meta(ge=1, le=31 * 86_400_000)]
+    """… in so many milliseconds."""
+    unit: Literal["weight", "request"] = "weight"
+    """Whether a request counts with its cost, or as one."""
+    category: Text = ""
+    """Which requests it counts; empty counts all."""
+    kind: Literal["aligned", "paced"] = "aligned"
+    """Counted in windows of the exchange's clock, or kept by the distance between requests."""
+    burst: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    """Where it is paced: so much at once."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
@@ -196,3 +229,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
     jobs: Jobs = Jobs()
+    api: Api = Api()

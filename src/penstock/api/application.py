@@ -1,0 +1,64 @@
+"""The application: every route, every refusal and every check, put together."""
+
+from collections.abc import Iterable
+
+from litestar import Litestar, Response, Router, get, route
+from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from penstock.api import connectors, health, jobs
+from penstock.api.document import document
+from penstock.api.doors import LARGEST_BODY_BYTES, Doors, Rules
+from penstock.api.parts import PREFIX, Parts, json_answer
+from penstock.api.problems import exception_handlers
+from penstock.telemetry import Listener
+
+
+@get("/openapi.json")
+async def described() -> Response[bytes]:
+    """This API, described for programs."""
+    return json_answer(document())
+
+
+def _told_methods(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """What answers OPTIONS; the framework's own names the methods of one handler only."""
+    methods: dict[str, set[str]] = {}
+    for handler in handlers:
+        for path in handler.paths:
+            methods.setdefault(path, {"OPTIONS"}).update(map(str, handler.http_methods))
+    return [_answering(path, ", ".join(sorted(named))) for path, named in methods.items()]
+
+
+def _answering(path: str, allowed: str) -> HTTPRouteHandler:
+    @route(path, http_method=["OPTIONS"], status_code=204)
+    async def told() -> Response[None]:
+        return Response(None, headers={"Allow": allowed})
+
+    return told
+
+
+def routes_of(parts: Parts, listener: Listener) -> Litestar:
+    """What answers, without the doors before it."""
+
+    async def provide() -> Parts:
+        return parts
+
+    inside = [*connectors.ROUTES, *jobs.ROUTES, described]
+    return Litestar(
+        [
+            *_told_methods(health.ROUTES),
+            *health.ROUTES,
+            Router(PREFIX, route_handlers=[*_told_methods(inside), *inside]),
+        ],
+        dependencies={"parts": Provide(provide)},
+        exception_handlers=exception_handlers(parts.clock, listener),
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=LARGEST_BODY_BYTES,
+    )
+
+
+def build_application(parts: Parts, rules: Rules, listener: Listener) -> ASGIApp:
+    """The whole API, as ASGI has it."""
+    return Doors(routes_of(parts, listener), rules, parts.clock, listener)

@@ -1,0 +1,113 @@
+"""Connectors over HTTP: one per exchange, made by asking for it."""
+
+from typing import Annotated, Literal
+
+from litestar import Response, delete, get, patch, post
+from litestar.params import FromPath
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from penstock.api.parts import (
+    Given,
+    expected_version,
+    page_answer,
+    resource_answer,
+)
+from penstock.api.problems import AnyRequest
+from penstock.api.reading import After, Limit, body_of, page_start, query_of
+from penstock.api.views import connector_view
+from penstock.config import LimitPlan, Text
+from penstock.connectors import Connector
+from penstock.ingest.requests import limit_of
+
+Limits = Annotated[tuple[LimitPlan, ...], Meta(min_length=1, max_length=20)]
+
+
+class NewConnector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client may say of a connector it wants to exist."""
+
+    exchange_id: str
+    notes: Text | None = None
+    limits: Limits | None = None
+    """Instead of those the exchange is known to have."""
+
+
+class ConnectorEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client may change; what is not said stays."""
+
+    notes: Text | UnsetType | None = UNSET
+    limits: Limits | UnsetType | None = UNSET
+    """None goes back to the exchange's own."""
+
+
+class ConnectorFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which connectors to list."""
+
+    status: Literal["active", "paused", "deleted"] | UnsetType = UNSET
+    """Deleted ones are listed only if asked for."""
+    limit: Limit = 100
+    after: After | UnsetType = UNSET
+
+
+@post("/connectors")
+async def ensure(request: AnyRequest, parts: Given) -> Response[bytes]:
+    """Make an exchange's connector, unless it is there: then answer with that."""
+    new = await body_of(request, NewConnector)
+    limits = None if new.limits is None else [limit_of(plan) for plan in new.limits]
+    ensured = await parts.connectors.ensure_connector(new.exchange_id, limits, new.notes)
+    status = 201 if ensured.created else 200
+    return _answer(request, ensured.connector, status)
+
+
+@get("/connectors")
+async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
+    """List connectors, by exchange_id."""
+    asked = query_of(request, ConnectorFilters)
+    after = page_start(asked.after or None)
+    found = await parts.connectors.find(asked.status or None, limit=asked.limit + 1, after=after)
+    return page_answer(request, found, asked.limit, connector_view)
+
+
+@get("/connectors/{exchange_id:str}")
+async def shown(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+    """Show one connector."""
+    return _answer(request, await parts.connectors.get(exchange_id))
+
+
+@patch("/connectors/{exchange_id:str}")
+async def edited(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+    """Change a connector's notes or limits."""
+    edit = await body_of(request, ConnectorEdit)
+    version = await expected_version(request, lambda: parts.connectors.get(exchange_id))
+    plans = edit.limits
+    limits = [limit_of(plan) for plan in plans] if isinstance(plans, tuple) else plans
+    changed = await parts.connectors.edit(
+        exchange_id, version=version, notes=edit.notes, limits=limits
+    )
+    return _answer(request, changed)
+
+
+@delete("/connectors/{exchange_id:str}", status_code=204)
+async def deleted(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> None:
+    """Retire a connector that no live job uses; what was spent of its budget is remembered."""
+    version = await expected_version(request, lambda: parts.connectors.get(exchange_id))
+    await parts.connectors.delete(exchange_id, version=version)
+
+
+@post("/connectors/{exchange_id:str}/pause")
+async def paused(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+    """Stop every process from sending to an exchange."""
+    return _answer(request, await parts.connectors.pause_connector(exchange_id))
+
+
+@post("/connectors/{exchange_id:str}/resume")
+async def resumed(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+    """Let every process send to an exchange again."""
+    return _answer(request, await parts.connectors.resume_connector(exchange_id))
+
+
+def _answer(request: AnyRequest, connector: Connector, status: int = 200) -> Response[bytes]:
+    location = f"connectors/{connector.exchange_id}" if status == 201 else ""
+    return resource_answer(request, connector_view(connector), connector.version, status, location)
+
+
+ROUTES = [ensure, listed, shown, edited, deleted, paused, resumed]

@@ -1,0 +1,161 @@
+"""The API's description (OpenAPI 3.1), made from the Structs that requests are read into.
+
+So it is as strict as the reading is: bounds, patterns, and no field beyond those named. The
+framework's own generator knows neither, which is why it is not used.
+"""
+
+import inspect
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from penstock import __version__
+from penstock.api import examples
+from penstock.api.operations import OPERATIONS, Operation
+from penstock.api.parts import PREFIX
+from penstock.api.problems import MEDIA_TYPE, Problem
+from penstock.exchanges import registry
+
+Schema = dict[str, Any]
+
+_JSON = "application/json"
+_PATH_PARAMETERS: dict[str, Schema] = {
+    "exchange_id": {"type": "string", "pattern": "^[a-z0-9_]+$"},
+    "job_id": {"type": "string", "pattern": "^[0-9a-z]+$"},
+}
+_TEXT: Schema = {"type": "string"}
+_HEADERS: dict[str, Schema] = {
+    "ETag": {"description": "The document's version.", "schema": _TEXT},
+    "Location": {"description": "Where the new document is.", "schema": _TEXT},
+    "Link": {"description": 'The next page, as rel="next".', "schema": _TEXT},
+    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
+}
+
+
+def document() -> Schema:
+    """The whole description."""
+    exchanges = registry.names()
+    kinds = [kind for one in OPERATIONS for kind in (one.query, one.body, one.answers) if kind]
+    _, components = msgspec.json.schema_components(
+        [*kinds, Problem], ref_template="#/components/schemas/{name}"
+    )
+    for name in ("NewConnector", "NewJob"):
+        components[name]["properties"]["exchange_id"]["enum"] = exchanges
+    pages = _Writer(components, examples.answers(exchanges[0]), examples.bodies(exchanges[0]))
+    paths: Schema = {}
+    for operation in OPERATIONS:
+        paths.setdefault(path_of(operation), {})[operation.method] = pages.operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "penstock",
+            "version": __version__,
+            "summary": "Connectors and jobs of a fleet that collects market data.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def path_of(operation: Operation) -> str:
+    """An operation's path, as the description spells it: without the types of parameters."""
+    (path,) = operation.route.paths
+    return (PREFIX if operation.of_api else "") + re.sub(r":str}", "}", path)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes operations, with the components and examples they share."""
+
+    components: Schema
+    answers: Schema
+    bodies: dict[str, Schema]
+
+    def operation(self, one: Operation) -> Schema:
+        refusals = (*one.refusals, *((401, 503) if one.of_api else ()))
+        written: Schema = {
+            "operationId": one.id,
+            "summary": inspect.getdoc(one.route.fn),
+            "tags": [one.tag],
+            "parameters": [*self._path_parameters(one), *self._query(one), *_preconditions(one)],
+            "responses": {
+                **{str(status): self._answer(one, status) for status in one.status},
+                **{str(status): _refusal(status) for status in sorted(refusals)},
+                "default": _refusal(None),
+            },
+            # Where no token is set, none is needed.
+            "security": [{"token": []}, {}] if one.of_api else [],
+        }
+        if one.body is not None:
+            shown = {name: {"value": body} for name, body in self.bodies[one.id].items()}
+            content = {_JSON: {"schema": _reference(one.body), "examples": shown}}
+            written["requestBody"] = {"required": True, "content": content}
+        return written
+
+    def _path_parameters(self, one: Operation) -> list[Schema]:
+        example = self.answers["showJob"]
+        return [
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "schema": _PATH_PARAMETERS[name],
+                "example": example["exchange_id" if name == "exchange_id" else "id"],
+            }
+            for name in re.findall(r"{(\w+)}", path_of(one))
+        ]
+
+    def _query(self, one: Operation) -> list[Schema]:
+        fields = self.components[one.query.__name__]["properties"] if one.query else {}
+        return [{"name": name, "in": "query", "schema": schema} for name, schema in fields.items()]
+
+    def _answer(self, one: Operation, status: int) -> Schema:
+        written: Schema = {"description": HTTPStatus(status).phrase}
+        headers = {*one.headers, *({"Location"} if status == 201 else ())}
+        if headers:
+            written["headers"] = {name: _HEADERS[name] for name in sorted(headers)}
+        if one.answers is not None and status < 300:
+            example = self.answers[one.id]
+            schema = _reference(one.answers)
+            written["content"] = {one.media_type: {"schema": schema, "example": example}}
+            if one.streams:
+                written["content"]["text/event-stream"] = {"schema": _TEXT}
+        return written
+
+
+def _preconditions(one: Operation) -> list[Schema]:
+    header: Schema = {"in": "header", "schema": _TEXT, "example": '"3"'}
+    found: list[Schema] = []
+    if one.if_match is not None:
+        found.append({**header, "name": "If-Match", "required": one.if_match})
+    if 304 in one.status:
+        found.append({**header, "name": "If-None-Match"})
+    return found
+
+
+def _refusal(status: int | None) -> Schema:
+    content: Schema = {"schema": _reference(Problem)}
+    written: Schema = {"description": "Any other refusal", "content": {MEDIA_TYPE: content}}
+    if status is not None:
+        written["description"] = HTTPStatus(status).phrase
+        content["example"] = msgspec.to_builtins(examples.problem(status))
+    if status == 503:
+        written["headers"] = {"Retry-After": _HEADERS["Retry-After"]}
+    return written
+
+
+def _reference(kind: Any) -> Schema:
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return {"$ref": f"#/components/schemas/{kind.__name__}"}
+    (schema,), _ = msgspec.json.schema_components(
+        [kind], ref_template="#/components/schemas/{name}"
+    )
+    return schema

@@ -1,0 +1,201 @@
+"""Doors: what every request passes before the API looks at it.
+
+A page in a browser can make it send requests to this machine: under another name that was made to
+point here (so the Host header is checked), or from another site (so the Origin of whatever changes
+something is). A token, where there is one, is compared in constant time. No body is larger than
+a megabyte.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from penstock.api.problems import MEDIA_TYPE, Problem, plain_problem
+from penstock.clock import Clock
+from penstock.config import Api
+from penstock.errors import ConfigError
+from penstock.telemetry import Listener, RequestServed
+
+LARGEST_BODY_BYTES = 1_000_000
+_CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
+_EVERY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 (compared with, not bound to)
+_LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Who is let in."""
+
+    hosts: frozenset[str]
+    any_address: bool
+    """Whether every numeric address is one of ours; a name never is unless it is listed."""
+    token: bytes
+
+
+def rules_of(settings: Api) -> Rules:
+    """The rules an operator has set.
+
+    Raises:
+        ConfigError: others than this machine would be let in without a token.
+    """
+    if not _is_local(settings.host) and not settings.token.reveal():
+        raise ConfigError(
+            "api.host",
+            problem=f"{settings.host} can be reached from other machines, so a token is needed."
+            " Set PENSTOCK_API_TOKEN, or listen on 127.0.0.1.",
+            origin="settings",
+        )
+    names = {*_LOCAL_NAMES, settings.host, *settings.hosts}
+    return Rules(
+        frozenset(name.lower().strip("[]") for name in names),
+        settings.host in _EVERY_ADDRESS,
+        settings.token.reveal().encode(),
+    )
+
+
+class Doors:
+    """An ASGI application round another, which sees only what was let in."""
+
+    def __init__(self, inner: ASGIApp, rules: Rules, clock: Clock, listener: Listener) -> None:
+        self._inner, self._rules, self._clock, self._listener = inner, rules, clock, listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self._inner(scope, receive, send)
+            return
+        begun_ns, status = self._clock.monotonic_ns(), 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._let_in(scope, receive, watched)
+        finally:
+            took_ms = (self._clock.monotonic_ns() - begun_ns) // 1_000_000
+            self._listener(
+                RequestServed(
+                    method=scope["method"], path=scope["path"], status=status, took_ms=took_ms
+                )
+            )
+
+    async def _let_in(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        headers = _headers_of(scope)
+        problem = self._refusal(scope["method"], scope["path"], headers)
+        if problem is None and scope["method"] in _CHANGES:
+            body = await _read(receive, headers.get("content-length", ""))
+            if body is None:
+                problem = plain_problem(413, f"A body may hold {LARGEST_BODY_BYTES:,} bytes.")
+            else:
+                receive = _again(body, receive)
+        if problem is None:
+            await self._inner(scope, receive, send)
+        else:
+            await _refuse(problem, send)
+
+    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> Problem | None:
+        host = headers.get("host", "")
+        if "\0" in path:
+            return plain_problem(400, "An address holds no NUL character.")
+        if not self._is_ours(host):
+            return plain_problem(
+                421, f"This server is not {host!r}. List the name in api.hosts if it should be."
+            )
+        if method in _CHANGES and not _same_origin(headers.get("origin"), host):
+            return plain_problem(403, "A page of another origin may not change anything here.")
+        if self._rules.token and path.startswith("/api"):
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            known = compare_digest(given.strip().encode(), self._rules.token)
+            if scheme.lower() != "bearer" or not known:
+                return plain_problem(401, "Send the token: Authorization: Bearer …")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name_of(host)
+        if name is None:
+            return False
+        return name in self._rules.hosts or (self._rules.any_address and _is_address(name))
+
+
+def _headers_of(scope: HTTPScope) -> dict[str, str]:
+    # Said twice is said wrongly: joined, it matches nothing.
+    headers: dict[str, str] = {}
+    for name, value in _pairs(scope["headers"]):
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _pairs(raw: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[str, str]]:
+    return ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw)
+
+
+def _name_of(host: str) -> str | None:
+    """The name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _same_origin(origin: str | None, host: str) -> bool:
+    # A program sends none; a browser sends one with whatever may change something.
+    return origin is None or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+async def _read(receive: Receive, announced: str) -> bytes | None:
+    """The whole body; None if it is too large."""
+    if announced.isdecimal() and int(announced[:12]) > LARGEST_BODY_BYTES:
+        return None
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            break
+        body += message["body"]
+        more = message["more_body"]
+        if len(body) > LARGEST_BODY_BYTES:
+            return None
+    return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Any]]:
+    """What was read, for the next reader; then whatever else comes."""
+    waiting: list[dict[str, object]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Any:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+async def _refuse(problem: Problem, send: Send) -> None:
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if problem.status == 413:
+        # What is left of the body is not waited for.
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    body = msgspec.json.encode(problem)
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,172 @@
+"""Examples for the API's description: real documents, shown as the API shows them."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.api.problems import FieldProblem, Problem
+from penstock.api.views import connector_view, job_view
+from penstock.connectors import Connector, LimitState
+from penstock.jobs.model import Cursor, Event, Job, Progress, Schedule, Stats
+
+_HOUR_MS = 3_600_000
+_AT_MS = 1_768_645_800_000
+_SYMBOL, _TIMEFRAME = "BTC/USDT", "1h"
+
+
+def connector(exchange: str) -> Connector:
+    """A connector in the middle of a window."""
+    start_ms = _AT_MS - _AT_MS % 60_000
+    main = LimitState(
+        kind="aligned",
+        unit="weight",
+        category="",
+        amount=6000,
+        period_ms=60_000,
+        burst=0,
+        used=1250,
+        window_start=start_ms,
+        reset_at=start_ms + 60_000,
+        server_used=1248,
+    )
+    return Connector(
+        id=exchange,
+        exchange_id=exchange,
+        creation_date=_AT_MS - 24 * _HOUR_MS,
+        updated_at=_AT_MS,
+        status="active",
+        notes=None,
+        rate_limit_period_ms=main.period_ms,
+        rate_limit=main.amount,
+        rate_limit_usage=main.used,
+        rate_limit_window_start=start_ms,
+        rate_limit_reset_at=start_ms + 60_000,
+        limits=(main,),
+        blocked_until=None,
+        exchange_offset_ms=12,
+        saturation_count=3,
+        last_job_run_time=_AT_MS - 30_000,
+        jobs_count=2,
+        active_jobs_count=2,
+        version=7,
+    )
+
+
+def job(exchange: str) -> Job:
+    """A job that runs every hour."""
+    return Job(
+        id="019bcc6e2e40f3a1b2c4d5e6",
+        exchange_id=exchange,
+        type="ohlcv_incremental",
+        symbol=_SYMBOL,
+        timeframe=_TIMEFRAME,
+        schedule=Schedule(interval_ms=_HOUR_MS),
+        next_run_at=_AT_MS + _HOUR_MS,
+        priority=50,
+        cursor=Cursor(since_ms=_AT_MS, last_ts=_AT_MS - _HOUR_MS, page=1),
+        stats=Stats(runs=1, success=1, last_run_at=_AT_MS, last_success_at=_AT_MS),
+        fence=1,
+        progress=Progress(rows=1, pages=1, started_at=_AT_MS),
+        events=(
+            Event(at=_AT_MS - 1000, what="created"),
+            Event(at=_AT_MS, what="claimed", by="host-4711"),
+        ),
+        created_at=_AT_MS - 1000,
+        updated_at=_AT_MS,
+        version=3,
+    )
+
+
+def answers(exchange: str) -> dict[str, Any]:
+    """By operation: what a good answer looks like."""
+    one, work = connector_view(connector(exchange)), job_view(job(exchange))
+    of_connectors = {
+        f"{verb}Connector": one for verb in ("ensure", "show", "edit", "pause", "resume")
+    }
+    of_jobs = {f"{verb}Job": work for verb in ("create", "show", "edit", "pause", "resume", "run")}
+    shown = {
+        **of_connectors,
+        **of_jobs,
+        "listConnectors": {"items": [one], "next": None},
+        "listJobs": {"items": [work], "next": None},
+        "listJobEvents": job(exchange).events,
+        "alive": {"status": "alive"},
+        "ready": {"status": "ready"},
+        "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',
+    }
+    return {operation: msgspec.to_builtins(answer) for operation, answer in shown.items()}
+
+
+def bodies(exchange: str) -> dict[str, dict[str, Any]]:
+    """By operation: bodies a client may send."""
+    candles = {"exchange_id": exchange, "symbol": _SYMBOL, "timeframe": _TIMEFRAME}
+    hourly = {"mode": "interval", "interval_ms": _HOUR_MS}
+    since = {"since_ms": 1_704_067_200_000}
+    return {
+        "ensureConnector": {
+            "simple": {"exchange_id": exchange},
+            "limited": {
+                "exchange_id": exchange,
+                "notes": "half of what is allowed; the rest is for another program",
+                "limits": [{"amount": 3000, "period_ms": 60_000}],
+            },
+        },
+        "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "createJob": {
+            "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},
+            "backfill": {**candles, "type": "ohlcv_backfill", "cursor": since},
+            "markets": {"exchange_id": exchange, "type": "markets_refresh"},
+        },
+        "editJob": {"faster": {"schedule": {**hourly, "interval_ms": 900_000}, "priority": 30}},
+    }
+
+
+def problem(status: int) -> Problem:
+    """What a refusal looks like."""
+    return _PROBLEMS[status]
+
+
+_PROBLEMS = {
+    400: Problem(title="Bad Request", status=400, detail="The body is not JSON: it ends too soon."),
+    401: Problem(
+        title="Unauthorized", status=401, detail="Send the token: Authorization: Bearer …"
+    ),
+    404: Problem(
+        type="urn:penstock:unknown-job",
+        title="Unknown job",
+        status=404,
+        detail="There is no job '019b'. See: penstock jobs list",
+    ),
+    409: Problem(
+        type="urn:penstock:already-exists",
+        title="Already exists",
+        status=409,
+        detail="'019bcc6e2e40f3a1b2c4d5e6' of jobs is there already. Change or delete that one.",
+        existing_id="019bcc6e2e40f3a1b2c4d5e6",
+    ),
+    412: Problem(
+        title="Precondition Failed",
+        status=412,
+        detail="It is at version 4 by now. Fetch it, look, and change that.",
+    ),
+    413: Problem(
+        title="Request Entity Too Large", status=413, detail="A body may hold 1,000,000 bytes."
+    ),
+    415: Problem(
+        title="Unsupported Media Type",
+        status=415,
+        detail="The body must be application/json; this one says 'text/plain'.",
+    ),
+    422: Problem(
+        title="Unprocessable Entity",
+        status=422,
+        detail="schedule.interval_ms: Expected `int` >= 1000",
+        errors=(FieldProblem("schedule.interval_ms", "Expected `int` >= 1000"),),
+    ),
+    503: Problem(
+        type="urn:penstock:store-unreachable",
+        title="Store unreachable",
+        status=503,
+        detail="postgresql://db/penstock: no answer within 10 s. Is it running?",
+    ),
+}

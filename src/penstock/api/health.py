@@ -1,0 +1,47 @@
+"""Whether the server lives, whether it can work, and what there is to measure."""
+
+from typing import Literal
+
+from litestar import Response, get
+from msgspec import Struct
+
+from penstock.api.parts import Given, json_answer
+from penstock.errors import StorageError
+from penstock.stats.metrics import CONTENT_TYPE, fleet_text, store_text
+
+_MOST_CONNECTORS = 1000
+
+
+class Health(Struct, frozen=True):
+    """How the server is."""
+
+    status: Literal["alive", "ready"]
+
+
+@get("/healthz")
+async def alive() -> Response[bytes]:
+    """This process answers."""
+    return json_answer(Health("alive"))
+
+
+@get("/readyz")
+async def ready(parts: Given) -> Response[bytes]:
+    """The state store answers, and is of a version that this penstock knows."""
+    await parts.store.check()
+    return json_answer(Health("ready"))
+
+
+@get("/metrics")
+async def metrics(parts: Given) -> Response[bytes]:
+    """What there is to measure, as Prometheus reads it; also while the store does not answer."""
+    try:
+        connectors = await parts.connectors.find(limit=_MOST_CONNECTORS)
+        names = [connector.exchange_id for connector in connectors]
+        fleet = fleet_text(connectors, {name: await parts.desk.counts(name) for name in names})
+    except StorageError:
+        fleet = None
+    text = parts.metrics.text() + (fleet or b"") + store_text(up=fleet is not None)
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+ROUTES = [alive, ready, metrics]

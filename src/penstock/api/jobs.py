@@ -1,0 +1,151 @@
+"""Jobs over HTTP: made, listed, edited, paused, run, and followed."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from litestar import Response, delete, get, post, put
+from litestar.params import FromPath
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+from msgspec import UNSET, Struct, UnsetType
+
+from penstock.api.parts import (
+    Given,
+    Parts,
+    expected_version,
+    json_answer,
+    page_answer,
+    resource_answer,
+)
+from penstock.api.problems import AnyRequest
+from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
+from penstock.api.views import job_view
+from penstock.jobs.model import Event, Job, JobEdit, NewJob, State, Status
+from penstock.market.symbol import Symbol
+
+_LOOK_S = 0.5
+_SILENT_LOOKS = 30
+"""Looks without news after which a stream says that it still lives."""
+
+
+class JobFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs to list."""
+
+    exchange_id: Word | UnsetType = UNSET
+    type: Word | UnsetType = UNSET
+    symbol: Word | UnsetType = UNSET
+    """In any spelling that is not the exchange's own: btc_usdt or BTC/USDT."""
+    timeframe: Word | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    """Deleted jobs, and those that are done, are listed only if asked for."""
+    state: State | UnsetType = UNSET
+    limit: Limit = 100
+    after: After | UnsetType = UNSET
+
+
+@post("/jobs")
+async def created(request: AnyRequest, parts: Given) -> Response[bytes]:
+    """Make a job; its exchange's connector is made too, if there is none."""
+    new = await body_of(request, NewJob)
+    return _answer(request, await parts.intake.add(new), 201)
+
+
+@get("/jobs")
+async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
+    """List jobs, oldest first."""
+    asked = query_of(request, JobFilters)
+    found = await parts.desk.find(
+        exchange_id=asked.exchange_id or None,
+        type=asked.type or None,
+        symbol=Symbol.parse(asked.symbol).unified if asked.symbol else None,
+        timeframe=asked.timeframe or None,
+        status=asked.status or None,
+        state=asked.state or None,
+        limit=asked.limit + 1,
+        after=page_start(asked.after or None),
+    )
+    return page_answer(request, found, asked.limit, job_view)
+
+
+@get("/jobs/{job_id:str}")
+async def shown(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+    """Show one job."""
+    return _answer(request, await parts.desk.get(job_id))
+
+
+@put("/jobs/{job_id:str}")
+async def edited(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+    """Change a job's schedule, priority or cursor; If-Match says which version of it."""
+    edit = await body_of(request, JobEdit)
+    version = await expected_version(request, lambda: parts.desk.get(job_id), needed=True)
+    return _answer(request, await parts.desk.edit(job_id, edit, version=version))
+
+
+@delete("/jobs/{job_id:str}", status_code=204)
+async def deleted(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> None:
+    """End a job; what it brought is kept."""
+    version = await expected_version(request, lambda: parts.desk.get(job_id))
+    job = await parts.desk.delete(job_id, version=version)
+    await parts.connectors.update_connector_job_counts(job.exchange_id)
+
+
+@post("/jobs/{job_id:str}/pause")
+async def paused(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+    """Let a job rest; a worker that runs it parks it where it stands."""
+    return await _changed(request, parts, await parts.desk.pause(job_id))
+
+
+@post("/jobs/{job_id:str}/resume")
+async def resumed(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+    """Let a job run again, from its cursor; also one that failed."""
+    return await _changed(request, parts, await parts.desk.resume(job_id))
+
+
+@post("/jobs/{job_id:str}/run")
+async def run(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+    """Make a job due at once, before all others."""
+    return _answer(request, await parts.desk.run(job_id))
+
+
+@get("/jobs/{job_id:str}/events")
+async def events(
+    request: AnyRequest, parts: Given, job_id: FromPath[str]
+) -> Response[bytes] | ServerSentEvent:
+    """What befell a job lately; as text/event-stream, what befalls it from now on."""
+    job = await parts.desk.get(job_id)
+    if "text/event-stream" not in request.headers.get("accept", ""):
+        return json_answer(job.events)
+    last = request.headers.get("last-event-id", "")
+    known = job.events
+    if last.isdecimal():
+        known = tuple(event for event in job.events if event.at <= int(last[:15]))
+    return ServerSentEvent(_follow(parts, job_id, known))
+
+
+async def _follow(
+    parts: Parts, job_id: str, known: Sequence[Event]
+) -> AsyncIterator[ServerSentEventMessage]:
+    silent = 0
+    while not parts.closing.is_set():
+        latest = (await parts.desk.get(job_id)).events
+        # Two parties tell of a job, so that something new may stand before what is known.
+        for event in (event for event in latest if event not in known):
+            data = msgspec.json.encode(event).decode()
+            yield ServerSentEventMessage(data=data, event=event.what, id=event.at)
+        silent = 0 if latest != known else silent + 1
+        if silent % _SILENT_LOOKS == 1:
+            yield ServerSentEventMessage(data=None, comment="nothing new")
+        known = latest
+        await parts.clock.sleep(_LOOK_S)
+
+
+async def _changed(request: AnyRequest, parts: Parts, job: Job) -> Response[bytes]:
+    await parts.connectors.update_connector_job_counts(job.exchange_id)
+    return _answer(request, job)
+
+
+def _answer(request: AnyRequest, job: Job, status: int = 200) -> Response[bytes]:
+    location = f"jobs/{job.id}" if status == 201 else ""
+    return resource_answer(request, job_view(job), job.version, status, location)
+
+
+ROUTES = [created, listed, shown, edited, deleted, paused, resumed, run, events]

@@ -1,0 +1,145 @@
+"""The API's operations, as its description lists them: what each reads, answers and refuses."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
+
+from penstock.api import connectors, health, jobs
+from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
+from penstock.api.health import Health
+from penstock.api.jobs import JobFilters
+from penstock.api.views import ConnectorPage, ConnectorView, JobPage, JobView
+from penstock.jobs.model import Event, JobEdit, NewJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation."""
+
+    route: HTTPRouteHandler
+    id: str
+    answers: Any
+    """What the body of a good answer is; None if it has none."""
+    status: tuple[int, ...] = (200,)
+    query: type[Struct] | None = None
+    body: type[Struct] | None = None
+    if_match: bool | None = None
+    """Whether it heeds If-Match, and then whether it insists on one."""
+    refusals: tuple[int, ...] = ()
+    """Beyond those that every operation of the API may answer with."""
+    media_type: str = "application/json"
+    streams: bool = False
+    """Whether it also answers with a stream of events."""
+    of_api: bool = True
+    """Whether it stands under the API's prefix, behind the token."""
+
+    @property
+    def method(self) -> str:
+        """In lower case, as descriptions have it."""
+        (method,) = self.route.http_methods
+        return str(method).lower()
+
+    @property
+    def tag(self) -> str:
+        """What it is about: the name of the module that answers."""
+        return str(self.route.fn.__module__).rpartition(".")[2]
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """What a good answer may carry beside its body."""
+        if self.answers in (ConnectorView, JobView):
+            return ("ETag",)
+        return ("Link",) if self.answers in (ConnectorPage, JobPage) else ()
+
+
+_BODY = (400, 413, 415, 422)
+"""What may be wrong with a body."""
+
+OPERATIONS = (
+    Operation(
+        route=connectors.ensure,
+        id="ensureConnector",
+        body=NewConnector,
+        answers=ConnectorView,
+        status=(200, 201),
+        refusals=_BODY,
+    ),
+    Operation(
+        route=connectors.listed,
+        id="listConnectors",
+        query=ConnectorFilters,
+        answers=ConnectorPage,
+        refusals=(422,),
+    ),
+    Operation(
+        route=connectors.shown,
+        id="showConnector",
+        answers=ConnectorView,
+        status=(200, 304),
+        refusals=(404,),
+    ),
+    Operation(
+        route=connectors.edited,
+        id="editConnector",
+        body=ConnectorEdit,
+        answers=ConnectorView,
+        if_match=False,
+        refusals=(404, 412, *_BODY),
+    ),
+    Operation(
+        route=connectors.deleted,
+        id="deleteConnector",
+        answers=None,
+        status=(204,),
+        if_match=False,
+        refusals=(404, 409, 412),
+    ),
+    Operation(route=connectors.paused, id="pauseConnector", answers=ConnectorView, refusals=(404,)),
+    Operation(
+        route=connectors.resumed, id="resumeConnector", answers=ConnectorView, refusals=(404,)
+    ),
+    Operation(
+        route=jobs.created,
+        id="createJob",
+        body=NewJob,
+        answers=JobView,
+        status=(201,),
+        refusals=(409, *_BODY),
+    ),
+    Operation(route=jobs.listed, id="listJobs", query=JobFilters, answers=JobPage, refusals=(422,)),
+    Operation(route=jobs.shown, id="showJob", answers=JobView, status=(200, 304), refusals=(404,)),
+    Operation(
+        route=jobs.edited,
+        id="editJob",
+        body=JobEdit,
+        answers=JobView,
+        if_match=True,
+        refusals=(404, 409, 412, *_BODY),
+    ),
+    Operation(
+        route=jobs.deleted,
+        id="deleteJob",
+        answers=None,
+        status=(204,),
+        if_match=False,
+        refusals=(404, 412),
+    ),
+    Operation(route=jobs.paused, id="pauseJob", answers=JobView, refusals=(404, 409)),
+    Operation(route=jobs.resumed, id="resumeJob", answers=JobView, refusals=(404, 409)),
+    Operation(route=jobs.run, id="runJob", answers=JobView, refusals=(404, 409)),
+    Operation(
+        route=jobs.events,
+        id="listJobEvents",
+        answers=list[Event],
+        streams=True,
+        refusals=(404,),
+    ),
+    Operation(route=health.alive, id="alive", answers=Health, of_api=False),
+    Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
+    Operation(
+        route=health.metrics, id="metrics", answers=str, media_type="text/plain", of_api=False
+    ),
+)
+"""All but the one that answers with the description itself."""

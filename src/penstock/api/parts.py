@@ -1,0 +1,119 @@
+"""What the API's routes are given to work with, and how they answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from litestar import Response
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from penstock.api.problems import AnyRequest, Refusal
+from penstock.api.reading import etag, is_among, names_version, page_token
+from penstock.clock import Clock
+from penstock.connectors.manager import ConnectorManager
+from penstock.ingest.requests import Intake, Listings
+from penstock.jobs.desk import JobDesk
+from penstock.stats.metrics import Metrics
+from penstock.storage.state import StateStore
+
+PREFIX = "/api/v1"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything behind the API."""
+
+    store: StateStore
+    connectors: ConnectorManager
+    desk: JobDesk
+    listings: Listings
+    metrics: Metrics
+    clock: Clock
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is about to stop: streams end by themselves."""
+
+    @property
+    def intake(self) -> Intake:
+        """Where clients' jobs come in."""
+        return Intake(self.connectors, self.desk, self.listings)
+
+
+Given = NamedDependency[SkipValidation[Parts]]
+"""A route's parameter ``parts`` of this type is handed the parts."""
+
+
+class Versioned(Protocol):
+    """A document as the store keeps it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+def json_answer(
+    content: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response[bytes]:
+    """An answer in JSON."""
+    return Response(
+        msgspec.json.encode(content),
+        status_code=status,
+        media_type="application/json",
+        headers=headers or {},
+    )
+
+
+def resource_answer(
+    request: AnyRequest, view: object, version: int, status: int = 200, location: str = ""
+) -> Response[bytes]:
+    """One document with its ETag; 304 if the client has just that already."""
+    body = msgspec.json.encode(view)
+    tag = etag(version, body)
+    headers = {"ETag": tag}
+    known = request.headers.get("if-none-match")
+    if request.method == "GET" and known is not None and is_among(tag, known):
+        return Response(b"", status_code=304, headers=headers)
+    if location:
+        headers["Location"] = f"{PREFIX}/{location}"
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+def page_answer(
+    request: AnyRequest, found: list[V], most: int, view: Callable[[V], object]
+) -> Response[bytes]:
+    """A page of documents, of which one more than ``most`` was looked for."""
+    page, more = found[:most], len(found) > most
+    next_ = page_token(page[-1].id) if more else None
+    headers = {}
+    if next_:
+        query = dict(parse_qsl(request.url.query))
+        address = f"{request.url.path}?{urlencode({**query, 'after': next_})}"
+        headers["Link"] = f'<{address}>; rel="next"'
+    return json_answer({"items": [view(one) for one in page], "next": next_}, 200, headers)
+
+
+async def expected_version(
+    request: AnyRequest, get: Callable[[], Awaitable[Any]], *, needed: bool = False
+) -> int | None:
+    """The version a client wants to change; None if it does not care.
+
+    Raises:
+        Refusal: the document is at another one by now, or the client has to say and does not.
+    """
+    header = request.headers.get("if-match")
+    if header is None and needed:
+        raise Refusal(412, "Say which version you change: If-Match with the ETag you were given.")
+    if header is None:
+        return None
+    found: int = (await get()).version
+    if not names_version(header, found):
+        raise Refusal(412, f"It is at version {found} by now. Fetch it, look, and change that.")
+    return found

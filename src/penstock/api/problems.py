@@ -1,0 +1,190 @@
+"""Problems: every refusal of the API as RFC 9457 has it, with what to do about it.
+
+One table says which status an error of penstock's becomes; the framework's own refusals take the
+same shape. What nobody foresaw is a 500 whose ``id`` stands in the log beside the traceback.
+"""
+
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from secrets import token_hex
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from msgspec import Struct
+
+from penstock.clock import Clock
+from penstock.errors import (
+    AlreadyExists,
+    BadJob,
+    BadLimit,
+    ConnectorInUse,
+    ConnectorPaused,
+    ExchangeError,
+    ExchangeUnreachable,
+    JobEnded,
+    JobRunning,
+    MalformedSymbol,
+    PenstockError,
+    RateLimited,
+    StorageError,
+    UnexpectedAnswer,
+    UnknownConnector,
+    UnknownExchange,
+    UnknownInterval,
+    UnknownJob,
+    UnknownSymbol,
+    VersionChanged,
+)
+from penstock.telemetry import Listener, RequestCrashed
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+"""What a client is told to wait when nobody knows better."""
+
+AnyRequest = Request[Any, Any, Any]
+
+
+class FieldProblem(Struct, frozen=True):
+    """What is wrong with one field; ``field`` is its path, as in ``schedule.interval_ms``."""
+
+    field: str
+    problem: str
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A refusal, as RFC 9457 writes it."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+    errors: tuple[FieldProblem, ...] = ()
+    """Which fields of the request are wrong, and how."""
+    near: tuple[str, ...] = ()
+    """Names that exist and were perhaps meant."""
+    existing_id: str | None = None
+    """The document that stands where the new one would."""
+    id: str | None = None
+    """Of an unforeseen failure: the log has the rest under it."""
+
+
+_STATUS: Mapping[type[PenstockError], int] = {
+    UnknownConnector: 404,
+    UnknownJob: 404,
+    UnknownExchange: 422,
+    UnknownSymbol: 422,
+    MalformedSymbol: 422,
+    UnknownInterval: 422,
+    BadLimit: 422,
+    BadJob: 422,
+    AlreadyExists: 409,
+    ConnectorInUse: 409,
+    ConnectorPaused: 409,
+    JobRunning: 409,
+    JobEnded: 409,
+    VersionChanged: 412,
+    StorageError: 503,
+    ExchangeError: 503,
+    ExchangeUnreachable: 503,
+    UnexpectedAnswer: 503,
+}
+
+
+class Refusal(HTTPException):
+    """A refusal of the API's own making."""
+
+    def __init__(
+        self, status: int, detail: str, *errors: FieldProblem, near: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(detail=detail, status_code=status)
+        self.errors, self.near = errors, near
+
+
+def bad_field(field: str, problem: str, near: tuple[str, ...] = ()) -> Refusal:
+    """A request that can be read, with something in it that cannot be."""
+    return Refusal(422, f"{field}: {problem}", FieldProblem(field, problem), near=near)
+
+
+def problem_answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[bytes]:
+    """The answer that carries a problem."""
+    return Response(
+        msgspec.json.encode(problem),
+        status_code=problem.status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def plain_problem(status: int, detail: str) -> Problem:
+    """A problem that its status says enough of."""
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+
+
+Handler = Callable[[AnyRequest, Any], Response[Any]]
+
+
+def exception_handlers(clock: Clock, listener: Listener) -> dict[int | type[Exception], Handler]:
+    """What becomes of everything that is raised while a request is answered."""
+
+    def unforeseen(request: AnyRequest, error: Exception) -> Response[bytes]:
+        id_ = token_hex(8)
+        told = "".join(traceback.format_exception(error))
+        path = request.scope["path"]
+        listener(RequestCrashed(id=id_, method=str(request.method), path=path, error=told))
+        problem = msgspec.structs.replace(
+            plain_problem(500, f"This is a defect of penstock. The log has more under {id_}."),
+            id=id_,
+        )
+        return problem_answer(problem)
+
+    def foreseen(request: AnyRequest, error: PenstockError) -> Response[bytes]:
+        status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), None)
+        if status is None:
+            return unforeseen(request, error)
+        headers = {"Retry-After": str(_retry_after_s(error, clock))} if status == 503 else {}
+        return problem_answer(_problem_of(error, status), headers)
+
+    return {
+        HTTPException: _of_http,
+        PenstockError: foreseen,
+        Exception: unforeseen,
+    }
+
+
+def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
+    status = error.status_code
+    phrase = HTTPStatus(status).phrase
+    problem = Problem(
+        title=phrase,
+        status=status,
+        detail=error.detail or phrase,
+        errors=error.errors if isinstance(error, Refusal) else (),
+        near=error.near if isinstance(error, Refusal) else (),
+    )
+    return problem_answer(problem, error.headers)
+
+
+def _problem_of(error: PenstockError, status: int) -> Problem:
+    kind = type(error).__name__
+    words = re.findall("[A-Z][a-z]*", kind)
+    field = getattr(error, "field", None)
+    existing = getattr(error, "existing_id", None)
+    return Problem(
+        type=f"urn:penstock:{'-'.join(words).lower()}",
+        title=" ".join(words).capitalize(),
+        status=status,
+        detail=str(error),
+        errors=(FieldProblem(field, getattr(error, "problem", str(error))),) if field else (),
+        near=tuple(getattr(error, "near", ())),
+        existing_id=existing,
+    )
+
+
+def _retry_after_s(error: PenstockError, clock: Clock) -> int:
+    if isinstance(error, RateLimited):
+        return max(1, -(-(error.retry_at_ms - clock.now_ms()) // 1000))
+    return RETRY_AFTER_S

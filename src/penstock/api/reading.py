@@ -1,0 +1,125 @@
+"""Reading requests: queries, bodies and preconditions, strictly, with the field that is wrong.
+
+Bodies are read as they are: a number in quotation marks is text. Queries can hold only text, so
+there it may stand for a number. What nobody asked for is refused, lest a misspelt filter silently
+filter nothing.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Annotated, TypeVar
+from zlib import crc32
+
+import msgspec
+from msgspec import Meta, Struct
+
+from penstock.api.problems import AnyRequest, Refusal, bad_field
+from penstock.errors import near_matches
+
+S = TypeVar("S", bound=Struct)
+
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Limit = Annotated[int, Meta(ge=1, le=1000, description="How many to a page.")]
+After = Annotated[str, Meta(min_length=1, description="What `next` of the page before said.")]
+
+_JSON = "application/json"
+_WHERE = re.compile(r"^(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
+_ETAG = re.compile(r'\s*(?:W/)?"([^"]*)"\s*(?:,|$)')
+
+
+def _number(text: str) -> int | float:
+    # To JSON 60000.0 is the integer 60000, and some clients write it so.
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+_decoder = msgspec.json.Decoder(float_hook=_number)
+
+
+async def body_of(request: AnyRequest, kind: type[S]) -> S:
+    """The request's body, as this kind of document.
+
+    Raises:
+        Refusal: it is none.
+    """
+    said = request.headers.get("content-type", "")
+    if said.partition(";")[0].strip().lower() != _JSON:
+        raise Refusal(415, f"The body must be {_JSON}; this one says {said or 'nothing'!r}.")
+    try:
+        told = _decoder.decode(await request.body())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, f"The body is not JSON that can be read: {error}.") from None
+    try:
+        return msgspec.convert(told, kind)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), kind) from None
+
+
+def query_of(request: AnyRequest, kind: type[S]) -> S:
+    """What the address asks for after its question mark.
+
+    Raises:
+        Refusal: something there is unknown, said twice or not allowed.
+    """
+    asked: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in asked:
+            raise bad_field(name, "is said twice")
+        asked[name] = value
+    try:
+        return msgspec.convert(asked, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), kind) from None
+
+
+def _invalid(message: str, kind: type[Struct]) -> Refusal:
+    match = _WHERE.match(message)
+    assert match is not None
+    problem, field = match[1], match[2] or "body"
+    unknown = _UNKNOWN.search(problem)
+    if unknown is None:
+        return bad_field(field, problem)
+    near = near_matches(unknown[1], kind.__struct_fields__) if field == "body" else []
+    return bad_field(unknown[1], "there is no such field", near=tuple(near))
+
+
+def etag(version: int, body: bytes) -> str:
+    """What tells one state of a document from another: its version, and what it shows of now.
+
+    A connector shows how much of its limits is used, which changes without a new version.
+    """
+    return f'"{version}-{crc32(body):08x}"'
+
+
+def is_among(tag: str, header: str) -> bool:
+    """Whether If-None-Match names this ETag."""
+    return header.strip() == "*" or tag.strip('"') in _ETAG.findall(header)
+
+
+def names_version(header: str, version: int) -> bool:
+    """Whether If-Match names a state of this version, or the version alone."""
+    named = {tag.partition("-")[0] for tag in _ETAG.findall(header)}
+    return header.strip() == "*" or str(version) in named
+
+
+def page_token(id_: str) -> str:
+    """Where a page ended; a client hands it back and need not understand it."""
+    return urlsafe_b64encode(id_.encode()).decode().rstrip("=")
+
+
+def page_start(token: str | None) -> str | None:
+    """The id at which a page ended.
+
+    Raises:
+        Refusal: nobody handed out this token.
+    """
+    if token is None:
+        return None
+    try:
+        id_ = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    except ValueError:
+        id_ = ""
+    if not id_ or page_token(id_) != token or "\0" in id_:
+        raise bad_field("after", "is not what `next` of a page said")
+    return id_

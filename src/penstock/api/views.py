@@ -1,0 +1,143 @@
+"""Views: documents as the API shows them.
+
+The store keeps every instant in milliseconds. The fields that the specification writes as dates
+(``created_at``, ``last_run_at`` and so on) are shown as RFC 3339 has them; those that are computed
+with stay milliseconds.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from penstock.connectors import Connector, LimitState
+from penstock.jobs.model import (
+    Cursor,
+    Job,
+    Lock,
+    Progress,
+    Schedule,
+    State,
+    Status,
+)
+
+Date = Annotated[
+    str, Meta(extra_json_schema={"format": "date-time", "examples": ["2026-01-17T10:30:00.000Z"]})
+]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def date(at_ms: int) -> str:
+    """An instant as RFC 3339 writes it."""
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _date_or_none(at_ms: int | None) -> str | None:
+    return None if at_ms is None else date(at_ms)
+
+
+class ConnectorView(Struct, frozen=True, kw_only=True):
+    """One exchange's connector: its limits, and how much of them the fleet has used."""
+
+    id: str
+    exchange_id: str
+    creation_date: Date
+    updated_at: Date
+    status: Literal["active", "paused", "deleted"]
+    notes: str | None
+    rate_limit_period_ms: int
+    rate_limit: int
+    rate_limit_usage: int
+    rate_limit_window_start: int
+    rate_limit_reset_at: int
+    limits: tuple[LimitState, ...]
+    blocked_until: int | None
+    exchange_offset_ms: int
+    saturation_count: int
+    last_job_run_time: Date | None
+    jobs_count: int
+    active_jobs_count: int
+    version: int
+
+
+def connector_view(connector: Connector) -> ConnectorView:
+    """A connector as the API shows it."""
+    return ConnectorView(
+        **{
+            **asdict(connector),
+            "creation_date": date(connector.creation_date),
+            "updated_at": date(connector.updated_at),
+            "last_job_run_time": _date_or_none(connector.last_job_run_time),
+        }
+    )
+
+
+class StatsView(Struct, frozen=True, kw_only=True):
+    """How a job went so far."""
+
+    runs: int
+    success: int
+    fail: int
+    last_run_at: Date | None
+    last_success_at: Date | None
+    last_error: str | None
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A job: what it does, how often, where it stands and how it went."""
+
+    id: str
+    exchange_id: str
+    type: str
+    symbol: str | None
+    timeframe: str | None
+    status: Status
+    state: State
+    schedule: Schedule | None
+    next_run_at: int
+    priority: int
+    cursor: Cursor
+    stats: StatsView
+    lock: Lock
+    fence: int
+    attempts: int
+    progress: Progress
+    origin: str
+    created_at: Date
+    updated_at: Date
+    version: int
+
+
+def job_view(job: Job) -> JobView:
+    """A job as the API shows it; its events are asked for apart."""
+    fields = asdict(job)
+    del fields["events"]
+    stats = {
+        **asdict(job.stats),
+        "last_run_at": _date_or_none(job.stats.last_run_at),
+        "last_success_at": _date_or_none(job.stats.last_success_at),
+    }
+    return JobView(
+        **{
+            **fields,
+            "stats": StatsView(**stats),
+            "created_at": date(job.created_at),
+            "updated_at": date(job.updated_at),
+        }
+    )
+
+
+class ConnectorPage(Struct, frozen=True, kw_only=True):
+    """Some connectors, by exchange_id, and where the next page begins."""
+
+    items: tuple[ConnectorView, ...]
+    next: str | None
+
+
+class JobPage(Struct, frozen=True, kw_only=True):
+    """Some jobs, oldest first, and where the next page begins."""
+
+    items: tuple[JobView, ...]
+    next: str | None

@@ -1,0 +1,76 @@
+"""What people ask for, held against what exchanges list before anything is changed."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import asdict, replace
+
+from penstock.config import LimitPlan
+from penstock.connectors.manager import ConnectorManager
+from penstock.errors import UnknownInterval
+from penstock.exchanges import registry
+from penstock.exchanges.base import SymbolMap
+from penstock.jobs.desk import JobDesk
+from penstock.jobs.intake import admitted
+from penstock.jobs.model import Job, NewJob
+from penstock.market.interval import COMMON
+from penstock.throttle.gate import Limit
+
+
+class Listings(Protocol):
+    """What exchanges list."""
+
+    async def of(self, exchange_id: str) -> SymbolMap:
+        """An exchange's symbols, as it last told them; asked of it if it never did.
+
+        Raises:
+            ExchangeError, ExchangeUnreachable: it cannot be asked just now.
+        """
+        ...
+
+
+def limit_of(plan: LimitPlan) -> Limit:
+    """A limit that somebody wrote down."""
+    return Limit(**asdict(plan))
+
+
+async def checked(new: NewJob, listings: Listings) -> NewJob:
+    """The same job, its market spelt as it is kept.
+
+    Raises:
+        UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
+        ExchangeError, ExchangeUnreachable: nobody knows yet what the exchange lists.
+    """
+    registry.load(new.exchange_id)
+    if new.timeframe is not None and new.timeframe not in COMMON:
+        raise UnknownInterval(new.timeframe, COMMON)
+    if new.symbol is None:
+        return new
+    symbol = (await listings.of(new.exchange_id)).find(new.symbol)
+    return replace(new, symbol=symbol.unified)
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Where people's jobs come in."""
+
+    connectors: ConnectorManager
+    desk: JobDesk
+    listings: Listings
+
+    async def add(self, new: NewJob, origin: str = "") -> Job:
+        """A new job, and the connector it needs if there is none.
+
+        Raises:
+            BadJob: it makes no sense.
+            AlreadyExists: the same work is being done; ``existing_id`` says by which job.
+            UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
+            ExchangeError, ExchangeUnreachable: nobody knows yet what the exchange lists.
+        """
+        new = await checked(new, self.listings)
+        # Whatever is wrong with it shall be said before a connector is made for it.
+        admitted(new, self.desk.kinds, job_id="", now_ms=0)
+        await self.connectors.ensure_connector(new.exchange_id)
+        job = await self.desk.create(new, origin)
+        await self.connectors.update_connector_job_counts(new.exchange_id)
+        return job

@@ -1,0 +1,134 @@
+"""Metrics: facts counted as they are told, state read when somebody looks; Prometheus' text out.
+
+What one process has done (requests, their failures, answers of its API) is counted there. What the
+fleet shares (use of limits, saturation, jobs by state) is read from the state store at each look,
+so every process that is asked tells the same.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from penstock.connectors.model import Connector
+from penstock.telemetry import Fact, RequestCrashed, RequestFailed, RequestSent, RequestServed
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_TOOK_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """A listener that counts. Its registry is its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "penstock_requests", "Requests that an exchange answered.", ["exchange", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._failures = Counter(
+            "penstock_request_failures", "Requests that brought no answer.", ["exchange", "sent"],
+            registry=registry,
+        )  # fmt: skip
+        self._cost = Counter(
+            "penstock_request_cost", "What answered requests cost, as their exchange counts.",
+            ["exchange"], registry=registry,
+        )  # fmt: skip
+        self._took = Histogram(
+            "penstock_request_seconds", "How long answers took.", ["exchange"],
+            registry=registry, buckets=_TOOK_S,
+        )  # fmt: skip
+        self._served = Counter(
+            "penstock_api_requests", "Requests that the API answered.", ["method", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._crashed = Counter(
+            "penstock_api_crashes", "Failures of the API that nobody foresaw.", registry=registry
+        )
+
+    def __call__(self, fact: Fact) -> None:
+        """Hear a fact."""
+        match fact:
+            case RequestSent():
+                self._requests.labels(fact.exchange, fact.status).inc()
+                self._cost.labels(fact.exchange).inc(fact.cost)
+                self._took.labels(fact.exchange).observe(fact.took_ms / 1000)
+            case RequestFailed():
+                self._failures.labels(fact.exchange, str(fact.sent).lower()).inc()
+            case RequestServed():
+                self._served.labels(fact.method, fact.status).inc()
+            case RequestCrashed():
+                self._crashed.inc()
+
+    def text(self) -> bytes:
+        """What was counted here, as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+
+JobCounts = Mapping[str, Mapping[str, int]]
+"""By exchange: how many live jobs are in which state."""
+
+
+def fleet_text(connectors: Sequence[Connector], jobs: JobCounts) -> bytes:
+    """What the state store knows, as Prometheus reads it."""
+    registry = CollectorRegistry()
+    _tell_limits(connectors, registry)
+    _tell_connectors(connectors, registry)
+    states = Gauge("penstock_jobs", "Live jobs by state.", ["exchange", "state"], registry=registry)
+    for exchange, counts in jobs.items():
+        for state, count in counts.items():
+            states.labels(exchange, state).set(count)
+    return generate_latest(registry)
+
+
+def store_text(*, up: bool) -> bytes:
+    """Whether the state store could be asked, as Prometheus reads it."""
+    registry = CollectorRegistry()
+    Gauge("penstock_store_up", "Whether the state store answers.", registry=registry).set(up)
+    return generate_latest(registry)
+
+
+def _tell_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
+    labels = ["exchange", "limit"]
+    amount = Gauge("penstock_limit", "How much a period allows.", labels, registry=registry)
+    used = Gauge(
+        "penstock_limit_used", "How much of it the fleet has taken.", labels, registry=registry
+    )
+    counted = Gauge(
+        "penstock_limit_counted", "How much of it the exchange itself counts.", labels,
+        registry=registry,
+    )  # fmt: skip
+    reset = Gauge(
+        "penstock_limit_reset_timestamp_seconds", "When it is whole again, by the store's clock.",
+        labels, registry=registry,
+    )  # fmt: skip
+    for connector in connectors:
+        for limit in connector.limits:
+            name = " ".join(filter(None, (limit.unit, limit.category, f"{limit.period_ms}ms")))
+            where = (connector.exchange_id, name)
+            amount.labels(*where).set(limit.amount)
+            used.labels(*where).set(limit.used)
+            if limit.server_used is not None:
+                counted.labels(*where).set(limit.server_used)
+            if limit.reset_at is not None:
+                reset.labels(*where).set(limit.reset_at / 1000)
+
+
+def _tell_connectors(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
+    labels = ["exchange"]
+    saturated = Counter(
+        "penstock_limit_saturations", "How often there was no room.", labels, registry=registry
+    )
+    blocked = Gauge(
+        "penstock_blocked_until_timestamp_seconds",
+        "Until when the exchange wants nothing sent; 0 if it never said so.",
+        labels, registry=registry,
+    )  # fmt: skip
+    active = Gauge(
+        "penstock_connector_active", "Whether a connector may be used.", labels, registry=registry
+    )
+    for connector in connectors:
+        name = connector.exchange_id
+        saturated.labels(name).inc(connector.saturation_count)
+        blocked.labels(name).set((connector.blocked_until or 0) / 1000)
+        active.labels(name).set(connector.status == "active")

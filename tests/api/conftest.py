@@ -1,0 +1,134 @@
+"""An API on a real port, and clients that talk to it as programs do."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from penstock.api.application import build_application
+from penstock.api.doors import rules_of
+from penstock.api.parts import Parts
+from penstock.api.server import ApiServer
+from penstock.clock import SystemClock
+from penstock.config import Api
+from penstock.connectors import ConnectorManager
+from penstock.errors import ExchangeUnreachable
+from penstock.exchanges.base import SymbolMap
+from penstock.jobs.desk import JobDesk
+from penstock.market.symbol import Symbol
+from penstock.stats.metrics import Metrics
+from penstock.storage.state import StateStore, open_store
+from penstock.telemetry import Fact, tell_all
+
+CANDLES = {
+    "exchange_id": "binance",
+    "type": "ohlcv_incremental",
+    "symbol": "BTC/USDT",
+    "timeframe": "1h",
+}
+
+
+class Listed:
+    """An exchange's symbols, without the exchange."""
+
+    def __init__(self, *slugs: str) -> None:
+        self.symbols = [Symbol.parse(slug) for slug in slugs]
+
+    async def of(self, exchange_id: str) -> SymbolMap:
+        if not self.symbols:
+            raise ExchangeUnreachable(f"{exchange_id} does not answer. Try again later.")
+        natives = ((f"{each.base}{each.quote}", each) for each in self.symbols)
+        return SymbolMap(exchange_id, natives)
+
+
+@dataclass
+class Client:
+    """A server, and a session with it."""
+
+    session: aiohttp.ClientSession
+    url: str
+    parts: Parts
+    listed: Listed
+    facts: list[Fact] = field(default_factory=list)
+
+    async def ask(self, method: str, path: str, json: Any = None, **headers: str) -> "Answer":
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        address = path if path.startswith("/") else f"/api/v1/{path}"
+        options = {"json": json} if json is not None else {}
+        asked = self.session.request(method, self.url + address, headers=named, **options)
+        async with asked as answer:
+            body = await answer.read()
+            return Answer(answer.status, answer.headers, body)
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    def is_problem(self, status: int) -> Any:
+        """The problem it carries, which must be of this status."""
+        assert self.status == status, self.body
+        assert self.headers["Content-Type"] == "application/problem+json"
+        assert self.json["status"] == status
+        assert self.json["title"]
+        assert self.json["detail"]
+        assert "Traceback" not in self.body.decode()
+        return self.json
+
+
+Open = Callable[..., Awaitable[Client]]
+
+
+@asynccontextmanager
+async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
+    """An API on a store, on a port of its own."""
+    clock, metrics, listed = SystemClock(), Metrics(), Listed("btc_usdt", "eth_usdt")
+    facts: list[Fact] = []
+    listener = tell_all([metrics, facts.append])
+    parts = Parts(store, ConnectorManager(store), JobDesk(store), listed, metrics, clock)
+    application = build_application(parts, rules_of(settings), listener)
+    server = ApiServer(application, settings, clock, lambda _: None)
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Client(session, server.url, parts, listed, facts)
+    finally:
+        parts.closing.set()
+        await server.stop()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[StateStore]:
+    store = await open_store(f"sqlite:{tmp_path / 'state.db'}", patience_s=2)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def open_api(store: StateStore) -> AsyncIterator[Open]:
+    """Opens an API with settings of its own."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(**settings: Any) -> Client:
+            return await stack.enter_async_context(served(store, Api(**{"port": 0, **settings})))
+
+        yield opened
+
+
+@pytest.fixture
+async def api(open_api: Open) -> Client:
+    """An API as it is by default."""
+    return await open_api()

@@ -1,0 +1,117 @@
+"""Connectors over HTTP: made once, edited by version, paused, retired."""
+
+import asyncio
+
+import pytest
+
+from .conftest import CANDLES, Client
+
+
+async def test_a_connector_is_made_once_and_then_found(api: Client) -> None:
+    made = await api.ask("POST", "connectors", {"exchange_id": "binance", "notes": "night"})
+    again = await api.ask("POST", "connectors", {"exchange_id": "binance"})
+
+    assert (made.status, again.status) == (201, 200)
+    assert made.headers["Location"] == "/api/v1/connectors/binance"
+    assert made.json["id"] == again.json["id"] == "binance"
+    assert again.json["notes"] == "night"
+    assert made.json["rate_limit"] > 0
+    assert made.json["creation_date"].endswith("Z")
+    assert isinstance(made.json["rate_limit_reset_at"], int)
+
+
+async def test_fifty_clients_who_ask_at_once_get_one_document(api: Client) -> None:
+    body = {"exchange_id": "binance"}
+    answers = await asyncio.gather(*(api.ask("POST", "connectors", body) for _ in range(50)))
+
+    assert sorted(answer.status for answer in answers) == [*[200] * 49, 201]
+    assert {answer.json["id"] for answer in answers} == {"binance"}
+    assert len({answer.json["creation_date"] for answer in answers}) == 1
+    assert len((await api.ask("GET", "connectors")).json["items"]) == 1
+
+
+async def test_an_unknown_exchange_is_refused_with_near_matches(api: Client) -> None:
+    answer = await api.ask("POST", "connectors", {"exchange_id": "binanse"})
+
+    assert answer.is_problem(422)["near"] == ["binance"]
+    assert (await api.ask("GET", "connectors")).json == {"items": [], "next": None}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "connectors/binance"),
+        ("PATCH", "connectors/binance"),
+        ("DELETE", "connectors/binance"),
+        ("POST", "connectors/binance/pause"),
+        ("POST", "connectors/nowhere/resume"),
+    ],
+)
+async def test_a_connector_nobody_made_is_not_found(api: Client, method: str, path: str) -> None:
+    body = {"notes": "x"} if method == "PATCH" else None
+
+    (await api.ask(method, path, body)).is_problem(404)
+
+
+async def test_a_connector_is_paused_and_resumed(api: Client) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+
+    paused = await api.ask("POST", "connectors/binance/pause")
+    assert paused.json["status"] == "paused"
+    assert not (await api.parts.connectors.acquire_token("binance")).ok
+    listed = await api.ask("GET", "connectors?status=paused")
+    assert [one["id"] for one in listed.json["items"]] == ["binance"]
+    resumed = await api.ask("POST", "connectors/binance/resume")
+    assert resumed.json["status"] == "active"
+    assert (await api.parts.connectors.acquire_token("binance")).ok
+
+
+async def test_limits_can_be_tightened_and_given_back(api: Client) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+    whole = (await api.ask("GET", "connectors/binance")).json["rate_limit"]
+
+    tight = {"limits": [{"amount": 10, "period_ms": 60_000}]}
+    assert (await api.ask("PATCH", "connectors/binance", tight)).json["rate_limit"] == 10
+    freed = await api.ask("PATCH", "connectors/binance", {"limits": None})
+    assert freed.json["rate_limit"] == whole
+
+
+async def test_an_edit_of_another_version_is_refused(api: Client) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+    seen = (await api.ask("GET", "connectors/binance")).headers["ETag"]
+
+    first = await api.ask("PATCH", "connectors/binance", {"notes": "one"}, If_Match=seen)
+    late = await api.ask("PATCH", "connectors/binance", {"notes": "two"}, If_Match=seen)
+    deleted = await api.ask("DELETE", "connectors/binance", If_Match='"99"')
+
+    assert first.status == 200
+    late.is_problem(412)
+    deleted.is_problem(412)
+    assert (await api.ask("GET", "connectors/binance")).json["notes"] == "one"
+
+
+async def test_the_etag_of_a_connector_changes_with_what_is_used(api: Client) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+    before = (await api.ask("GET", "connectors/binance")).headers["ETag"]
+
+    assert (await api.parts.connectors.acquire_token("binance", 5)).ok
+    after = await api.ask("GET", "connectors/binance", If_None_Match=before)
+
+    assert after.status == 200
+    assert after.json["rate_limit_usage"] >= 5
+
+
+async def test_a_connector_with_jobs_is_not_deleted(api: Client) -> None:
+    job = await api.ask("POST", "jobs", CANDLES)
+
+    assert (
+        "jobs live on" in (await api.ask("DELETE", "connectors/binance")).is_problem(409)["detail"]
+    )
+    assert (await api.ask("GET", "connectors/binance")).json["jobs_count"] == 1
+
+    assert (await api.ask("DELETE", f"jobs/{job.json['id']}")).status == 204
+    assert (await api.ask("DELETE", "connectors/binance")).status == 204
+    (await api.ask("GET", "connectors/binance")).is_problem(404)
+    deleted = await api.ask("GET", "connectors?status=deleted")
+    assert [one["id"] for one in deleted.json["items"]] == ["binance"]
+    assert (await api.ask("POST", "connectors", {"exchange_id": "binance"})).status == 201

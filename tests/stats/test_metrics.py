@@ -1,0 +1,83 @@
+"""Metrics: facts counted, state shown, in the text that Prometheus reads."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.connectors import ConnectorManager
+from penstock.stats.metrics import Metrics, fleet_text, store_text
+from penstock.storage.state import open_store
+from penstock.telemetry import RequestCrashed, RequestFailed, RequestSent, RequestServed
+from penstock.throttle.gate import Limit
+
+
+def samples(text: bytes) -> dict[tuple[str, ...], float]:
+    """(name, labels' values …) → value."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_requests_and_failures_are_counted_by_exchange() -> None:
+    metrics = Metrics()
+    for status in (200, 200, 429):
+        metrics(RequestSent(exchange="x", path="/p", cost=5, status=status, took_ms=120))
+    metrics(RequestFailed(exchange="x", path="/p", cost=5, sent=True, reason="silence"))
+    metrics(RequestFailed(exchange="y", path="/p", cost=5, sent=False, reason="refused"))
+
+    found = samples(metrics.text())
+    assert found["penstock_requests_total", "x", "200"] == 2
+    assert found["penstock_requests_total", "x", "429"] == 1
+    assert found["penstock_request_cost_total", "x"] == 15
+    assert found["penstock_request_failures_total", "x", "true"] == 1
+    assert found["penstock_request_failures_total", "y", "false"] == 1
+    assert found["penstock_request_seconds_count", "x"] == 3
+    assert found["penstock_request_seconds_bucket", "x", "0.1"] == 0
+    assert found["penstock_request_seconds_bucket", "x", "0.25"] == 3
+
+
+def test_answers_of_the_api_are_counted() -> None:
+    metrics = Metrics()
+    metrics(RequestServed(method="GET", path="/secret", status=200, took_ms=1))
+    metrics(RequestCrashed(id="1", method="GET", path="/secret", error="…"))
+
+    found = samples(metrics.text())
+    assert found["penstock_api_requests_total", "GET", "200"] == 1
+    assert found[("penstock_api_crashes_total",)] == 1
+    assert b"secret" not in metrics.text(), "a path may hold anything, and makes a series each"
+
+
+def test_two_registries_know_nothing_of_each_other() -> None:
+    one, other = Metrics(), Metrics()
+    one(RequestSent(exchange="x", path="/p", cost=1, status=200, took_ms=1))
+
+    assert ("penstock_requests_total", "x", "200") not in samples(other.text())
+
+
+async def test_the_state_of_the_fleet_is_shown() -> None:
+    store = await open_store("memory:")
+    manager = ConnectorManager(store)
+    day_ms = 86_400_000
+    await manager.ensure_connector("binance", [Limit(7, day_ms), Limit(3, day_ms, "request")])
+    assert (await manager.acquire_token("binance", 5)).ok
+    assert not (await manager.acquire_token("binance", 5)).ok
+    await manager.pause_connector("binance")
+
+    connectors = await manager.find()
+    found = samples(fleet_text(connectors, {"binance": {"running": 2, "idle": 4}}))
+    weight, requests = f"weight {day_ms}ms", f"request {day_ms}ms"
+    assert found["penstock_limit", "binance", weight] == 7
+    assert found["penstock_limit_used", "binance", weight] == 5
+    assert found["penstock_limit_used", "binance", requests] == 1
+    resets = found["penstock_limit_reset_timestamp_seconds", "binance", weight]
+    assert resets * 1000 == connectors[0].rate_limit_reset_at
+    assert found["penstock_limit_saturations_total", "binance"] == 1
+    assert found["penstock_connector_active", "binance"] == 0
+    assert found["penstock_blocked_until_timestamp_seconds", "binance"] == 0
+    assert found["penstock_jobs", "binance", "running"] == 2
+    assert found["penstock_jobs", "binance", "idle"] == 4
+    await store.close()
+
+
+def test_an_absent_store_is_shown() -> None:
+    assert samples(store_text(up=False)) == {("penstock_store_up",): 0}

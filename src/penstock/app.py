@@ -4,8 +4,10 @@ import os
 import platform
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,12 +17,15 @@ from penstock.collect.continuity import Continuity
 from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
-from penstock.errors import NotOurRecord, SlotInUse
+from penstock.connectors import ConnectorManager
+from penstock.errors import MissingExtra, NotOurRecord, SlotInUse
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.ingest import registry as handlers
 from penstock.ingest.means import Means
+from penstock.ingest.requests import Intake
+from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases
 from penstock.jobs.worker import Worker
 from penstock.publish.memory import MemoryPublisher
@@ -28,10 +33,14 @@ from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Libraries, Market
+from penstock.simulator.ports import holder_of
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import EventLog, LogWriter, open_log
-from penstock.storage.state import open_store
+from penstock.storage.state import StateStore, open_store
 from penstock.telemetry import Listener, StatusUnreadable, quiet
+
+if TYPE_CHECKING:
+    from penstock.api.server import ApiServer
 
 
 @asynccontextmanager
@@ -86,13 +95,8 @@ async def open_worker(
         StorageError: the folder cannot be written.
     """
     folder = Path(settings.collect.data_dir)
-    store = await open_store(
-        settings.state.url or f"sqlite:{folder / 'state.db'}",
-        clock=clock,
-        patience_s=settings.state.patience,
-    )
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(store.close)
+        store = await stack.enter_async_context(open_state(settings, clock))
         writer = stack.enter_context(closing(_free_slot(open_log(f"rocksdb:{folder}"), "work")))
         recorder = Recorder(
             writer, MemoryPublisher(), durability=settings.collect.durability, listener=listener
@@ -110,6 +114,64 @@ async def open_worker(
             settings.jobs,
             listener,
         )
+
+
+@asynccontextmanager
+async def open_intake(
+    settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[Intake]:
+    """Where people's connectors and jobs come in. An exchange is asked only if need be, and once.
+
+    Raises:
+        StoreUnreachable, NewerStore: the state cannot be had.
+    """
+    hasty = replace(settings.requests, patience=settings.jobs.patience, attempts=1)
+    async with open_state(settings, clock) as store:
+        gateways = _OwnGateways(replace(settings, requests=hasty), clock, listener)
+        async with aclosing(gateways):
+            desk = JobDesk(store, handlers.kinds())
+            yield Intake(ConnectorManager(store), desk, _OwnMaps(gateways))
+
+
+@asynccontextmanager
+async def open_server(
+    settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator["ApiServer"]:
+    """The REST API, listening.
+
+    Raises:
+        MissingExtra: what it is made of is not installed.
+        ConfigError: others than this machine would be let in without a token.
+        PortInUse: another program listens there.
+        StoreUnreachable, NewerStore: the state cannot be had.
+    """
+    try:
+        # Only whoever serves needs what is installed with the extra.
+        from penstock.api.serving import serving  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "a library", "api") from error
+    opened = partial(open_intake, settings, clock)
+    async with serving(settings.api, opened, clock, listener, holder_of) as server:
+        yield server
+
+
+@asynccontextmanager
+async def open_state(settings: Settings, clock: Clock) -> AsyncIterator[StateStore]:
+    """What all processes share.
+
+    Raises:
+        ConfigError, MissingExtra: its address is none, or needs a library that is not there.
+        StoreUnreachable, NewerStore: it cannot be had.
+    """
+    store = await open_store(
+        settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}",
+        clock=clock,
+        patience_s=settings.state.patience,
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def _free_slot(log: EventLog, name: str) -> LogWriter:

@@ -19,6 +19,7 @@ from penstock.config import Api
 from penstock.connectors import ConnectorManager
 from penstock.errors import ExchangeUnreachable
 from penstock.exchanges.base import SymbolMap
+from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
@@ -98,7 +99,8 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     clock, metrics, listed = SystemClock(), Metrics(), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
     listener = tell_all([metrics, facts.append])
-    parts = Parts(store, ConnectorManager(store), JobDesk(store), listed, metrics, clock)
+    intake = Intake(ConnectorManager(store), JobDesk(store), listed)
+    parts = Parts(intake, metrics, clock)
     application = build_application(parts, rules_of(settings), listener)
     server = ApiServer(application, settings, clock, lambda _: None)
     await server.start()

@@ -63,14 +63,15 @@ async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
     """List connectors, by exchange_id."""
     asked = query_of(request, ConnectorFilters)
     after = page_start(asked.after or None)
-    found = await parts.connectors.find(asked.status or None, limit=asked.limit + 1, after=after)
+    found = await parts.intake.find_connectors(asked.status or None, asked.limit + 1, after)
     return page_answer(request, found, asked.limit, connector_view)
 
 
 @get("/connectors/{exchange_id:str}")
 async def shown(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
     """Show one connector."""
-    return _answer(request, await parts.connectors.get(exchange_id))
+    connector = await parts.connectors.update_connector_job_counts(exchange_id)
+    return _answer(request, connector)
 
 
 @patch("/connectors/{exchange_id:str}")

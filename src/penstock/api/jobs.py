@@ -85,7 +85,7 @@ async def deleted(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> N
     """End a job; what it brought is kept."""
     version = await expected_version(request, lambda: parts.desk.get(job_id))
     job = await parts.desk.delete(job_id, version=version)
-    await parts.connectors.update_connector_job_counts(job.exchange_id)
+    await parts.intake.counted(job)
 
 
 @post("/jobs/{job_id:str}/pause")
@@ -139,7 +139,7 @@ async def _follow(
 
 
 async def _changed(request: AnyRequest, parts: Parts, job: Job) -> Response[bytes]:
-    await parts.connectors.update_connector_job_counts(job.exchange_id)
+    await parts.intake.counted(job)
     return _answer(request, job)
 
 

@@ -15,7 +15,7 @@ from penstock.api.problems import AnyRequest, Refusal
 from penstock.api.reading import etag, is_among, names_version, page_token
 from penstock.clock import Clock
 from penstock.connectors.manager import ConnectorManager
-from penstock.ingest.requests import Intake, Listings
+from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk
 from penstock.stats.metrics import Metrics
 from penstock.storage.state import StateStore
@@ -27,19 +27,23 @@ PREFIX = "/api/v1"
 class Parts:
     """Everything behind the API."""
 
-    store: StateStore
-    connectors: ConnectorManager
-    desk: JobDesk
-    listings: Listings
+    intake: Intake
     metrics: Metrics
     clock: Clock
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop: streams end by themselves."""
 
     @property
-    def intake(self) -> Intake:
-        """Where clients' jobs come in."""
-        return Intake(self.connectors, self.desk, self.listings)
+    def store(self) -> StateStore:
+        return self.intake.desk.store
+
+    @property
+    def connectors(self) -> ConnectorManager:
+        return self.intake.connectors
+
+    @property
+    def desk(self) -> JobDesk:
+        return self.intake.desk
 
 
 Given = NamedDependency[SkipValidation[Parts]]

@@ -13,10 +13,13 @@ import typer
 
 from penstock import __version__
 from penstock.cli.collect import collect
+from penstock.cli.connectors import connectors
 from penstock.cli.context import Sources
 from penstock.cli.demo import demo
+from penstock.cli.jobs import jobs
 from penstock.cli.judge import judge
 from penstock.cli.log import log
+from penstock.cli.serve import serve
 from penstock.cli.settings import config
 from penstock.cli.sim import sim
 from penstock.cli.status import status
@@ -35,7 +38,10 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(collect)
 app.command()(work)
+app.command()(serve)
 app.command()(status)
+app.add_typer(connectors, name="connectors")
+app.add_typer(jobs, name="jobs")
 app.add_typer(log, name="log")
 app.command()(sim)
 app.command()(judge)

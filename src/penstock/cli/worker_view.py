@@ -1,14 +1,12 @@
 """A worker's terminal view: the jobs in hand, how they get on, and how others ended."""
 
-from datetime import UTC, datetime
-
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.job_words import market, progress
 from penstock.jobs.model import Job
-from penstock.jobs.pace import pace_of
 from penstock.jobs.worker import Worker
 
 
@@ -38,34 +36,11 @@ def describe_worker(worker: Worker) -> str:
 
 
 def _cells(job: Job, stopping: str) -> list[str]:
-    pace = pace_of(job)
-    market = " ".join(filter(None, (job.exchange_id, job.symbol, job.timeframe)))
-    notes = []
-    if job.progress.resumptions and job.cursor.last_ts is not None:
-        notes.append(f"resumed at {_instant(job.progress.resumed_at)}")
-    if stopping:
-        notes.append(f"stops: {stopping}")
-    return [
-        job.type,
-        market,
-        f"{job.progress.rows:,}",
-        f"{pace.rows_per_s:,.0f}/s" if pace.rows_per_s else "",
-        f"{_duration(pace.left_s)} left" if pace.left_s else "",
-        ", ".join(notes),
-    ]
+    shown = progress(job)
+    notes = ", ".join(filter(None, (shown.notes, f"stops: {stopping}" if stopping else "")))
+    return [job.type, market(job), shown.rows, shown.rate, shown.left, notes]
 
 
 def _ended(worker: Worker) -> str:
     words = [f"{count:,} {how}" for how, count in sorted(worker.ended.items())]
     return f"turns: {', '.join(words) or 'none yet'}"
-
-
-def _instant(at_ms: int | None) -> str:
-    at = datetime.fromtimestamp((at_ms or 0) // 1000, UTC)
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _duration(seconds: float) -> str:
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}"

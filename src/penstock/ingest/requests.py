@@ -6,14 +6,14 @@ from typing import Protocol
 from msgspec.structs import asdict, replace
 
 from penstock.config import LimitPlan
-from penstock.connectors.manager import ConnectorManager
-from penstock.errors import UnknownInterval
+from penstock.connectors import Connector, ConnectorManager
+from penstock.connectors.model import Status
+from penstock.errors import UnknownConnector, UnknownInterval
 from penstock.exchanges import registry
 from penstock.exchanges.base import SymbolMap
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.intake import admitted
 from penstock.jobs.model import Job, NewJob
-from penstock.market.interval import COMMON
 from penstock.throttle.gate import Limit
 
 
@@ -41,9 +41,9 @@ async def checked(new: NewJob, listings: Listings) -> NewJob:
         UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
         ExchangeError, ExchangeUnreachable: nobody knows yet what the exchange lists.
     """
-    registry.load(new.exchange_id)
-    if new.timeframe is not None and new.timeframe not in COMMON:
-        raise UnknownInterval(new.timeframe, COMMON)
+    offered = registry.load(new.exchange_id).intervals
+    if new.timeframe is not None and new.timeframe not in offered:
+        raise UnknownInterval(new.timeframe, offered)
     if new.symbol is None:
         return new
     symbol = (await listings.of(new.exchange_id)).find(new.symbol)
@@ -72,5 +72,25 @@ class Intake:
         admitted(new, self.desk.kinds, job_id="", now_ms=0)
         await self.connectors.ensure_connector(new.exchange_id)
         job = await self.desk.create(new, origin)
-        await self.connectors.update_connector_job_counts(new.exchange_id)
+        await self.counted(job)
         return job
+
+    async def find_connectors(
+        self, status: Status | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Connector]:
+        """Connectors as ``ConnectorManager.find`` has them, their jobs counted just now."""
+        found = await self.connectors.find(status, limit, after)
+        return [
+            one if one.status == "deleted" else await self._counted(one.exchange_id) or one
+            for one in found
+        ]
+
+    async def counted(self, job: Job) -> None:
+        """Let a connector know that a job of its exchange came, went or changed."""
+        await self._counted(job.exchange_id)
+
+    async def _counted(self, exchange_id: str) -> Connector | None:
+        try:
+            return await self.connectors.update_connector_job_counts(exchange_id)
+        except UnknownConnector:  # it was retired; whatever was a job of it has ended
+            return None

@@ -1,0 +1,187 @@
+"""``penstock connectors``: one per exchange, with its limits and how much of them is used."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.api.views import connector_view
+from penstock.cli.intake import note, with_intake
+from penstock.cli.job_words import instant
+from penstock.cli.options import DataOption, JsonOption, say
+from penstock.connectors import Connector, ConnectorManager, LimitState
+from penstock.errors import UnknownInterval
+from penstock.ingest.requests import Intake
+from penstock.market.interval import Interval
+from penstock.throttle.gate import Limit
+
+connectors = typer.Typer(help="Connectors: one per exchange.", no_args_is_help=True)
+
+ExchangeArgument = Annotated[str, typer.Argument(help="Which exchange, by name.")]
+_Change = Callable[[ConnectorManager, str], Awaitable[Connector]]
+
+
+@connectors.command("list")
+def list_(
+    context: typer.Context,
+    status: Annotated[
+        Literal["active", "paused", "deleted"] | None, typer.Option(help="Only such ones.")
+    ] = None,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List connectors: their limits, how much is used, how many jobs live on them.
+
+    Example: penstock connectors list --status paused
+    """
+
+    async def find(intake: Intake) -> list[Connector]:
+        return await intake.find_connectors(status, limit=1000)
+
+    found = with_intake(context, data_dir, find)
+    for connector in found if as_json else ():
+        say(connector_view(connector))
+    if not as_json:
+        _draw(found)
+
+
+@connectors.command()
+def add(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    notes: Annotated[str | None, typer.Option(help="Words for whoever looks at it.")] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep below this weight: 3000/1m. Can be said several times."),
+    ] = None,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an exchange's connector; one that is there stays as it is.
+
+    Example: penstock connectors add binance --limit 3000/1m
+    """
+    limits = [_limit(text) for text in limit] if limit else None
+
+    async def ensure(intake: Intake) -> Connector:
+        ensured = await intake.connectors.ensure_connector(exchange, limits, notes)
+        if not ensured.created:
+            note(f"{exchange} had a connector; it stays as it was.")
+        return ensured.connector
+
+    _show(with_intake(context, data_dir, ensure), as_json)
+
+
+@connectors.command()
+def show(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one connector: every limit, and how much of it is used just now.
+
+    Example: penstock connectors show binance --json
+    """
+    counted = ConnectorManager.update_connector_job_counts
+    _show(_changed(context, exchange, data_dir, counted), as_json)
+
+
+@connectors.command()
+def pause(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop every process from sending anything to an exchange.
+
+    Example: penstock connectors pause binance
+    """
+    _show(_changed(context, exchange, data_dir, ConnectorManager.pause_connector), as_json)
+
+
+@connectors.command()
+def resume(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let every process send to an exchange again, within its limits.
+
+    Example: penstock connectors resume binance
+    """
+    _show(_changed(context, exchange, data_dir, ConnectorManager.resume_connector), as_json)
+
+
+@connectors.command("rm")
+def remove(context: typer.Context, exchange: ExchangeArgument, data_dir: DataOption = None) -> None:
+    """Retire a connector that no job lives on; what was used of its limits is remembered.
+
+    Example: penstock connectors rm binance
+    """
+
+    async def delete(intake: Intake) -> None:
+        await intake.connectors.delete(exchange)
+
+    with_intake(context, data_dir, delete)
+
+
+def _changed(
+    context: typer.Context, exchange: str, data_dir: str | None, change: _Change
+) -> Connector:
+    async def do(intake: Intake) -> Connector:
+        return await change(intake.connectors, exchange)
+
+    return with_intake(context, data_dir, do)
+
+
+def _limit(text: str) -> Limit:
+    amount, _, period = text.partition("/")
+    try:
+        period_ms = Interval.parse(period).fixed_ms
+    except UnknownInterval:
+        period_ms = None
+    if not amount.isdecimal() or not int(amount) or period_ms is None:
+        raise typer.BadParameter(f"{text!r} is not a limit such as 3000/1m or 10/1s")
+    return Limit(int(amount), period_ms)
+
+
+def _show(connector: Connector, as_json: bool) -> None:
+    if as_json:
+        say(connector_view(connector))
+        return
+    _draw([connector])
+    if connector.notes:
+        typer.echo(f"notes: {connector.notes}")
+    if connector.blocked_until:
+        until = instant(connector.blocked_until)
+        typer.echo(f"{connector.exchange_id} said stop: nothing is sent before {until}")
+
+
+def _draw(found: Sequence[Connector]) -> None:
+    console = Console()
+    if not found:
+        console.print("There is no connector. Make one: penstock connectors add EXCHANGE")
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("exchange", no_wrap=True)
+    for name in ("status", "limit", "used", "resets", "no room", "jobs"):
+        table.add_column(name, overflow="fold")
+    for connector in found:
+        first = [connector.exchange_id, connector.status]
+        active, all_ = connector.active_jobs_count, connector.jobs_count
+        last = [f"{connector.saturation_count:,} ×", f"{active} active of {all_}"]
+        for limit in connector.limits:
+            table.add_row(*first, *_limit_cells(limit), *last)
+            first, last = ["", ""], ["", ""]
+    console.print(table)
+
+
+def _limit_cells(limit: LimitState) -> list[str]:
+    words = (limit.unit, limit.category, f"per {limit.period_ms / 1000:g} s")
+    used = f"{limit.used:,} of {limit.amount:,}"
+    return [" ".join(filter(None, words)), used, instant(limit.reset_at)[11:]]

@@ -1,0 +1,40 @@
+"""What the commands for connectors and jobs share: the store behind them, and how they answer."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import typer
+
+from penstock.app import open_intake
+from penstock.cli.context import read_settings
+from penstock.clock import SystemClock
+from penstock.ingest.requests import Intake
+from penstock.telemetry import Fact, RequestSent, log_facts
+
+T = TypeVar("T")
+
+
+def with_intake(
+    context: typer.Context, data_dir: str | None, do: Callable[[Intake], Awaitable[T]]
+) -> T:
+    """Do something with the connectors and jobs of the store that is set."""
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+
+    async def run() -> T:
+        async with open_intake(settings, SystemClock(), _log) as intake:
+            return await do(intake)
+
+    return asyncio.run(run())
+
+
+def _log(fact: Fact) -> None:
+    # Whoever asked for something waits for it, and sees what went wrong; not each request.
+    if not isinstance(fact, RequestSent):
+        log_facts(fact)
+
+
+def note(words: str) -> None:
+    """Say something to whoever watches, apart from the facts on stdout."""
+    sys.stderr.write(words + "\n")

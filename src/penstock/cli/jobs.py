@@ -1,0 +1,238 @@
+"""``penstock jobs``: what is fetched, how often, and how far it has got."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.api.views import job_view
+from penstock.cli.intake import with_intake
+from penstock.cli.job_words import instant, market, progress
+from penstock.cli.options import DataOption, JsonOption, say
+from penstock.ingest.requests import Intake
+from penstock.jobs.desk import JobDesk
+from penstock.jobs.model import Cursor, Job, NewJob, Schedule, State
+from penstock.market.interval import Interval
+from penstock.market.symbol import Symbol
+
+jobs = typer.Typer(help="Jobs: what is fetched, how often, how far it got.", no_args_is_help=True)
+
+JobArgument = Annotated[str, typer.Argument(help="Which job, by its id.")]
+_Change = Callable[[JobDesk, str], Awaitable[Job]]
+_COLOURS = {"failed": "red", "running": "green", "waiting_rate_limit": "yellow"}
+
+
+@jobs.command("list")
+def list_(
+    context: typer.Context,
+    exchange: Annotated[str | None, typer.Option(help="Only of this exchange.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", help="Only of this type, such as ohlcv_backfill.")
+    ] = None,
+    symbol: Annotated[str | None, typer.Option(help="Only of this market.")] = None,
+    timeframe: Annotated[str | None, typer.Option(help="Only of this candle length.")] = None,
+    status: Annotated[
+        Literal["active", "paused", "deleted"] | None, typer.Option(help="Only such ones.")
+    ] = None,
+    state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, oldest first: state, rows, rate, time left; those that ended only if asked for.
+
+    Example: penstock jobs list --type ohlcv_backfill --state success
+    """
+    unified = Symbol.parse(symbol).unified if symbol else None
+
+    async def find(intake: Intake) -> list[Job]:
+        return await intake.desk.find(
+            exchange_id=exchange,
+            type=kind,
+            symbol=unified,
+            timeframe=timeframe,
+            status=status,
+            state=state,
+            limit=limit,
+        )
+
+    found = with_intake(context, data_dir, find)
+    for job in found if as_json else ():
+        say(job_view(job))
+    if not as_json:
+        _draw(found)
+
+
+@jobs.command()
+def add(
+    context: typer.Context,
+    exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE",
+            help="ohlcv_incremental, ohlcv_backfill, gap_backfill or markets_refresh.",
+        ),
+    ],
+    symbol: Annotated[str | None, typer.Argument(help="Which market: btc_usdt.")] = None,
+    timeframe: Annotated[str | None, typer.Argument(help="Candle length: 1m, 1h, 1d.")] = None,
+    every: Annotated[str | None, typer.Option(help="How often it runs: 30s, 15m, 12h.")] = None,
+    priority: Annotated[int | None, typer.Option(help="0 to 100; lower goes first.")] = None,
+    since: Annotated[str | None, typer.Option(help="From this time on: 2024-01-01.")] = None,
+    until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a job, due at once; its exchange's connector is made too if there is none.
+
+    Example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2024-01-01
+    """
+    range_ = Cursor(since_ms=_instant(since), until_ms=_instant(until))
+    new = NewJob(
+        exchange_id=exchange,
+        type=kind,
+        symbol=symbol,
+        timeframe=timeframe,
+        schedule=Schedule(interval_ms=_interval_ms(every)) if every else None,
+        priority=priority,
+        cursor=range_ if since or until else None,
+    )
+
+    async def create(intake: Intake) -> Job:
+        return await intake.add(new)
+
+    _show(with_intake(context, data_dir, create), as_json)
+
+
+@jobs.command()
+def show(
+    context: typer.Context,
+    job_id: JobArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one job: how far it is, how fast it gets on, and what befell it.
+
+    Example: penstock jobs show 019a8b3c5d7e9f00a1b2c3d4
+    """
+    job = _changed(context, job_id, data_dir, JobDesk.get)
+    _show(job, as_json)
+    for event in () if as_json else job.events:
+        words = ": ".join(
+            filter(None, (" ".join(filter(None, (event.by, event.what))), event.detail))
+        )
+        typer.echo(f"{instant(event.at)}  {words}")
+
+
+@jobs.command()
+def pause(
+    context: typer.Context,
+    job_id: JobArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a job rest; a worker that runs it stops at the end of the page.
+
+    Example: penstock jobs pause 019a8b3c5d7e9f00a1b2c3d4
+    """
+    _show(_changed(context, job_id, data_dir, JobDesk.pause), as_json)
+
+
+@jobs.command()
+def resume(
+    context: typer.Context,
+    job_id: JobArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a job go on from where it stands; also one that failed.
+
+    Example: penstock jobs resume 019a8b3c5d7e9f00a1b2c3d4
+    """
+    _show(_changed(context, job_id, data_dir, JobDesk.resume), as_json)
+
+
+@jobs.command()
+def run(
+    context: typer.Context,
+    job_id: JobArgument,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a job run now, before all others.
+
+    Example: penstock jobs run 019a8b3c5d7e9f00a1b2c3d4
+    """
+    _show(_changed(context, job_id, data_dir, JobDesk.run), as_json)
+
+
+@jobs.command("rm")
+def remove(context: typer.Context, job_id: JobArgument, data_dir: DataOption = None) -> None:
+    """End a job for good; what it brought stays.
+
+    Example: penstock jobs rm 019a8b3c5d7e9f00a1b2c3d4
+    """
+    _changed(context, job_id, data_dir, JobDesk.delete)
+
+
+def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: _Change) -> Job:
+    async def do(intake: Intake) -> Job:
+        job = await change(intake.desk, job_id)
+        await intake.counted(job)
+        return job
+
+    return with_intake(context, data_dir, do)
+
+
+def _instant(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time such as 2024-01-01T12:00") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _interval_ms(text: str) -> int:
+    length_ms = Interval.parse(text).fixed_ms
+    if length_ms is None:
+        raise typer.BadParameter(f"{text!r} has no fixed length; say days: 30d")
+    return length_ms
+
+
+def _show(job: Job, as_json: bool) -> None:
+    if as_json:
+        say(job_view(job))
+        return
+    _draw([job])
+    if job.stats.last_error:
+        typer.echo(f"last error: {job.stats.last_error}")
+
+
+def _draw(found: Sequence[Job]) -> None:
+    console = Console()
+    if not found:
+        console.print("There is no such job. Make one: penstock jobs add --help")
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("id", no_wrap=True, min_width=24)
+    for name in ("job", "state", "progress"):
+        table.add_column(name, overflow="fold")
+    for job in found:
+        state = f"[{_COLOURS.get(job.state, 'default')}]{job.state}[/]"
+        if job.status != "active" and job.state != "success":
+            state = f"{job.status}, {state}"
+        table.add_row(job.id, f"{job.type} {market(job)}", state, _progress(job))
+    console.print(table)
+
+
+def _progress(job: Job) -> str:
+    shown = progress(job)
+    words = [f"{shown.rows} rows" if job.progress.rows else "", shown.rate, shown.left, shown.notes]
+    if job.status == "active" and job.state != "running":
+        words.append(f"next run {instant(job.next_run_at)}")
+    return ", ".join(filter(None, words))

@@ -1,0 +1,55 @@
+"""``penstock serve``: the REST API, until told to stop."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from penstock.app import open_server
+from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
+from penstock.cli.running import stop_after, stop_on_signals
+from penstock.clock import SystemClock
+from penstock.config import Settings
+from penstock.telemetry import Fact, RequestSent, RequestServed, log_facts
+
+_PROBES = ("/healthz", "/readyz", "/metrics")
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one.")] = None,
+    data_dir: DataOption = None,
+    seconds: SecondsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve connectors and jobs over HTTP, described at /api/v1/openapi.json.
+
+    Only this machine is served, unless a token is set (PENSTOCK_API_TOKEN). Needs penstock[api].
+
+    Example: penstock serve --port 8780 --data-dir ~/market-data
+    """
+    options = {"api.host": host, "api.port": port, "collect.data_dir": data_dir}
+    settings = read_settings(context, options).settings
+    asyncio.run(_serve(settings, seconds, as_json))
+
+
+async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> None:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    async with open_server(settings, clock, _log) as server:
+        if as_json:
+            say({"listening": server.url})
+        else:
+            typer.echo(f"listening on {server.url}; Ctrl-C stops")
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        await stop.wait()
+        deadline.cancel()
+
+
+def _log(fact: Fact) -> None:
+    # Probes come every few seconds, and requests to exchanges are counted.
+    probe = isinstance(fact, RequestServed) and fact.path in _PROBES and fact.status < 400
+    if not probe and not isinstance(fact, RequestSent):
+        log_facts(fact)

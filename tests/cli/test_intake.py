@@ -1,0 +1,147 @@
+"""``penstock connectors`` and ``penstock jobs``, as a person types them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli.job_words import duration, instant, progress
+from penstock.jobs.model import Cursor, Job, Progress, State
+
+from .conftest import run, urls
+
+
+def facts(*words: str, folder: Path, **environment: str) -> list[Any]:
+    done = run(*words, "--json", folder=folder, **environment)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_connectors_are_made_shown_paused_and_retired(tmp_path: Path) -> None:
+    words = ("connectors", "add", "binance", "--notes", "night", "--limit", "100/1m")
+    (made,) = facts(*words, folder=tmp_path)
+    assert (made["exchange_id"], made["notes"], made["rate_limit"]) == ("binance", "night", 100)
+
+    again = run("connectors", "add", "binance", folder=tmp_path)
+    assert again.returncode == 0
+    assert "stays as it was" in again.stderr
+    assert run("connectors", "pause", "binance", folder=tmp_path).returncode == 0
+    shown = run("connectors", "show", "binance", folder=tmp_path)
+    assert "paused" in shown.stdout
+    assert "notes: night" in shown.stdout
+    (listed,) = facts("connectors", "list", "--status", "paused", folder=tmp_path)
+    assert listed["status"] == "paused"
+    (resumed,) = facts("connectors", "resume", "binance", folder=tmp_path)
+    assert resumed["status"] == "active"
+    assert run("connectors", "rm", "binance", folder=tmp_path).returncode == 0
+    empty = run("connectors", "list", folder=tmp_path)
+    assert "penstock connectors add" in empty.stdout
+
+
+def test_jobs_are_made_run_paused_and_ended(tmp_path: Path, exchange: str) -> None:
+    found = urls(exchange)
+    words = ("jobs", "add", "binance", "ohlcv_incremental", "btcusdt", "1h", "--every", "30m")
+    (made,) = facts(*words, folder=tmp_path, **found)
+    assert (made["symbol"], made["schedule"]["interval_ms"]) == ("BTC/USDT", 1_800_000)
+
+    twin = run(*words, folder=tmp_path, **found)
+    assert (twin.returncode, made["id"] in twin.stderr) == (2, True)
+    listed = run("jobs", "list", "--symbol", "btc_usdt", folder=tmp_path, COLUMNS="80")
+    assert made["id"] in listed.stdout, "an id is needed whole, however narrow the terminal"
+    (paused,) = facts("jobs", "pause", made["id"], folder=tmp_path)
+    assert paused["status"] == "paused"
+    (resumed,) = facts("jobs", "resume", made["id"], folder=tmp_path)
+    assert resumed["status"] == "active"
+    (queued,) = facts("jobs", "run", made["id"], folder=tmp_path)
+    assert queued["state"] == "queued"
+    assert "asked_for" in run("jobs", "show", made["id"], folder=tmp_path).stdout
+
+    (connector,) = facts("connectors", "list", folder=tmp_path)
+    assert connector["jobs_count"] == 1
+    in_use = run("connectors", "rm", "binance", folder=tmp_path)
+    assert (in_use.returncode, "1 jobs live" in in_use.stderr) == (2, True)
+    assert run("jobs", "rm", made["id"], folder=tmp_path).returncode == 0
+    assert run("connectors", "rm", "binance", folder=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["connectors", "add", "binanse"], "Known: "),
+        (["connectors", "show", "binance"], "There is no connector for 'binance'"),
+        (["connectors", "add", "binance", "--limit", "many"], "3000/1m"),
+        (["jobs", "show", "x"], "There is no job 'x'"),
+        (["jobs", "add", "binance", "ohlcv_backfill", "btc_usd", "1h"], "Did you mean btc_usdt"),
+        (["jobs", "add", "binance", "ohlcv_backfill", "btc_usdt", "7h"], "Use one of"),
+        (["jobs", "add", "binance", "ohlcv_backfil", "btc_usdt", "1h"], "ohlcv_backfill"),
+        (["jobs", "add", "binance", "ohlcv_backfill", "btc_usdt"], "timeframe"),
+        (["jobs", "add", "binance", "ohlcv_backfill", "--since", "soon"], "2024-01-01"),
+        (["jobs", "list", "--symbol", "btc"], "btc_usdt"),
+        (["serve", "--host", "0.0.0.0"], "PENSTOCK_API_TOKEN"),
+        (["serve", "--host", "192.0.2.1"], "PENSTOCK_API_TOKEN"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_changed(
+    tmp_path: Path, exchange: str, words: list[str], says: str
+) -> None:
+    done = run(*words, folder=tmp_path, **urls(exchange))
+
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [["connectors", "list"], ["jobs", "list"], ["serve"]])
+def test_a_store_that_nobody_keeps_is_said(tmp_path: Path, words: list[str]) -> None:
+    url = f"postgresql://nobody@/nothing?host={tmp_path}"
+    done = run(*words, folder=tmp_path, PENSTOCK_STATE_URL=url, PENSTOCK_STATE_PATIENCE="2")
+
+    assert done.returncode == 2
+    assert "Is it running" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_exchange_that_cannot_be_asked_is_said(tmp_path: Path) -> None:
+    words = ("jobs", "add", "binance", "ohlcv_backfill", "btc_usdt", "1h")
+    done = run(*words, folder=tmp_path, **urls("http://127.0.0.1:9"))
+
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert run("jobs", "list", "--json", folder=tmp_path).stdout == ""
+
+
+def job(state: State, **fields: Any) -> Job:
+    return Job(
+        id="1",
+        exchange_id="sim",
+        type="ohlcv_backfill",
+        symbol="BTC/USDT",
+        timeframe="1m",
+        state=state,
+        next_run_at=0,
+        priority=50,
+        cursor=Cursor(since_ms=6_000_000, last_ts=5_940_000),
+        created_at=0,
+        updated_at=20_000,
+        **fields,
+    )
+
+
+def test_a_backfill_tells_rows_rate_time_left_and_when_it_was_taken_up_again() -> None:
+    way = Progress(
+        rows=1_100, resumed_rows=100, started_at=0, resumed_at=10_000, resumptions=1,
+        first_ts=0, target_ts=6_000_000 + 60_000 * 360_000,
+    )  # fmt: skip
+
+    shown = progress(job("running", progress=way))
+    assert shown == ("1,100", "100/s", "1:00:00 left", "resumed at 1970-01-01 00:00:10 UTC")
+    assert progress(job("success", progress=way)).left == ""
+    assert progress(job("idle")) == ("0", "", "", "")
+
+
+def test_instants_and_time_spans_are_readable() -> None:
+    assert instant(None) == ""
+    assert instant(1_768_645_800_999) == "2026-01-17 10:30:00 UTC"
+    assert duration(3_725.4) == "1:02:05"

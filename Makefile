@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test check bench chaos-collect docs clean
+.PHONY: help setup demo test check bench chaos-collect chaos-jobs docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -42,6 +42,9 @@ bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 # Minutes of one violence each; the same seed repeats the same schedule.
 chaos-collect: $(READY) ## Kill the collector over a hundred times and judge what is left; SEED=7 KILLS=200
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_kill_collector.py $(ARGS)
+
+chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and judge; SEED=7 KILLS=300
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),210) PENSTOCK_TEST_DAYS=$(or $(DAYS),365) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_kill_workers.py $(ARGS)
 
 docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
 	$(BIN)/python scripts/make_docs.py

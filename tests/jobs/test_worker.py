@@ -14,6 +14,7 @@ from penstock.config import Jobs
 from penstock.errors import (
     BadRequest,
     Banned,
+    ConnectorPaused,
     ExchangeUnreachable,
     RateLimited,
     StoreUnreachable,
@@ -224,6 +225,7 @@ async def test_a_job_of_another_process_is_seen_within_the_next_look(shop: Shop)
         (RateLimited("full", retry_at_ms=START_MS + 9_000), "waiting_rate_limit", 0),
         (Banned("sim", until_ms=START_MS + 9_000, status=418), "waiting_rate_limit", 0),
         (StoreUnreachable("memory:", "silent"), "queued", 0),
+        (ConnectorPaused("sim", "paused"), "queued", 0),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
@@ -461,8 +463,11 @@ async def test_a_wall_clock_stepped_by_an_hour_moves_nothing(shop: Shop) -> None
     assert (await shop.desk.get(job.id)).stats.runs == 5
 
 
-async def test_a_gap_takes_the_place_of_a_backfill_that_had_its_turn(shop: Shop) -> None:
-    alone = replace(SETTINGS, concurrency=1)
+@pytest.mark.parametrize("caps", [{"concurrency": 1}, {"concurrency": 3, "per_exchange": 1}])
+async def test_a_gap_takes_the_place_of_a_backfill_that_had_its_turn(
+    shop: Shop, caps: dict[str, int]
+) -> None:
+    alone = replace(SETTINGS, **caps)
     backfill = await shop.add("a", "ohlcv_backfill")
     order: list[str] = []
 

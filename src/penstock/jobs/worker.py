@@ -68,6 +68,8 @@ class Worker:
         stopping.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
+                if beating.done():
+                    beating.result()  # a defect; better a loud end than leases that lapse
                 self._wake.clear()
                 await wait_for(self._wake, self._clock, await self._look_around())
             await self._park_all()

@@ -404,12 +404,34 @@ def test_a_refusal_that_names_its_stream_hits_that_alone() -> None:
     machine.received(frame("ack", 4, BOOK_A), SECOND_NS)
     machine.received(frame("refused", 4, BOOK_B), SECOND_NS)
     machine.received(frame("book", "whole", "a_usdt", "[]", 0), SECOND_NS)
-    machine.woken(30 * SECOND_NS)
 
-    assert machine.take_commands() == [WakeAt(61 * SECOND_NS)], "but for the next ping"
+    assert sent(machine) == []
     assert machine.books[A].state == "synced"
     assert (machine.books[B].state, machine.books[B].reason) == ("syncing", "refused: not here")
     assert [refusal.names for refusal in machine.refusals] == [(BOOK_B,)]
+
+
+def test_what_was_refused_is_asked_for_again_ever_more_slowly_until_it_is_granted() -> None:
+    machine = in_stream()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    machine.received(frame("refused", 1, "a_usdt@trades"), SECOND_NS)
+    machine.take_commands()
+    waits, at_ns = [], SECOND_NS
+    for number in range(3, 7):
+        started_ns = at_ns
+        while not (asked := [text for text in sent(machine) if text != "hello?"]):
+            at_ns += SECOND_NS // 4
+            machine.woken(at_ns)
+        waits.append((at_ns - started_ns) / SECOND_NS)
+        assert asked == [f"{number}:a_usdt@trades"]
+        answer = "refused" if number < 6 else "ack"
+        machine.received(frame(answer, number, "a_usdt@trades"), at_ns)
+    for _ in range(100):
+        at_ns += SECOND_NS
+        machine.woken(at_ns)
+
+    assert waits == [1.0, 2.0, 4.0, 8.0]
+    assert [text for text in sent(machine) if text != "hello?"] == []
 
 
 def test_a_stream_that_alone_is_never_acknowledged_does_not_harm_the_others() -> None:
@@ -426,7 +448,9 @@ def test_a_stream_that_alone_is_never_acknowledged_does_not_harm_the_others() ->
 
     assert Close("no acknowledgement") not in machine.take_commands()
     assert machine.state == "connected"
-    assert [refusal.code for refusal in machine.refusals] == ["silent"]
+    assert {(refusal.code, refusal.names) for refusal in machine.refusals} == {
+        ("silent", (BOOK_B,))
+    }
 
 
 def test_a_quiet_client_says_something_now_and_then() -> None:

@@ -51,18 +51,21 @@ class Asking:
         self._dialect = dialect
         self._messages: deque[_Message] = deque()
         self._waiting: dict[int, _Waiting] = {}
+        self._later: list[tuple[int, tuple[str, ...]]] = []
+        """When streams are to be asked for once more."""
         self._request_id = 0
         self._sends_at_ns = 0
 
     @property
     def settled(self) -> bool:
-        """Whether everything was sent and answered."""
+        """Whether everything was sent and answered; streams to be asked for later do not count."""
         return not (self._messages or self._waiting)
 
     def clear(self, at_ns: int) -> None:
         """Forget everything: there is a new connection, or none."""
         self._messages.clear()
         self._waiting.clear()
+        self._later.clear()
         self._sends_at_ns = at_ns
 
     def ask(self, names: Sequence[str], *, again: bool = False) -> None:
@@ -74,6 +77,10 @@ class Asking:
             text = self._dialect.subscribe(some, self._request_id)
             self._messages.append(_Message(text, self._request_id, some, again))
 
+    def ask_later(self, names: Sequence[str], at_ns: int) -> None:
+        """Ask for these streams, which were refused, once more at that instant."""
+        self._later.append((at_ns, tuple(names)))
+
     def ask_anew(self, name: str) -> None:
         """End a stream and ask for it again, for what the exchange sends at its head."""
         self._request_id += 1
@@ -84,6 +91,9 @@ class Asking:
 
     def take_due(self, at_ns: int) -> list[tuple[str, tuple[str, ...]]]:
         """The messages to send at this instant, each with the streams it asks for."""
+        for each in [each for each in self._later if each[0] <= at_ns]:
+            self._later.remove(each)
+            self.ask(each[1], again=True)
         due = []
         # Evenly spaced rather than in bursts: the exchange counts pongs as messages too, so one
         # place a second is left free for them.
@@ -132,6 +142,7 @@ class Asking:
     def next_ns(self) -> int | None:
         """When there is something to do."""
         due = [waiting.due_ns for waiting in self._waiting.values()]
+        due += [at_ns for at_ns, _ in self._later]
         if self._messages:
             due.append(self._sends_at_ns)
         return min(due, default=None)

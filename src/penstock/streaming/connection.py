@@ -24,7 +24,7 @@ from penstock.streaming.streamed_book import StreamedBook
 
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
-_GOOD_AFTER_NS = 60 * SECOND_NS
+_GOOD_AFTER_NS = 5 * SECOND_NS
 """A book that stood so long before it went wrong is begun again at once."""
 _EARLY_NS = SECOND_NS // 10
 """How much too early somebody may be woken by a clock that runs differently."""
@@ -123,6 +123,9 @@ class Connection:
         self._begins_at_ns: dict[Symbol, int] = {}
         """When a stream is asked for anew if its book has not begun by then."""
         self._begun_at_ns: dict[Symbol, int] = {}
+        self._refused: Counter[str] = Counter()
+        """How often a stream was refused since it was last acknowledged."""
+        self._now_ns = 0
         self._retry = 0
         self._opens_at_ns = 0
         self._pings_at_ns = 0
@@ -145,6 +148,7 @@ class Connection:
 
     def received(self, frame: bytes | str, at_ns: int) -> None:
         """A frame arrived."""
+        self._now_ns = at_ns
         self._note(self._read(frame, at_ns))
 
     def closed(self, reason: str, at_ns: int) -> None:
@@ -170,6 +174,7 @@ class Connection:
         elif self.state == "connected":
             if self._wakes_at_ns is not None and at_ns >= self._wakes_at_ns - _EARLY_NS:
                 self._wakes_at_ns = None
+            self._now_ns = at_ns
             overdue = self._asking.overdue(at_ns)
             if overdue.silent:
                 self._asking.clear(at_ns)
@@ -238,21 +243,28 @@ class Connection:
             self.commands.append(Close("the exchange announced its shutdown"))
         else:
             if isinstance(said, Ack):
-                self._asking.answered(said.request_id, said.names)
+                for name in self._asking.answered(said.request_id, said.names):
+                    del self._refused[name]
             else:
                 self._refuse(said)
             if self._asking.settled:
                 self._retry = 0  # everything asked for is answered: the connection is good
 
     def _refuse(self, said: Refusal) -> None:
+        """Some streams cannot be had, for now: ask for them again, ever more slowly."""
         self.refusals.append(said)
-        for name in self._asking.answered(said.request_id, said.names):
+        names = self._asking.answered(said.request_id, said.names)
+        for name in names:
+            self._refused[name] += 1
             symbol = self._book_streams.get(name)
             if symbol is not None:
                 self.books[symbol].distrust(f"refused: {said.words}")
-                # One that stood before may stand again; one that never did is not listed here.
-                if not self._tries[symbol]:
-                    self._begins_at_ns.pop(symbol, None)
+                self._begins_at_ns.pop(symbol, None)
+        if names:
+            tries = max(self._refused[name] for name in names)
+            pause_s = self._backoff.delay(tries - 1, self._random())
+            self._asking.ask_later(names, self._now_ns + round(pause_s * SECOND_NS))
+            self._wake_for_next()
 
     def _begun(self, snapshot: BookSnapshot) -> None:
         """A snapshot came in the stream."""

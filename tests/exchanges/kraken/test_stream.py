@@ -268,6 +268,16 @@ def test_a_refusal_hits_the_stream_it_names() -> None:
     assert refused(words, symbol="ETH/USD", req_id=7).request_id is None
 
 
+def test_being_subscribed_already_is_as_good_as_an_acknowledgement() -> None:
+    made = KrakenDialect(SYMBOLS)
+    names = made.streams("trades", [BTC])
+    made.subscribe(names, 6)
+    answer = {"error": "Already subscribed", "method": "subscribe", "success": False,
+              "symbol": "BTC/USD", "req_id": 6}  # fmt: skip
+
+    assert made.read(json.dumps(answer), 1) == [Ack(6, tuple(names))]
+
+
 def test_what_is_remembered_of_requests_is_bounded() -> None:
     made = KrakenDialect(SYMBOLS)
     names = made.streams("trades", [BTC])

@@ -171,7 +171,7 @@ class KrakenDialect:
 
     def _read_control(self, message: _Message, frame: bytes) -> list[Received]:
         if message.error or message.success is False:
-            return [self._refusal(message)]
+            return [self._read_refusal(message)]
         if message.method in ("unsubscribe", "pong"):
             return []
         result = message.result
@@ -182,9 +182,11 @@ class KrakenDialect:
             return [malformed("not_asked_for", f"nobody asked for {name!r}", frame)]
         return [Ack(message.req_id, (name,))]
 
-    def _refusal(self, message: _Message) -> Refusal:
+    def _read_refusal(self, message: _Message) -> Ack | Refusal:
         asked = self._requests.get(message.req_id or 0, {})
         name = asked.get(message.symbol)
+        if name is not None and message.error.startswith("Already subscribed"):
+            return Ack(message.req_id, (name,))  # the first acknowledgement was lost
         # One that nobody here asked for hits nobody.
         request_id = None if message.symbol and name is None else message.req_id
         return Refusal(request_id, message.method, message.error, (name,) if name else ())

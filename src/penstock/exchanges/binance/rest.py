@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Raw, Struct, field
 
-from penstock.errors import MalformedLevels, UnexpectedAnswer
+from penstock.errors import MalformedLevels, UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
 from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
 from penstock.exchanges.binance.payloads import EXCHANGE
 from penstock.exchanges.binance.symbols import read_info
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
-from penstock.market.interval import Interval
+from penstock.market.interval import COMMON, Interval
 from penstock.market.levels import read_levels
 from penstock.market.symbol import Symbol
 
@@ -215,6 +215,8 @@ class BinanceRest:
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
     ) -> Request[list[Candle]]:
         """A page of candles that begin in [start, end); the last may still be running."""
+        if interval.text not in COMMON:
+            raise UnknownInterval(interval.text, COMMON)
         params: dict[str, str | int] = {
             "symbol": self._symbols.native(symbol),
             "interval": interval.text,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import MalformedLevels
 from penstock.market.levels import LevelText
-from penstock.market.top_book import TopBook
+from penstock.market.top_book import Checksum, TopBook
 
 prices = st.integers(1, 30).flatmap(
     lambda number: st.sampled_from([f"{number}", f"{number}.0", f"{number}.50", f"0.0{number}"])
@@ -21,11 +21,11 @@ def sides(book: TopBook) -> tuple[list[LevelText], list[LevelText]]:
     return book.texts()
 
 
-@given(st.integers(1, 5), st.lists(st.tuples(changes, changes), max_size=12))
+@given(st.integers(1, 5), st.integers(1, 5), st.lists(st.tuples(changes, changes), max_size=12))
 def test_it_holds_what_a_dict_cut_to_the_best_would_hold(
-    depth: int, updates: list[tuple[list[LevelText], list[LevelText]]]
+    depth: int, counted: int, updates: list[tuple[list[LevelText], list[LevelText]]]
 ) -> None:
-    book = TopBook(depth)
+    book = TopBook(depth, Checksum(counted, "/".join, lambda *sides: hash(sides)))
     plain: tuple[dict[Decimal, LevelText], dict[Decimal, LevelText]] = ({}, {})
     for update in updates:
         book.apply_plain(*update)
@@ -42,8 +42,13 @@ def test_it_holds_what_a_dict_cut_to_the_best_would_hold(
             [asks[price] for price in sorted(asks)],
         )
         assert book.texts(2) == (book.texts()[0][:2], book.texts()[1][:2])
+        spelled = ["".join(map("/".join, side)) for side in book.texts(counted)]
+        assert book.checksum() == hash((*spelled,)), "also when most of it was remembered"
         assert len(book) == len(bids) + len(asks)
         assert book.crossed() == bool(bids and asks and max(bids) >= min(asks))
+        loaded = TopBook(depth)
+        loaded.load_plain(*book.texts())
+        assert loaded.texts() == book.texts()
         assert book.best_bid == (_exact(bids[max(bids)]) if bids else None)
         assert book.best_ask == (_exact(asks[min(asks)]) if asks else None)
 
@@ -52,12 +57,31 @@ def _exact(level: LevelText) -> tuple[Decimal, Decimal]:
     return Decimal(level[0]), Decimal(level[1])
 
 
+def test_without_a_rule_there_is_no_checksum() -> None:
+    assert TopBook(3).checksum() is None
+
+
 def test_a_level_that_was_pushed_out_does_not_come_back_by_itself() -> None:
     book = TopBook(2)
     book.load_plain([], [("1.0", "1"), ("2.0", "1"), ("3.0", "1")])
     book.apply_plain([], [("1.0", "0")])
 
     assert sides(book) == ([], [("2.0", "1")]), "what became of 3.0 nobody was told"
+
+
+@given(st.integers(1, 5), changes, changes)
+def test_loading_is_applying_to_an_empty_book(
+    depth: int, bids: list[LevelText], asks: list[LevelText]
+) -> None:
+    loaded, applied = TopBook(depth), TopBook(depth)
+    loaded.apply_plain([("0.123456789", "1")], [("7", "1")])
+    loaded.load_plain(bids, asks)
+    applied.apply_plain(bids, asks)
+
+    assert loaded.texts() == applied.texts()
+    loaded.apply_plain(asks, bids)
+    applied.apply_plain(asks, bids)
+    assert loaded.texts() == applied.texts()
 
 
 def test_what_was_loaded_before_is_forgotten() -> None:

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from penstock.market.events import BookDelta, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
+from penstock.market.top_book import Checksum
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import (
     QUARANTINED,
@@ -288,7 +289,9 @@ class InStream(ToyDialect):
     """Its books come in their streams, and every stream is answered by itself."""
 
     limits = replace(ToyDialect.limits, mixed_channels=False, ping="hello?", ping_every_s=60.0)
-    books = BookRules(begins="stream", depth=10, checksum=lambda texts: len(texts(10)[0]))
+    books = BookRules(
+        begins="stream", depth=10, checksum=Checksum(10, lambda _: "x", lambda bids, _: len(bids))
+    )
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
         return f"{request_id}:-{','.join(names)}"

@@ -11,20 +11,17 @@ from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
-from penstock.market.top_book import TopBook
-from penstock.streaming.dialect import BookRules, Texts
+from penstock.market.top_book import Checksum, TopBook
+from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
 
 A = Symbol("A", "USD")
 Levels = Sequence[LevelText]
 
 
-def weigh(texts: Texts) -> int:
-    """A toy of a checksum: all that the two best levels a side say."""
-    return crc32(str(texts(2)).encode())
-
-
-CHECKED = BookRules(begins="stream", depth=3, checksum=weigh)
+# A toy of a checksum: all that the two best levels a side say.
+WEIGH = Checksum(2, str, lambda bids, asks: crc32(f"{bids} {asks}".encode()))
+CHECKED = BookRules(begins="stream", depth=3, checksum=WEIGH)
 UNCHECKED = BookRules(begins="stream")
 
 
@@ -42,10 +39,10 @@ def delta(bids: Levels, asks: Levels, checksum: int | None = None) -> BookDelta:
     )  # fmt: skip
 
 
-def proof(bids: Levels, asks: Levels) -> int:
-    book = TopBook(3)
+def proof(bids: Levels, asks: Levels) -> int | None:
+    book = TopBook(3, WEIGH)
     book.load_plain(bids, asks)
-    return weigh(book.texts)
+    return book.checksum()
 
 
 BIDS, ASKS = [("9.0", "1.0"), ("8.0", "1.0")], [("10.0", "2.0")]
@@ -153,9 +150,9 @@ def test_what_is_shown_as_synced_is_the_exchanges_book(
     updates: list[tuple[list[tuple[int, int]], bool]],
 ) -> None:
     """Of a book no deeper than the checksum sees, a lost change is noticed at the next one."""
-    rules = BookRules(begins="stream", depth=2, checksum=weigh)
-    truth, book = TopBook(2), StreamedBook(rules)
-    book.begin(snapshot([], [], weigh(truth.texts)))
+    rules = BookRules(begins="stream", depth=2, checksum=WEIGH)
+    truth, book = TopBook(2, WEIGH), StreamedBook(rules)
+    book.begin(snapshot([], [], truth.checksum()))
     for rows, lost in updates:
         levels = [(f"{price}.0", f"{size}.0") for price, size in rows]
         truth.apply_plain(levels, [])
@@ -163,9 +160,9 @@ def test_what_is_shown_as_synced_is_the_exchanges_book(
             continue
         if book.wants_snapshot:
             bids, asks = truth.texts()
-            book.begin(snapshot(bids, asks, weigh(truth.texts)))
+            book.begin(snapshot(bids, asks, truth.checksum()))
             continue
-        book.receive(delta(levels, [], weigh(truth.texts)))
+        book.receive(delta(levels, [], truth.checksum()))
         if book.state == "synced":
             assert book.book is not None
             assert book.book.texts() == truth.texts()

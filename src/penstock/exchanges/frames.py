@@ -7,27 +7,25 @@ exchange does not say so.
 
 from collections.abc import Hashable
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, ValidationError
 from msgspec.structs import replace
 
 from penstock.exchanges.answers import UNREADABLE, as_plain
 from penstock.market.events import Candle
-from penstock.market.interval import DAY_MS
 from penstock.streaming.dialect import Malformed, Reason
 
 Number = Any
 """A bare JSON number as a decoder with ``float_hook=str`` gives it: the digits of one with a point,
 an int of one without."""
+Instant = Annotated[datetime, Meta(tz=True)]
+"""``2023-09-25T07:49:37.708706Z``, which msgspec reads and checks faster than anything here."""
 NOT_READ = (*UNREADABLE, KeyError)
 """What readers of frames raise; KeyError over a symbol that nobody asked for."""
 
 _EXCERPT = 120
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_Instant = Annotated[datetime, Meta(tz=True)]
 
 
 class NotANumber(ValidationError):
@@ -65,28 +63,10 @@ def number_text(number: Number) -> str:
     return text
 
 
-def instant_ms(text: str) -> int:
-    """``2023-09-25T07:49:37.708706Z`` in milliseconds; finer digits are cut off.
-
-    Raises:
-        ValidationError: it is no instant, or tells no time zone.
-    """
-    digits = text[17:19] + text[20:-1]
-    usual = text[19:20] == "." and text[-1:] == "Z" and len(digits) >= 5 and digits < "6"
-    if usual and digits.isdecimal() and digits.isascii():
-        return _minute_ms(text[:17]) + int(digits[:5])
-    return _any_instant_ms(text)
-
-
-def _any_instant_ms(text: str) -> int:
-    since = msgspec.convert(text, _Instant) - _EPOCH
-    return since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
-
-
-# Instants that arrive are of this minute, all but a few.
-@lru_cache(maxsize=256)
-def _minute_ms(beginning: str) -> int:
-    return _any_instant_ms(f"{beginning}00Z")
+def epoch_ms(at: datetime) -> int:
+    """An instant in milliseconds; finer digits are cut off."""
+    since = at - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
 class RunningCandles:

@@ -6,16 +6,13 @@ exchange may send makes ``read`` raise: what cannot be read is returned as ``Mal
 reason, and harms nobody else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from penstock.market.events import AnyEvent
-from penstock.market.levels import LevelText
 from penstock.market.symbol import Symbol
-
-Texts = Callable[[int], tuple[list[LevelText], list[LevelText]]]
-"""(depth) → a book's bids and asks, best first, in the wire's digits."""
+from penstock.market.top_book import Checksum
 
 
 class Ack(NamedTuple):
@@ -81,8 +78,8 @@ class BookRules:
     sent anew when the stream is asked for anew; or with every frame, which is a whole book."""
     depth: int | None = None
     """Levels a side the stream tells of, where it does not say when one is pushed out of them."""
-    checksum: Callable[[Texts], int] | None = None
-    """What the exchange's checksum must be, of the book's ``texts``."""
+    checksum: Checksum | None = None
+    """What every change carries, of the book after it; only of one with a depth."""
 
 
 @dataclass(frozen=True)

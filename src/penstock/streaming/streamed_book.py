@@ -21,7 +21,7 @@ class StreamedBook:
     the moment something does until it is begun again.
     """
 
-    __slots__ = ("_checksum", "at_ms", "book", "reason", "resyncs", "state", "wants_snapshot")
+    __slots__ = ("at_ms", "book", "reason", "resyncs", "state", "wants_snapshot")
 
     update_id = 0
     """There are none."""
@@ -37,8 +37,8 @@ class StreamedBook:
         """The exchange's time of the newest state known, while synced."""
         self.book: OrderBook | TopBook | None = None
         if keep_levels:
-            self.book = OrderBook() if rules.depth is None else TopBook(rules.depth)
-        self._checksum = rules.checksum
+            depth = rules.depth
+            self.book = OrderBook() if depth is None else TopBook(depth, rules.checksum)
 
     def begin(self, snapshot: BookSnapshot) -> None:
         """Begin from a snapshot in the stream, whatever was believed before."""
@@ -75,8 +75,8 @@ class StreamedBook:
         self.wants_snapshot = False  # whoever asks for the stream again will get one
 
     def _check(self, book: OrderBook | TopBook, told: BookDelta | BookSnapshot) -> None:
-        if self._checksum is not None:
-            found = self._checksum(book.texts)
+        found = book.checksum() if isinstance(book, TopBook) else None
+        if found is not None:
             if found != told.checksum:
                 self._doubt(f"checksum: the exchange's is {told.checksum}, this book's {found}")
         elif book.crossed():

@@ -18,7 +18,7 @@ from zlib import crc32
 import pytest
 
 from penstock.exchanges.base import Info
-from penstock.exchanges.kraken.checksum import checksum
+from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.rest import INFO, KrakenRest
 from penstock.exchanges.kraken.stream import KrakenDialect
 from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
@@ -30,7 +30,7 @@ from penstock.streaming.streamed_book import StreamedBook
 
 RENAMED = {"XBT": "BTC", "XDG": "DOGE"}
 CHANNELS = {"trade": "trades", "ticker": "tickers", "book-1000": "book_deltas"}
-DEEP = BookRules(begins="stream", depth=1000, checksum=checksum)
+DEEP = BookRules(begins="stream", depth=1000, checksum=CHECKSUM)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.exchanges.kraken.checksum import checksum
+from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.market.levels import LevelText
 from penstock.market.top_book import TopBook
 
@@ -21,19 +21,19 @@ def levels(text: str) -> list[LevelText]:
 
 
 def book(bids: list[LevelText], asks: list[LevelText], depth: int = 10) -> TopBook:
-    made = TopBook(depth)
+    made = TopBook(depth, CHECKSUM)
     made.load_plain(bids, asks)
     return made
 
 
 def test_the_documented_example_has_the_documented_checksum() -> None:
-    assert checksum(book(levels(BIDS), levels(ASKS)).texts) == PROOF
+    assert book(levels(BIDS), levels(ASKS)).checksum() == PROOF
 
 
 def test_ten_levels_count_however_deep_the_book_is_and_in_whatever_order_it_came() -> None:
     deeper = book([*levels(BIDS), ("1.0", "1.0")][::-1], [*levels(ASKS), ("99999.9", "1.0")], 25)
 
-    assert checksum(deeper.texts) == PROOF
+    assert deeper.checksum() == PROOF
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_ten_levels_count_however_deep_the_book_is_and_in_whatever_order_it_came
     [("0.10000000", "0.1000000"), ("45283.5", "45283.50"), ("0.03310103", "0.03310104")],
 )
 def test_every_digit_counts_trailing_zeros_too(change: str, to: str) -> None:
-    assert checksum(book(levels(BIDS.replace(change, to, 1)), levels(ASKS)).texts) != PROOF
+    assert book(levels(BIDS.replace(change, to, 1)), levels(ASKS)).checksum() != PROOF
 
 
 def test_a_thin_book_has_a_checksum_too() -> None:
-    assert checksum(book([], []).texts) == 0
+    assert book([], []).checksum() == 0
     # zlib's own example: "123456789" made of one ask and one bid
-    assert checksum(book([("56", "789")], [("0.012", "34")]).texts) == 0xCBF4_3926
+    assert book([("56", "789")], [("0.012", "34")]).checksum() == 0xCBF4_3926

@@ -5,23 +5,19 @@ quantity as they were sent, without the point and without zeros in front: ``0.00
 ``100000``. Trailing zeros count, which is why a book keeps the wire's digits.
 """
 
-from functools import lru_cache
 from zlib import crc32
 
 from penstock.market.levels import LevelText
-from penstock.streaming.dialect import Texts
-
-_LEVELS = 10
+from penstock.market.top_book import Checksum
 
 
-def checksum(texts: Texts) -> int:
-    """The checksum of a book, by what it shows."""
-    bids, asks = texts(_LEVELS)
-    return crc32("".join(map(_digits, asks + bids)).encode())
-
-
-# Of twenty levels one or two are new at each update.
-@lru_cache(maxsize=16_384)
 def _digits(level: LevelText) -> str:
     price, quantity = level
     return price.replace(".", "").lstrip("0") + quantity.replace(".", "").lstrip("0")
+
+
+def _crc(bids: str, asks: str) -> int:
+    return crc32((asks + bids).encode())
+
+
+CHECKSUM = Checksum(levels=10, spell=_digits, of=_crc)

@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, ValidationError
 
-from penstock.errors import MalformedLevels
 from penstock.exchanges.answers import Whole
-from penstock.exchanges.frames import Number, RunningCandles, instant_ms, number_text
+from penstock.exchanges.frames import Instant, Number, RunningCandles, epoch_ms, number_text
 from penstock.exchanges.kraken.symbols import NAME
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.interval import MINUTE_MS
-from penstock.market.levels import read_levels, write_levels
+from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
@@ -42,7 +41,7 @@ class _Trade(Struct, gc=False):
     price: Number
     qty: Number
     trade_id: Whole
-    timestamp: str
+    timestamp: Instant
     ord_type: str = ""
 
 
@@ -63,7 +62,7 @@ class _Book(Struct, gc=False):
     bids: Raw
     asks: Raw
     checksum: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-    timestamp: str = ""
+    timestamp: Instant | None = None
 
 
 class _Books(Struct, gc=False):
@@ -94,7 +93,7 @@ class _Ticker(Struct, gc=False):
     volume: Number
     low: Number
     high: Number
-    timestamp: str = ""
+    timestamp: Instant | None = None
 
 
 class _Tickers(Struct, gc=False):
@@ -117,7 +116,7 @@ class _Candle(Struct, gc=False):
     close: Number
     trades: Whole
     volume: Number
-    interval_begin: str
+    interval_begin: Instant
     interval: int
 
 
@@ -134,6 +133,15 @@ _decode_tickers = msgspec.json.Decoder(_Tickers, float_hook=str).decode
 _decode_candles = msgspec.json.Decoder(_Candles, float_hook=str).decode
 
 
+def _shape(levels: int) -> bytes:
+    """So many levels without their digits: then all are plain numbers, unless one is a point."""
+    return b"[" + b",".join([b'[".","."]'] * levels) + b"]"
+
+
+_NO_LEVELS = Raw(b"[]")
+_SHAPES = frozenset(map(_shape, range(20)))
+
+
 def trade_reader(asked: Asked) -> Reader:
     """Reads the trade channel."""
 
@@ -144,7 +152,7 @@ def trade_reader(asked: Asked) -> Reader:
                 symbol=asked[row.symbol],
                 received_at_ns=received_at_ns,
                 id=row.trade_id,
-                at_ms=instant_ms(row.timestamp),
+                at_ms=epoch_ms(row.timestamp),
                 price_text=number_text(row.price),
                 quantity_text=number_text(row.qty),
                 taker=row.side,
@@ -167,7 +175,7 @@ def book_reader(asked: Asked) -> Reader:
                 exchange=NAME,
                 symbol=asked[row.symbol],
                 received_at_ns=received_at_ns,
-                at_ms=instant_ms(row.timestamp),
+                at_ms=_time_of_change(row),
                 bids_raw=_levels(row.bids),
                 asks_raw=_levels(row.asks),
                 checksum=row.checksum,
@@ -178,12 +186,18 @@ def book_reader(asked: Asked) -> Reader:
     return read
 
 
+def _time_of_change(row: _Book) -> int:
+    if row.timestamp is None:  # as it is in an older server's snapshots
+        raise ValidationError("a change without a time")
+    return epoch_ms(row.timestamp)
+
+
 def _snapshot(row: _Book, symbol: Symbol, received_at_ns: int) -> BookSnapshot:
     return BookSnapshot(
         exchange=NAME,
         symbol=symbol,
         received_at_ns=received_at_ns,
-        at_ms=instant_ms(row.timestamp) if row.timestamp else None,
+        at_ms=epoch_ms(row.timestamp) if row.timestamp else None,
         bids_raw=_levels(row.bids),
         asks_raw=_levels(row.asks),
         checksum=row.checksum,
@@ -199,7 +213,7 @@ def ticker_reader(asked: Asked) -> Reader:
                 exchange=NAME,
                 symbol=asked[row.symbol],
                 received_at_ns=received_at_ns,
-                at_ms=instant_ms(row.timestamp) if row.timestamp else None,
+                at_ms=epoch_ms(row.timestamp) if row.timestamp else None,
                 bid_text=number_text(row.bid),
                 bid_quantity_text=number_text(row.bid_qty),
                 ask_text=number_text(row.ask),
@@ -231,7 +245,7 @@ def candle_reader(asked: Candles, running: RunningCandles) -> Reader:
 
 
 def _candle(row: _Candle, symbol: Symbol, interval: str, received_at_ns: int) -> Candle:
-    open_ms = instant_ms(row.interval_begin)
+    open_ms = epoch_ms(row.interval_begin)
     return Candle(
         exchange=NAME,
         symbol=symbol,
@@ -252,15 +266,15 @@ def _candle(row: _Candle, symbol: Symbol, interval: str, received_at_ns: int) ->
 def _levels(raw: Raw) -> Raw:
     """Levels in the one spelling: ``[{"price":0.0286,"qty":74.1}]`` as ``[["0.0286","74.1"]]``.
 
-    Written so, as the exchange does, three replacements get it there. Whatever else they make of
-    something written otherwise is not levels, and is then decoded with care.
+    Written so, as the exchange does, three replacements get it there, and without their digits
+    levels look like one of a few shapes. What looks otherwise is decoded with care.
     """
     written = bytes(raw)
+    if written == b"[]":
+        return _NO_LEVELS
     pairs = written.replace(b'{"price":', b'["').replace(b',"qty":', b'","').replace(b"}", b'"]')
-    try:
-        levels = Raw(pairs)
-        read_levels(levels)
-    except MalformedLevels:
-        rows = _decode_levels(written)
-        return write_levels((number_text(row.price), number_text(row.qty)) for row in rows)
-    return levels
+    shape = pairs.translate(None, b"0123456789")
+    if (shape in _SHAPES or shape == _shape(len(shape) // 10)) and b'"."' not in pairs:
+        return Raw(pairs)
+    rows = _decode_levels(written)
+    return write_levels((number_text(row.price), number_text(row.qty)) for row in rows)

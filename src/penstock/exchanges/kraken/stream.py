@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.frames import NOT_READ, RunningCandles, malformed, unreadable
-from penstock.exchanges.kraken.checksum import checksum
+from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
 from penstock.exchanges.kraken.payloads import (
     Reader,
@@ -30,7 +30,7 @@ from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
 # A snapshot of a thousand levels a side takes a tenth of this.
 LARGEST_FRAME = 1_000_000
-DEPTH = 10
+DEPTH = CHECKSUM.levels
 _HEAD = len(b'{"channel":"book"')
 """So many of a frame's first bytes tell the channels apart."""
 _REMEMBERED_REQUESTS = 100
@@ -84,7 +84,7 @@ class KrakenDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
-    books = BookRules(begins="stream", depth=DEPTH, checksum=checksum)
+    books = BookRules(begins="stream", depth=DEPTH, checksum=CHECKSUM)
     channels: Sequence[str] = tuple(_OPTIONS)
 
     def __init__(self, symbols: SymbolMap) -> None:

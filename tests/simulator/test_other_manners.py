@@ -186,6 +186,14 @@ async def test_a_path_names_parameters_and_an_answer_may_have_headers(
         assert response.status == 404
 
 
+async def test_a_parameter_sent_several_times_is_a_list(
+    server: SimulatorServer, session: ClientSession
+) -> None:
+    url = f"http://{server.address}/shelves/top/pages?n=1&m=2&n=3"
+    async with session.get(url) as response:
+        assert await response.json(content_type=None) == {"shelf": "top", "n": "1,3", "m": "2"}
+
+
 async def test_keys_are_counted_apart_and_a_refusal_inside_a_200_is_one_in_the_log(
     server: SimulatorServer, session: ClientSession
 ) -> None:

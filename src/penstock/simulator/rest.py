@@ -42,7 +42,7 @@ class Rest:
         weight, place, asked = _UNKNOWN_PATH_WEIGHT, ANYWHERE, Asked({}, request.headers)
         if found is not None:
             route, named = found
-            asked = Asked({**request.query, **named}, request.headers)
+            asked = Asked({**_parameters(request), **named}, request.headers)
             weight, place = route.cost(asked.query), route.place(asked)
         await self._travel(seq)
 
@@ -101,6 +101,11 @@ class Rest:
                 banned_until_ms=until_ms if faults.status == 418 else None,
             )
         )
+
+
+def _parameters(request: web.BaseRequest) -> dict[str, str]:
+    """One that was sent several times is its values with commas between them."""
+    return {name: ",".join(request.query.getall(name)) for name in request.query}
 
 
 def respond(exchange: SimulatedExchange, reply: Reply) -> web.Response:

@@ -1,8 +1,8 @@
 """Reading a request's parameters as strictly as Binance does.
 
 The checks come in the exchange's order: too many parameters, empty ones, mandatory ones, unknown
-ones, then each value's form and each value's meaning. A parameter sent twice cannot be seen here,
-because a query is a mapping; Binance answers -1101 to it.
+ones, then each value's form and each value's meaning. A parameter sent twice arrives as one with a
+comma in it, which is an illegal character where Binance answers -1101.
 """
 
 import re

@@ -165,7 +165,7 @@ def test_watched_trades_are_the_ledgers_without_a_gap(
 def test_a_watched_book_stays_the_ledgers(simulated: "Simulated", results: Results) -> None:
     books = results["watched_books"]
 
-    assert len({book["timestamp"] for book in books}) > 5
+    assert len({book["timestamp"] for book in books}) > 2
     for book in books:
         truth = simulated.ask(
             "ledger/book", symbol=_slug(book["symbol"]), at_ms=book["timestamp"], depth=200

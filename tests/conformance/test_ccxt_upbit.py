@@ -191,7 +191,7 @@ def test_watched_trades_are_the_ledgers(simulated: "Simulated", results: Results
 def test_a_watched_book_stays_the_ledgers(simulated: "Simulated", results: Results) -> None:
     books = results["watched_books"]
 
-    assert len({book["timestamp"] for book in books}) > 10
+    assert len({book["timestamp"] for book in books}) > 5
     for book in books:
         _check_book(simulated, "btc_krw", book, len(book["bids"]))
 
@@ -202,7 +202,8 @@ def test_a_watched_ticker_and_candle_are_the_ledgers(
     assert results["watched_tickers"]
     for ticker in results["watched_tickers"]:
         _check_ticker(simulated, ticker)
-    for start_ms, values in results["watched_candles"]:
+    assert results["watched_candles"]
+    for start_ms, first, high, low, last, _ in results["watched_candles"]:
         whole = simulated.window("btc_krw", start_ms, start_ms + 999)
-        assert values[0] == float(whole["open"])
-        assert float(whole["low"]) <= values[2] <= values[1] <= float(whole["high"])
+        assert first == float(whole["open"])
+        assert float(whole["low"]) <= low <= last <= high <= float(whole["high"])

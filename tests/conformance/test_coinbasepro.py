@@ -103,9 +103,12 @@ def test_refusals_are_understood(results: Results) -> None:
     assert results["too_many"][1].endswith("exceeds 300")
 
 
-def test_a_hasty_client_is_refused_and_soon_served_again(results: Results) -> None:
-    outcomes = results["outcomes"]
+def test_a_hasty_client_is_refused_and_never_banned(
+    start_simulator: Callable[..., "Simulated"], run_clients: Callable[..., Results]
+) -> None:
+    refusing = start_simulator("coinbase", "btc_usd", limits="public=3/3600", refusals_before_ban=1)
 
-    assert outcomes[:15] == ["served"] * 15, "a burst of a full bucket"
-    assert "RateLimitError: Public rate limit exceeded" in outcomes
-    assert results["after"]
+    results = run_clients("coinbasepro", refusing.address, "coinbasepro_limits.py")
+
+    refused = "RateLimitError: Public rate limit exceeded"
+    assert results["outcomes"] == ["served"] * 3 + [refused] * 3

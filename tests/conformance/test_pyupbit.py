@@ -1,6 +1,6 @@
 """pyupbit, sent to another address, sees the simulated Upbit as it is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -111,12 +111,22 @@ def test_books_and_tickers_from_the_stream_are_the_ledgers(
         assert frame["trade_price"] == float(today["close"])
 
 
-def test_a_hasty_client_reads_what_is_left_until_it_is_refused(results: Results) -> None:
-    outcomes: Sequence[Any] = results["hasty"]
+def test_what_is_left_and_refusals_are_read(
+    start_simulator: Callable[..., "Simulated"], run_clients: Callable[..., Results]
+) -> None:
+    refusing = start_simulator(
+        "upbit", "btc_krw", limits="ticker=3/3600", refusals_before_ban=2, first_ban=60
+    )
 
-    served = [left["sec"] for answer, left in outcomes if answer == "served"]
-    refused = [answer["error"]["name"] for answer, _ in outcomes if answer != "served"]
-    assert served[:10] == list(range(9, -1, -1))
-    assert all(left["group"] == "ticker" for _, left in outcomes)
-    assert set(refused) <= {"too_many_requests"}
-    assert refused or len(served) == 14
+    results = run_clients("pyupbit", refusing.address, "pyupbit_limits.py")
+
+    *served, one, two = results["outcomes"]
+    assert [answer for answer, _ in served] == ["served"] * 3
+    assert [left["sec"] for _, left in served] == [2, 1, 0]
+    assert all(left["group"] == "ticker" for _, left in served)
+    for answer, left in (one, two):
+        assert answer["error"]["name"] == "too_many_requests"
+        assert left["sec"] == 0
+    status, message = results["banned"]
+    assert status == 418
+    assert message.endswith("Blocked for 60 seconds.")

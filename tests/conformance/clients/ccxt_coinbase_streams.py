@@ -5,23 +5,28 @@ import base64
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import ccxt.pro
 
-SECONDS = 5
+SECONDS, LONGEST = 5, 40
 SHOWN_LEVELS = 200
 TRADED = ["BTC/USD", "ETH/USD", "SOL/USD", "XRP/USD", "LTC/USD"]
 
 
-async def watch(look: Callable[[], Awaitable[None]]) -> None:
-    """Look again and again until the time is up, by the clock: a library may swallow a cancel."""
+async def watch(look: Callable[[], Awaitable[None]], seen: list, enough: int = 1) -> None:
+    """Look again and again for some seconds, or for longer if too little has been seen by then.
+
+    It ends by the clock: a library may swallow a cancellation.
+    """
     loop = asyncio.get_running_loop()
-    end = loop.time() + SECONDS
-    while (left := end - loop.time()) > 0:
-        try:
-            await asyncio.wait_for(look(), left)
-        except TimeoutError:
+    start = loop.time()
+    while True:
+        left = start + (SECONDS if len(seen) >= enough else LONGEST) - loop.time()
+        if left <= 0:
             return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(look(), left)
 
 
 async def main(base: str) -> dict:
@@ -60,10 +65,10 @@ async def main(base: str) -> dict:
 
     try:
         await asyncio.gather(
-            *(watch(lambda symbol=symbol: look_at_trades(symbol)) for symbol in TRADED),
-            watch(lambda: look_at_book("SOL/USD")),
-            watch(lambda: look_at_book("1INCH/USD")),
-            watch(look_at_ticker),
+            *(watch(lambda symbol=symbol: look_at_trades(symbol), trades) for symbol in TRADED),
+            watch(lambda: look_at_book("SOL/USD"), books, 6),
+            watch(lambda: look_at_book("1INCH/USD"), books, 6),
+            watch(look_at_ticker, tickers),
         )
     finally:
         await exchange.close()

@@ -4,23 +4,28 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import ccxt.pro
 
-SECONDS = 6
+SECONDS, LONGEST = 6, 40
 TRADED = ["BTC/KRW", "ETH/KRW", "XRP/KRW", "SOL/KRW"]
 NAMES = ("id", "timestamp", "price", "amount", "side", "symbol")
 
 
-async def watch(look: Callable[[], Awaitable[None]]) -> None:
-    """Look again and again until the time is up, by the clock: a library may swallow a cancel."""
+async def watch(look: Callable[[], Awaitable[None]], seen: list, enough: int = 1) -> None:
+    """Look again and again for some seconds, or for longer if too little has been seen by then.
+
+    It ends by the clock: a library may swallow a cancellation.
+    """
     loop = asyncio.get_running_loop()
-    end = loop.time() + SECONDS
-    while (left := end - loop.time()) > 0:
-        try:
-            await asyncio.wait_for(look(), left)
-        except TimeoutError:
+    start = loop.time()
+    while True:
+        left = start + (SECONDS if len(seen) >= enough else LONGEST) - loop.time()
+        if left <= 0:
             return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(look(), left)
 
 
 async def main(base: str) -> dict:
@@ -31,7 +36,7 @@ async def main(base: str) -> dict:
     trades: list = []
     books: list = []
     tickers: list = []
-    candles: dict = {}
+    candles: list = []
 
     async def look_at_trades() -> None:
         for row in await exchange.watch_trades_for_symbols(TRADED):
@@ -51,24 +56,28 @@ async def main(base: str) -> dict:
         tickers.append(await exchange.watch_ticker("BTC/KRW"))
 
     async def look_at_candles() -> None:
-        row = await exchange.watch_ohlcv("BTC/KRW", "1s")
-        candles[row[0]] = row[1:]
+        candles.append(await exchange.watch_ohlcv("BTC/KRW", "1s"))
 
-    async def start_later(number: int, look: Callable[[], Awaitable[None]]) -> None:
+    async def start_later(number: int, look: Callable[[], Awaitable[None]], seen: list) -> None:
         # Each start is a request on one connection, and the exchange takes five in a second.
         await asyncio.sleep(0.3 * number)
-        await watch(look)
+        await watch(look, seen, enough=12 if seen is books else 1)
 
-    looks = (look_at_trades, look_at_book, look_at_ticker, look_at_candles)
+    looks = (
+        (look_at_trades, trades),
+        (look_at_book, books),
+        (look_at_ticker, tickers),
+        (look_at_candles, candles),
+    )
     try:
-        await asyncio.gather(*(start_later(*each) for each in enumerate(looks)))
+        await asyncio.gather(*(start_later(number, *each) for number, each in enumerate(looks)))
     finally:
         await exchange.close()
     return {
         "watched_trades": trades,
         "watched_books": books,
         "watched_tickers": tickers,
-        "watched_candles": sorted(candles.items()),
+        "watched_candles": candles,
     }
 
 

@@ -1,8 +1,7 @@
-"""coinbasepro, a client of Coinbase's Exchange API, as its users call it, and in haste."""
+"""coinbasepro, a client of Coinbase's Exchange API, as its users call it."""
 
 import json
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -46,19 +45,5 @@ results = {
         "get_product_historic_rates", "BTC-USD", iso(now - timedelta(days=2)), iso(now), 60
     ),
 }
-
-# Without a limiter of its own it is refused after a burst, and served again a moment later.
-hasty = PublicClient(sys.argv[1], rate_limit=0)
-time.sleep(2)
-outcomes = []
-for _ in range(40):
-    try:
-        hasty.get_time()
-        outcomes.append("served")
-    except CoinbaseAPIError as error:
-        outcomes.append(f"{type(error).__name__}: {error}")
-time.sleep(1)
-results["outcomes"] = outcomes
-results["after"] = bool(hasty.get_time())
 
 json.dump(results, sys.stdout, default=str)

@@ -1,0 +1,75 @@
+"""ccxt.pro's streams of Kraken, as its users watch them, for a few seconds side by side."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+
+import ccxt.pro
+
+SECONDS = 6
+
+
+async def watch(look: Callable[[], Awaitable[None]]) -> None:
+    """Look again and again until the time is up, by the clock: a library may swallow a cancel."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SECONDS
+    while (left := end - loop.time()) > 0:
+        try:
+            await asyncio.wait_for(look(), left)
+        except TimeoutError:
+            return
+
+
+async def main(base: str) -> dict:
+    exchange = ccxt.pro.kraken()
+    exchange.urls["api"]["public"] = base
+    exchange.urls["api"]["ws"]["publicV2"] = base.replace("http", "ws") + "/v2"
+    await exchange.load_markets()
+    trades: list = []
+    books: list = []
+    tickers: list = []
+    candles: list = []
+
+    async def look_at_trades() -> None:
+        for row in await exchange.watch_trades_for_symbols(["BTC/USD", "ETH/USD"]):
+            seen = [row[name] for name in ("id", "timestamp", "price", "amount", "side", "symbol")]
+            trades.append(seen)
+
+    async def look_at_book(symbol: str, limit: int) -> None:
+        book = await exchange.watch_order_book(symbol, limit)
+        books.append(
+            {
+                "symbol": symbol,
+                "timestamp": book["timestamp"],
+                # The next update changes the very rows, so they are copied.
+                "bids": [list(row) for row in book["bids"]],
+                "asks": [list(row) for row in book["asks"]],
+            }
+        )
+
+    async def look_at_ticker() -> None:
+        tickers.append(await exchange.watch_ticker("BTC/USD"))
+
+    async def look_at_candles() -> None:
+        candles.append(await exchange.watch_ohlcv("BTC/USD", "1m"))
+
+    try:
+        await asyncio.gather(
+            watch(look_at_trades),
+            watch(lambda: look_at_book("BTC/USD", 10)),
+            watch(lambda: look_at_book("ETH/USD", 100)),
+            watch(look_at_ticker),
+            watch(look_at_candles),
+        )
+    finally:
+        await exchange.close()
+    return {
+        "watched_trades": trades,
+        "watched_books": books,
+        "watched_tickers": tickers,
+        "watched_candles": candles,
+    }
+
+
+json.dump(asyncio.run(main(sys.argv[1])), sys.stdout)

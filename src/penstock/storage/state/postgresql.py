@@ -36,7 +36,7 @@ from penstock.storage.state.documents import (
 )
 from penstock.storage.state.patience import in_time
 from penstock.storage.state.schema import FieldType, Schema, Table, index_name
-from penstock.storage.state.sql import Dialect, Statement
+from penstock.storage.state.sql import Dialect, Statement, body
 
 try:
     import asyncpg
@@ -172,7 +172,7 @@ class PostgresqlBackend:
             await self._fetch(
                 f"INSERT INTO penstock_{table.name} VALUES ($1, 1, $2::text::jsonb)"  # noqa: S608
                 " ON CONFLICT DO NOTHING RETURNING id",
-                document["id"], _body(document),
+                document["id"], body(document),
             )
         )  # fmt: skip
 
@@ -183,7 +183,7 @@ class PostgresqlBackend:
             done = await self._fetch(
                 f"UPDATE penstock_{table.name} SET version = version + 1,"  # noqa: S608
                 " document = $1::text::jsonb WHERE id = $2 AND version = $3 RETURNING id",
-                _body(document), document["id"], document["version"],
+                body(document), document["id"], document["version"],
             )  # fmt: skip
         except asyncpg.UniqueViolationError:
             return "rival"
@@ -357,14 +357,9 @@ def _document(row: asyncpg.Record) -> Document:
     return {**_decode(row["document"]), "id": row["id"], "version": row["version"]}
 
 
-def _body(document: Document) -> str:
-    kept = {name: value for name, value in document.items() if name not in ("id", "version")}
-    return _encode(kept).decode()
-
-
 def _nested(expect: Mapping[str, str | int]) -> str:
     """The smallest document that has these values: others contain it or do not."""
-    return _body(patched({}, expect, 0))
+    return body(patched({}, expect, 0))
 
 
 def _changes(patch: Patch) -> str:

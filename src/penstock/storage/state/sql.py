@@ -1,10 +1,12 @@
-"""What the SQL databases share: queries and orders, spelt in their dialect."""
+"""What the SQL databases share: queries and orders in their dialect, and what a row holds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.storage.state.documents import Now, Query, Where
+import msgspec
+
+from penstock.storage.state.documents import Document, Now, Query, Where
 from penstock.storage.state.schema import FieldType, Table
 
 
@@ -65,3 +67,9 @@ class Statement:
         """A declared field."""
         type_ = self.table.type_of(name)
         return "id" if name == "id" else self.dialect.field(name, type_)
+
+
+def body(document: Document) -> str:
+    """A document as it is kept, beside the columns for its id and version."""
+    kept = {name: value for name, value in document.items() if name not in ("id", "version")}
+    return msgspec.json.encode(kept).decode()

@@ -33,7 +33,7 @@ from penstock.storage.state.documents import (
     patched,
 )
 from penstock.storage.state.schema import FieldType, Schema, Table, index_name
-from penstock.storage.state.sql import Dialect, Statement
+from penstock.storage.state.sql import Dialect, Statement, body
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ class SqliteBackend:
         # OR IGNORE covers the unique indexes as well as the id.
         done = self._documents.execute(
             f"INSERT OR IGNORE INTO {table.name} VALUES (?, 1, ?)",  # noqa: S608
-            (document["id"], _body(document)),
+            (document["id"], body(document)),
         )
         return done.rowcount == 1
 
@@ -172,7 +172,7 @@ class SqliteBackend:
         done = self._documents.execute(
             f"UPDATE {table.name} SET version = version + 1, document = ?"  # noqa: S608
             " WHERE id = ? AND version = ?",
-            (_body(document), document["id"], version),
+            (body(document), document["id"], version),
         )
         return done.rowcount == 1
 
@@ -309,11 +309,6 @@ def _with_more(budget: Budget, more: int) -> Budget:
         return budget
     limit, (index, used) = next(iter(budget.uses.items()))
     return replace(budget, uses={**budget.uses, limit: (index, used + more)})
-
-
-def _body(document: Document) -> str:
-    kept = {name: value for name, value in document.items() if name not in ("id", "version")}
-    return _encode(kept).decode()
 
 
 @contextmanager

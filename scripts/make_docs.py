@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import msgspec
 import typer
 from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from penstock.cli import app
-from penstock.config import Secret, Settings, describe, environment_name
+from penstock.config import Secret, Settings, describe, environment_name, table_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -39,6 +40,9 @@ def settings_page() -> str:
         "",
     ]  # fmt: skip
     for section, hint in get_type_hints(Settings).items():
+        if table := table_of(hint):
+            lines += _table_of_tables(section, table)
+            continue
         lines += [f"## `[{section}]`", "", inspect.cleandoc(hint.__doc__ or ""), ""]
         lines += ["| setting | variable | default | allowed | |", "|---|---|---|---|---|"]
         lines += _setting_rows(section, hint)
@@ -76,6 +80,17 @@ def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
         shown = shown.reveal() if isinstance(shown, Secret) else shown
         variable = environment_name(f"{section}.{field}")
         yield f"| `{field}` | `{variable}` | `{shown}` | {describe(hint)} | {notes[field]} |"
+
+
+def _table_of_tables(section: str, struct: type[Struct]) -> Iterator[str]:
+    yield from (f"## `[{section}.NAME]`", "", inspect.cleandoc(struct.__doc__ or ""), "")
+    yield f"The tables of `{section}` stand in the settings file alone."
+    yield from ("", "| setting | default | allowed | |", "|---|---|---|---|")
+    defaults, notes = struct(), _field_notes(struct)
+    for field, hint in get_type_hints(struct, include_extras=True).items():
+        shown = msgspec.json.encode(getattr(defaults, field)).decode()
+        yield f"| `{field}` | `{shown}` | {describe(hint)} | {notes[field]} |"
+    yield ""
 
 
 def _field_notes(struct: type[Struct]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Configuration: three sources, one frozen result, every origin known."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,36 @@ def test_a_secret_does_not_show_in_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(Guarded, {}, file=file)
     assert "12345678" not in str(caught.value)
+
+
+def test_tables_that_an_operator_names_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(
+        '[connectors.here]\nsymbols = ["btc_usdt"]\ntimeframes = ["1h"]\nbackfill = 2024-01-01\n'
+        '[connectors.there]\nbackfill = "2024-02-01"\nlimits = [{amount = 5, period_ms = 1000}]\n'
+    )
+
+    plans = load(Settings, {}, file).settings.connectors
+
+    assert plans["here"].backfill == date(2024, 1, 1)
+    assert plans["there"].backfill == date(2024, 2, 1)
+    assert plans["there"].limits[0].amount == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("symbls = []", "connectors.here.symbls .* Did you mean symbols"),
+        ('symbols = "btc_usdt"', "connectors.here.symbols .* Expected `array`"),
+        ('backfill = "soon"', "connectors.here.backfill .* true or false or a day"),
+        ("interval = 0", "connectors.here.interval .* ≥ 1"),
+        ("limits = [{amount = 0, period_ms = 1}]", "connectors.here.limits .*amount"),
+        ("limits = [{amout = 1, period_ms = 1}]", "connectors.here.limits .*amout"),
+    ],
+)
+def test_what_is_wrong_in_such_a_table_is_named(tmp_path: Path, line: str, says: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(f"[connectors.here]\n{line}\n")
+
+    with pytest.raises(ConfigError, match=says):
+        load(Settings, {}, file)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli.apply import apply
 from penstock.cli.collect import collect
 from penstock.cli.connectors import connectors
 from penstock.cli.context import Sources
@@ -39,6 +40,7 @@ app.command()(demo)
 app.command()(collect)
 app.command()(work)
 app.command()(serve)
+app.command()(apply)
 app.command()(status)
 app.add_typer(connectors, name="connectors")
 app.add_typer(jobs, name="jobs")

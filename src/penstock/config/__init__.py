@@ -12,10 +12,12 @@ from penstock.config.loading import (
     environment_name,
     load,
     setting_names,
+    table_of,
 )
 from penstock.config.settings import (
     Api,
     Collect,
+    ConnectorPlan,
     Exchanges,
     Jobs,
     LimitPlan,
@@ -31,6 +33,7 @@ from penstock.config.settings import (
 __all__ = [
     "Api",
     "Collect",
+    "ConnectorPlan",
     "Exchanges",
     "Jobs",
     "LimitPlan",
@@ -46,4 +49,5 @@ __all__ = [
     "environment_name",
     "load",
     "setting_names",
+    "table_of",
 ]

@@ -4,6 +4,7 @@ import tomllib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import (
     Annotated,
@@ -93,6 +94,7 @@ class _Gathered:
             raise ConfigError(name, problem=f"there is no such setting.{hint}", origin=origin)
         self.values[name], self.origins[name] = value, origin
         self.texts.discard(name)
+        _check_tables(name, self.names[name], value, origin)
 
     def take_file(self, file: Path) -> None:
         try:
@@ -145,6 +147,36 @@ class _Gathered:
             ) from error
 
 
+def _check_tables(name: str, hint: Any, value: object, origin: str) -> None:
+    """Name what is unknown or wrong inside tables whose names the operator chose."""
+    struct = table_of(hint)
+    if struct is None or not isinstance(value, Mapping):
+        return
+    fields = get_type_hints(struct, include_extras=True)
+    for key, table in value.items():
+        within = table if isinstance(table, Mapping) else {}
+        for field, raw in within.items():
+            if field not in fields:
+                near = near_matches(field, fields)
+                hint_ = f" Did you mean {' or '.join(near)}?" if near else ""
+                problem = f"there is no such setting.{hint_}"
+                raise ConfigError(f"{name}.{key}.{field}", problem=problem, origin=origin)
+            try:
+                msgspec.convert(raw, fields[field])
+            except msgspec.ValidationError as error:
+                problem = f"{raw!r} is not allowed: {error}. Allowed: {describe(fields[field])}."
+                raise ConfigError(
+                    f"{name}.{key}.{field}", problem=problem, origin=origin
+                ) from error
+
+
+def table_of(hint: Any) -> type[Struct] | None:
+    """What a setting's tables hold, where it is a table of tables by name."""
+    arguments = get_args(hint) if get_origin(hint) is dict else ()
+    struct = arguments[1] if arguments else None
+    return struct if isinstance(struct, type) and issubclass(struct, Struct) else None
+
+
 def describe(hint: Any) -> str:
     """A setting's type in words."""
     if get_origin(hint) is Annotated:
@@ -157,13 +189,19 @@ def describe(hint: Any) -> str:
         return "one of " + ", ".join(get_args(hint))
     if get_origin(hint) is tuple:
         return "a list, or names separated by commas"
+    if table_of(hint):
+        return "tables, one by name"
     if get_origin(hint) is dict:
         return "a table, or name=value pairs separated by commas"
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(describe(part) for part in get_args(hint) if part is not type(None))
-    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(
-        hint, "text"
-    )
+    return {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+        date: "a day",
+    }.get(hint, "text")
 
 
 def _decode(wanted: type, value: object) -> object:

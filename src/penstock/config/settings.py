@@ -3,6 +3,7 @@
 The string under a field says what it is; ``docs/settings.md`` is made of them.
 """
 
+from datetime import date
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -219,6 +220,26 @@ class LimitPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where it is paced: so much at once."""
 
 
+class ConnectorPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``penstock apply`` sees to on one exchange; NAME is the exchange's."""
+
+    symbols: tuple[str, ...] = ()
+    """Markets whose candles are kept, in any spelling."""
+    timeframes: tuple[str, ...] = ()
+    """Candle lengths to keep of each market: 1m, 1h, 1d."""
+    interval: Annotated[float, Meta(ge=1)] | None = None
+    """Seconds between looks for new candles; without it, the length of a candle."""
+    backfill: bool | date = False
+    """Whether to fetch history too: all there is (``true``), or from a day on (``2024-01-01``)."""
+    markets_refresh: Annotated[float, Meta(ge=1)] = 43200.0
+    """Seconds between looks at what the exchange lists."""
+    limits: tuple[LimitPlan, ...] = ()
+    """Limits to keep, beside or below the exchange's own: tables of ``amount``, ``period_ms``,
+    ``unit``, ``category``, ``kind`` and ``burst``."""
+    notes: Text = ""
+    """Words for whoever looks at the connector."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
@@ -230,3 +251,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requests: Requests = Requests()
     jobs: Jobs = Jobs()
     api: Api = Api()
+    connectors: dict[str, ConnectorPlan] = {}

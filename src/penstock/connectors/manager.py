@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.connectors.limits import ask_of, pace_wait_ms, stored
+from penstock.connectors.limits import ask_of, pace_wait_ms, restored, stored
 from penstock.connectors.model import Connector, Status, connector_of, limits_of, new_document
 from penstock.errors import BadLimit, ConnectorInUse, UnknownConnector, VersionChanged
 from penstock.exchanges import registry
@@ -82,6 +82,15 @@ class ConnectorManager:
             UnknownConnector: there is none, or it was deleted.
         """
         return await self._shown(await self._document(exchange_id))
+
+    async def chosen_limits(self, exchange_id: str) -> tuple[Limit, ...] | None:
+        """The limits that somebody chose for a connector; None if the exchange's own hold.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        chosen = (await self._document(exchange_id))["chosen"]
+        return None if chosen is None else restored(chosen)
 
     async def find(
         self, status: Status | None = None, limit: int = 100, after: str | None = None

@@ -10,7 +10,7 @@ from penstock.connectors import Connector, ConnectorManager
 from penstock.connectors.model import Status
 from penstock.errors import UnknownConnector, UnknownInterval
 from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.base import Exchange, SymbolMap
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.intake import admitted
 from penstock.jobs.model import Job, NewJob
@@ -41,13 +41,23 @@ async def checked(new: NewJob, listings: Listings) -> NewJob:
         UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
         ExchangeError, ExchangeUnreachable: nobody knows yet what the exchange lists.
     """
-    offered = registry.load(new.exchange_id).intervals
-    if new.timeframe is not None and new.timeframe not in offered:
-        raise UnknownInterval(new.timeframe, offered)
+    exchange = registry.load(new.exchange_id)
+    if new.timeframe is not None:
+        check_timeframe(exchange, new.timeframe)
     if new.symbol is None:
         return new
     symbol = (await listings.of(new.exchange_id)).find(new.symbol)
     return replace(new, symbol=symbol.unified)
+
+
+def check_timeframe(exchange: Exchange, timeframe: str) -> None:
+    """See that an exchange has candles of this length.
+
+    Raises:
+        UnknownInterval: it has not.
+    """
+    if timeframe not in exchange.intervals:
+        raise UnknownInterval(timeframe, exchange.intervals)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""``penstock apply``: connectors and jobs as a file describes them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.context import Sources, read_settings
+from penstock.cli.intake import with_intake
+from penstock.cli.options import DataOption, JsonOption, say
+from penstock.errors import ConfigError
+from penstock.ingest.apply import carry_out, prepare
+from penstock.ingest.plan import Change, Step, shown
+from penstock.ingest.requests import Intake
+
+_SIGNS = {"create": "+", "edit": "~", "pause": "-", "resume": "+"}
+
+
+def apply(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(help="What shall be; the settings file, unless named.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Show what would change, and change nothing.")
+    ] = False,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make connectors and jobs what the [connectors.NAME] tables of a file say.
+
+    Applied again, it changes nothing. What is no longer in the file is paused, never deleted; what
+    was made by hand is left alone.
+
+    Example: penstock apply penstock.toml --dry-run
+    """
+    sources: Sources = context.obj
+    file = file or sources.file
+    if file is None:
+        raise ConfigError("penstock.toml", problem="there is none here.", origin="this folder")
+    context.obj = Sources(sources.environment, file)
+    plans = read_settings(context, {}).settings.connectors
+
+    async def do(intake: Intake) -> list[Step]:
+        steps = await prepare(plans, intake, str(file))
+        for step in steps:
+            if not dry_run:
+                await carry_out(step, intake)
+            _tell(shown(step), as_json)
+        return steps
+
+    steps = with_intake(context, data_dir, do)
+    if not as_json:
+        typer.echo(_ending(len(steps), dry_run))
+
+
+def _tell(change: Change, as_json: bool) -> None:
+    if as_json:
+        say(change)
+        return
+    market = " ".join(filter(None, (change.type, change.symbol, change.timeframe)))
+    words = " ".join(filter(None, (change.what, change.exchange_id, market)))
+    detail = f"  ({change.detail})" if change.detail else ""
+    typer.echo(f"{_SIGNS[change.action]} {change.action} {words}{detail}")
+
+
+def _ending(count: int, dry_run: bool) -> str:
+    if not count:
+        return "Everything is as the plan has it."
+    return f"{count} to change; nothing was." if dry_run else f"{count} changed."

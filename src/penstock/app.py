@@ -2,8 +2,8 @@
 
 import os
 import platform
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -37,7 +37,7 @@ from penstock.simulator.ports import holder_of
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import EventLog, LogWriter, open_log
 from penstock.storage.state import StateStore, open_store
-from penstock.telemetry import Listener, StatusUnreadable, quiet
+from penstock.telemetry import Listener, StatusUnreadable, quiet, tell_all
 
 if TYPE_CHECKING:
     from penstock.api.server import ApiServer
@@ -153,6 +153,26 @@ async def open_server(
     opened = partial(open_intake, settings, clock)
     async with serving(settings.api, opened, clock, listener, holder_of) as server:
         yield server
+
+
+@contextmanager
+def measured(settings: Settings, listener: Listener) -> Iterator[Listener]:
+    """A listener whose facts are counted and shown as well, if the operator wants that.
+
+    Raises:
+        MissingExtra: what it is made of is not installed.
+        PortInUse: another program listens there.
+    """
+    if not settings.metrics.port:
+        yield listener
+        return
+    try:
+        # Only whoever wants to be measured needs what is installed with the extra.
+        from penstock.stats.exposition import exposed  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "a library", "api") from error
+    with exposed(settings.metrics, holder_of) as metrics:
+        yield tell_all([metrics, listener])
 
 
 @asynccontextmanager

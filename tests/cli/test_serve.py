@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from .conftest import run, started, stopped, urls
+from .conftest import run, started, stopped, urls, wait_until
 
 
 def ask(method: str, address: str, body: Any = None, **headers: str) -> Any:
@@ -105,3 +105,25 @@ def test_a_store_of_a_newer_version_is_refused_at_the_start(tmp_path: Path) -> N
         done = run(*words, folder=tmp_path)
         assert done.returncode == 2
         assert "Upgrade penstock" in done.stderr
+
+
+def test_a_worker_shows_what_it_counts_where_a_port_is_set(tmp_path: Path, exchange: str) -> None:
+    job = ("jobs", "add", "binance", "markets_refresh")
+    assert run(*job, folder=tmp_path, **urls(exchange)).returncode == 0
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def counted() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return False
+        return 'penstock_requests_total{exchange="binance",status="200"}' in text
+
+    environment = {**urls(exchange), "PENSTOCK_METRICS_PORT": str(port)}
+    with started("work", folder=tmp_path, environment=environment) as process:
+        wait_until(counted, process)
+        code, _, errors = stopped(process)
+    assert code == 0, errors

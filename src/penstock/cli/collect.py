@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import open_collector
+from penstock.app import measured, open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
@@ -13,7 +13,7 @@ from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_si
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
-from penstock.telemetry import Fact, RequestSent, log_facts, quiet
+from penstock.telemetry import Fact, Listener, RequestSent, log_facts, quiet
 
 
 def collect(
@@ -35,17 +35,22 @@ def collect(
     """
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
     settings = read_settings(context, options).settings
-    status = asyncio.run(_collect(settings, exchange, symbols, seconds))
+    with measured(settings, quiet if on_terminal() else _log) as listener:
+        collecting = _collect(settings, exchange, symbols, seconds, listener)
+        status = asyncio.run(collecting)
     if as_json and status is not None:
         say(status)
 
 
 async def _collect(
-    settings: Settings, exchange: str, symbols: list[str], seconds: float | None
+    settings: Settings,
+    exchange: str,
+    symbols: list[str],
+    seconds: float | None,
+    listener: Listener,
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    listener = quiet if on_terminal() else _log
     async with open_collector(settings, exchange, clock, listener) as collector:
         collecting = asyncio.create_task(collector.run(symbols, stop))
         collecting.add_done_callback(lambda _: stop.set())

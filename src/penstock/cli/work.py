@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import open_worker
+from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
@@ -13,7 +13,7 @@ from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.jobs.worker import Worker
-from penstock.telemetry import Fact, RequestSent, log_facts, quiet
+from penstock.telemetry import Fact, Listener, RequestSent, log_facts, quiet
 
 
 def work(
@@ -32,15 +32,15 @@ def work(
     """
     options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
     settings = read_settings(context, options).settings
-    worker = asyncio.run(_work(settings, seconds))
+    with measured(settings, quiet if on_terminal() else _log) as listener:
+        worker = asyncio.run(_work(settings, seconds, listener))
     if as_json:
         say({"worker": worker.name, "turns": worker.ended})
 
 
-async def _work(settings: Settings, seconds: float | None) -> Worker:
+async def _work(settings: Settings, seconds: float | None, listener: Listener) -> Worker:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    listener = quiet if on_terminal() else _log
     async with open_worker(settings, clock, listener) as worker:
         working = asyncio.create_task(worker.run(stop))
         working.add_done_callback(lambda _: stop.set())

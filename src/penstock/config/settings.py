@@ -200,6 +200,15 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Further names under which clients may reach it, such as that of a proxy before it."""
 
 
+class Metrics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a collector or a worker counts, shown to Prometheus by itself."""
+
+    host: str = "127.0.0.1"
+    """Address to show it on, at any path."""
+    port: Port = 0
+    """Port to show it on, another one for each process; 0 shows nothing."""
+
+
 Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
 
 
@@ -251,4 +260,5 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requests: Requests = Requests()
     jobs: Jobs = Jobs()
     api: Api = Api()
+    metrics: Metrics = Metrics()
     connectors: dict[str, ConnectorPlan] = {}

@@ -1,0 +1,44 @@
+"""Exposition: a process shows on a port what it counted, until it ends."""
+
+import socket
+import urllib.request
+
+import pytest
+
+from penstock.config import Metrics
+from penstock.errors import ConfigError, PortInUse
+from penstock.stats.exposition import exposed
+from penstock.telemetry import RequestSent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_what_was_counted_is_shown_until_the_end() -> None:
+    port = free_port()
+    with exposed(Metrics(port=port), lambda _: None) as metrics:
+        metrics(RequestSent(exchange="x", path="/p", cost=1, status=200, took_ms=1))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+
+    assert 'penstock_requests_total{exchange="x",status="200"} 1.0' in text
+    assert "python_info" not in text, "the registry is its own"
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_taken_port_is_said_with_its_holder() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = Metrics(port=taken.getsockname()[1])
+        with pytest.raises(PortInUse, match="by somebody"), exposed(settings, lambda _: "somebody"):
+            pass
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    settings = Metrics(host="192.0.2.1", port=free_port())
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"), exposed(settings, lambda _: None):
+        pass

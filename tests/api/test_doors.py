@@ -5,6 +5,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from penstock.api.doors import rules_of
 from penstock.config import Api, Secret
@@ -55,6 +56,10 @@ async def test_a_token_is_needed_where_there_is_one(open_api: Open) -> None:
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     (await api.ask("GET", "openapi.json")).is_problem(401)
     (await api.ask("GET", "nothing/here")).is_problem(401)
+    for odd in ("//api/v1/connectors", "/%61pi/v1/connectors", "/healthz/../api/v1/connectors"):
+        address = URL(api.url + odd, encoded=True)
+        async with api.session.get(address) as answer:
+            assert answer.status == 401, odd
     assert (await api.ask("GET", "/healthz")).status == 200
     right = f"bearer {TOKEN}"
     assert (await api.ask("GET", "connectors", Authorization=right)).status == 200

@@ -24,6 +24,8 @@ from penstock.errors import ConfigError
 from penstock.telemetry import Listener, RequestServed
 
 LARGEST_BODY_BYTES = 1_000_000
+_OPEN = {"/healthz", "/readyz", "/metrics"}
+"""What needs no token. All else does, lest an odd spelling of an address be a way round it."""
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
 _EVERY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 (compared with, not bound to)
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
@@ -112,7 +114,7 @@ class Doors:
             )
         if method in _CHANGES and not _same_origin(headers.get("origin"), host):
             return plain_problem(403, "A page of another origin may not change anything here.")
-        if self._rules.token and path.startswith("/api"):
+        if self._rules.token and path not in _OPEN:
             scheme, _, given = headers.get("authorization", "").partition(" ")
             known = compare_digest(given.strip().encode(), self._rules.token)
             if scheme.lower() != "bearer" or not known:

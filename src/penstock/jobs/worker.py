@@ -28,6 +28,8 @@ _LET_GO_S = 3.0
 # Others may take what was due a moment ago, so that nothing is to be had: not too hasty then.
 _LEAST_SLEEP_MS = 20
 _SILENCE_S = 1.0
+# An operator may have raised a limit, or a ban been lifted, before its time.
+_CLOSED_AT_MOST_MS = 60_000
 
 
 class Worker:
@@ -192,7 +194,8 @@ class Worker:
                 await self._clock.sleep(_SILENCE_S)
                 continue
             if ending.closed_ms:
-                until_ns = self._clock.monotonic_ns() + ending.closed_ms * NS_PER_MS
+                closed_ms = min(ending.closed_ms, _CLOSED_AT_MOST_MS)
+                until_ns = self._clock.monotonic_ns() + closed_ms * NS_PER_MS
                 self._closed[turn.job.exchange_id] = until_ns
             if not turn.lost:
                 self.ended[ending.how] += 1

@@ -58,8 +58,8 @@ async def test_a_token_is_needed_where_there_is_one(open_api: Open) -> None:
     (await api.ask("GET", "nothing/here")).is_problem(401)
     for odd in ("//api/v1/connectors", "/%61pi/v1/connectors", "/healthz/../api/v1/connectors"):
         address = URL(api.url + odd, encoded=True)
-        async with api.session.get(address) as answer:
-            assert answer.status == 401, odd
+        async with api.session.get(address) as refused:
+            assert refused.status == 401, odd
     assert (await api.ask("GET", "/healthz")).status == 200
     right = f"bearer {TOKEN}"
     assert (await api.ask("GET", "connectors", Authorization=right)).status == 200

@@ -18,7 +18,7 @@ from penstock.errors import near_matches
 
 S = TypeVar("S", bound=Struct)
 
-Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 Limit = Annotated[int, Meta(ge=1, le=1000, description="How many to a page.")]
 After = Annotated[str, Meta(min_length=1, description="What `next` of the page before said.")]
 

@@ -1,5 +1,6 @@
 """Whether the server lives and can work, also when its store does not answer."""
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,20 @@ class Fickle(MemoryBackend):
         if self.silent:
             raise StoreUnreachable("somewhere", "no answer")
         return await super().find(table, query, order, limit)
+
+
+async def test_a_stream_ends_when_the_store_goes_away() -> None:
+    backend = Fickle(SystemClock())
+    await backend.prepare(SCHEMA)
+    async with served(StateStore(backend, 5), Api(port=0)) as api:
+        job = (await api.ask("POST", "jobs", CANDLES)).json
+        headers = {"Accept": "text/event-stream"}
+        address = f"{api.url}/api/v1/jobs/{job['id']}/events"
+        async with asyncio.timeout(20), api.session.get(address, headers=headers) as stream:
+            await stream.content.readuntil(b"nothing new")
+            backend.silent = True
+            await stream.content.read()
+        (await api.ask("GET", f"jobs/{job['id']}/events")).is_problem(503)
 
 
 async def test_counting_goes_on_while_the_store_is_away() -> None:

@@ -1,5 +1,6 @@
 """``penstock serve``: an API that says where it listens, and stops when told."""
 
+import http.client
 import json
 import os
 import socket
@@ -40,6 +41,20 @@ def test_the_api_is_served_until_told_to_stop(tmp_path: Path, exchange: str) -> 
     lines = [json.loads(line) for line in errors.splitlines()]
     served = [(line["path"], line["status"]) for line in lines if line["event"] == "RequestServed"]
     assert served == [("/api/v1/jobs", 201), ("/api/v1/jobs", 200)], "probes are not logged"
+
+
+def test_clients_that_stay_connected_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
+    words = ("serve", "--port", "0", "--json")
+    with started(*words, folder=tmp_path, environment={}) as process:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["listening"]
+        idle = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
+        idle.request("GET", "/healthz")
+        assert idle.getresponse().read() == b'{"status":"alive"}'
+        code, _, errors = stopped(process)
+        idle.close()
+
+    assert code == 0, errors
 
 
 def test_a_token_is_never_shown(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from penstock.api.parts import (
 from penstock.api.problems import AnyRequest
 from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
 from penstock.api.views import job_view
+from penstock.errors import StorageError
 from penstock.jobs.model import Event, Job, JobEdit, NewJob, State, Status
 from penstock.market.symbol import Symbol
 
@@ -126,7 +127,11 @@ async def _follow(
 ) -> AsyncIterator[ServerSentEventMessage]:
     silent = 0
     while not parts.closing.is_set():
-        latest = (await parts.desk.get(job_id)).events
+        try:
+            latest = (await parts.desk.get(job_id)).events
+        except StorageError:
+            # It cannot be said in the middle of a stream; whoever asks again is told.
+            return
         # Two parties tell of a job, so that something new may stand before what is known.
         for event in (event for event in latest if event not in known):
             data = msgspec.json.encode(event).decode()

@@ -124,6 +124,8 @@ async def test_pages_follow_each_other_without_a_gap(api: Client) -> None:
         path, pages = link.partition(">")[0].removeprefix("<"), pages + 1
 
     assert (seen, pages) == (ids, 3)
+    full = await api.ask("GET", "jobs?limit=5")
+    assert (len(full.json["items"]), full.json["next"]) == (5, None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The server: the API on an address, in this process and this loop.
 
-granian shares a port with whoever else asked to share it, so that two servers would take turns
-unawares. A socket that is bound first, and not shared until it is, makes the port this one's.
+granian shares a port with whoever else is willing to share it, so that two servers would take turns
+unawares. A socket that is bound first and shared with no listener finds out, and holds the port.
 """
 
 import asyncio
@@ -51,7 +51,6 @@ class ApiServer:
         """
         with self._bound() as holding:
             self.port = holding.getsockname()[1]
-            holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             self._server = Server(
                 self._application,
                 self._settings.host,

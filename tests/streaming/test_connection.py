@@ -456,6 +456,19 @@ def test_a_stream_that_alone_is_never_acknowledged_does_not_harm_the_others() ->
     }
 
 
+def test_a_book_that_has_begun_needs_no_acknowledgement() -> None:
+    machine = in_stream()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    machine.received(frame("book", "change", "a_usdt", "[]", 9), 2 * SECOND_NS)
+    machine.woken(3 * SECOND_NS)
+    machine.received(frame("book", "whole", "a_usdt", "[]", 0), 3 * SECOND_NS)
+    for second in range(4, 30):
+        machine.woken(second * SECOND_NS)
+
+    assert machine.books[A].state == "synced"
+    assert not machine.refusals
+
+
 def test_a_quiet_client_says_something_now_and_then() -> None:
     machine = in_stream()
     machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)

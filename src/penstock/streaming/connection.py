@@ -97,6 +97,7 @@ class Connection:
             if wanted.channel == "book_deltas"
             for name, symbol in zip(names, wanted.symbols, strict=True)
         }
+        self._stream_of = {symbol: name for name, symbol in self._book_streams.items()}
         self._begins = dialect.books.begins
         self.books: dict[Symbol, BookSync | StreamedBook] = {
             symbol: BookSync(keep_levels=keep_levels)
@@ -272,6 +273,8 @@ class Connection:
         book = self.books.get(symbol)
         if isinstance(book, StreamedBook):
             book.begin(snapshot)
+            if not self._asking.settled:  # that the stream has begun is an answer too
+                self._asking.answered(None, (self._stream_of[symbol],))
             if book.wants_snapshot:
                 self._begin(symbol, at_ns)
             else:
@@ -302,11 +305,10 @@ class Connection:
 
     def _send_due(self, at_ns: int) -> None:
         """Send what is due, and ask to be woken for what is not."""
-        for name, symbol in self._book_streams.items():
-            if self._begins_at_ns.get(symbol, at_ns + 1) <= at_ns:
-                self._asking.ask_anew(name)
-                self._tries[symbol] += 1
-                self._wait_for_book(name, at_ns)
+        for symbol in [each for each, due_ns in self._begins_at_ns.items() if due_ns <= at_ns]:
+            self._asking.ask_anew(self._stream_of[symbol])
+            self._tries[symbol] += 1
+            self._wait_for_book(self._stream_of[symbol], at_ns)
         for text, names in self._asking.take_due(at_ns):
             self.commands.append(Send(text))
             for name in names:

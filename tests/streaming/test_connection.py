@@ -386,6 +386,16 @@ def test_a_book_that_keeps_going_wrong_is_begun_ever_more_slowly() -> None:
     assert waits[-1] >= 4 > waits[0]
 
 
+def test_a_book_that_stood_for_a_while_is_begun_again_at_once() -> None:
+    machine = in_stream()
+    machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
+    for at_s in (2, 10, 20, 30):
+        machine.take_commands()
+        machine.received(frame("book", "change", "a_usdt", "[]", 9), at_s * SECOND_NS)
+        assert len(sent(machine)) == 1
+        machine.received(frame("book", "whole", "a_usdt", "[]", 0), at_s * SECOND_NS)
+
+
 def test_a_stream_that_does_not_begin_with_a_snapshot_is_asked_for_anew() -> None:
     machine = in_stream()
     machine.take_commands()

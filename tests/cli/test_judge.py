@@ -11,9 +11,11 @@ from threading import Thread
 import pytest
 from msgspec.structs import replace
 
+from penstock.cli.judge import gather
 from penstock.collect.status import read_status, write_status
 from penstock.market.events import AnyEvent, BookSnapshot, Trade
 from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 
 from .conftest import run
@@ -129,3 +131,25 @@ def test_without_a_simulator_there_is_no_judgement(collected: Path, unused_tcp_p
             assert f"No simulator with these markets answers at {address}" in done.stderr
             assert "Traceback" not in done.stderr
         other.shutdown()
+
+
+def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
+    levels = write_levels([("1.00", "2.00")])
+    books = [
+        BookSnapshot(
+            exchange="toy",
+            symbol=Symbol("BTC", "USD"),
+            received_at_ns=number,
+            update_id=update_id,
+            at_ms=5_000,
+            bids_raw=levels,
+            asks_raw=levels,
+        )
+        for number, update_id in ((1, 0), (2, 77))
+    ]
+    with closing(open_log(f"rocksdb:{tmp_path}").writer("collect-toy")) as writer:
+        writer.append(books)
+
+    (evidence,) = gather(tmp_path).values()
+
+    assert {(book.update_id, book.at_ms) for book in evidence.books} == {(0, 5_000), (77, None)}

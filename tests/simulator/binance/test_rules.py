@@ -62,6 +62,19 @@ def test_a_window_that_cannot_be_announced_is_refused_at_the_start(name: str) ->
         build([], msgspec.convert({name: 1.5}, Simulator))
 
 
+def test_a_limit_set_by_its_name_is_announced_and_must_be_one_that_can_be() -> None:
+    limits = limits_from(Simulator(limits={"REQUEST_WEIGHT": "50/2"}))
+
+    announced = limits.announcement()[0]
+    assert (announced["limit"], announced["interval"], announced["intervalNum"]) == (
+        50,
+        "SECOND",
+        2,
+    )
+    with pytest.raises(ConfigError, match="whole number of seconds"):
+        limits_from(Simulator(limits={"REQUEST_WEIGHT": "50/0.5"}))
+
+
 def test_being_over_the_limit_is_said_in_the_exchanges_words() -> None:
     limits = limits_from(Simulator())
 

@@ -57,6 +57,18 @@ def test_whoever_applies_the_changes_and_drops_the_rest_has_the_best_levels(
     assert told > 50
 
 
+def test_levels_that_it_does_not_hold_are_never_taken_for_those_it_shows(
+    instruments: dict[str, Instrument], as_of_ms: int
+) -> None:
+    book = instruments["BTC/USD"].book
+    followed, first = Depth(book, 10, margin=3), as_of_ms // Book.SLOT_MS
+
+    for slot in range(first, first + 200):
+        followed.changes(slot)
+        bids, asks = book.at(book.update_id(slot), 10)
+        assert followed.after(slot) == (bids, asks)
+
+
 def test_nothing_is_told_that_does_not_change_and_nothing_beyond_the_end(
     instruments: dict[str, Instrument], as_of_ms: int
 ) -> None:

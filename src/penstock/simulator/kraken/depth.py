@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from penstock.simulator.book import Book, Delta, Level
 
-_MARGIN = 32  # levels held beyond those shown, so that few removals need another look
+MARGIN = 32
+"""Levels held beyond those shown, so that few removals need another look at the whole book."""
 
 
 class Shown(NamedTuple):
@@ -44,8 +45,8 @@ class Depth:
     What it holds is remembered, not state: any slot may be asked for, and the next one is cheap.
     """
 
-    def __init__(self, book: Book, depth: int) -> None:
-        self._book, self._depth = book, depth
+    def __init__(self, book: Book, depth: int, margin: int = MARGIN) -> None:
+        self._book, self._depth, self._margin = book, depth, margin
         self._held = _Held(-1, {}, {}, 0, 0, Shown([], []))
 
     def after(self, slot: int) -> Shown:
@@ -72,7 +73,7 @@ class Depth:
         return Changes(bids, asks) if bids or asks else None
 
     def _fetch(self, event: int) -> _Held:
-        sides = self._book.at(self._book.update_id(event), self._depth + _MARGIN)
+        sides = self._book.at(self._book.update_id(event), self._depth + self._margin)
         bids, asks = sides
         shown = Shown(*(side[: self._depth] for side in sides))
         return _Held(event, dict(bids), dict(asks), bids[-1][0], asks[-1][0], shown)
@@ -82,7 +83,7 @@ class Depth:
         _apply(bids, [level for level in delta.bids if level[0] >= held.lowest])
         _apply(asks, [level for level in delta.asks if level[0] <= held.highest])
         sizes = (len(bids), len(asks))
-        if min(sizes) < self._depth or max(sizes) > self._depth + 2 * _MARGIN:
+        if min(sizes) < self._depth or max(sizes) > self._depth + 2 * self._margin:
             return self._fetch(event)
         best = sorted(bids.items(), reverse=True), sorted(asks.items())
         shown = Shown(*(side[: self._depth] for side in best))

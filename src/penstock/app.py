@@ -18,9 +18,9 @@ from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager
+from penstock.connectors.markets import Markets
 from penstock.errors import MissingExtra, NotOurRecord, SlotInUse
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.ingest import registry as handlers
 from penstock.ingest.means import Means
@@ -105,7 +105,7 @@ async def open_worker(
         impatient = replace(settings.requests, patience=settings.jobs.patience)
         gateways = _OwnGateways(replace(settings, requests=impatient), clock, listener)
         await stack.enter_async_context(aclosing(gateways))
-        means = Means(gateways, _OwnMaps(gateways), recorder, clock)
+        means = Means(gateways, Markets(store, gateways, listener), recorder, clock)
         yield Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, tuple(handlers.kinds())),
@@ -130,7 +130,7 @@ async def open_intake(
         gateways = _OwnGateways(replace(settings, requests=hasty), clock, listener)
         async with aclosing(gateways):
             desk = JobDesk(store, handlers.kinds())
-            yield Intake(ConnectorManager(store), desk, _OwnMaps(gateways))
+            yield Intake(ConnectorManager(store), desk, Markets(store, gateways, listener))
 
 
 @asynccontextmanager
@@ -220,22 +220,6 @@ class _OwnGateways:
     async def aclose(self) -> None:
         for gateway in self._opened.values():
             await gateway.aclose()
-
-
-class _OwnMaps:
-    def __init__(self, gateways: _OwnGateways) -> None:
-        self._gateways = gateways
-        self._maps: dict[str, SymbolMap] = {}
-
-    async def of(self, exchange_id: str) -> SymbolMap:
-        if exchange_id not in self._maps:
-            info = await (await self._gateways.of(exchange_id)).learn()
-            self._maps[exchange_id] = info.symbols
-        return self._maps[exchange_id]
-
-    async def refresh(self, exchange_id: str, info: Info) -> object:
-        self._maps[exchange_id] = info.symbols
-        return None
 
 
 def _known_before(folder: Path, slot: str, listener: Listener) -> Sequence[IdsStatus]:

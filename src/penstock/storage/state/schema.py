@@ -88,7 +88,10 @@ JOBS = Table(
     ),
 )
 
+MARKETS = Table(name="markets", fields={"exchange_id": "text"}, unique=(Unique(("exchange_id",)),))
+
 SCHEMA: Schema = (
     (CONNECTORS, JOBS),
     (JOBS,),  # claims go by rank
+    (MARKETS,),
 )

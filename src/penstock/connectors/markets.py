@@ -1,0 +1,127 @@
+"""Markets: what each exchange lists, told once for the whole fleet.
+
+Whoever asks an exchange what it lists leaves the answer in the store, with its age. Others read it
+there; an answer that has grown old is asked for again, and if the exchange cannot be asked just
+now, the old one is better than none. What was listed or delisted in between is told as a fact.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.gateway import Gateway
+from penstock.market.symbol import Symbol
+from penstock.storage.state import Document, StateStore
+from penstock.storage.state.schema import MARKETS
+from penstock.telemetry import Listener, MarketsChanged, quiet
+
+DAY_MS = 86_400_000
+# Another process may have refreshed them meanwhile: the store is asked again after so long.
+_LOOK_AGAIN_MS = 60_000
+
+
+class Gateways(Protocol):
+    """The ways out, one per exchange."""
+
+    async def of(self, exchange_id: str) -> Gateway: ...
+
+
+class Change(NamedTuple):
+    """What an exchange lists now and did not before, and the other way round."""
+
+    listed: frozenset[Symbol]
+    delisted: frozenset[Symbol]
+
+
+class Markets:
+    """What exchanges list. ``oldest_ms`` is the age at which an answer is asked for again."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        gateways: Gateways,
+        listener: Listener = quiet,
+        *,
+        oldest_ms: int = DAY_MS,
+    ) -> None:
+        self._store, self._gateways, self._tell = store, gateways, listener
+        self._oldest_ms = oldest_ms
+        self._known: dict[str, tuple[int, SymbolMap]] = {}
+        """By exchange: when the store was asked, and what it knew."""
+
+    async def of(self, exchange_id: str) -> SymbolMap:
+        """An exchange's symbols, as it last told them; asked of it if that is long ago.
+
+        Raises:
+            ExchangeError, ExchangeUnreachable: it never told, and cannot be asked just now.
+        """
+        now_ms = await self._store.now_ms()
+        looked_ms, symbols = self._known.get(exchange_id, (0, None))
+        if symbols is not None and now_ms - looked_ms < _LOOK_AGAIN_MS:
+            return symbols
+        document = await self._store.get(MARKETS, exchange_id)
+        if document is None or now_ms - document["refreshed_at"] >= self._oldest_ms:
+            try:
+                await self.refresh(exchange_id, await self._ask(exchange_id))
+                return self._known[exchange_id][1]
+            except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer):
+                if document is None:
+                    raise
+        symbols = _read(document)
+        self._known[exchange_id] = (now_ms, symbols)
+        return symbols
+
+    async def refresh(self, exchange_id: str, info: Info) -> Change:
+        """Keep what an exchange has just announced; what is different from before."""
+        now_ms = await self._store.now_ms()
+        before: list[Document] = []
+
+        def renewed(document: Document) -> Document | None:
+            before[:] = [document]
+            return _written(exchange_id, info.symbols, now_ms)
+
+        new = _written(exchange_id, info.symbols, now_ms)
+        if not (await self._store.insert_if_absent(MARKETS, new)).created:
+            await self._store.update(MARKETS, exchange_id, renewed)
+        self._known[exchange_id] = (now_ms, info.symbols)
+        if not before:
+            return Change(frozenset(), frozenset())
+        old, present = frozenset(_read(before[0])), frozenset(info.symbols)
+        change = Change(present - old, old - present)
+        if change.listed or change.delisted:
+            listed, delisted = _slugs(change.listed), _slugs(change.delisted)
+            self._tell(MarketsChanged(exchange=exchange_id, listed=listed, delisted=delisted))
+        return change
+
+    async def _ask(self, exchange_id: str) -> Info:
+        return await (await self._gateways.of(exchange_id)).learn()
+
+
+def _slugs(symbols: Iterable[Symbol]) -> tuple[str, ...]:
+    return tuple(sorted(symbol.slug for symbol in symbols))
+
+
+class _Row(NamedTuple):
+    native: str
+    slug: str
+    streamed: str
+    typed: tuple[str, ...]
+
+
+def _written(exchange_id: str, symbols: SymbolMap, at_ms: int) -> Document:
+    rows = [_Row(one.native, one.symbol.slug, one.streamed, one.typed) for one in symbols.listed]
+    return {
+        "id": exchange_id,
+        "exchange_id": exchange_id,
+        "refreshed_at": at_ms,
+        "symbols": msgspec.to_builtins(rows),
+    }
+
+
+def _read(document: Document) -> SymbolMap:
+    rows = msgspec.convert(document["symbols"], list[_Row])
+    listed = [Listed(r.native, Symbol.parse(r.slug), r.streamed, r.typed) for r in rows]
+    return SymbolMap(document["exchange_id"], listed)

@@ -1,0 +1,102 @@
+"""What exchanges list is asked once for all processes, kept with its age, told when it changes."""
+
+from typing import cast
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.connectors.markets import DAY_MS, Markets
+from penstock.errors import ExchangeUnreachable, NoAnswer, UnknownSymbol
+from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.gateway import Gateway
+from penstock.market.symbol import Symbol
+from penstock.storage.state import StateStore
+from penstock.telemetry import Fact, MarketsChanged
+
+BTC = Listed("XXBTZUSD", Symbol.parse("btc_usd"), "BTC/USD", ("XBTUSD", "XBT/USD"))
+ETH = Listed("XETHZUSD", Symbol.parse("eth_usd"), "ETH/USD")
+ODD = Listed("ODD%", Symbol.parse("o%cc%88dd_usd"))
+
+
+def listing(*listed: Listed) -> Info:
+    return Info(SymbolMap("somewhere", listed), ())
+
+
+class Exchange:
+    """An exchange that can be asked, or not; it counts how often it was."""
+
+    def __init__(self, info: Info | None) -> None:
+        self.info, self.asked = info, 0
+
+    async def of(self, exchange_id: str) -> Gateway:
+        assert exchange_id == "somewhere"
+        return cast("Gateway", self)
+
+    async def learn(self) -> Info:
+        self.asked += 1
+        if self.info is None:
+            raise NoAnswer("nobody answers")
+        return self.info
+
+
+async def test_an_exchange_is_asked_once_for_all_processes(store: StateStore) -> None:
+    exchange = Exchange(listing(BTC, ETH, ODD))
+
+    first = await Markets(store, exchange).of("somewhere")
+    second = await Markets(store, Exchange(None)).of("somewhere")
+
+    assert exchange.asked == 1
+    assert second.listed == first.listed == (BTC, ETH, ODD)
+    assert second.find("XBT/USD") == BTC.symbol
+    assert second.stream_name(BTC.symbol) == "BTC/USD"
+
+
+async def test_an_old_answer_is_asked_for_again(store: StateStore, clock: ManualClock) -> None:
+    await Markets(store, Exchange(listing(BTC))).of("somewhere")
+    await clock.advance(DAY_MS / 1000)
+
+    symbols = await Markets(store, Exchange(listing(BTC, ETH))).of("somewhere")
+
+    assert set(symbols) == {BTC.symbol, ETH.symbol}
+
+
+async def test_an_old_answer_is_better_than_none(store: StateStore, clock: ManualClock) -> None:
+    await Markets(store, Exchange(listing(BTC))).of("somewhere")
+    await clock.advance(DAY_MS / 1000)
+
+    assert set(await Markets(store, Exchange(None)).of("somewhere")) == {BTC.symbol}
+
+
+async def test_an_exchange_that_never_told_and_is_silent_is_said_to_be(store: StateStore) -> None:
+    with pytest.raises(ExchangeUnreachable):
+        await Markets(store, Exchange(None)).of("somewhere")
+
+
+async def test_listings_and_delistings_are_told_and_seen_by_others_within_a_minute(
+    store: StateStore, clock: ManualClock
+) -> None:
+    facts: list[Fact] = []
+    ours, theirs = (Markets(store, Exchange(listing(BTC)), facts.append) for _ in range(2))
+    await ours.of("somewhere")
+    await theirs.of("somewhere")
+
+    change = await ours.refresh("somewhere", listing(ETH))
+
+    assert change == (frozenset({ETH.symbol}), frozenset({BTC.symbol}))
+    assert facts == [
+        MarketsChanged(exchange="somewhere", listed=("eth_usd",), delisted=("btc_usd",))
+    ]
+    assert (await ours.of("somewhere")).find("eth_usd") == ETH.symbol
+    await clock.advance(60)
+    with pytest.raises(UnknownSymbol, match="btc_usd"):
+        (await theirs.of("somewhere")).find("btc_usd")
+
+
+async def test_nothing_is_told_where_nothing_changed(store: StateStore) -> None:
+    facts: list[Fact] = []
+    markets = Markets(store, Exchange(listing(BTC)), facts.append)
+
+    await markets.refresh("somewhere", listing(BTC, ETH))
+    await markets.refresh("somewhere", listing(ETH, BTC))
+
+    assert facts == []

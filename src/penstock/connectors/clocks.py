@@ -1,0 +1,105 @@
+"""Three clocks: this process's, the store's and the exchange's.
+
+Windows turn by the exchange's clock, budgets are kept by the store's, and a process can only read
+its own. How far the store's is ahead is learnt from every answer of the store, how far the
+exchange's is from every answer of the exchange, both as bounds (``throttle/offset.py``). What is
+between the exchange's and the store's follows, and its error is the sum of both.
+"""
+
+from math import ceil
+from typing import NamedTuple
+
+from penstock.clock import Clock
+from penstock.throttle.offset import Offset, narrowed, seen
+
+# While nobody has measured the exchange's clock it may be off by so much.
+_UNMEASURED_MS = 250.0
+# However little is known of a clock, half of each window stays open.
+_MARGIN_SHARE = 4
+
+
+class Place(NamedTuple):
+    """Where an instant is among windows of one length."""
+
+    window: int
+    opens_in_ms: float
+    """0 if what leaves now can only arrive in this window; else when that will be so again."""
+    left_share: float
+    """The part of the window that is still to come."""
+
+
+class Clocks:
+    """Instants here are this process's, in ms, unless they say whose they are."""
+
+    def __init__(self, clock: Clock, guard_ms: int) -> None:
+        self._clock, self._guard_ms = clock, guard_ms
+        self._store: Offset | None = None
+        self._measured: tuple[float, float] | None = None
+        self._assumed_ms = 0
+
+    @property
+    def knows_store(self) -> bool:
+        """Whether the store has ever said what time it is."""
+        return self._store is not None
+
+    @property
+    def measured(self) -> bool:
+        """Whether this process has measured the exchange's clock."""
+        return self._measured is not None
+
+    def now_ms(self) -> float:
+        return self._clock.now_ns() / 1_000_000
+
+    def saw_store(self, shown_ms: int, sent_ms: float) -> None:
+        """The store, asked at ``sent_ms``, has just answered what time it was."""
+        self._store = narrowed(self._store, seen(shown_ms, 1, sent_ms, self.now_ms()))
+
+    def saw_exchange(self, offset_ms: float, error_ms: float) -> None:
+        """The exchange's clock is ahead of this one by so much."""
+        self._measured = (offset_ms, error_ms)
+
+    def assume(self, offset_ms: int) -> None:
+        """Another process found the exchange's clock ahead of the store's by so much."""
+        self._assumed_ms = offset_ms
+
+    def of_store(self, store_ms: int) -> float:
+        """The instant here at which the store's clock surely shows ``store_ms``."""
+        return store_ms - (self._store.low_ms if self._store else 0.0)
+
+    def to_store(self, at_ms: float) -> int:
+        """The instant of the store's clock that is surely not before ``at_ms`` here."""
+        return ceil(at_ms + (self._store.high_ms if self._store else 0.0))
+
+    def offset_ms(self) -> int:
+        """How far the exchange's clock is ahead of the store's."""
+        if self._measured is None:
+            return self._assumed_ms
+        return round(self._measured[0] - self._store_ahead_ms())
+
+    def error_ms(self) -> float:
+        """How far that may be off, by rounding too."""
+        own_ms = self._measured[1] if self._measured else _UNMEASURED_MS
+        return own_ms + (self._store.error_ms if self._store else 0.0) + 1.0
+
+    def margins_ms(self, period_ms: int) -> tuple[int, int]:
+        """How long nothing is taken at the beginning and at the end of a window."""
+        most, error_ms = period_ms // _MARGIN_SHARE, self.error_ms()
+        return min(ceil(error_ms), most), min(ceil(error_ms + self._guard_ms), most)
+
+    def place(self, period_ms: int, at_ms: float) -> Place:
+        """Where an instant is among the exchange's windows."""
+        if self._measured is None:
+            ahead_ms = self._assumed_ms + self._store_ahead_ms()
+            error_ms = self.error_ms()
+        else:
+            ahead_ms, error_ms = self._measured
+        window, phase_ms = divmod(at_ms + ahead_ms, period_ms)
+        most = period_ms / _MARGIN_SHARE
+        opening_ms, closing_ms = min(error_ms, most), min(error_ms + self._guard_ms, most)
+        closes_in_ms = period_ms - closing_ms - phase_ms
+        if closes_in_ms <= 0:
+            return Place(int(window), period_ms - phase_ms + opening_ms, 0.0)
+        return Place(int(window), max(0.0, opening_ms - phase_ms), closes_in_ms / period_ms)
+
+    def _store_ahead_ms(self) -> float:
+        return self._store.middle_ms if self._store else 0.0

@@ -1,0 +1,282 @@
+"""What a process knows of the fleet, and tells it: the budget, the connector, and what was seen.
+
+Reading is cheap and often, and how old it is is known. What the exchange tells this process, a stop
+above all, is told to the store at once, and again until it has arrived.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from penstock.clock import Clock
+from penstock.connectors.clocks import Clocks
+from penstock.connectors.limits import (
+    UNSEEN,
+    Seen,
+    asked_of,
+    in_force,
+    name_of,
+    restored,
+    stored,
+    told_of,
+)
+from penstock.errors import StorageError, UnknownConnector
+from penstock.storage.state import Ask, Budget, Document, Grant, StateStore
+from penstock.storage.state.budget import Pace, Window
+from penstock.storage.state.schema import CONNECTORS
+from penstock.telemetry import BudgetReachable, BudgetUnreachable, CapacityLow, Listener
+from penstock.throttle.gate import Limit
+
+NEVER = float("-inf")
+# The document is read less often than the budget: what it says, people decided.
+_DOCUMENT_MS = 100
+_RETRY_S = 0.5
+_SEEN_EVERY_MS = 100
+# The exchange's clock as the connector shows it is for newcomers and people: it may be a bit off.
+_OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
+
+
+class Fleet:
+    """The budget and the connector of one exchange, from the point of view of one process."""
+
+    def __init__(
+        self, store: StateStore, exchange_id: str, clocks: Clocks, clock: Clock, listener: Listener
+    ) -> None:
+        self.exchange_id = exchange_id
+        self.limits: tuple[Limit, ...] = ()
+        self.status = "active"
+        self.blocked_until_ms = NEVER
+        self.budget = Budget()
+        self.budget_at_ms = self.document_at_ms = self.free_at_ms = NEVER
+        """When the store last told the budget, the document, and that nobody is blocked."""
+        self._store, self._clocks, self._clock, self._tell = store, clocks, clock, listener
+        self._chosen: tuple[Limit, ...] | None = None
+        self._announced: tuple[Limit, ...] = ()
+        self._told_block_ms = NEVER
+        self._to_announce = self._to_show_offset = self._to_tell_seen = False
+        self._seen: dict[str, tuple[Limit, Seen]] = {}
+        self._told_seen: dict[str, Seen] = {}
+        self._taken: dict[str, tuple[Limit, Seen]] = {}
+        """What is gone of a window at least: what the exchange counts, and what is held here."""
+        self._shown_offset_ms = 0
+        self._offset_at_ms = self._seen_at_ms = NEVER
+        self._low_in: dict[str, int] = {}
+        self._is_lost = False
+        self._reporting: asyncio.Task[None] | None = None
+
+    async def look(self) -> None:
+        """Read what others may have changed.
+
+        Raises:
+            UnknownConnector: nobody made one.
+            StorageError: the store cannot be read.
+        """
+        with self._reaching():
+            sent_ms = self._clocks.now_ms()
+            if not self._clocks.knows_store:
+                self._clocks.saw_store(await self._store.now_ms(), sent_ms)
+            if sent_ms - self.document_at_ms >= _DOCUMENT_MS:
+                self._take_document(await self._store.get(CONNECTORS, self.exchange_id))
+                self.document_at_ms = self._clocks.now_ms()
+            self._take_budget(await self._store.budget(self.exchange_id))
+            self.budget_at_ms = self.free_at_ms = self._clocks.now_ms()
+
+    async def lease(self, windows: Sequence[Window], paces: Sequence[Pace] = ()) -> Grant:
+        """Take capacity, all of it or nothing, and tell what was seen.
+
+        Raises:
+            StorageError: the store cannot be reached. What was asked for may have been taken.
+        """
+        periods_ms = [w.period_ms for w in windows] + [p.period_ms for p in paces]
+        news = [*self._news({window.limit for window in windows})]
+        asked = (*windows, *(told_of(*each) for each in news))
+        ask = self._ask(asked, tuple(paces), min(periods_ms))
+        sent_ms = self._clocks.now_ms()
+        with self._reaching():
+            grant = await self._store.lease(self.exchange_id, ask)
+        self._clocks.saw_store(grant.now_ms, sent_ms)
+        if grant.ok:
+            self.free_at_ms = self._clocks.now_ms()
+        self._told(ask, news)
+        return grant
+
+    def asked(self, limit: Limit, need: int, want: int) -> Window:
+        """What to ask of an aligned limit, with what the exchange told of it."""
+        name, nothing = name_of(limit), (limit, UNSEEN)
+        return asked_of(limit, need, want, self._taken.get(name, nothing)[1])
+
+    def used(self, name: str, window: int) -> int:
+        """What the fleet has used of a window, when it was last read."""
+        use = self.budget.uses.get(name)
+        return use[1] if use and use[0] == window else 0
+
+    def saw(self, limit: Limit, seen: Seen, held: int) -> None:
+        """The exchange counts so much in a window, in which so much is held here and not sent."""
+        name, known = name_of(limit), (limit, UNSEEN)
+        self._seen[name] = (limit, max(seen, self._seen.get(name, known)[1]))
+        taken = Seen(seen.window, seen.used + held)
+        self._taken[name] = (limit, max(taken, self._taken.get(name, known)[1]))
+        now_ms, is_more = self._clocks.now_ms(), taken.used > self.used(name, seen.window)
+        if is_more and now_ms - self._seen_at_ms >= _SEEN_EVERY_MS:
+            # More than the fleet was known to have leased: a stranger may be at work.
+            self._seen_at_ms, self._to_tell_seen = now_ms, True
+            self._report()
+
+    def block_until(self, at_ms: float) -> None:
+        """The exchange said stop."""
+        self.blocked_until_ms = max(self.blocked_until_ms, at_ms)
+        self._report()
+
+    def announce(self, limits: Sequence[Limit]) -> None:
+        """The exchange announced its limits."""
+        if tuple(limits) == self._announced:
+            return
+        before = self.limits
+        self._announced, self._to_announce = tuple(limits), True
+        self.limits = in_force(self._chosen, self._announced)
+        for limit in self.limits:
+            self._inherit(limit, before)
+        self._report()
+
+    def measured(self) -> None:
+        """The exchange's clock was measured anew."""
+        now_ms = self._clocks.now_ms()
+        if now_ms - self._offset_at_ms >= _OFFSET_EVERY_MS and self._offset_is_news():
+            self._offset_at_ms, self._to_show_offset = now_ms, True
+            self._report()
+
+    async def aclose(self) -> None:
+        """Let what is being told arrive, if it does so soon."""
+        if self._reporting is not None:
+            await asyncio.wait({self._reporting}, timeout=_RETRY_S)
+            self._reporting.cancel()
+
+    def _take_document(self, document: Document | None) -> None:
+        if document is None:
+            raise UnknownConnector(self.exchange_id)
+        self.status = document["status"]
+        self._shown_offset_ms = document["exchange_offset_ms"]
+        self._clocks.assume(self._shown_offset_ms)
+        self._chosen = restored(document["chosen"]) if document["chosen"] else None
+        if not self._to_announce:  # Else this document does not know the latest yet.
+            self._announced = restored(document["announced"])
+        limits = in_force(self._chosen, self._announced)
+        if limits != self.limits:
+            self.limits = limits
+
+    def _take_budget(self, budget: Budget) -> None:
+        self.budget = budget
+        blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
+        self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
+        for limit in self.limits:
+            name = name_of(limit)
+            window, used = budget.uses.get(name, (-1, 0))
+            is_low = limit.kind == "aligned" and 2 * used >= limit.amount
+            if is_low and self._low_in.get(name) != window:
+                self._low_in[name] = window
+                left = max(0, limit.amount - used)
+                frame = f"{limit.period_ms}ms"
+                self._tell(CapacityLow(exchange=self.exchange_id, timeframe=frame, remaining=left))
+
+    def _ask(self, windows: tuple[Window, ...], paces: tuple[Pace, ...], period_ms: int) -> Ask:
+        opening_ms, closing_ms = self._clocks.margins_ms(period_ms)
+        is_blocked = self.blocked_until_ms > self._clocks.now_ms()
+        blocked_ms = self._clocks.to_store(self.blocked_until_ms) if is_blocked else 0
+        offset_ms = self._clocks.offset_ms()
+        return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms)
+
+    def _inherit(self, limit: Limit, before: Sequence[Limit]) -> None:
+        """Count in a window of another length what was used in its kin."""
+        name = name_of(limit)
+        if limit.kind == "paced" or name in map(name_of, before):
+            return
+        now_ms, spent = self._clocks.now_ms(), 0
+        for kin in before:
+            if kin.kind == "aligned" and (kin.unit, kin.category) == (limit.unit, limit.category):
+                window = self._clocks.place(kin.period_ms, now_ms).window
+                spent = max(spent, self.used(name_of(kin), window))
+        window = self._clocks.place(limit.period_ms, now_ms).window
+        self._taken[name] = (limit, Seen(window, spent))
+
+    def _report(self) -> None:
+        if self._reporting is None:
+            self._reporting = asyncio.get_running_loop().create_task(self._report_until_told())
+
+    async def _report_until_told(self) -> None:
+        try:
+            while self._has_news():
+                try:
+                    await self._report_once()
+                except StorageError:
+                    await self._clock.sleep(_RETRY_S)
+        finally:
+            self._reporting = None
+
+    def _has_news(self) -> bool:
+        is_blocked = self.blocked_until_ms > self._clocks.now_ms()
+        stop = is_blocked and self._clocks.to_store(self.blocked_until_ms) > self._told_block_ms
+        return stop or self._to_tell_seen or self._to_announce or self._to_show_offset
+
+    async def _report_once(self) -> None:
+        self._to_tell_seen, news = False, [*self._news()]
+        with self._reaching():
+            if not self._clocks.knows_store:
+                sent_ms = self._clocks.now_ms()
+                self._clocks.saw_store(await self._store.now_ms(), sent_ms)
+            windows = (asked_of(limit, 0, 0, seen) for limit, seen in self._taken.values())
+            shown = (told_of(*each) for each in news)
+            ask = self._ask((*windows, *shown), (), _shortest_ms(self.limits))
+            await self._store.lease(self.exchange_id, ask)
+            self._told(ask, news)
+            if self._to_announce or self._to_show_offset:
+                await self._write_document()
+
+    async def _write_document(self) -> None:
+        now_ms, offset_ms = await self._store.now_ms(), self._clocks.offset_ms()
+        announced, is_measured = self._announced, self._clocks.measured
+        changes: Document = {"announced": stored(announced)} if self._to_announce else {}
+        if is_measured:
+            changes["exchange_offset_ms"] = offset_ms
+
+        def changed(found: Document) -> Document | None:
+            same = all(found[name] == value for name, value in changes.items())
+            return None if same else {**found, **changes, "updated_at": now_ms}
+
+        await self._store.update(CONNECTORS, self.exchange_id, changed)
+        self._to_announce = self._announced is not announced
+        self._to_show_offset = False
+        if is_measured:
+            self._shown_offset_ms = offset_ms
+
+    def _offset_is_news(self) -> bool:
+        off_ms = abs(self._clocks.offset_ms() - self._shown_offset_ms)
+        return self._clocks.measured and off_ms > max(_OFFSET_MS, 2 * self._clocks.error_ms())
+
+    def _news(self, among: set[str] | None = None) -> Iterator[tuple[Limit, Seen]]:
+        """What was seen of the present windows and not told yet."""
+        now_ms = self._clocks.now_ms()
+        for name, (limit, seen) in self._seen.items():
+            is_present = self._clocks.place(limit.period_ms, now_ms).window == seen.window
+            if is_present and self._told_seen.get(name) != seen and (not among or name in among):
+                yield limit, seen
+
+    def _told(self, ask: Ask, news: Sequence[tuple[Limit, Seen]]) -> None:
+        self._told_block_ms = max(self._told_block_ms, ask.blocked_until_ms)
+        self._told_seen |= {name_of(limit): seen for limit, seen in news}
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as error:
+            if not self._is_lost:
+                self._is_lost = True
+                self._tell(BudgetUnreachable(exchange=self.exchange_id, reason=str(error)))
+            raise
+        if self._is_lost:
+            self._is_lost = False
+            self._tell(BudgetReachable(exchange=self.exchange_id))
+
+
+def _shortest_ms(limits: Sequence[Limit]) -> int:
+    return min((limit.period_ms for limit in limits), default=1)

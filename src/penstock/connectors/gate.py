@@ -1,0 +1,331 @@
+"""The gate on the fleet's budget: whatever the number of processes, no limit is passed.
+
+Requests that aligned windows count are paid from tokens this process has leased; requests that a
+paced limit counts are sent at instants the store hands out (``purse.py``). Before anything is sent
+from what is held, the store is asked whether somebody was told to stop, if the last look is older
+than ``LOOK_MS``. One task keeps the gate while anybody waits: it looks, leases and lets go, one
+step at a time, so that a process never has two leases under way.
+
+Whatever cannot be known is not allowed: with the store away nothing is granted, and what was
+granted a while ago is no longer good.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count
+from math import ceil, inf
+from typing import Literal
+
+from penstock.clock import Clock
+from penstock.connectors.clocks import Clocks
+from penstock.connectors.fleet import NEVER, Fleet
+from penstock.connectors.lanes import Charge, Lane, Waiter, no_room_until
+from penstock.connectors.limits import Seen, state_of
+from penstock.connectors.purse import Purse
+from penstock.errors import ConnectorPaused, CostExceedsLimit, PenstockError
+from penstock.storage.state import StateStore
+from penstock.telemetry import Listener, quiet
+from penstock.throttle.gate import Grant, Limit
+
+LOOK_MS = 25
+# What a person decides, a pause or another limit, reaches even a process that only waits.
+_DECIDED_MS = 1_000
+_DOCUMENT_MS = 100
+# Who has paid and not sent by then is not looked after any more.
+_CONNECT_MS = 5_000
+
+_Step = Lane | Literal["look"] | float
+"""What to do next: lease for a lane, look, or rest until an instant."""
+
+
+class _Paid:
+    """A ``Grant``."""
+
+    __slots__ = ("_gate", "_is_open", "charges")
+
+    def __init__(self, gate: "SharedGate", charges: tuple[Charge, ...]) -> None:
+        self._gate, self.charges = gate, charges
+        self._is_open = True
+
+    def good(self) -> bool:
+        is_good = self._is_open and self._gate.holds(self.charges)
+        if is_good:
+            self._gate.left(self)
+        return is_good
+
+    def answered(self) -> None:
+        self._is_open = False
+        self._gate.left(self)
+
+    def refund(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._gate.left(self)
+            self._gate.give_back(self.charges)
+
+
+class SharedGate:
+    """A ``Gate``. Nothing is spent by a waiter that was cancelled."""
+
+    def __init__(  # noqa: PLR0913 - a store and what a LocalGate takes
+        self,
+        store: StateStore,
+        exchange_id: str,
+        limits: Sequence[Limit],
+        clock: Clock,
+        *,
+        patience_ms: int = 300_000,
+        guard_ms: int = 250,
+        listener: Listener = quiet,
+    ) -> None:
+        """``limits`` hold until the connector's are read, which is before anything is sent."""
+        self._clock, self._exchange_id = clock, exchange_id
+        self._patience_ms, self._guard_ms = patience_ms, guard_ms
+        self._clocks = Clocks(clock, guard_ms)
+        self._fleet = Fleet(store, exchange_id, self._clocks, clock, listener)
+        self._fleet.limits = self._limits = tuple(limits)
+        self._purse = Purse(self._fleet, self._clocks, guard_ms)
+        self._lanes: dict[str, Lane] = {}
+        self._numbers = count()
+        self._unsent: dict[_Paid, float] = {}
+        self._keeper: asyncio.Task[None] | None = None
+        self._rest: asyncio.Task[None] | None = None
+
+    async def acquire(self, cost: int, category: str = "") -> Grant:
+        """See ``Gate``.
+
+        Raises:
+            RateLimited: the wait would exceed the gate's patience. Nothing was spent.
+            CostExceedsLimit: no wait would ever be long enough.
+            ConnectorPaused: somebody paused or deleted the connector.
+            UnknownConnector: nobody made it.
+            StorageError: the store of the budget cannot be reached; nothing is sent without it.
+        """
+        lane, now_ms = self._lane(category), self._clocks.now_ms()
+        if self._fleet.document_at_ms > NEVER:
+            lane.check(cost)
+        if self._is_fresh(now_ms) and not self._has_waiters() and not lane.is_paced:
+            paid = self._pay(lane, cost, now_ms)
+            if paid is not None:
+                self._start()
+                return paid
+        turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        deadline_ms = now_ms + self._patience_ms
+        lane.waiters.append(Waiter(next(self._numbers), cost, deadline_ms, turn))
+        self._look_again()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                turn.result().refund()
+            self._look_again()
+            raise
+
+    def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
+        """See ``Gate``. A count of a window that has gone since says nothing about this one."""
+        now_ms = self._clocks.now_ms()
+        for limit in self._fleet.limits:
+            counted = (limit.category, limit.period_ms) == (category, window_ms)
+            if counted and limit.unit == "weight" and limit.kind == "aligned":
+                window = self._clocks.place(window_ms, at_ms).window
+                if window == self._clocks.place(window_ms, now_ms).window:
+                    held = self._purse.cap(limit, window, used)
+                    self._fleet.saw(limit, Seen(window, used), held)
+
+    def block_until(self, at_ms: int) -> None:
+        """See ``Gate``. Every process hears of it."""
+        self._fleet.block_until(at_ms)
+        self._look_again()
+
+    def align(self, offset_ms: float, error_ms: float) -> None:
+        """See ``Gate``."""
+        self._clocks.saw_exchange(offset_ms, error_ms)
+        self._fleet.measured()
+
+    def used(self) -> Mapping[Limit, int]:
+        """How much of each limit the fleet has used, when the store was last asked."""
+        now_ms = self._clocks.to_store(self._clocks.now_ms())
+        budget, offset_ms = self._fleet.budget, self._clocks.offset_ms()
+        return {
+            limit: state_of(limit, budget, now_ms, offset_ms).used for limit in self._fleet.limits
+        }
+
+    def adopt(self, limits: Sequence[Limit]) -> None:
+        """See ``Gate``. Every process keeps them from its next lease on."""
+        self._fleet.announce(limits)
+        self._look_again()
+
+    async def aclose(self) -> None:
+        """Let go of the store once it knows what it has to know."""
+        for task in (self._keeper, self._rest):
+            if task is not None:
+                task.cancel()
+        for lane in self._lanes.values():
+            for waiter in lane.standing():
+                waiter.turn.cancel()
+        await self._fleet.aclose()
+
+    def holds(self, charges: Sequence[Charge]) -> bool:
+        """Whether what was paid may still leave."""
+        now_ms, fleet = self._clocks.now_ms(), self._fleet
+        if fleet.status != "active" or now_ms < fleet.blocked_until_ms:
+            return False
+        if now_ms - fleet.free_at_ms > max(self._guard_ms, 10 * LOOK_MS):
+            return False  # The store has been silent for too long to know.
+        return self._purse.holds(charges, now_ms)
+
+    def left(self, paid: _Paid) -> None:
+        """Nobody has to look after this one any more."""
+        self._unsent.pop(paid, None)
+
+    def give_back(self, charges: Sequence[Charge]) -> None:
+        """What never left is there for the next in line, while its window lasts."""
+        self._purse.give_back(charges)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+        self._start()
+
+    def _start(self) -> None:
+        if self._keeper is None and self._has_work():
+            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    def _has_work(self) -> bool:
+        return bool(self._unsent) or self._has_waiters()
+
+    def _has_waiters(self) -> bool:
+        return any(lane.first() for lane in self._lanes.values())
+
+    async def _keep(self) -> None:
+        try:
+            while self._has_work():
+                step = self._step(self._clocks.now_ms())
+                if step == "look":
+                    await self._fleet.look()
+                elif isinstance(step, Lane):
+                    await self._purse.lease(step)
+                elif self._has_work():
+                    await self._rest_until(step)
+        except Exception as error:
+            self._send_away(error)
+        finally:
+            self._keeper = None
+            self._forget_idle_lanes()
+
+    async def _rest_until(self, at_ms: float) -> None:
+        seconds = ceil((at_ms - self._clocks.now_ms()) * 1000) / 1_000_000
+        self._rest = asyncio.get_running_loop().create_task(self._clock.sleep(max(0.0, seconds)))
+        try:
+            await asyncio.wait({self._rest})
+        finally:
+            self._rest = None
+
+    def _step(self, now_ms: float) -> _Step:
+        """Let go whoever may; what to do next."""
+        fleet = self._fleet
+        self._keep_limits()
+        if now_ms - fleet.document_at_ms >= _DECIDED_MS:
+            return "look"
+        if fleet.status != "active":
+            if now_ms - fleet.document_at_ms >= _DOCUMENT_MS:
+                return "look"
+            self._send_away(ConnectorPaused(self._exchange_id, fleet.status))
+        wake_ms = fleet.document_at_ms + _DECIDED_MS
+        self._unsent = {p: at for p, at in self._unsent.items() if now_ms - at < _CONNECT_MS}
+        if self._unsent and now_ms - fleet.free_at_ms >= LOOK_MS:
+            return "look"
+        claimed: set[str] = set()
+        waiting = [(first.number, lane) for lane in self._lanes.values() if (first := lane.first())]
+        for _, lane in sorted(waiting, key=lambda each: each[0]):
+            if claimed.isdisjoint(lane.names):
+                step = self._serve(lane, now_ms)
+                if not isinstance(step, float):
+                    return step
+                wake_ms = min(wake_ms, step)
+                claimed |= lane.names
+        return min(wake_ms, fleet.free_at_ms + LOOK_MS) if self._unsent else wake_ms
+
+    def _serve(self, lane: Lane, now_ms: float) -> _Step:
+        """Let go whoever may in one lane; what is to be done for the next, and when."""
+        blocked_ms = self._fleet.blocked_until_ms
+        lane.send_away_hopeless(blocked_ms)
+        lane.send_away(lambda waiter: self._overdue(lane, waiter, now_ms))
+        while (waiter := lane.first()) is not None:
+            if now_ms < blocked_ms:
+                return min(blocked_ms, waiter.deadline_ms)
+            due_ms = self._purse.due_ms(lane, waiter, now_ms)
+            if due_ms > now_ms:
+                lane.send_away_hopeless(due_ms, len(lane.tickets))
+                return min(due_ms, waiter.deadline_ms)
+            if due_ms == NEVER:
+                is_known = now_ms - self._fleet.budget_at_ms < LOOK_MS
+                return lane if is_known and self._is_decided(now_ms) else "look"
+            if not self._is_fresh(now_ms):
+                return "look"
+            paid = self._pay(lane, waiter.cost, now_ms)
+            assert paid is not None, "it was due"
+            waiter.turn.set_result(paid)
+        return inf
+
+    def _overdue(self, lane: Lane, waiter: Waiter, now_ms: float) -> PenstockError | None:
+        if waiter.deadline_ms > now_ms:
+            return None
+        return no_room_until(max(now_ms + 1, lane.retry_at_ms))
+
+    def _pay(self, lane: Lane, cost: int, now_ms: float) -> _Paid | None:
+        charges = self._purse.pay(lane, cost, now_ms)
+        if charges is None:
+            return None
+        paid = _Paid(self, charges)
+        self._unsent[paid] = now_ms
+        return paid
+
+    def _lane(self, category: str) -> Lane:
+        self._keep_limits()
+        lane = self._lanes.get(category)
+        if lane is None:
+            lane = self._lanes[category] = Lane(category)
+            lane.keep(self._limits)
+        return lane
+
+    def _keep_limits(self) -> None:
+        """Go by the limits that hold now."""
+        if self._limits is self._fleet.limits:
+            return
+        self._purse.relimit(self._limits, self._fleet.limits)
+        self._limits = self._fleet.limits
+        for lane in self._lanes.values():
+            lane.keep(self._limits)
+            lane.send_away(partial(_too_dear, lane))
+
+    def _is_decided(self, now_ms: float) -> bool:
+        return now_ms - self._fleet.document_at_ms < _DOCUMENT_MS
+
+    def _is_fresh(self, now_ms: float) -> bool:
+        """Whether it is known, and not for too long, that nobody said stop."""
+        fleet = self._fleet
+        is_fresh = now_ms - fleet.free_at_ms < LOOK_MS and self._is_decided(now_ms)
+        return is_fresh and fleet.status == "active" and now_ms >= fleet.blocked_until_ms
+
+    def _send_away(self, error: Exception) -> None:
+        for lane in self._lanes.values():
+            lane.send_away(lambda _: error)
+
+    def _forget_idle_lanes(self) -> None:
+        now_ms = self._clocks.now_ms()
+        self._lanes = {
+            name: lane
+            for name, lane in self._lanes.items()
+            if lane.first() or (lane.tickets and lane.tickets[-1].at_ms >= now_ms)
+        }
+
+
+def _too_dear(lane: Lane, waiter: Waiter) -> PenstockError | None:
+    try:
+        lane.check(waiter.cost)
+    except CostExceedsLimit as error:
+        return error
+    return None

@@ -1,0 +1,121 @@
+"""Lanes: who waits for capacity, in the order of their coming.
+
+A lane is for requests of one category, which the same limits count. Within a lane nobody overtakes;
+between lanes only those do that share no limit with a lane that waits.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import ceil
+
+from penstock.connectors.limits import name_of
+from penstock.errors import BadCost, CostExceedsLimit, RateLimited
+from penstock.throttle.gate import Grant, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a request took of one aligned window."""
+
+    name: str
+    window: int
+    period_ms: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Leave to send one request at an instant, for it was leased from paced limits."""
+
+    at_ms: float
+    cost: int
+    charges: tuple[Charge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody in line."""
+
+    number: int
+    cost: int
+    deadline_ms: float
+    turn: "asyncio.Future[Grant]"
+
+
+@dataclass(slots=True)
+class Lane:
+    """Those who wait in one category, and the limits that count them."""
+
+    category: str
+    limits: tuple[Limit, ...] = ()
+    names: frozenset[str] = frozenset()
+    waiters: deque[Waiter] = field(default_factory=deque)
+    tickets: deque[Ticket] = field(default_factory=deque)
+    retry_at_ms: float = 0.0
+    """The store refused: ask again then."""
+
+    def keep(self, limits: Iterable[Limit]) -> None:
+        """Count by those of these limits that count this category."""
+        self.limits = tuple(each.of(self.category) for each in limits if each.counts(self.category))
+        self.names = frozenset(map(name_of, self.limits))
+        self.retry_at_ms = 0.0
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether its requests are sent at instants that the store hands out."""
+        return any(limit.kind == "paced" for limit in self.limits)
+
+    def charge(self, limit: Limit, cost: int) -> int:
+        """What a request adds to one of the limits."""
+        return limit.charge(cost, self.category)
+
+    def demand(self, limit: Limit) -> int:
+        """What all who wait would add to one of the limits."""
+        return sum(self.charge(limit, waiter.cost) for waiter in self.standing())
+
+    def fitting(self, limit: Limit, tokens: int) -> int:
+        """What those add to one of the limits, first come first, for whom so much is enough."""
+        spent = 0
+        for waiter in self.standing():
+            charge = self.charge(limit, waiter.cost)
+            if spent + charge > tokens:
+                break
+            spent += charge
+        return spent
+
+    def check(self, cost: int) -> None:
+        """Raise if a request of this cost could never go."""
+        if type(cost) is not int or cost < 1:
+            raise BadCost(cost)
+        for limit in self.limits:
+            if self.charge(limit, cost) > limit.most:
+                raise CostExceedsLimit(cost, limit.most, limit.period_ms)
+
+    def first(self) -> Waiter | None:
+        """Whose turn is next. Those who went away are forgotten."""
+        while self.waiters and self.waiters[0].turn.done():
+            self.waiters.popleft()
+        return self.waiters[0] if self.waiters else None
+
+    def standing(self) -> Iterator[Waiter]:
+        """Everybody who still waits."""
+        return (waiter for waiter in self.waiters if not waiter.turn.done())
+
+    def send_away_hopeless(self, due_ms: float, but_first: int = 0) -> None:
+        """Nobody but so many can go before ``due_ms``: who would not wait so long learns it now."""
+        for place, waiter in enumerate(self.standing()):
+            if place >= but_first and waiter.deadline_ms < due_ms:
+                waiter.turn.set_exception(no_room_until(due_ms))
+
+    def send_away(self, error_of: Callable[[Waiter], Exception | None]) -> None:
+        """Send away everybody for whom there is an error."""
+        for waiter in self.standing():
+            if (error := error_of(waiter)) is not None:
+                waiter.turn.set_exception(error)
+
+
+def no_room_until(due_ms: float) -> RateLimited:
+    """The answer for who would not wait so long. Nothing was spent."""
+    return RateLimited("There is no room in time", retry_at_ms=ceil(due_ms))

@@ -35,7 +35,7 @@ from penstock.storage.log import LogReader, Span, open_log
 from penstock.storage.log.keys import Stream, key_of_id
 from penstock.storage.state import open_store
 
-KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "12"))
 DAYS = int(os.environ.get("PENSTOCK_TEST_DAYS", "12"))
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.randrange(1_000_000))
 
@@ -65,7 +65,7 @@ def schedule(seed: int, kills: int) -> list[list[Blow]]:
     lives: list[list[Blow]] = [[] for _ in range(WORKERS)]
     for number in range(kills):
         phase = chance.choice(PHASES)
-        blow = Blow(phase, chance.uniform(0.0, 1.5))
+        blow = Blow(phase, chance.uniform(0.0, 0.5))
         if phase != "starting":
             blow = Blow(phase, chance.uniform(0.5, 2.0))
         if phase == "frozen":
@@ -90,6 +90,56 @@ def simulator(seed: int, errors: IO[bytes]) -> Iterator[str]:
     finally:
         process.kill()
         process.communicate()
+
+
+class Gone(AssertionError):
+    """A worker ended that nobody had killed."""
+
+
+@dataclass
+class Nursery:
+    """Where workers come from: forked, because a life is shorter than a start."""
+
+    process: subprocess.Popen[str]
+    asking: Lock = field(default_factory=Lock)
+
+    def worker(self, errors: Path) -> int:
+        with self.asking:
+            assert self.process.stdin is not None
+            assert self.process.stdout is not None
+            self.process.stdin.write(f"{errors}\n")
+            self.process.stdin.flush()
+            return int(self.process.stdout.readline())
+
+
+@contextmanager
+def nursery(environment: Mapping[str, str]) -> Iterator[Nursery]:
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("nursery.py")],
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield Nursery(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def signal_to(worker: int, number: int) -> None:
+    """Send a signal to a process that ought to be there."""
+    try:
+        os.kill(worker, number)
+    except ProcessLookupError:
+        raise Gone(f"worker {worker} ended by itself") from None
+
+
+def kill(worker: int) -> None:
+    """Kill a process, and wait until it is gone."""
+    signal_to(worker, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 @dataclass
@@ -169,6 +219,7 @@ class Ordeal:
 
     folder: Path
     address: str
+    nursery: Nursery
     errors: Path
     jobs: Mapping[str, str]
     wanted: Range
@@ -181,22 +232,6 @@ class Ordeal:
     def database(self) -> Path:
         return self.folder / "state.db"
 
-    def start(self, name: str) -> subprocess.Popen[bytes]:
-        settings = {
-            "PENSTOCK_EXCHANGES_REST_URLS": f"{EXCHANGE}={self.address}",
-            "PENSTOCK_COLLECT_DATA_DIR": str(self.folder),
-            "PENSTOCK_JOBS_LEASE": str(LEASE_S),
-            "PENSTOCK_JOBS_LOOK_EVERY": "0.2",
-            "PENSTOCK_JOBS_CONCURRENCY": "1",
-            # Nothing here is encrypted, and reading certificates takes a tenth of a start.
-            "SSL_CERT_FILE": os.devnull,
-        }
-        with (self.errors / name).open("ab") as errors:
-            return subprocess.Popen(
-                [*PENSTOCK, "work"],
-                env={**os.environ, **settings}, stdout=subprocess.DEVNULL, stderr=errors,
-            )  # fmt: skip
-
     def documents(self) -> dict[str, dict[str, Any]]:
         with closing(sqlite3.connect(self.database, timeout=60)) as connection:
             found = connection.execute("SELECT id, document FROM jobs").fetchall()
@@ -206,37 +241,33 @@ class Ordeal:
     def live_through(self, name: str, blows: list[Blow]) -> None:
         """All lives of one worker."""
         for blow in blows:
-            process = self.start(name)
+            worker = self.nursery.worker(self.errors / name)
             try:
-                self.live(process, blow)
-                assert process.poll() is None, f"it ended by itself: {process.returncode}"
+                self.live(worker, blow)
             finally:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
+                kill(worker)
             self.killed[blow.phase] += 1
             self.look()
 
-    def live(self, process: subprocess.Popen[bytes], blow: Blow) -> None:
+    def live(self, worker: int, blow: Blow) -> None:
         if blow.phase != "starting":
-            self.wait_until_at_work(process)
+            self.wait_until_at_work(worker)
         time.sleep(blow.after_s)
         if blow.phase == "frozen":
-            process.send_signal(signal.SIGSTOP)
+            signal_to(worker, signal.SIGSTOP)
             time.sleep(blow.frozen_s)
-            process.send_signal(signal.SIGCONT)
+            signal_to(worker, signal.SIGCONT)
             time.sleep(blow.after_s / 2)
 
-    def wait_until_at_work(self, process: subprocess.Popen[bytes]) -> None:
-        """Until it holds a job; there may be none left for it."""
-        mine, deadline = f"/{process.pid}", time.monotonic() + 10
+    def wait_until_at_work(self, worker: int) -> None:
+        """Until it holds a job, if it gets one: the others may hold them all."""
+        deadline = time.monotonic() + 2 * LEASE_S
         while time.monotonic() < deadline:
-            jobs = self.documents().values()
-            if any((job["lock"]["locked_by"] or "").endswith(mine) for job in jobs):
+            locks = [job["lock"]["locked_by"] or "" for job in self.documents().values()]
+            if any(holder.endswith(f"/{worker}") for holder in locks):
                 return
-            if all(job["state"] == "success" for job in jobs):
-                return
-            assert process.poll() is None, "it ended by itself"
-            time.sleep(0.05)
+            signal_to(worker, 0)
+            time.sleep(0.02)
 
     def look(self) -> None:
         """Whatever a cursor has left behind can be read."""
@@ -257,7 +288,9 @@ class Ordeal:
         """A last worker, which is allowed to finish what is left, and to stop."""
         if all(job["state"] == "success" for job in self.documents().values()):
             return
-        process = self.start("last")
+        process = subprocess.Popen(
+            [*PENSTOCK, "work"], env=workers_environment(self.folder, self.address)
+        )
         try:
             deadline = time.monotonic() + PATIENCE_S + DAYS
             while any(job["state"] != "success" for job in self.documents().values()):
@@ -294,6 +327,18 @@ def as_true(row: dict[str, Any]) -> tuple[object, ...]:
     return (row["start_ms"], *(Decimal(row[name]) for name in names), row["trades"])
 
 
+def workers_environment(folder: Path, address: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PENSTOCK_EXCHANGES_REST_URLS": f"{EXCHANGE}={address}",
+        "PENSTOCK_COLLECT_DATA_DIR": str(folder),
+        "PENSTOCK_JOBS_LEASE": str(LEASE_S),
+        "PENSTOCK_JOBS_LOOK_EVERY": "0.2",
+        # Room to take over what a frozen one held.
+        "PENSTOCK_JOBS_CONCURRENCY": "2",
+    }
+
+
 def survive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     """Kill, freeze, start again, and judge; what was found."""
     began, data, errors = time.monotonic(), folder / "data", folder / "errors"
@@ -301,9 +346,13 @@ def survive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     wanted, jobs = asyncio.run(create_jobs(data / "state.db"))
     keep_history(data / "state.db")
     lives = schedule(seed, kills)
-    with (errors / "sim").open("wb") as log, simulator(seed, log) as address:
+    with (
+        (errors / "sim").open("wb") as log,
+        simulator(seed, log) as address,
+        nursery(workers_environment(data, address)) as workers,
+    ):
         reader = open_log(f"rocksdb:{data}").reader()
-        ordeal = Ordeal(data, address, errors, jobs, wanted, reader)
+        ordeal = Ordeal(data, address, workers, errors, jobs, wanted, reader)
         with ThreadPoolExecutor(WORKERS) as pool:
             names = [f"worker-{number}" for number in range(WORKERS)]
             list(pool.map(ordeal.live_through, names, lives))

@@ -44,7 +44,8 @@ def test_the_examples_run_as_printed(tmp_path: Path) -> None:
 
     assert shell.returncode == 0, errors[-3000:]
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    ready, connector, job, page = answers
+    time, ready, connector, job, page = answers
+    assert time["serverTime"] > 0
     assert ready == {"status": "ready"}
     assert connector["exchange_id"] == "binance"
     assert (job["type"], job["symbol"]) == ("ohlcv_backfill", "BTC/USDT")

@@ -2,6 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
 from penstock.stats.metrics import Metrics, fleet_text, store_text
 from penstock.storage.state import open_store
@@ -55,7 +56,8 @@ def test_two_registries_know_nothing_of_each_other() -> None:
 
 
 async def test_the_state_of_the_fleet_is_shown() -> None:
-    store = await open_store("memory:")
+    # The middle of a minute: no window is about to end.
+    store = await open_store("memory:", clock=ManualClock(now_ms=1_700_000_010_000))
     manager = ConnectorManager(store)
     day_ms = 86_400_000
     await manager.ensure_connector("binance", [Limit(7, day_ms), Limit(3, day_ms, "request")])

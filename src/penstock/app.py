@@ -18,10 +18,10 @@ from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager
+from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
 from penstock.errors import MissingExtra, NotOurRecord, SlotInUse
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.ingest import registry as handlers
 from penstock.ingest.means import Means
 from penstock.ingest.requests import Intake
@@ -53,13 +53,15 @@ async def open_collector(
         UnknownExchange: there is none of that name.
         SlotInUse: another process collects from it into the same folder.
         StorageError: the folder cannot be written.
+        StoreUnreachable, NewerStore: the state cannot be had.
     """
     exchange = exchanges.load(name)
     folder, slot = Path(settings.collect.data_dir), f"collect-{name}"
     continuity = Continuity(exchange.consecutive, listener)
     reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
     log = open_log(f"rocksdb:{folder}")
-    with closing(log.writer(slot)) as writer:
+    async with AsyncExitStack() as stack:
+        writer = stack.enter_context(closing(log.writer(slot)))
         with closing(log.reader()) as reader:
             continuity.resume(name, _known_before(folder, slot, listener), reader)
         recorder = Recorder(
@@ -69,19 +71,21 @@ async def open_collector(
             durability=settings.collect.durability,
             listener=listener,
         )
-        with closing(recorder):
-            async with aclosing(gateway_for(exchange, settings, clock, listener)) as gateway:
-                yield Collector(
-                    exchange=exchange,
-                    gateway=gateway,
-                    recorder=recorder,
-                    continuity=continuity,
-                    reporter=reporter,
-                    clock=clock,
-                    settings=settings.collect,
-                    stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
-                    tell=listener,
-                )
+        stack.enter_context(closing(recorder))
+        store = await stack.enter_async_context(open_state(settings, clock))
+        gateways = FleetGateways(store, settings, clock, listener)
+        await stack.enter_async_context(aclosing(gateways))
+        yield Collector(
+            exchange=exchange,
+            gateway=await gateways.open(name),
+            recorder=recorder,
+            continuity=continuity,
+            reporter=reporter,
+            clock=clock,
+            settings=settings.collect,
+            stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
+            tell=listener,
+        )
 
 
 @asynccontextmanager
@@ -103,7 +107,7 @@ async def open_worker(
         )
         stack.enter_context(closing(recorder))
         impatient = replace(settings.requests, patience=settings.jobs.patience)
-        gateways = _OwnGateways(replace(settings, requests=impatient), clock, listener)
+        gateways = FleetGateways(store, replace(settings, requests=impatient), clock, listener)
         await stack.enter_async_context(aclosing(gateways))
         means = Means(gateways, Markets(store, gateways, listener), recorder, clock)
         yield Worker(
@@ -127,7 +131,7 @@ async def open_intake(
     """
     hasty = replace(settings.requests, patience=settings.jobs.patience, attempts=1)
     async with open_state(settings, clock) as store:
-        gateways = _OwnGateways(replace(settings, requests=hasty), clock, listener)
+        gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
         async with aclosing(gateways):
             desk = JobDesk(store, handlers.kinds())
             yield Intake(ConnectorManager(store), desk, Markets(store, gateways, listener))
@@ -202,24 +206,6 @@ def _free_slot(log: EventLog, name: str) -> LogWriter:
         except SlotInUse:
             continue
     raise AssertionError("there is always one more")
-
-
-class _OwnGateways:
-    def __init__(self, settings: Settings, clock: Clock, listener: Listener) -> None:
-        self._settings, self._clock, self._listener = settings, clock, listener
-        self._opened: dict[str, Gateway] = {}
-
-    async def of(self, exchange_id: str) -> Gateway:
-        if exchange_id not in self._opened:
-            exchange = exchanges.load(exchange_id)
-            gateway = gateway_for(exchange, self._settings, self._clock, self._listener)
-            self._opened[exchange_id] = gateway
-            await gateway.measure_clock()
-        return self._opened[exchange_id]
-
-    async def aclose(self) -> None:
-        for gateway in self._opened.values():
-            await gateway.aclose()
 
 
 def _known_before(folder: Path, slot: str, listener: Listener) -> Sequence[IdsStatus]:

@@ -246,23 +246,18 @@ class Gateway:
 
 
 def gateway_for(
-    exchange: Exchange, settings: Settings, clock: Clock, listener: Listener = quiet
+    exchange: Exchange,
+    settings: Settings,
+    clock: Clock,
+    listener: Listener = quiet,
+    gate: Gate | None = None,
 ) -> Gateway:
-    """A gateway with a gate of its own, as an operator has set it up. Opens no connection yet."""
+    """A gateway as an operator has set it up. Opens no connection yet.
+
+    Without a gate it gets one of its own, which knows of no other process.
+    """
     requests = settings.requests
-    gate = LocalGate(
-        clock,
-        exchange.limits(clock.now_ms()),
-        patience_ms=round(requests.patience * 1000),
-        guard_ms=requests.guard_ms,
-    )
-    gate.add_listener(
-        lambda low: listener(
-            CapacityLow(
-                exchange=exchange.name, timeframe=low.timeframe, remaining=low.remaining_cap
-            )
-        )
-    )
+    gate = gate or _own_gate(exchange, settings, clock, listener)
     return Gateway(
         exchange,
         HttpTransport(settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url), requests),
@@ -277,6 +272,26 @@ def gateway_for(
         ),
         listener,
     )
+
+
+def _own_gate(
+    exchange: Exchange, settings: Settings, clock: Clock, listener: Listener
+) -> LocalGate:
+    requests = settings.requests
+    gate = LocalGate(
+        clock,
+        exchange.limits(clock.now_ms()),
+        patience_ms=round(requests.patience * 1000),
+        guard_ms=requests.guard_ms,
+    )
+    gate.add_listener(
+        lambda low: listener(
+            CapacityLow(
+                exchange=exchange.name, timeframe=low.timeframe, remaining=low.remaining_cap
+            )
+        )
+    )
+    return gate
 
 
 def _meaning(status: int) -> Meaning:

@@ -1,0 +1,76 @@
+"""The ways out that the whole fleet pays for: a gateway per exchange, each on the fleet's budget.
+
+Whoever opens one makes sure that there is a connector, so that no process sends anything that the
+others do not know of.
+"""
+
+import asyncio
+from collections import defaultdict
+
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.connectors.gate import SharedGate
+from penstock.connectors.manager import ConnectorManager
+from penstock.exchanges import registry
+from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.storage.state import StateStore
+from penstock.telemetry import Listener, quiet
+
+
+class FleetGateways:
+    """One gateway per exchange, for one process; ``aclose`` closes them all."""
+
+    def __init__(
+        self, store: StateStore, settings: Settings, clock: Clock, listener: Listener = quiet
+    ) -> None:
+        self._store, self._settings = store, settings
+        self._clock, self._listener = clock, listener
+        self._opened: dict[str, tuple[Gateway, SharedGate]] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def open(self, exchange_id: str) -> Gateway:
+        """The way out to an exchange. It is not asked anything yet.
+
+        Raises:
+            UnknownExchange: there is none of that name.
+            StorageError: the store of the budget cannot be reached.
+        """
+        async with self._turns[exchange_id]:
+            if exchange_id not in self._opened:
+                self._opened[exchange_id] = await self._made(exchange_id)
+            return self._opened[exchange_id][0]
+
+    async def of(self, exchange_id: str) -> Gateway:
+        """The way out to an exchange whose clock is known.
+
+        Raises:
+            UnknownExchange: there is none of that name.
+            StorageError: the store of the budget cannot be reached.
+            ExchangeError, ExchangeUnreachable, ConnectorPaused: it cannot be asked just now.
+        """
+        gateway = await self.open(exchange_id)
+        async with self._turns[exchange_id]:
+            if gateway.offset is None:
+                await gateway.measure_clock()
+        return gateway
+
+    async def aclose(self) -> None:
+        """Close every connection; what the store has not been told yet is told."""
+        for gateway, gate in self._opened.values():
+            await gateway.aclose()
+            await gate.aclose()
+
+    async def _made(self, exchange_id: str) -> tuple[Gateway, SharedGate]:
+        exchange = registry.load(exchange_id)
+        await ConnectorManager(self._store).ensure_connector(exchange_id)
+        requests = self._settings.requests
+        gate = SharedGate(
+            self._store,
+            exchange_id,
+            exchange.limits(self._clock.now_ms()),
+            self._clock,
+            patience_ms=round(requests.patience * 1000),
+            guard_ms=requests.guard_ms,
+            listener=self._listener,
+        )
+        return gateway_for(exchange, self._settings, self._clock, self._listener, gate), gate

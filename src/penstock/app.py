@@ -73,11 +73,12 @@ async def open_collector(
         )
         stack.enter_context(closing(recorder))
         store = await stack.enter_async_context(open_state(settings, clock))
+        await ConnectorManager(store).ensure_connector(name)
         gateways = FleetGateways(store, settings, clock, listener)
         await stack.enter_async_context(aclosing(gateways))
         yield Collector(
             exchange=exchange,
-            gateway=await gateways.open(name),
+            gateway=gateways.open(name),
             recorder=recorder,
             continuity=continuity,
             reporter=reporter,

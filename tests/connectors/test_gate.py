@@ -14,7 +14,6 @@ from penstock.errors import (
     CostExceedsLimit,
     RateLimited,
     StoreUnreachable,
-    UnknownConnector,
 )
 from penstock.storage.state import Ask, Budget, StateStore
 from penstock.storage.state.budget import Grant as Leased
@@ -407,11 +406,15 @@ async def test_a_pause_stops_every_process_until_it_is_resumed(
     assert (await one.acquire(1)).good()
 
 
-async def test_a_connector_that_nobody_made_sends_nothing(
+async def test_without_a_connector_all_pay_from_one_budget_nevertheless(
     store: StateStore, clock: ManualClock
 ) -> None:
-    with pytest.raises(UnknownConnector):
-        await SharedGate(store, "nowhere", [MINUTE], clock).acquire(1)
+    one, other = (SharedGate(store, "nowhere", [MINUTE], clock, patience_ms=1) for _ in range(2))
+    await clock.advance(1.0)
+    await one.acquire(MINUTE.amount)
+
+    with pytest.raises(RateLimited):
+        await other.acquire(1)
 
 
 async def test_an_unreachable_store_fails_closed_is_told_once_and_recovers(

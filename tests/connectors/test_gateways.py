@@ -45,6 +45,7 @@ async def test_two_processes_pay_from_one_budget(any_store: StateStore, settings
         aclosing(FleetGateways(any_store, settings, SystemClock())) as ours,
         aclosing(FleetGateways(any_store, settings, SystemClock())) as theirs,
     ):
+        await ConnectorManager(any_store).ensure_connector(NAME)
         await (await ours.of(NAME)).learn()
         await (await theirs.of(NAME)).learn()
         connector = await ConnectorManager(any_store).get(NAME)
@@ -68,6 +69,6 @@ async def test_a_paused_connector_lets_nobody_out(
 async def test_an_unknown_exchange_makes_no_connector(any_store: StateStore) -> None:
     async with aclosing(FleetGateways(any_store, Settings(), SystemClock())) as gateways:
         with pytest.raises(UnknownExchange):
-            await gateways.open("binanse")
+            gateways.open("binanse")
 
     assert await ConnectorManager(any_store).find() == []

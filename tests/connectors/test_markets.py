@@ -5,6 +5,7 @@ from typing import cast
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.connectors.manager import ConnectorManager
 from penstock.connectors.markets import DAY_MS, Markets
 from penstock.errors import ExchangeUnreachable, NoAnswer, UnknownSymbol
 from penstock.exchanges.base import Info, Listed, SymbolMap
@@ -12,6 +13,7 @@ from penstock.exchanges.gateway import Gateway
 from penstock.market.symbol import Symbol
 from penstock.storage.state import StateStore
 from penstock.telemetry import Fact, MarketsChanged
+from penstock.throttle.gate import Limit
 
 BTC = Listed("XXBTZUSD", Symbol.parse("btc_usd"), "BTC/USD", ("XBTUSD", "XBT/USD"))
 ETH = Listed("XETHZUSD", Symbol.parse("eth_usd"), "ETH/USD")
@@ -100,3 +102,16 @@ async def test_nothing_is_told_where_nothing_changed(store: StateStore) -> None:
     await markets.refresh("somewhere", listing(ETH, BTC))
 
     assert facts == []
+
+
+async def test_a_new_connector_has_the_limits_that_were_announced_before(
+    store: StateStore,
+) -> None:
+    limit = Limit(7, 60_000)
+    await Markets(store, Exchange(None)).refresh(
+        "binance", Info(SymbolMap("binance", []), (limit,))
+    )
+
+    connector = (await ConnectorManager(store).ensure_connector("binance")).connector
+
+    assert [each.amount for each in connector.limits] == [7]

@@ -20,7 +20,7 @@ from penstock.connectors.limits import (
     stored,
     told_of,
 )
-from penstock.errors import StorageError, UnknownConnector
+from penstock.errors import StorageError
 from penstock.storage.state import Ask, Budget, Document, Grant, StateStore
 from penstock.storage.state.budget import Pace, Window
 from penstock.storage.state.schema import CONNECTORS
@@ -68,7 +68,6 @@ class Fleet:
         """Read what others may have changed.
 
         Raises:
-            UnknownConnector: nobody made one.
             StorageError: the store cannot be read.
         """
         with self._reaching():
@@ -152,8 +151,8 @@ class Fleet:
             self._reporting.cancel()
 
     def _take_document(self, document: Document | None) -> None:
-        if document is None:
-            raise UnknownConnector(self.exchange_id)
+        if document is None:  # Nobody made a connector yet: what the gate was made with holds.
+            return
         self.status = document["status"]
         self._shown_offset_ms = document["exchange_offset_ms"]
         self._clocks.assume(self._shown_offset_ms)

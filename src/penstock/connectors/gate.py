@@ -79,7 +79,7 @@ class SharedGate:
         guard_ms: int = 250,
         listener: Listener = quiet,
     ) -> None:
-        """``limits`` hold until the connector's are read, which is before anything is sent."""
+        """``limits`` hold where there is no connector; else its own do, before anything is sent."""
         self._clock, self._exchange_id = clock, exchange_id
         self._patience_ms, self._guard_ms = patience_ms, guard_ms
         self._clocks = Clocks(clock, guard_ms)
@@ -99,7 +99,6 @@ class SharedGate:
             RateLimited: the wait would exceed the gate's patience. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
             ConnectorPaused: somebody paused or deleted the connector.
-            UnknownConnector: nobody made it.
             StorageError: the store of the budget cannot be reached; nothing is sent without it.
         """
         lane, now_ms = self._lane(category), self._clocks.now_ms()

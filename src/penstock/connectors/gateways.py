@@ -1,7 +1,6 @@
 """The ways out that the whole fleet pays for: a gateway per exchange, each on the fleet's budget.
 
-Whoever opens one makes sure that there is a connector, so that no process sends anything that the
-others do not know of.
+No process sends anything that the others do not know of, be there a connector yet or not.
 """
 
 import asyncio
@@ -10,7 +9,6 @@ from collections import defaultdict
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.gate import SharedGate
-from penstock.connectors.manager import ConnectorManager
 from penstock.exchanges import registry
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.storage.state import StateStore
@@ -28,17 +26,15 @@ class FleetGateways:
         self._opened: dict[str, tuple[Gateway, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def open(self, exchange_id: str) -> Gateway:
+    def open(self, exchange_id: str) -> Gateway:
         """The way out to an exchange. It is not asked anything yet.
 
         Raises:
             UnknownExchange: there is none of that name.
-            StorageError: the store of the budget cannot be reached.
         """
-        async with self._turns[exchange_id]:
-            if exchange_id not in self._opened:
-                self._opened[exchange_id] = await self._made(exchange_id)
-            return self._opened[exchange_id][0]
+        if exchange_id not in self._opened:
+            self._opened[exchange_id] = self._made(exchange_id)
+        return self._opened[exchange_id][0]
 
     async def of(self, exchange_id: str) -> Gateway:
         """The way out to an exchange whose clock is known.
@@ -48,7 +44,7 @@ class FleetGateways:
             StorageError: the store of the budget cannot be reached.
             ExchangeError, ExchangeUnreachable, ConnectorPaused: it cannot be asked just now.
         """
-        gateway = await self.open(exchange_id)
+        gateway = self.open(exchange_id)
         async with self._turns[exchange_id]:
             if gateway.offset is None:
                 await gateway.measure_clock()
@@ -60,9 +56,8 @@ class FleetGateways:
             await gateway.aclose()
             await gate.aclose()
 
-    async def _made(self, exchange_id: str) -> tuple[Gateway, SharedGate]:
+    def _made(self, exchange_id: str) -> tuple[Gateway, SharedGate]:
         exchange = registry.load(exchange_id)
-        await ConnectorManager(self._store).ensure_connector(exchange_id)
         requests = self._settings.requests
         gate = SharedGate(
             self._store,

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.connectors.limits import ask_of, pace_wait_ms, restored, stored
+from penstock.connectors.markets import announced_limits
 from penstock.connectors.model import Connector, Status, connector_of, limits_of, new_document
 from penstock.errors import BadLimit, ConnectorInUse, UnknownConnector, VersionChanged
 from penstock.exchanges import registry
@@ -63,7 +64,8 @@ class ConnectorManager:
         exchange = registry.load(exchange_id)
         _check(limits)
         now_ms = await self._store.now_ms()
-        fresh = new_document(exchange_id, exchange.limits(now_ms), limits, notes, now_ms)
+        announced = await announced_limits(self._store, exchange_id) or exchange.limits(now_ms)
+        fresh = new_document(exchange_id, announced, limits, notes, now_ms)
         document, created = await self._store.insert_if_absent(CONNECTORS, fresh)
         if document["status"] == "deleted":
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from penstock.connectors.limits import restored, stored
 from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
 from penstock.exchanges.base import Info, Listed, SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -17,6 +18,7 @@ from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.schema import MARKETS
 from penstock.telemetry import Listener, MarketsChanged, quiet
+from penstock.throttle.gate import Limit
 
 DAY_MS = 86_400_000
 # Another process may have refreshed them meanwhile: the store is asked again after so long.
@@ -81,9 +83,9 @@ class Markets:
 
         def renewed(document: Document) -> Document | None:
             before[:] = [document]
-            return _written(exchange_id, info.symbols, now_ms)
+            return _written(exchange_id, info, now_ms)
 
-        new = _written(exchange_id, info.symbols, now_ms)
+        new = _written(exchange_id, info, now_ms)
         if not (await self._store.insert_if_absent(MARKETS, new)).created:
             await self._store.update(MARKETS, exchange_id, renewed)
         self._known[exchange_id] = (now_ms, info.symbols)
@@ -100,6 +102,12 @@ class Markets:
         return await (await self._gateways.of(exchange_id)).learn()
 
 
+async def announced_limits(store: StateStore, exchange_id: str) -> tuple[Limit, ...]:
+    """The limits an exchange announced when it was last asked about itself, if it ever was."""
+    document = await store.get(MARKETS, exchange_id)
+    return restored(document["limits"]) if document else ()
+
+
 def _slugs(symbols: Iterable[Symbol]) -> tuple[str, ...]:
     return tuple(sorted(symbol.slug for symbol in symbols))
 
@@ -111,13 +119,15 @@ class _Row(NamedTuple):
     typed: tuple[str, ...]
 
 
-def _written(exchange_id: str, symbols: SymbolMap, at_ms: int) -> Document:
+def _written(exchange_id: str, info: Info, at_ms: int) -> Document:
+    symbols, limits = info
     rows = [_Row(one.native, one.symbol.slug, one.streamed, one.typed) for one in symbols.listed]
     return {
         "id": exchange_id,
         "exchange_id": exchange_id,
         "refreshed_at": at_ms,
         "symbols": msgspec.to_builtins(rows),
+        "limits": stored(limits),
     }
 
 

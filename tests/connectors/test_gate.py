@@ -253,6 +253,20 @@ async def test_a_busy_category_holds_up_no_other(store: StateStore, clock: Manua
     busy[1].cancel()
 
 
+async def test_categories_that_share_a_limit_do_not_overtake_each_other_on_it(
+    store: StateStore, clock: ManualClock
+) -> None:
+    (gate,) = await gates_on(store, clock, SECOND, count=1)
+    await gate.acquire(8)
+    dear = asyncio.create_task(gate.acquire(5, "a"))
+    await clock.advance(0)
+    cheap = asyncio.create_task(gate.acquire(1, "b"))
+
+    assert not await soon(clock, cheap, 0.5), "there is room for it, but it came later"
+    assert await soon(clock, cheap, 0.6)
+    assert dear.done()
+
+
 async def test_cancelled_waiters_cost_nothing(store: StateStore, clock: ManualClock) -> None:
     (gate,) = await gates_on(store, clock, SECOND, count=1)
     await gate.acquire(10)

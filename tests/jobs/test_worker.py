@@ -387,6 +387,33 @@ async def test_told_to_stop_it_parks_everything_within_ten_seconds(shop: Shop, h
     assert taken.cursor == found.cursor, "another takes it up at once"
 
 
+async def test_it_stops_in_time_even_if_the_store_hangs(shop: Shop) -> None:
+    job = await shop.add("a", "ohlcv_backfill")
+    hangs = asyncio.Event()
+
+    async def work(turn: Turn) -> bool:
+        while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+            await shop.clock.sleep(1)
+        return False
+
+    async def hang(_: object = None, *__: object) -> list[Any]:
+        await hangs.wait()
+        return []
+
+    stop = asyncio.Event()
+    running = asyncio.create_task(shop.worker(work).run(stop))
+    await shop.pass_time(3)
+    page = (await shop.desk.get(job.id)).cursor.page
+    shop.backend.claim = shop.backend.write = hang  # type: ignore[method-assign,assignment]
+    await shop.pass_time(3)
+    stop.set()
+    await shop.pass_time(9.9)
+
+    assert running.done()
+    await running
+    assert (await shop.desk.get(job.id)).cursor.page >= page
+
+
 async def test_a_silent_store_stops_jobs_before_their_leases_end_and_is_told_once(
     shop: Shop,
 ) -> None:

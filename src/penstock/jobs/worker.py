@@ -9,6 +9,7 @@ by this process's monotonic clock: a wall clock that is stepped moves nothing.
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from penstock.clock import Clock, wait_for
 from penstock.config import Jobs
@@ -23,8 +24,8 @@ from penstock.jobs.turn import NS_PER_MS, Turn
 from penstock.telemetry import JobLost, Listener, StoreAnswers, StoreSilent, quiet
 
 # A page in hand may be brought to its end; then the job is let go of as it was last saved.
-_PARK_S = 5.0
-_LET_GO_S = 3.0
+_PARK_S = 4.0
+_LET_GO_S = 2.0
 # Others may take what was due a moment ago, so that nothing is to be had: not too hasty then.
 _LEAST_SLEEP_MS = 20
 _SILENCE_S = 1.0
@@ -73,7 +74,13 @@ class Worker:
                 if beating.done():
                     beating.result()  # a defect; better a loud end than leases that lapse
                 self._wake.clear()
-                await wait_for(self._wake, self._clock, await self._look_around())
+                looking = asyncio.create_task(self._look_around())
+                await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                # A store that answers does so soon; for one that does not nobody waits to stop.
+                if not await self._within(_LET_GO_S, looking):
+                    looking.cancel()
+                    break
+                await wait_for(self._wake, self._clock, looking.result())
             await self._park_all()
         finally:
             beating.cancel()
@@ -217,17 +224,20 @@ class Worker:
         """Let every page in hand be finished, if that is soon; then let go of all jobs."""
         for turn in self.turns.values():
             turn.stop("the worker stops")
-        waiting = set(self._tasks)
-        if waiting:
-            ending = asyncio.ensure_future(asyncio.wait(waiting))
-            in_time = asyncio.create_task(self._clock.sleep(_PARK_S))
-            await asyncio.wait({ending, in_time}, return_when=asyncio.FIRST_COMPLETED)
+        if not await self._within(_PARK_S, *self._tasks):
             for turn in self.turns.values():
                 turn.gone.set()
-            letting_go = asyncio.create_task(self._clock.sleep(_LET_GO_S))
-            await asyncio.wait({ending, letting_go}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (ending, in_time, letting_go):
-                task.cancel()
+            await self._within(_LET_GO_S, *self._tasks)
+
+    async def _within(self, seconds: float, *tasks: asyncio.Task[Any]) -> bool:
+        """Wait for tasks, but no longer than so many seconds; whether all are done."""
+        late = asyncio.create_task(self._clock.sleep(seconds))
+        try:
+            while (left := [task for task in tasks if not task.done()]) and not late.done():
+                await asyncio.wait({late, *left}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            late.cancel()
+        return not left
 
     def _store_said(self, trouble: str) -> None:
         """Tell once when the store falls silent, and once when it answers again."""

@@ -356,7 +356,7 @@ def survive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
         with ThreadPoolExecutor(WORKERS) as pool:
             names = [f"worker-{number}" for number in range(WORKERS)]
             list(pool.map(ordeal.live_through, names, lives))
-        left = sum(job["state"] != "success" for job in ordeal.documents().values())
+        pages = sum(job["cursor"]["page"] for job in ordeal.documents().values())
         ordeal.end()
         ordeal.look()
         wrong = candles = 0
@@ -381,7 +381,7 @@ def survive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
             for job in ordeal.documents().values()
             for event in job["doings"]
         ),
-        "jobs_left_for_the_last": left,
+        "pages_meanwhile": pages,
         "told_to_stop": said.count("SendingStopped"),
         "tracebacks": said.count("Traceback"),
         "seconds": round(time.monotonic() - began, 1),

@@ -66,12 +66,17 @@ class Desk:
 
 
 def session(
-    exchange: ToyExchange, desk: Desk, *, flushing: Flushing | None = None, silence_s: float = 5.0
+    exchange: ToyExchange,
+    desk: Desk,
+    *,
+    flushing: Flushing | None = None,
+    silence_s: float = 5.0,
+    pings_are_life: bool = True,
 ) -> Session:
     wanted = [Subscription(channel, (BTC, ETH)) for channel in ("trades", "book_deltas")]
     return Session(
         Connection(BinanceDialect(SYMBOLS), wanted, lambda: 0.0, backoff=QUICK),
-        Endpoint("binance", exchange.url, silence_s),
+        Endpoint("binance", exchange.url, silence_s, pings_are_life),
         Outlets(desk.record, desk.fetch_book, desk.facts.append),
         SystemClock(),
         flushing or Flushing(every_s=0.01),
@@ -158,6 +163,23 @@ async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None
     assert under_test.connection.reconnects["silent for 0.2 s"] >= 1
     gave_up_after_s = exchange.connected_at_s[1] - exchange.connected_at_s[0]
     assert 0.2 <= gave_up_after_s < 3
+
+
+async def test_pings_alone_are_no_sign_of_life_where_messages_should_come(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        await socket.send_str(trade_frame(connection))
+        while not socket.closed:
+            await socket.ping()
+            await asyncio.sleep(0.02)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test = session(exchange, desk, silence_s=0.3, pings_are_life=False)
+    async with running(under_test):
+        await desk.until(lambda: 2 in desk.trades)
+
+    assert exchange.connected_at_s[1] - exchange.connected_at_s[0] >= 0.3
+    assert any("but for pings" in reason for reason in under_test.connection.reconnects)
 
 
 async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:

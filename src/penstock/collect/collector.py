@@ -135,6 +135,7 @@ class Collector:
                 self.exchange.name,
                 dialect.url(self.stream_url),
                 dialect.limits.heartbeat_s * _SILENT_HEARTBEATS,
+                dialect.limits.pings_are_life,
             ),
             Outlets(self.recorder.record, fetch_book, self.tell),
             self.clock,

@@ -7,6 +7,7 @@ could be decided is decided by the machine.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -45,6 +46,8 @@ class Endpoint:
     url: str
     silence_s: float
     """After so long without a frame or a ping the connection counts as dead."""
+    pings_are_life: bool = True
+    """Whether a ping counts; if not, only frames do."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,7 @@ class Session:
                 run_errands()
                 await stop.wait()
                 self.connection.stop()
-                if self._socket is not None:
-                    await self._socket.close()
+                await self._close()
                 for errand in self._errands:
                     errand.cancel()
         except ExceptionGroup as failures:
@@ -140,7 +142,7 @@ class Session:
 
     async def _read(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> str:
         connection, clock, most_waiting = self.connection, self._clock, self._flushing.most_waiting
-        silence_s = self._endpoint.silence_s
+        silence_s, heard_ns = self._endpoint.silence_s, clock.now_ns()
         async with http.ws_connect(
             self._endpoint.url,
             autoping=False,  # so that a ping is seen: on a quiet stream it is the sign of life
@@ -158,7 +160,8 @@ class Session:
                 except TimeoutError:
                     return f"silent for {silence_s:g} s"
                 if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
-                    connection.received(message.data, clock.now_ns())
+                    heard_ns = clock.now_ns()
+                    connection.received(message.data, heard_ns)
                     if connection.commands:
                         then()
                     if len(connection.events) >= most_waiting:
@@ -166,6 +169,10 @@ class Session:
                         await self._room.wait()
                 elif message.type is WSMsgType.PING:
                     await socket.pong(message.data)
+                    quiet_s = (clock.now_ns() - heard_ns) / 1_000_000_000
+                    if quiet_s > silence_s and not self._endpoint.pings_are_life:
+                        await _say_goodbye(socket)
+                        return f"silent but for pings for {quiet_s:.0f} s"
                 elif message.type is WSMsgType.ERROR and socket.exception() is None:
                     return f"unreadable: {message.data}"  # then it was us who closed it
                 elif message.type is not WSMsgType.PONG:
@@ -181,7 +188,7 @@ class Session:
 
     async def _close(self) -> None:
         if self._socket is not None:
-            await self._socket.close()
+            await _say_goodbye(self._socket)
 
     async def _fetch(self, wanted: FetchSnapshot, then: Callable[[], None]) -> None:
         await self._clock.sleep(wanted.after_s)
@@ -217,6 +224,13 @@ def _http() -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
         headers={"User-Agent": f"penstock/{__version__}"},
     )
+
+
+async def _say_goodbye(socket: _Socket) -> None:
+    """Close; an exchange that goes on talking instead of answering is left to talk."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2 * _CLOSE_S):
+            await socket.close()
 
 
 def _reason(socket: _Socket) -> str:

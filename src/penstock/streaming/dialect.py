@@ -98,6 +98,8 @@ class StreamLimits:
     """After how long the exchange closes any connection; None if it does not."""
     heartbeat_s: float
     """The longest a healthy connection stays without so much as a ping from the exchange."""
+    pings_are_life: bool = True
+    """False where messages come that often: a connection that only pings is then dead too."""
     mixed_channels: bool = True
     """Whether one message may ask for streams of several channels."""
     ping: str = ""

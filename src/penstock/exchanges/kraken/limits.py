@@ -42,5 +42,6 @@ STREAM_LIMITS = StreamLimits(
     lifetime_s=None,
     # A heartbeat comes every second; one may be late.
     heartbeat_s=2,
+    pings_are_life=False,
     mixed_channels=False,
 )

@@ -6,7 +6,8 @@ written apart from it, and is judged by the twin's ledger.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from penstock.app import build_simulator
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Outlets, Session
-from penstock.config import Exchanges, Settings, Simulator
+from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.errors import (
     BadRequest,
     UnexpectedAnswer,
@@ -245,7 +246,6 @@ class Live:
     info: Info
     address: str
     http: ClientSession
-    seen: list[AnyEvent] = field(default_factory=list)
 
     @property
     def symbols(self) -> list[Symbol]:
@@ -257,6 +257,11 @@ class Live:
         async with self.http.get(url, params=params) as answer:
             rows: list[dict[str, object]] = (await answer.json())[what]
             return rows
+
+    async def plan_faults(self, plan: str) -> None:
+        url = f"http://{self.address}/_sim/faults"
+        async with self.http.post(url, json={"plan": plan}) as answer:
+            assert answer.status == 200, await answer.text()
 
     async def judged(self, symbol: Symbol, events: Sequence[AnyEvent]) -> None:
         """Hold trades and books against the ledger."""
@@ -421,39 +426,29 @@ async def test_27_a_market_that_is_gone_is_a_bad_request(live: Live) -> None:
         await live.gateway.fetch(rest.book(gone, 10))
 
 
-@on_one_loop
-async def test_28_streams_bring_every_kind_and_books_that_are_right(live: Live) -> None:
-    dialect = live.exchange.dialect(live.info.symbols)
-    rest = live.exchange.rest(live.info.symbols)
-    symbols = tuple(live.symbols[:2])
+@asynccontextmanager
+async def streaming(live: Live) -> AsyncIterator[tuple[Connection, list[AnyEvent]]]:
+    """A connection to the twin for two markets, and everything it brings."""
+    dialect, rest = live.exchange.dialect(live.info.symbols), live.exchange.rest(live.info.symbols)
+    symbols, seen = tuple(live.symbols[:2]), list[AnyEvent]()
     wanted = [Subscription(each, symbols) for each in ("trades", "book_deltas", "tickers")]
-    connection = Connection(dialect, wanted, lambda: 0.5)
+    connection, stop = Connection(dialect, wanted, lambda: 0.5), asyncio.Event()
 
     async def record(events: Sequence[AnyEvent]) -> None:
-        live.seen.extend(events)
+        seen.extend(events)
 
     async def fetch_book(symbol: Symbol) -> BookSnapshot:
-        return await live.gateway.fetch(rest.book(symbol, 100))
+        return await live.gateway.fetch(rest.book(symbol, Collect().book_depth))
 
     endpoint = Endpoint(live.exchange.name, dialect.url(f"ws://{live.address}"), 30.0)
     session = Session(connection, endpoint, Outlets(record, fetch_book), SystemClock())
-    stop = asyncio.Event()
     running = asyncio.create_task(session.run(stop))
     try:
         async with asyncio.timeout(60):
-            while not _all_kinds(live, symbols, connection):  # noqa: ASYNC110 (nobody tells when)
-                await asyncio.sleep(0.05)
+            yield connection, seen
     finally:
-        shown = {symbol: _shown(symbol, sync) for symbol, sync in connection.books.items()}
         stop.set()
         await running
-
-    assert not connection.malformed, list(connection.quarantine)
-    assert not connection.refusals
-    for symbol in symbols:
-        trades = [each for each in live.seen if isinstance(each, Trade) and each.symbol is symbol]
-        counted = trades if "trades" in live.exchange.consecutive else []
-        await live.judged(symbol, [*counted, shown[symbol]])
 
 
 def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot:
@@ -468,19 +463,54 @@ def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot:
     )  # fmt: skip
 
 
-def _all_kinds(live: Live, symbols: Sequence[Symbol], connection: Connection) -> bool:
-    kinds = {(type(event), event.symbol) for event in live.seen}
-    books = all(connection.books[symbol].state == "synced" for symbol in symbols)
-    return books and all(
-        (Trade, symbol) in kinds
+@on_one_loop
+async def test_28_streams_bring_every_kind_and_books_that_are_right(live: Live) -> None:
+    async with streaming(live) as (connection, seen):
+        while not _all_kinds(seen, connection):  # noqa: ASYNC110 (nobody tells when)
+            await asyncio.sleep(0.05)
+        shown = {symbol: _shown(symbol, sync) for symbol, sync in connection.books.items()}
+
+    assert not connection.malformed, list(connection.quarantine)
+    assert not connection.refusals
+    for symbol, book in shown.items():
+        trades = [each for each in seen if isinstance(each, Trade) and each.symbol is symbol]
+        counted = trades if "trades" in live.exchange.consecutive else []
+        await live.judged(symbol, [*counted, book])
+
+
+def _all_kinds(seen: Sequence[AnyEvent], connection: Connection) -> bool:
+    kinds = {(type(event), event.symbol) for event in seen}
+    return all(
+        sync.state == "synced"
+        and (Trade, symbol) in kinds
         and (Ticker, symbol) in kinds
         and ((BookDelta, symbol) in kinds or (BookSnapshot, symbol) in kinds)
-        for symbol in symbols
+        for symbol, sync in connection.books.items()
     )
 
 
 @on_one_loop
-async def test_29_the_twin_refused_nothing_for_haste(live: Live) -> None:
+async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(live: Live) -> None:
+    shown: dict[Symbol, list[BookSnapshot]] = {symbol: [] for symbol in live.symbols[:2]}
+    await live.plan_faults("drop=0.1,malformed=0.02,nan=0.02")
+    try:
+        async with streaming(live) as (connection, _):
+            for _look in range(60):
+                await asyncio.sleep(0.1)
+                for symbol, sync in connection.books.items():
+                    if sync.state == "synced" and sync.book is not None and len(sync.book) >= 20:
+                        shown[symbol].append(_shown(symbol, sync))
+    finally:
+        await live.plan_faults("")
+
+    assert connection.malformed
+    assert connection.state == "disconnected", "it was stopped, not lost"
+    for symbol, books in shown.items():
+        await live.judged(symbol, books[:: max(1, len(books) // 10)])
+
+
+@on_one_loop
+async def test_30_the_twin_refused_nothing_for_haste(live: Live) -> None:
     async with live.http.get(f"http://{live.address}/_sim/requests") as answer:
         rows = (await answer.json())["requests"]
 

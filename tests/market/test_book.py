@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import MalformedLevels
+from penstock.market import book as book_module
 from penstock.market.book import OrderBook
 from penstock.market.levels import LevelText
 
@@ -33,21 +34,29 @@ class Model:
                     del side[Decimal(price)]
 
 
-@given(st.lists(st.tuples(changes, changes), max_size=30))
+@pytest.mark.parametrize("spare", [0, 1_000], ids=["swept at once", "swept rarely"])
+@given(steps=st.lists(st.tuples(changes, changes), max_size=30), load=st.booleans())
 def test_the_book_equals_two_dicts_of_decimals(
-    steps: list[tuple[list[LevelText], list[LevelText]]],
+    spare: int, steps: list[tuple[list[LevelText], list[LevelText]]], load: bool
 ) -> None:
-    book, model = OrderBook(), Model()
-    for bids, asks in steps:
-        book.apply(bids, asks)
-        model.apply(bids, asks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(book_module, "_SPARE", spare)
+        book, model = OrderBook(), Model()
+        for number, (bids, asks) in enumerate(steps):
+            if load and number == 0:
+                book.load(bids, asks)
+            else:
+                book.apply(bids, asks)
+            model.apply(bids, asks)
 
-        bid_levels, ask_levels = model.sides
-        assert list(book.bids()) == sorted(bid_levels.items(), reverse=True)
-        assert list(book.asks()) == sorted(ask_levels.items())
-        assert len(book) == len(bid_levels) + len(ask_levels)
-        crossed = bool(bid_levels and ask_levels and max(bid_levels) >= min(ask_levels))
-        assert book.crossed() == crossed
+            bid_levels, ask_levels = model.sides
+            crossed = bool(bid_levels and ask_levels and max(bid_levels) >= min(ask_levels))
+            assert book.crossed() == crossed
+            assert list(book.bids()) == sorted(bid_levels.items(), reverse=True)
+            assert list(book.asks()) == sorted(ask_levels.items())
+            assert book.best_bid == max(bid_levels.items(), default=None)
+            assert book.best_ask == min(ask_levels.items(), default=None)
+            assert len(book) == len(bid_levels) + len(ask_levels)
 
 
 def test_the_best_levels_keep_every_digit() -> None:
@@ -65,6 +74,48 @@ def test_one_price_spelled_twice_is_one_level() -> None:
     book.apply([("1.10000000000", "0")], [])
 
     assert book.best_bid is None
+
+
+def test_a_price_spelled_twice_in_one_change_is_what_was_said_last() -> None:
+    book = OrderBook()
+    book.apply([("1.1", "5")], [])
+    book.apply([("1.10", "6"), ("1.100", "8"), ("1.1", "7")], [])
+    assert book.texts() == ([("1.1", "7")], [])
+
+    book.apply([("1.1", "9"), ("1.10", "0")], [])
+    assert book.texts() == ([], [])
+
+
+def test_removed_levels_do_not_pile_up() -> None:
+    book = OrderBook()
+    for number in range(20_000):
+        book.apply([(f"{number}.5", "1")], [])
+        book.apply([(f"{number}.5", "0")], [])
+    book.apply([("1.5", "1")], [])
+
+    assert book.texts() == ([("1.5", "1")], [])
+    assert len(book._bids.quantities) == len(book._bids.keys) < 2_000
+
+
+def test_a_level_that_is_gone_crosses_nothing() -> None:
+    book = OrderBook()
+    book.apply([("2.0", "1"), ("1.0", "1")], [("3.0", "1")])
+    book.apply([("2.0", "0")], [("1.5", "1")])
+
+    assert not book.crossed()
+    assert book.best_bid == (Decimal(1), Decimal(1))
+
+
+def test_nothing_that_is_no_number_stays_in_the_book() -> None:
+    book = OrderBook()
+    book.apply([("2.0", "1")], [])
+    with pytest.raises(MalformedLevels):
+        book.apply([("1.0", "1"), ("x", "1"), ("0.5", "1")], [])
+
+    assert book.texts()[0][0] == ("2.0", "1")
+    assert all(price != "x" for price, _ in book.texts()[0])
+    book.apply([("0.5", "2")], [])
+    assert book.texts()[0][-1] == ("0.5", "2")
 
 
 def test_loading_forgets_what_was_there() -> None:

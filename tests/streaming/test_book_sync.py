@@ -176,7 +176,7 @@ def test_a_lone_point_is_not_taken_for_zero() -> None:
     sync.receive(delta(3, 3, Raw(b'[["2","."]]')))
 
     assert sync.state == "stale"
-    assert "not a quantity" in sync.reason
+    assert "not a plain number" in sync.reason
 
 
 def test_a_crossed_book_is_never_shown_as_synced() -> None:

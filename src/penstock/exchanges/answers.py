@@ -4,7 +4,6 @@ An answer is decoded into what its documentation says or refused whole, and a nu
 unless it is plain: no sign, no exponent, no NaN.
 """
 
-import re
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
@@ -12,13 +11,12 @@ import msgspec
 from msgspec import Meta
 
 from penstock.errors import UnexpectedAnswer
+from penstock.market.numbers import is_plain
 
 Whole = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Text = Annotated[str, Meta(max_length=64)]
 """A number as text: no price has more digits than that."""
 
-as_plain = re.compile(r"[0-9]+(?:\.[0-9]+)?").fullmatch
-"""None for anything but digits and a point."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes that are not what was expected."""
 
@@ -44,6 +42,6 @@ def plain_number(text: str) -> str:
     Raises:
         UnexpectedAnswer: it is none.
     """
-    if as_plain(text) is None:
+    if not is_plain(text):
         raise UnexpectedAnswer(f"An answer holds {text[:40]!r} where a plain number belongs")
     return text

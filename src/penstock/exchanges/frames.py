@@ -12,8 +12,9 @@ from typing import Annotated, Any
 from msgspec import Meta, ValidationError
 from msgspec.structs import replace
 
-from penstock.exchanges.answers import UNREADABLE, as_plain
+from penstock.exchanges.answers import UNREADABLE
 from penstock.market.events import Candle
+from penstock.market.numbers import is_plain
 from penstock.streaming.dialect import Malformed, Reason
 
 Number = Any
@@ -58,7 +59,7 @@ def number_text(number: Number) -> str:
         NotANumber: it is not a plain one.
     """
     text = str(number) if type(number) is int else number
-    if type(text) is not str or as_plain(text) is None:
+    if type(text) is not str or not is_plain(text):
         raise NotANumber(f"{str(text)[:40]!r} is not a plain number")
     return text
 

@@ -1,30 +1,34 @@
 """An order book: exact, and cheap to keep.
 
-Each side is a dict of levels beside a sorted list of their keys. A key is the price as an integer
-at a scale common to the book, so that keys compare and hash fast and "1.10" is the same level as
-"1.1"; the level itself stays in the wire's digits. Both lists end with the best price: most changes
-happen there, where inserting and deleting move almost nothing.
+Each side is a dict of quantities by the price's text, so that a delta is applied by one update of a
+dict. A level that is removed stays in it with its zero, passed over by whoever looks: levels near
+the touch come and go, and one that comes back then costs no more than any other change. Only a
+price that is not among them needs care. It is given a key, the price as an integer at a scale
+common to the book, and its place in the sorted list of keys, which ends with the best price. Keys
+also tell that "1.1" and "1.10" are one level, which has the spelling that came last.
 """
 
-import re
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
+from operator import itemgetter
 
 from penstock.errors import MalformedLevels
 from penstock.market.levels import Level, LevelText
+from penstock.market.numbers import is_plain
 
-# Prices near the touch repeat, so their keys are remembered; the memory is bounded.
-_REMEMBERED_PRICES = 20_000
 _LONGEST = 100
 """Digits of a number; none that means anything has as many."""
-_as_plain = re.compile(r"[0-9]+(?:\.[0-9]*)?").fullmatch
+_SPARE = 1_000
+"""Removed levels that a side may hold beyond as many as it has real ones, before they are swept."""
 
 
-def _check_quantity(text: str) -> None:
-    if _as_plain(text) is None or len(text) > _LONGEST:
-        raise MalformedLevels(f"{text[:40]!r} is not a quantity")
+def _check_quantities(*sides: Sequence[LevelText]) -> None:
+    for levels in sides:
+        for _, text in levels:
+            if not is_plain(text) or len(text) > _LONGEST:
+                raise MalformedLevels(f"{text[:40]!r} is not a quantity")
 
 
 class OrderBook:
@@ -43,11 +47,8 @@ class OrderBook:
         Raises:
             MalformedLevels: a price or quantity is no number. The book is then empty.
         """
-        self._bids.clear()
-        self._asks.clear()
-        for levels in (bids, asks):
-            for _, quantity in levels:
-                _check_quantity(quantity)
+        self._clear()
+        _check_quantities(bids, asks)
         self.load_plain(bids, asks)
 
     def load_plain(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
@@ -56,20 +57,12 @@ class OrderBook:
         Raises:
             MalformedLevels: a price is no number. The book is then empty.
         """
-        self._bids.clear()
-        self._asks.clear()
+        self._clear()
         try:
             for half, levels in ((self._bids, bids), (self._asks, asks)):
-                keys = self._keys_of(half, [price for price, _ in levels])
-                half.levels = {
-                    key: level
-                    for key, level in zip(keys, levels, strict=True)
-                    if level[1].strip("0.")
-                }
-                half.keys = sorted(half.levels)
+                half.load(self._keys([price for price, _ in levels], half.sign), levels)
         except MalformedLevels:
-            self._bids.clear()
-            self._asks.clear()
+            self._clear()
             raise
 
     def apply(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
@@ -79,63 +72,70 @@ class OrderBook:
             MalformedLevels: a price or quantity is no number. The book may then hold part of the
                 change, but nothing that is no number.
         """
-        for levels in (bids, asks):
-            for _, quantity in levels:
-                _check_quantity(quantity)
+        _check_quantities(bids, asks)
         self.apply_plain(bids, asks)
 
-    def apply_plain(self, bids: Iterable[LevelText], asks: Iterable[LevelText]) -> None:
+    def apply_plain(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
         """Apply levels whose quantities are known to be plain numbers, as an event's are.
 
         Raises:
-            MalformedLevels: a price is no number, or a quantity is a lone point. The book may then
-                hold part of the change.
+            MalformedLevels: a price is no number. The book may then hold part of the change, but
+                nothing that is no number.
         """
-        # The hottest loop there is: a method call per level would double what it costs.
-        for half, levels in ((self._bids, bids), (self._asks, asks)):
-            known, held = half.known, half.levels
-            for level in levels:
-                price, quantity = level
-                key = known.get(price)
-                if key is None:
-                    key = self._key(half, price)
-                    known, held = half.known, half.levels
-                if quantity.strip("0."):
-                    if key not in held:
-                        insort(half.keys, key)
-                    held[key] = level
-                elif quantity[:1] != "0":  # a lone point has the shape of a number
-                    raise MalformedLevels(f"{quantity[:40]!r} is not a quantity")
-                elif held.pop(key, None) is not None:
-                    del half.keys[bisect_left(half.keys, key)]
+        # A loop over both halves, or a method of theirs, would cost more than what is done here.
+        quantities = self._bids.quantities
+        known = len(quantities)
+        quantities |= bids
+        if len(quantities) != known:
+            self._admit(self._bids, known, bids)
+        quantities = self._asks.quantities
+        known = len(quantities)
+        quantities |= asks
+        if len(quantities) != known:
+            self._admit(self._asks, known, asks)
 
-    def _keys_of(self, half: "_Half", prices: list[str]) -> list[int]:
+    def _admit(self, half: "_Half", known: int, levels: Sequence[LevelText]) -> None:
+        """Give new prices their places: all that the dict has beyond ``known``."""
+        # A dict keeps its order: what was added last stands last.
+        added = list(islice(reversed(half.quantities), len(half.quantities) - known))
+        while added:
+            price = added.pop()
+            try:
+                key = half.sign * self._key(price)
+            except MalformedLevels:
+                for each in (price, *added):
+                    del half.quantities[each]
+                raise
+            half.admit(key, price, levels)
+        if len(half.keys) > half.most_keys:
+            half.sweep()
+
+    def _keys(self, prices: list[str], sign: int) -> list[int]:
         """The keys of a whole side; at once, if all have as many decimals as the book."""
-        point = -1 - self._scale
-        digits = [price.replace(".", "", 1) for price in prices]
-        joined = "".join(digits)
-        alike = all(price[point : point + 1] == "." for price in prices)
-        if alike and joined.isdecimal() and joined.isascii() and len(prices) < _REMEMBERED_PRICES:
-            keys = [half.sign * int(text) for text in digits]
-            half.known = dict(zip(prices, keys, strict=True))
-            return keys
+        joined = ",".join(prices)
+        digits = joined.replace(".", "")
+        keys = digits.split(",")
+        points = set(map(itemgetter(slice(-1 - self._scale, -self._scale)), prices))
+        whole = digits.replace(",", "")
+        plain = whole.isdecimal() and whole.isascii()
+        one_each = len(joined) - len(digits) == len(keys) == len(prices)
+        if points == {"."} and one_each and max(map(len, keys)) < _LONGEST and plain:
+            return [sign * int(key) for key in keys]
         for price in prices:  # twice: the first time finds the scale that suits them all
-            self._key(half, price)
-        return [self._key(half, price) for price in prices]
+            self._key(price)
+        return [sign * self._key(price) for price in prices]
 
-    def _key(self, half: "_Half", text: str) -> int:
+    def _key(self, text: str) -> int:
         whole, _, fraction = text.partition(".")
         digits = whole + fraction
         if not digits.isdecimal() or not digits.isascii() or len(text) > _LONGEST:
             raise MalformedLevels(f"{text[:40]!r} is not a price")
-        key, decimals = half.sign * int(digits), len(fraction)
-        if decimals != self._scale:
-            if decimals > self._scale:
-                self._rescale(decimals)
-            key *= 10 ** (self._scale - decimals)
-        if len(half.known) >= _REMEMBERED_PRICES:
-            half.known = {}
-        half.known[text] = key
+        decimals = len(fraction)
+        if decimals == self._scale:
+            return int(digits)
+        if decimals > self._scale:
+            self._rescale(decimals)
+        key: int = int(digits) * 10 ** (self._scale - decimals)
         return key
 
     def _rescale(self, scale: int) -> None:
@@ -143,6 +143,10 @@ class OrderBook:
         self._scale = scale
         self._bids.multiply(factor)
         self._asks.multiply(factor)
+
+    def _clear(self) -> None:
+        self._bids.load([], [])
+        self._asks.load([], [])
 
     @property
     def best_bid(self) -> Level | None:
@@ -157,55 +161,91 @@ class OrderBook:
     def crossed(self) -> bool:
         """Whether somebody bids as much as somebody asks: never true of a right book."""
         bids, asks = self._bids.keys, self._asks.keys
+        if not (bids and asks and bids[-1] >= -asks[-1]):
+            return False
+        # So it seems; but one of them may be gone.
+        self._bids.drop_removed()
+        self._asks.drop_removed()
         return bool(bids and asks and bids[-1] >= -asks[-1])
 
     def bids(self, depth: int | None = None) -> Iterator[Level]:
         """Bids, highest first."""
-        return self._bids.walk(depth)
+        return islice(self._bids.walk(), depth)
 
     def asks(self, depth: int | None = None) -> Iterator[Level]:
         """Asks, lowest first."""
-        return self._asks.walk(depth)
+        return islice(self._asks.walk(), depth)
 
     def texts(self, depth: int | None = None) -> tuple[list[LevelText], list[LevelText]]:
         """Bids and asks, best first, in the wire's digits."""
-        return self._bids.texts(depth), self._asks.texts(depth)
+        return list(islice(self._bids.texts(), depth)), list(islice(self._asks.texts(), depth))
 
     def __len__(self) -> int:
-        return len(self._bids.keys) + len(self._asks.keys)
+        return sum(1 for half in (self._bids, self._asks) for _ in half.texts())
 
 
 class _Half:
     """One side; keys are prices times ``sign``, ascending, the best last."""
 
-    __slots__ = ("keys", "known", "levels", "sign")
+    __slots__ = ("keys", "most_keys", "quantities", "sign", "spellings")
 
     def __init__(self, sign: int) -> None:
         self.sign = sign
-        self.known: dict[str, int] = {}
-        """Keys by the spellings of prices seen lately."""
-        self.keys: list[int] = []
-        self.levels: dict[int, LevelText] = {}
+        self.load([], [])
 
-    def clear(self) -> None:
-        self.keys.clear()
-        self.levels.clear()
+    def load(self, keys: Sequence[int], levels: Sequence[LevelText]) -> None:
+        by_key = dict(zip(keys, levels, strict=True))  # of one price told twice, the last is kept
+        self.quantities: dict[str, str] = dict(by_key.values())
+        """By the spelling of the price; zero if it was removed."""
+        self.spellings: dict[int, str] = dict(zip(by_key, self.quantities, strict=True))
+        self.keys = sorted(by_key)
+        self.most_keys = 2 * len(self.keys) + _SPARE
+
+    def admit(self, key: int, price: str, levels: Sequence[LevelText]) -> None:
+        """Give a new spelling of a price, already among the quantities, its place."""
+        other = self.spellings.get(key)
+        if other is not None:
+            last = next(each for each, _ in reversed(levels) if each in (price, other))
+            del self.quantities[other if last == price else price]
+            self.spellings[key] = last
+        elif self.quantities[price].strip("0."):
+            self.spellings[key] = price
+            insort(self.keys, key)
+        else:
+            del self.quantities[price]
+
+    def drop_removed(self) -> None:
+        """Forget removed levels at the end, so that the last key is the best price."""
+        keys, spellings, quantities = self.keys, self.spellings, self.quantities
+        while keys and not quantities[spellings[keys[-1]]].strip("0."):
+            del quantities[spellings.pop(keys.pop())]
+
+    def sweep(self) -> None:
+        """Forget every removed level."""
+        quantities, spellings = self.quantities, self.spellings
+        self.keys = [key for key in self.keys if quantities[spellings[key]].strip("0.")]
+        self.spellings = {key: spellings[key] for key in self.keys}
+        self.quantities = {price: quantities[price] for price in self.spellings.values()}
+        self.most_keys = 2 * len(self.keys) + _SPARE
 
     def multiply(self, factor: int) -> None:
-        self.known = {}
         self.keys = [key * factor for key in self.keys]
-        self.levels = {key * factor: level for key, level in self.levels.items()}
+        self.spellings = {key * factor: price for key, price in self.spellings.items()}
 
     def best(self) -> Level | None:
+        self.drop_removed()
         if not self.keys:
             return None
-        price, quantity = self.levels[self.keys[-1]]
-        return Decimal(price), Decimal(quantity)
+        price = self.spellings[self.keys[-1]]
+        return Decimal(price), Decimal(self.quantities[price])
 
-    def texts(self, depth: int | None) -> list[LevelText]:
-        return [self.levels[key] for key in islice(reversed(self.keys), depth)]
+    def texts(self) -> Iterator[LevelText]:
+        for key in reversed(self.keys):
+            price = self.spellings[key]
+            quantity = self.quantities[price]
+            if quantity.strip("0."):
+                yield price, quantity
 
-    def walk(self, depth: int | None) -> Iterator[Level]:
-        for key in islice(reversed(self.keys), depth):
-            price, quantity = self.levels[key]
+    def walk(self) -> Iterator[Level]:
+        for price, quantity in self.texts():
             yield Decimal(price), Decimal(quantity)

@@ -4,14 +4,15 @@ Every exchange's levels are brought to one spelling, ``[["60000.01","0.5"],…]`
 until a book, a checksum or a reader asks for them.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Annotated
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from penstock.errors import MalformedLevels
+from penstock.market.numbers import is_plain
 
 Level = tuple[Decimal, Decimal]
 """(price, quantity), exact."""
@@ -19,12 +20,14 @@ LevelText = tuple[str, str]
 """(price, quantity) in the wire's digits."""
 
 _decode = msgspec.json.Decoder(list[LevelText]).decode
+# A lone point is the one text that has the shape of a number without being one, and it is short.
+_decode_longer = msgspec.json.Decoder(list[tuple[str, Annotated[str, Meta(min_length=2)]]]).decode
 _encode = msgspec.json.Encoder().encode
 _DIGITS = b"0123456789"
-# Levels without their digits, if all their numbers have a point: then two calls in C tell that all
-# of them are plain. A lone point has the same shape and is looked for by itself.
+# Levels without their digits, if all their numbers have a point: then a few calls in C tell that
+# all of them are plain.
 _SHAPE = b'[".","."],' * 10_000
-_as_plain = re.compile(r"[0-9]+(?:\.[0-9]+)?").fullmatch
+_SHORT_SHAPES = frozenset(b"[" + _SHAPE[: max(0, 10 * n - 1)] + b"]" for n in range(64))
 
 
 def read_levels(raw: Raw) -> list[LevelText]:
@@ -33,13 +36,14 @@ def read_levels(raw: Raw) -> list[LevelText]:
     Raises:
         MalformedLevels: they are not pairs of plain decimal numbers.
     """
-    levels = split_levels(raw)
-    data = bytes(raw)
-    shape = data.translate(None, _DIGITS)
-    if not _SHAPE.startswith(shape[1:-1]) or b'"."' in data:
+    try:
+        levels = _decode(raw)
+    except msgspec.DecodeError as error:
+        raise MalformedLevels(f"price levels are not pairs of texts: {error}") from error
+    if not all_plain_levels([raw]):
         for level in levels:
             for text in level:
-                if _as_plain(text) is None:
+                if not is_plain(text):
                     raise MalformedLevels(f"{text[:40]!r} is not a plain number")
     return levels
 
@@ -51,9 +55,25 @@ def split_levels(raw: Raw) -> list[LevelText]:
         MalformedLevels: they are not pairs of texts.
     """
     try:
-        return _decode(raw)
-    except msgspec.DecodeError as error:
-        raise MalformedLevels(f"price levels are not pairs of texts: {error}") from error
+        return _decode_longer(raw)
+    except msgspec.DecodeError:
+        return read_levels(raw)
+
+
+def all_plain_levels(raws: Sequence[Raw]) -> bool:
+    """Whether these are pairs of numbers that have points; False where only a close look tells."""
+    joined = b"\n".join(raws)
+    shapes = joined.translate(None, _DIGITS).split(b"\n") if raws else []
+    if not _SHORT_SHAPES.issuperset(shapes) and not all(map(_is_shape, shapes)):
+        return False
+    return b'"."' not in joined
+
+
+def _is_shape(shape: bytes) -> bool:
+    if shape in _SHORT_SHAPES:
+        return True
+    whole = shape.startswith(b"[[") and shape.endswith(b'"]]')
+    return whole and _SHAPE.startswith(shape[1:-1])
 
 
 def write_levels(levels: Iterable[LevelText]) -> Raw:

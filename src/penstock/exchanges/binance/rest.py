@@ -17,7 +17,7 @@ from penstock.exchanges.binance.payloads import EXCHANGE
 from penstock.exchanges.binance.symbols import read_info
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
-from penstock.market.levels import read_levels
+from penstock.market.levels import all_plain_levels, read_levels
 from penstock.market.symbol import Symbol
 
 PAGE = 1000
@@ -338,6 +338,8 @@ def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
 
 
 def _check_levels(raw: Raw) -> None:
+    if all_plain_levels([raw]):
+        return
     try:
         read_levels(raw)
     except MalformedLevels as error:

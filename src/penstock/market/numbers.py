@@ -1,0 +1,30 @@
+"""Plain numbers: digits, with or without one point among them.
+
+An exchange's prices and quantities are kept as the text it sent, so a text must be known to be a
+number before it is called one: no sign, no exponent, no NaN, no digits of other scripts. Looking
+at many texts at once costs a fraction of looking at each.
+"""
+
+import re
+from collections.abc import Sequence
+
+_plain = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+").fullmatch
+_DIGITS = b"0123456789"
+_POINTS = b".," * 10_000
+
+
+def is_plain(text: str) -> bool:
+    """Whether this is a plain number."""
+    return _plain(text) is not None
+
+
+def all_plain(texts: Sequence[str]) -> bool:
+    """Whether all of these are plain numbers."""
+    # Without its digits a number with a point is a point, and many of them are ".,.,.": that takes
+    # two calls in C for any number of texts. Only a lone point looks the same and is none.
+    joined = ",".join(texts)
+    if joined.isascii() and "." not in texts:
+        shape = joined.encode().translate(None, _DIGITS)
+        if len(shape) == 2 * len(texts) - 1 and _POINTS.startswith(shape):
+            return True
+    return all(map(_plain, texts))

@@ -11,11 +11,18 @@ from aiohttp import WSMsgType, web
 from msgspec import Raw
 
 from penstock.clock import SystemClock
-from penstock.collect.session import LARGEST_FRAME, Endpoint, Flushing, Outlets, Session
+from penstock.collect.session import (
+    FRAMES_AT_ONCE,
+    LARGEST_FRAME,
+    Endpoint,
+    Flushing,
+    Outlets,
+    Session,
+)
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
-from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import QUARANTINED, Connection, Subscription
@@ -247,6 +254,31 @@ async def test_what_arrives_together_is_one_batch(listen: Listen) -> None:
     assert len(desk.batches) <= 2, "a flush may fall into the middle"
 
 
+async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        for number in range(1, 2_001):
+            await socket.send_str(trade_frame(number))
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk()
+    await listen(exchange)
+    under_test, sizes, began_ns = session(exchange, desk), list[int](), SystemClock().now_ns()
+    read = under_test.connection.received_many
+
+    def read_and_note(frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
+        sizes.append(len(frames))
+        read(frames, at_ns)
+
+    under_test.connection.received_many = read_and_note  # type: ignore[method-assign]
+    async with running(under_test):
+        await desk.until(lambda: len(desk.trades) == 2_000)
+
+    assert 1 < max(sizes) <= FRAMES_AT_ONCE
+    stamps_ns = [event.received_at_ns for batch in desk.batches for event in batch]
+    assert stamps_ns == sorted(stamps_ns)
+    assert -1 < (stamps_ns[0] - began_ns) / 1e9 < 60, "an instant, not a monotonic reading"
+
+
 async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> None:
     async def behave(socket: web.WebSocketResponse, _: int) -> None:
         for number in range(1, 21):
@@ -261,6 +293,35 @@ async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> No
         assert desk.batches == []
 
     assert desk.trades == list(range(1, 21))
+
+
+async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) -> None:
+    exchange, desk, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Desk(), asyncio.Event()
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    under_test._frames.append(trade_frame(1).encode())
+    under_test._stamps_ns.append(0)
+    stop.set()
+    await under_test.run(stop)
+
+    assert desk.trades == [1]
+
+
+async def test_what_came_before_a_cut_is_read_before_it(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        if connection == 1:
+            await socket.send_str(delta_frame(5, 6))
+            await socket.close()
+        await stay(socket)
+
+    exchange, desk = ToyExchange(behave), Desk(books=[ExchangeUnreachable("gone")] * 9)
+    await listen(exchange)
+    under_test = session(exchange, desk)
+    async with running(under_test):
+        await desk.until(lambda: len(exchange.connected_at_s) == 2)
+
+    assert under_test.connection.books[BTC].reason.startswith("disconnected: ")
+    assert [type(event) for batch in desk.batches for event in batch] == [BookDelta]
 
 
 async def test_what_cannot_be_recorded_ends_it_with_the_reason(listen: Listen) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from penstock.market.events import BookDelta, BookSnapshot, Trade
+from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
 from penstock.market.top_book import Checksum
 from penstock.resilience.backoff import Backoff
@@ -75,6 +75,17 @@ class ToyDialect:
         except msgspec.DecodeError:
             pass
         return [Malformed("not_json", "what is this", str(frame))]
+
+
+class HastyDialect(ToyDialect):
+    """Reads many frames together, if all of them are events."""
+
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        said = [self.read(*each)[0] for each in zip(frames, received_at_ns, strict=True)]
+        events = [each for each in said if not isinstance(each, tuple)]
+        return events if len(events) == len(frames) else None
 
 
 def trade(symbol: Symbol, number: int) -> Trade:
@@ -146,6 +157,40 @@ def test_events_are_delivered_in_order() -> None:
     assert len(machine.events) == 3
     assert machine.take_events() == [trade(A, 7), delta(B, 1, 2), trade(B, 9)]
     assert machine.events == []
+
+
+frames_of_all_kinds = st.lists(
+    st.sampled_from(
+        [frame("trade", "a_usdt", 1), frame("delta", "a_usdt", 1, 2),
+         frame("delta", "a_usdt", 3, 4), frame("delta", "b_usdt", 1, 2),
+         frame("delta", "b_usdt", 7, 9), frame("ack", 1), frame("refused", 2), frame("closing"),
+         b"rubbish"]
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(frames_of_all_kinds, st.integers(0, 12), st.sampled_from([ToyDialect, HastyDialect]))
+def test_frames_that_come_together_do_what_they_do_one_by_one(
+    frames: list[bytes], cut: int, dialect: type[ToyDialect]
+) -> None:
+    wanted = [Subscription("trades", (A, B)), Subscription("book_deltas", (A, B))]
+    alone = Connection(ToyDialect(), wanted, lambda: 0.0)
+    together = Connection(dialect(), wanted, lambda: 0.0)
+    for machine in (alone, together):
+        machine.start()
+        machine.opened(0)
+    for number, each in enumerate(frames):
+        alone.received(each, number)
+    for some in (range(min(cut, len(frames))), range(cut, len(frames))):
+        together.received_many([frames[number] for number in some], list(some))
+
+    assert together.events == alone.events
+    assert together.commands == alone.commands
+    assert together.malformed == alone.malformed
+    assert list(together.refusals) == list(alone.refusals)
+    for symbol in (A, B):
+        assert together.books[symbol].reason == alone.books[symbol].reason
 
 
 def test_a_book_is_fetched_once_when_its_stream_runs() -> None:

@@ -3,6 +3,10 @@
 It only moves things: frames from the socket to the connection machine, the machine's commands to
 the socket, the gateway and the clock, and its events to the recorder, in batches. Everything that
 could be decided is decided by the machine.
+
+Frames that are already there are taken off the socket before any is read, because together they
+cost less to read than one by one. None waits longer for that: they are read as soon as the socket
+has no more.
 """
 
 import asyncio
@@ -33,6 +37,8 @@ from penstock.telemetry import ConnectionLost, ConnectionOpened, Listener, Snaps
 _Socket = aiohttp.ClientWebSocketResponse[Literal[False]]
 """One that hands out frames as the bytes they are."""
 LARGEST_FRAME = 16_000_000
+FRAMES_AT_ONCE = 256
+"""So many frames are read without waiting for more."""
 _CONNECT_S = 10.0
 _CLOSE_S = 1.0
 """How long the exchange may take to say goodbye; a dead connection never does."""
@@ -86,6 +92,14 @@ class Session:
         self._socket: _Socket | None = None
         self._errands: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
+        self._room_for = 0
+        """So many frames may gather before they are read; none while too many events wait."""
+        self._frames: list[bytes] = []
+        """Arrived, stamped and not read yet."""
+        self._stamps_ns: list[int] = []
+        """When each arrived, by the monotonic clock: the cheapest to ask."""
+        self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
+        self._arrived = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stream and record until ``stop``; then close, and record what had arrived.
@@ -97,6 +111,7 @@ class Session:
             async with _http() as http, asyncio.TaskGroup() as group:
                 run_errands = partial(self._run_errands, http, group)
                 self._errands.add(group.create_task(self._flush_forever()))
+                self._errands.add(group.create_task(self._read_forever(run_errands)))
                 self.connection.start()
                 run_errands()
                 await stop.wait()
@@ -131,18 +146,20 @@ class Session:
     async def _stream(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> None:
         """Open the socket and read it to its end."""
         try:
-            reason = await self._read(http, then)
+            reason = await self._receive(http, then)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             reason = str(error) or type(error).__name__
         finally:
             self._socket = None
+        self._read()
         self.connection.closed(reason, self._clock.now_ns())
         self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
         then()
 
-    async def _read(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> str:
-        connection, clock, most_waiting = self.connection, self._clock, self._flushing.most_waiting
-        silence_s, heard_ns = self._endpoint.silence_s, clock.now_ns()
+    async def _receive(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> str:
+        """Open the socket and take frames off it until it closes; the reason."""
+        connection, clock, silence_s = self.connection, self._clock, self._endpoint.silence_s
+        heard_ns = clock.monotonic_ns()
         async with http.ws_connect(
             self._endpoint.url,
             autoping=False,  # so that a ping is seen: on a quiet stream it is the sign of life
@@ -160,16 +177,16 @@ class Session:
                 except TimeoutError:
                     return f"silent for {silence_s:g} s"
                 if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
-                    heard_ns = clock.now_ns()
-                    connection.received(message.data, heard_ns)
-                    if connection.commands:
-                        then()
-                    if len(connection.events) >= most_waiting:
-                        self._room.clear()
-                        await self._room.wait()
+                    heard_ns = clock.monotonic_ns()
+                    self._frames.append(message.data)
+                    self._stamps_ns.append(heard_ns)
+                    if len(self._frames) == 1:
+                        self._arrived.set()
+                    if len(self._frames) >= self._room_for:
+                        await self._make_room(then)
                 elif message.type is WSMsgType.PING:
                     await socket.pong(message.data)
-                    quiet_s = (clock.now_ns() - heard_ns) / 1_000_000_000
+                    quiet_s = (clock.monotonic_ns() - heard_ns) / 1_000_000_000
                     if quiet_s > silence_s and not self._endpoint.pings_are_life:
                         await _say_goodbye(socket)
                         return f"silent but for pings for {quiet_s:.0f} s"
@@ -177,6 +194,29 @@ class Session:
                     return f"unreadable: {message.data}"  # then it was us who closed it
                 elif message.type is not WSMsgType.PONG:
                     return _reason(socket)
+
+    async def _make_room(self, then: Callable[[], None]) -> None:
+        """Read what has arrived; while too many events are not recorded, wait."""
+        self._read()
+        then()
+        if self._room_for <= 0:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _read_forever(self, then: Callable[[], None]) -> None:
+        """Read what has arrived whenever the task that receives has to wait for more."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._read()
+            then()
+
+    def _read(self) -> None:
+        """Hand all frames to the machine."""
+        frames, instants_ns = self._frames, [self._anchor_ns + each for each in self._stamps_ns]
+        self._frames, self._stamps_ns = [], []
+        self.connection.received_many(frames, instants_ns)
+        self._measure_room()
 
     async def _send(self, text: str) -> None:
         if self._socket is None or self._socket.closed:
@@ -213,10 +253,16 @@ class Session:
             await self._flush()
 
     async def _flush(self) -> None:
+        self._read()
         events = self.connection.take_events()
         if events:
             await self._record(events)
+        self._measure_room()
         self._room.set()
+
+    def _measure_room(self) -> None:
+        room = self._flushing.most_waiting - len(self.connection.events)
+        self._room_for = min(FRAMES_AT_ONCE, room)
 
 
 def _http() -> aiohttp.ClientSession:

@@ -19,7 +19,15 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.asking import ACK_WITHIN_NS, SECOND_NS, Asking
 from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, Received, Refusal
+from penstock.streaming.dialect import (
+    Ack,
+    Dialect,
+    Malformed,
+    Notice,
+    ReadsMany,
+    Received,
+    Refusal,
+)
 from penstock.streaming.streamed_book import StreamedBook
 
 QUARANTINED = 100
@@ -86,6 +94,7 @@ class Connection:
     ) -> None:
         self._dialect, self._backoff, self._random = dialect, backoff, random
         self._read = dialect.read
+        self._read_many = dialect.read_many if isinstance(dialect, ReadsMany) else None
         self._asking = Asking(dialect)
         named = [(each, dialect.streams(each.channel, each.symbols)) for each in subscriptions]
         self._groups = [names for _, names in named]
@@ -151,6 +160,16 @@ class Connection:
         """A frame arrived."""
         self._now_ns = at_ns
         self._note(self._read(frame, at_ns))
+
+    def received_many(self, frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
+        """Frames arrived, each at its instant: the same as one by one, in less time."""
+        if self._read_many is not None and len(frames) > 1:
+            events = self._read_many(frames, at_ns)
+            if events is not None:
+                self._deliver(events)
+                return
+        for frame, each_at_ns in zip(frames, at_ns, strict=True):
+            self.received(frame, each_at_ns)
 
     def closed(self, reason: str, at_ns: int) -> None:
         """The socket is closed, or could not be opened: try again after a while."""
@@ -219,22 +238,25 @@ class Connection:
         return commands
 
     def _note(self, said: Sequence[Received]) -> None:
-        events, books = self.events, self.books
         for each in said:
-            # Asking an event for its class with isinstance takes four times as long.
-            if type(each) is BookDelta:
-                events.append(each)
-                book = books.get(each.symbol)
-                if book is not None:
-                    book.receive(each)
-                    if book.wants_snapshot:
-                        self._begin(each.symbol, each.received_at_ns)
-            elif isinstance(each, tuple):
+            if isinstance(each, tuple):
                 self._control(each)
             else:
-                events.append(each)
-                if type(each) is BookSnapshot and self._begins != "rest":
-                    self._begun(each)
+                self._deliver((each,))
+
+    def _deliver(self, events: Sequence[AnyEvent]) -> None:
+        self.events.extend(events)
+        books, in_stream = self.books, self._begins != "rest"
+        for event in events:
+            # Asking an event for its class with isinstance takes four times as long.
+            if type(event) is BookDelta:
+                book = books.get(event.symbol)
+                if book is not None:
+                    book.receive(event)
+                    if book.wants_snapshot:
+                        self._begin(event.symbol, event.received_at_ns)
+            elif in_stream and type(event) is BookSnapshot:
+                self._begun(event)
 
     def _control(self, said: Ack | Refusal | Notice | Malformed) -> None:
         if isinstance(said, Malformed):

@@ -8,7 +8,7 @@ reason, and harms nobody else.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
@@ -142,5 +142,20 @@ class Dialect(Protocol):
         """What a frame says, in order; empty for a heartbeat. Never raises.
 
         The numbers of an event are numbers: whoever is given one need not look again.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsMany(Protocol):
+    """A dialect that reads many frames together in less time than one by one."""
+
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        """The events that ``read`` would find in these frames, in order. Never raises.
+
+        None unless every frame is one event and nothing else: whoever asked then reads them one by
+        one and learns which is an answer, and which is malformed.
         """
         ...

@@ -2,16 +2,19 @@
 
 Frames come in the combined envelope, ``{"stream":"btcusdt@trade","data":{…}}``. Each structure
 quotes the payload it reads, with its fields in the wire's order, which is what msgspec reads
-fastest. A reader is made for the symbols asked for, which may become more later.
+fastest. It is made for one symbol at a time (``TradePayload[Literal["BTCUSDT"]]``), so that the
+decoder refuses any other. A reader makes the event, and hands in the numbers that somebody has yet
+to look at.
 """
 
-import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Raw, Struct, field
 
+from penstock.exchanges.answers import Text, Whole
+from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import (
     AggTrade,
     AnyEvent,
@@ -24,52 +27,42 @@ from penstock.market.events import (
 from penstock.market.symbol import Symbol
 
 EXCHANGE = "binance"
-Whole = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Text = Annotated[str, Meta(max_length=64)]
-"""A number as text: no price has more digits than that."""
-Asked = Mapping[str, Symbol]
-"""Symbols asked for, by the exchange's spelling."""
-Reader = Callable[[bytes, int], AnyEvent]
-"""(frame, received_at_ns) → event. Raises what msgspec raises, and KeyError for other symbols."""
-
-as_plain = re.compile(r"[0-9]+(?:\.[0-9]+)?").fullmatch
-"""None for anything but digits and a point: no sign, no exponent, no NaN."""
-
-D = TypeVar("D")
-_LONE_POINT = "a lone point is no number"
+S = TypeVar("S")
+Reader = Callable[[Any, Symbol, int], AnyEvent]
+"""(payload, symbol, received_at_ns) → event. Raises ValidationError."""
 
 
-class NotANumber(msgspec.ValidationError):
-    """A lone point: the one text that has the shape of a number without being one."""
-
-
-class _Envelope(Struct, Generic[D], gc=False):
-    data: D
-
-
-class _Trade(Struct, gc=False):
+class TradePayload(Struct, Generic[S], gc=False, kw_only=True):
     """<s>@trade
 
     {"e":"trade","E":1672515782136,"s":"BNBBTC","t":12345,"p":"0.001","q":"100","T":1672515782136,
      "m":true,"M":true}
+
+    Nobody uses ``e``, ``E`` and ``M``; but to pass over a field that is not named takes longer than
+    to read it.
     """
 
-    native: str = field(name="s")
+    event: str = field(name="e", default="")
+    told_ms: int = field(name="E", default=0)
+    native: S = field(name="s")
     id: Whole = field(name="t")
     price: Text = field(name="p")
     quantity: Text = field(name="q")
     at_ms: Whole = field(name="T")
     maker_bought: bool = field(name="m")
+    best_match: bool = field(name="M", default=True)
 
 
-class _AggTrade(Struct, gc=False):
+class AggTradePayload(Struct, Generic[S], gc=False, kw_only=True):
     """<s>@aggTrade
 
     {"e":"aggTrade","E":1633998523963,"s":"NKNUSDT","a":15683430,"p":"0.35280000",
      "q":"58.00000000","f":19862790,"l":19862790,"T":1633998523963,"m":false,"M":true}
     """
 
-    native: str = field(name="s")
+    event: str = field(name="e", default="")
+    told_ms: int = field(name="E", default=0)
+    native: S = field(name="s")
     id: Whole = field(name="a")
     price: Text = field(name="p")
     quantity: Text = field(name="q")
@@ -77,9 +70,10 @@ class _AggTrade(Struct, gc=False):
     last_id: Whole = field(name="l")
     at_ms: Whole = field(name="T")
     maker_bought: bool = field(name="m")
+    best_match: bool = field(name="M", default=True)
 
 
-class _Delta(Struct, gc=False):
+class DeltaPayload(Struct, Generic[S], gc=False):
     """<s>@depth@100ms
 
     {"e":"depthUpdate","E":1633998512068,"s":"NKNUSDT","U":499869750,"u":499869752,
@@ -87,14 +81,14 @@ class _Delta(Struct, gc=False):
     """
 
     at_ms: Whole = field(name="E")
-    native: str = field(name="s")
+    native: S = field(name="s")
     first_id: Whole = field(name="U")
     final_id: Whole = field(name="u")
     bids: Raw = field(name="b")
     asks: Raw = field(name="a")
 
 
-class _BookTicker(Struct, gc=False):
+class BookTickerPayload(Struct, Generic[S], gc=False):
     """<s>@bookTicker, which alone names no event and no time
 
     {"u":499869768,"s":"NKNUSDT","b":"0.35210000","B":"672.00000000","a":"0.35260000",
@@ -102,14 +96,14 @@ class _BookTicker(Struct, gc=False):
     """
 
     update_id: Whole = field(name="u")
-    native: str = field(name="s")
+    native: S = field(name="s")
     bid: Text = field(name="b")
     bid_quantity: Text = field(name="B")
     ask: Text = field(name="a")
     ask_quantity: Text = field(name="A")
 
 
-class _DayTicker(Struct, gc=False):
+class DayTickerPayload(Struct, Generic[S], gc=False):
     """<s>@ticker, every second
 
     {"e":"24hrTicker","E":1672515782136,"s":"BNBBTC","p":"0.0015","P":"250.00","w":"0.0018",
@@ -118,7 +112,7 @@ class _DayTicker(Struct, gc=False):
     """
 
     at_ms: Whole = field(name="E")
-    native: str = field(name="s")
+    native: S = field(name="s")
     last: Text = field(name="c")
     bid: Text = field(name="b")
     bid_quantity: Text = field(name="B")
@@ -145,7 +139,7 @@ class _Kline(Struct, gc=False):
     quote_volume: Text = field(name="q")
 
 
-class _KlineFrame(Struct, gc=False):
+class CandlePayload(Struct, Generic[S], gc=False):
     """<s>@kline_<interval>
 
     {"e":"kline","E":1633998523963,"s":"NKNUSDT","k":{"t":1633998480000,"T":1633998539999,
@@ -154,12 +148,12 @@ class _KlineFrame(Struct, gc=False):
      "V":"58.00000000","Q":"20.46240000","B":"0"}}
     """
 
-    native: str = field(name="s")
+    native: S = field(name="s")
     kline: _Kline = field(name="k")
 
 
-class _Depth(Struct, gc=False):
-    """<s>@depth20@100ms, which names no symbol: only the envelope does
+class DepthPayload(Struct, gc=False):
+    """<s>@depth20@100ms, which names no symbol: only the stream does
 
     {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]}
     """
@@ -169,31 +163,17 @@ class _Depth(Struct, gc=False):
     asks: Raw
 
 
-class _DepthEnvelope(Struct, gc=False):
-    stream: str
-    data: _Depth
-
-
-_decode_trade = msgspec.json.Decoder(_Envelope[_Trade]).decode
-_decode_agg_trade = msgspec.json.Decoder(_Envelope[_AggTrade]).decode
-_decode_delta = msgspec.json.Decoder(_Envelope[_Delta]).decode
-_decode_book_ticker = msgspec.json.Decoder(_Envelope[_BookTicker]).decode
-_decode_day_ticker = msgspec.json.Decoder(_Envelope[_DayTicker]).decode
-_decode_kline = msgspec.json.Decoder(_Envelope[_KlineFrame]).decode
-_decode_depth = msgspec.json.Decoder(_DepthEnvelope).decode
-
-
-def trade_reader(asked: Asked) -> Reader:
+def trade_reader(unchecked: Unchecked) -> Reader:
     """Reads <s>@trade."""
+    texts = unchecked.texts
 
-    def read(frame: bytes, received_at_ns: int) -> Trade:
-        data = _decode_trade(frame).data
+    def read(data: TradePayload[str], symbol: Symbol, received_at_ns: int) -> Trade:
         price, quantity = data.price, data.quantity
-        if price == "." or quantity == ".":
-            raise NotANumber(_LONE_POINT)
+        texts.append(price)
+        texts.append(quantity)
         return Trade(
             exchange=EXCHANGE,
-            symbol=asked[data.native],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             id=data.id,
             at_ms=data.at_ms,
@@ -205,19 +185,19 @@ def trade_reader(asked: Asked) -> Reader:
     return read
 
 
-def agg_trade_reader(asked: Asked) -> Reader:
+def agg_trade_reader(unchecked: Unchecked) -> Reader:
     """Reads <s>@aggTrade."""
+    texts = unchecked.texts
 
-    def read(frame: bytes, received_at_ns: int) -> AggTrade:
-        data = _decode_agg_trade(frame).data
+    def read(data: AggTradePayload[str], symbol: Symbol, received_at_ns: int) -> AggTrade:
         price, quantity, first_id, last_id = data.price, data.quantity, data.first_id, data.last_id
-        if price == "." or quantity == ".":
-            raise NotANumber(_LONE_POINT)
+        texts.append(price)
+        texts.append(quantity)
         if first_id > last_id:
             raise msgspec.ValidationError(f"trades {first_id} to {last_id} run backwards")
         return AggTrade(
             exchange=EXCHANGE,
-            symbol=asked[data.native],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             id=data.id,
             first_trade_id=first_id,
@@ -231,40 +211,41 @@ def agg_trade_reader(asked: Asked) -> Reader:
     return read
 
 
-def delta_reader(asked: Asked) -> Reader:
+def delta_reader(unchecked: Unchecked) -> Reader:
     """Reads <s>@depth@100ms."""
+    levels = unchecked.levels
 
-    def read(frame: bytes, received_at_ns: int) -> BookDelta:
-        data = _decode_delta(frame).data
-        first_id, final_id = data.first_id, data.final_id
+    def read(data: DeltaPayload[str], symbol: Symbol, received_at_ns: int) -> BookDelta:
+        first_id, final_id, bids, asks = data.first_id, data.final_id, data.bids, data.asks
+        levels.append(bids)
+        levels.append(asks)
         if first_id > final_id:
             raise msgspec.ValidationError(f"updates {first_id} to {final_id} run backwards")
         return BookDelta(
             exchange=EXCHANGE,
-            symbol=asked[data.native],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             first_update_id=first_id,
             final_update_id=final_id,
             at_ms=data.at_ms,
-            bids_raw=data.bids,
-            asks_raw=data.asks,
+            bids_raw=bids,
+            asks_raw=asks,
         )
 
     return read
 
 
-def book_ticker_reader(asked: Asked) -> Reader:
+def book_ticker_reader(unchecked: Unchecked) -> Reader:
     """Reads <s>@bookTicker."""
+    texts = unchecked.texts
 
-    def read(frame: bytes, received_at_ns: int) -> Ticker:
-        data = _decode_book_ticker(frame).data
+    def read(data: BookTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker:
         bid, bid_quantity = data.bid, data.bid_quantity
         ask, ask_quantity = data.ask, data.ask_quantity
-        if bid == "." or bid_quantity == "." or ask == "." or ask_quantity == ".":
-            raise NotANumber(_LONE_POINT)
+        texts.extend((bid, bid_quantity, ask, ask_quantity))
         return Ticker(
             exchange=EXCHANGE,
-            symbol=asked[data.native],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             update_id=data.update_id,
             bid_text=bid,
@@ -276,18 +257,16 @@ def book_ticker_reader(asked: Asked) -> Reader:
     return read
 
 
-def day_ticker_reader(asked: Asked) -> Reader:
+def day_ticker_reader(unchecked: Unchecked) -> Reader:
     """Reads <s>@ticker."""
+    texts = unchecked.texts
 
-    def read(frame: bytes, received_at_ns: int) -> Ticker:
-        data = _decode_day_ticker(frame).data
-        if "." in (data.last, data.bid, data.bid_quantity, data.ask, data.ask_quantity, data.open):
-            raise NotANumber(_LONE_POINT)
-        if "." in (data.high, data.low, data.volume, data.quote_volume):
-            raise NotANumber(_LONE_POINT)
+    def read(data: DayTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker:
+        texts.extend((data.last, data.bid, data.bid_quantity, data.ask, data.ask_quantity))
+        texts.extend((data.open, data.high, data.low, data.volume, data.quote_volume))
         return Ticker(
             exchange=EXCHANGE,
-            symbol=asked[data.native],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             at_ms=data.at_ms,
             bid_text=data.bid,
@@ -305,17 +284,16 @@ def day_ticker_reader(asked: Asked) -> Reader:
     return read
 
 
-def candle_reader(asked: Asked) -> Reader:
+def candle_reader(unchecked: Unchecked) -> Reader:
     """Reads <s>@kline_<interval>."""
+    texts = unchecked.texts
 
-    def read(frame: bytes, received_at_ns: int) -> Candle:
-        data = _decode_kline(frame).data
+    def read(data: CandlePayload[str], symbol: Symbol, received_at_ns: int) -> Candle:
         k = data.kline
-        if "." in (k.open, k.high, k.low, k.close, k.volume, k.quote_volume):
-            raise NotANumber(_LONE_POINT)
+        texts.extend((k.open, k.high, k.low, k.close, k.volume, k.quote_volume))
         return Candle(
             exchange=EXCHANGE,
-            symbol=asked[data.native],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             interval=k.interval,
             open_ms=k.open_ms,
@@ -333,15 +311,15 @@ def candle_reader(asked: Asked) -> Reader:
     return read
 
 
-def depth_reader(asked: Asked) -> Reader:
-    """Reads <s>@depth20@100ms; the symbol stands in the envelope alone."""
+def depth_reader(unchecked: Unchecked) -> Reader:
+    """Reads <s>@depth20@100ms."""
+    levels = unchecked.levels
 
-    def read(frame: bytes, received_at_ns: int) -> BookSnapshot:
-        envelope = _decode_depth(frame)
-        data = envelope.data
+    def read(data: DepthPayload, symbol: Symbol, received_at_ns: int) -> BookSnapshot:
+        levels.extend((data.bids, data.asks))
         return BookSnapshot(
             exchange=EXCHANGE,
-            symbol=asked[envelope.stream.partition("@")[0].upper()],
+            symbol=symbol,
             received_at_ns=received_at_ns,
             update_id=data.update_id,
             bids_raw=data.bids,

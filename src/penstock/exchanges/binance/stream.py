@@ -1,53 +1,58 @@
 """Binance's stream dialect: combined streams on one connection, asked for by message.
 
-Reading is fast because most of it is done once. A frame without its digits is its *shape*:
+Reading is fast for two reasons. A frame names its stream before anything else,
 
-    {"stream":"btcusdt@bookTicker","data":{"u":,"s":"BTCUSDT","b":".","B":".","a":".","A":"."}}
+    {"stream":"btcusdt@bookTicker","data":{"u":499869768,"s":"BTCUSDT","b":"0.35210000",…
 
-Frames of one stream share a few shapes, and two frames of one shape differ in nothing but digits:
-what was a plain number in one is a plain number in the other. So a frame is read with care when its
-shape is new, and with one call of the decoder ever after. NaN, a sign, an exponent, a missing field
-or a text where a number belongs all change the shape. Levels, of which a frame holds any number,
-are compared with the shape of levels, undecoded.
+so the streams asked for are a tagged union to the decoder: one call reads any frame straight into
+the payload of its stream, and refuses whatever is not as documented. And whether numbers are
+numbers is asked once for all frames that came together. What cannot be read in this way is read
+again with care, by itself, to find out what it is: an answer, a notice, or malformed for some
+reason.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from penstock.errors import MalformedLevels, UnknownChannel
+from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance import payloads
 from penstock.exchanges.binance.limits import STREAM_LIMITS
-from penstock.exchanges.binance.payloads import Asked, Reader
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
+from penstock.exchanges.binance.payloads import Reader
+from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.unchecked import Unchecked
+from penstock.market.events import AnyEvent
 from penstock.market.interval import COMMON
-from penstock.market.levels import read_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, BookRules, Malformed, Notice, Reason, Received, Refusal
+from penstock.streaming.dialect import Ack, BookRules, Notice, Received, Refusal
 
 # The longest frame seen is some hundred kilobytes: a whole second of a busy book.
 LARGEST_FRAME = 4_000_000
-_EXCERPT = 120
-# What is remembered of frames is bounded; book deltas of many levels are compared every time.
-_SHAPES = 20_000
-_LONGEST_SHAPE = 512
-_DIGITS = b"0123456789"
-_LEVELS_SHAPE = b'[".","."],' * 10_000
-_DOTTED = re.compile(r"[0-9]+\.[0-9]+").fullmatch
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError)
+_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
-_READERS: Final[dict[str, tuple[str, Callable[[Asked], Reader]]]] = {
-    "trades": ("trade", payloads.trade_reader),
-    "agg_trades": ("aggTrade", payloads.agg_trade_reader),
-    "book_deltas": ("depth@100ms", payloads.delta_reader),
-    "book_snapshots": ("depth20@100ms", payloads.depth_reader),
-    "tickers": ("bookTicker", payloads.book_ticker_reader),
-    "tickers_24h": ("ticker", payloads.day_ticker_reader),
-    **{f"candles_{text}": (f"kline_{text}", payloads.candle_reader) for text in COMMON},
+
+class _Channel(NamedTuple):
+    suffix: str
+    """What the names of its streams end with."""
+    payload: Any
+    """The structure of its payloads; for one symbol, where they name it."""
+    reader: Callable[[Unchecked], Reader]
+
+
+_CHANNELS: Final[dict[str, _Channel]] = {
+    "trades": _Channel("trade", payloads.TradePayload, payloads.trade_reader),
+    "agg_trades": _Channel("aggTrade", payloads.AggTradePayload, payloads.agg_trade_reader),
+    "book_deltas": _Channel("depth@100ms", payloads.DeltaPayload, payloads.delta_reader),
+    "book_snapshots": _Channel("depth20@100ms", payloads.DepthPayload, payloads.depth_reader),
+    "tickers": _Channel("bookTicker", payloads.BookTickerPayload, payloads.book_ticker_reader),
+    "tickers_24h": _Channel("ticker", payloads.DayTickerPayload, payloads.day_ticker_reader),
+    **{
+        f"candles_{text}": _Channel(f"kline_{text}", payloads.CandlePayload, payloads.candle_reader)
+        for text in COMMON
+    },
 }
 
 
@@ -78,6 +83,16 @@ class _Message(Struct):
     E: int | None = None
 
 
+def _envelope(stream: str, native: str, payload: Any) -> type[Struct]:
+    """The structure of one stream's frames; the name is the tag that tells them from others."""
+    data = payload[Literal[native]] if hasattr(payload, "__parameters__") else payload
+    return msgspec.defstruct("Envelope", [("data", data)], tag_field="stream", tag=stream, gc=False)
+
+
+def _decode_nothing(_frame: bytes | str) -> NoReturn:
+    raise msgspec.ValidationError("Nothing was asked for")
+
+
 _decode_message = msgspec.json.Decoder(_Message).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -87,16 +102,15 @@ class BinanceDialect:
 
     limits = STREAM_LIMITS
     books = BookRules(begins="rest")
-    channels: Sequence[str] = tuple(_READERS)
+    channels: Sequence[str] = tuple(_CHANNELS)
 
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols = symbols
-        self._asked: dict[str, dict[str, Symbol]] = {}
-        self._readers: dict[str, Reader] = {}
-        """By stream name."""
-        self._shapes: dict[bytes, Reader] = {}
-        self._heads: dict[bytes, Reader] = {}
-        """Shapes of book deltas up to their levels."""
+        self._streams: dict[str, type[Struct]] = {}
+        """The structure of each stream's frames."""
+        self._readers: dict[type[Struct], tuple[Reader, Symbol]] = {}
+        self._decode: Callable[[bytes | str], Any] = _decode_nothing
+        self._unchecked = Unchecked()
 
     def url(self, base: str) -> str:
         """The combined endpoint; streams are asked for by message."""
@@ -104,14 +118,19 @@ class BinanceDialect:
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
         """See ``Dialect``; stream names are in lower case."""
-        if channel not in _READERS:
+        if channel not in _CHANNELS:
             raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        suffix, reader_for = _READERS[channel]
+        wanted = _CHANNELS[channel]
+        read = wanted.reader(self._unchecked)
         natives = [self._symbols.native(symbol) for symbol in symbols]
-        names = [f"{native.lower()}@{suffix}" for native in natives]
-        asked = self._asked.setdefault(channel, {})
-        asked.update(zip(natives, symbols, strict=True))
-        self._readers.update(dict.fromkeys(names, reader_for(asked)))
+        names = [f"{native.lower()}@{wanted.suffix}" for native in natives]
+        for name, native, symbol in zip(names, natives, symbols, strict=True):
+            if name not in self._streams:
+                envelope = self._streams[name] = _envelope(name, native, wanted.payload)
+                self._readers[envelope] = read, symbol
+        if self._streams:
+            any_of_them: Any = Union[tuple(self._streams.values())]  # noqa: UP007 (of any number)
+            self._decode = msgspec.json.Decoder(any_of_them).decode
         return names
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
@@ -126,81 +145,62 @@ class BinanceDialect:
         """See ``Dialect``."""
         if isinstance(frame, str):
             frame = frame.encode(errors="replace")
-        shape = frame.translate(None, _DIGITS)
-        read = self._shapes.get(shape) or self._delta_reader(shape)
-        if read is not None:
+        if len(frame) <= LARGEST_FRAME:
             try:
-                return [read(frame, received_at_ns)]
+                envelope = self._decode(frame)
+                read, symbol = self._readers[type(envelope)]
+                event = read(envelope.data, symbol, received_at_ns)
             except _UNREADABLE:
-                pass  # the careful way finds out what is wrong
-        return [self._read_carefully(frame, shape, received_at_ns)]
+                pass
+            else:
+                if self._unchecked.are_plain():
+                    return [event]
+        return [self._read_carefully(frame, received_at_ns)]
 
-    def _delta_reader(self, shape: bytes) -> Reader | None:
-        """The reader of a book delta that is known but for its number of levels.
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        """See ``ReadsMany``."""
+        if max(map(len, frames), default=0) <= LARGEST_FRAME:
+            try:
+                envelopes = list(map(self._decode, frames))
+                readers = map(self._readers.__getitem__, map(type, envelopes))
+                events = [
+                    read(envelope.data, symbol, at_ns)
+                    for (read, symbol), envelope, at_ns in zip(
+                        readers, envelopes, received_at_ns, strict=True
+                    )
+                ]
+            except _UNREADABLE:
+                pass
+            else:
+                if self._unchecked.are_plain():
+                    return events
+        self._unchecked.forget()
+        return None
 
-        What follows the head must be ``[".","."]],"a":[[".","."]]}}`` with any number of levels.
-        Only brackets could still be wrong, and those the decoder checks.
-        """
-        head, _, levels = shape.partition(b',"b":[')
-        read = self._heads.get(head)
-        if read is None:
-            return None
-        bids, separator, asks = levels.partition(b'],"a":[')
-        plain = _LEVELS_SHAPE.startswith(bids) and _LEVELS_SHAPE.startswith(asks[:-3])
-        if not (separator and plain and asks.endswith(b"]}}")):
-            return None
-        if len(shape) <= _LONGEST_SHAPE and len(self._shapes) < _SHAPES // 2:
-            self._shapes[shape] = read
-        return read
-
-    def _read_carefully(self, frame: bytes, shape: bytes, received_at_ns: int) -> Received:
+    def _read_carefully(self, frame: bytes, received_at_ns: int) -> Received:
+        """What a frame says, whatever it is."""
+        self._unchecked.forget()
         if len(frame) > LARGEST_FRAME:
-            return _malformed("too_large", f"{len(frame)} bytes", frame)
+            return malformed("too_large", f"{len(frame)} bytes", frame)
         try:
             message = _decode_message(frame)
             if message.data is UNSET or not message.stream:
                 return _read_control(message, frame)
             if message.stream == "!serverShutdown":
                 return Notice("closing", _decode_message(message.data).E)
-            read = self._readers[message.stream]
-            event = read(frame, received_at_ns)
-        except KeyError as error:
-            return _malformed("not_asked_for", f"nobody asked for {error.args[0]!r}", frame)
-        except RecursionError:
-            return _malformed("too_deep", "nested deeper than anything sensible", frame)
-        except payloads.NotANumber as error:
-            return _malformed("not_a_number", str(error), frame)
-        except msgspec.ValidationError as error:
-            return _malformed("wrong_shape", str(error), frame)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _malformed("not_json", str(error), frame)
-        return self._checked(event, frame, shape, read)
-
-    def _checked(
-        self, event: AnyEvent, frame: bytes, shape: bytes, read: Reader
-    ) -> AnyEvent | Malformed:
-        """The event, if its numbers are numbers; its shape is then remembered."""
-        try:
-            texts = _numbers(event)
-        except (MalformedLevels, RecursionError) as error:
-            return _malformed("not_a_number", str(error), frame)
-        for text in texts:
-            if payloads.as_plain(text) is None:
-                return _malformed("not_a_number", f"{text[:40]!r} is not a plain number", frame)
-        # A number without a point has the shape of an empty text, and an escaped character may
-        # be anything: such frames are read with care every time.
-        if b"\\" not in frame and all(map(_DOTTED, texts)):
-            self._remember(event, shape, read)
+            if message.stream not in self._streams:
+                raise KeyError(message.stream)
+            envelope = self._decode(frame)
+            read, symbol = self._readers[type(envelope)]
+            event = read(envelope.data, symbol, received_at_ns)
+        except NOT_READ as error:
+            return unreadable(error, frame)
+        complaint = self._unchecked.complaint()
+        if complaint is not None:
+            return malformed("not_a_number", complaint, frame)
         return event
-
-    def _remember(self, event: AnyEvent, shape: bytes, read: Reader) -> None:
-        if isinstance(event, BookSnapshot) or len(self._shapes) + len(self._heads) >= _SHAPES:
-            return
-        if isinstance(event, BookDelta):
-            shape, _, _ = shape.partition(b',"b":[')
-            self._heads[shape] = read
-        elif len(shape) <= _LONGEST_SHAPE:
-            self._shapes[shape] = read
 
 
 def _control(method: str, names: Sequence[str], request_id: int) -> str:
@@ -218,18 +218,4 @@ def _read_control(message: _Message, frame: bytes) -> Received:
         return Refusal(request_id, message.code, message.msg)
     if message.result is not UNSET and request_id is not None:
         return Ack(request_id)
-    return _malformed("unknown_message", "neither data nor an answer", frame)
-
-
-def _numbers(event: AnyEvent) -> list[str]:
-    """Every number of an event that is kept as text."""
-    if isinstance(event, BookDelta | BookSnapshot):
-        levels = read_levels(event.bids_raw) + read_levels(event.asks_raw)
-        return [text for level in levels for text in level]
-    names = [name for name in event.__struct_fields__ if name.endswith("_text")]
-    values: list[str | None] = [getattr(event, name) for name in names]
-    return [value for value in values if value is not None]
-
-
-def _malformed(reason: Reason, words: str, frame: bytes) -> Malformed:
-    return Malformed(reason, words[:200], frame[:_EXCERPT].decode(errors="replace"))
+    return malformed("unknown_message", "neither data nor an answer", frame)

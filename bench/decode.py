@@ -32,11 +32,13 @@ CASES = {
     "binance_book_materialised": "binance_book_materialised",
     "binance_trades": "binance_trades",
     "binance_ticker": "binance_ticker",
+    "binance_mix_one_by_one": "binance_mix",
     "binance_mix_decimals": "binance_mix",
     "binance_record_only": "binance_mix",
 }
-"""Our cases, and what the peer does meanwhile. It always makes decimals and keeps books; ours are
-also measured when every number is asked for as a decimal, and when events are only recorded."""
+"""Our cases, and what the peer does meanwhile. It always reads one frame at a time, makes decimals
+and keeps books; ours are also measured when frames come one by one, when every number is asked for
+as a decimal, and when events are only recorded."""
 WITHOUT_BOOKS = {"binance_trades", "binance_ticker", "binance_record_only"}
 
 

@@ -1,14 +1,16 @@
 """Our side of the decode benchmark: a process that replays the inputs as often as it is asked.
 
 Each line it reads names a case; it answers with one JSON line. What is timed is what a session
-does for every frame (stamp, read, judge, apply), and a listener that is handed every event.
+does for every frame (stamp, read, judge, apply), and a listener that is handed every event. Frames
+are read as many at once as a session finds on its socket when it has all it can do; a session with
+little to do finds one or two, and that is a case of its own.
 """
 
 import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +18,7 @@ from bench.inputs.binance import Inputs
 from bench.inputs.truth import Testimony
 
 from penstock.clock import SystemClock
+from penstock.collect.session import FRAMES_AT_ONCE
 from penstock.exchanges.base import Rest, SymbolMap
 from penstock.exchanges.binance import EXCHANGE
 from penstock.market.book import OrderBook
@@ -25,10 +28,6 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.connection import Connection, FetchSnapshot, Subscription
 
 CHANNELS = ("book_deltas", "agg_trades", "tickers")
-BATCH = 256
-"""Events a listener is handed at once: a session hands on every 20 ms."""
-
-Listen = Callable[[Sequence[AnyEvent], Connection], object]
 
 
 class Replay:
@@ -61,16 +60,29 @@ class Replay:
         body = self._snapshots[self.symbols.native(symbol)]
         return self._rest.book(symbol, 1000).read(body, at_ns)
 
-    def run(self, frames: list[bytes], connection: Connection, listen: Listen, batch: int) -> None:
+    def run(self, frames: list[bytes], case: "Case", connection: Connection) -> None:
         """Feed every frame, as a session would. This is what is timed."""
-        now_ns = SystemClock().now_ns
-        for frame in frames:
-            connection.received(frame, now_ns())
+        clock, at_once = SystemClock(), case.frames_at_once
+        monotonic_ns, anchor_ns = clock.monotonic_ns, clock.now_ns() - clock.monotonic_ns()
+        waiting: list[bytes] = []
+        stamps_ns: list[int] = []
+
+        def read() -> None:
+            connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
+            waiting.clear()
+            stamps_ns.clear()
             if connection.commands:
-                self._fetch(connection, now_ns())
-            if len(connection.events) >= batch:
-                listen(connection.take_events(), connection)
-        listen(connection.take_events(), connection)
+                self._fetch(connection, clock.now_ns())
+            if len(connection.events) >= case.events_at_once:
+                case.listen(connection.take_events(), connection)
+
+        for frame in frames:
+            waiting.append(frame)
+            stamps_ns.append(monotonic_ns())
+            if len(waiting) >= at_once:
+                read()
+        read()
+        case.listen(connection.take_events(), connection)
 
     def _fetch(self, connection: Connection, at_ns: int) -> None:
         for command in connection.take_commands():
@@ -81,7 +93,7 @@ class Replay:
 class Case:
     """One thing to time: which frames, and what a listener does with the events."""
 
-    stream, keep_levels, batch = "", True, BATCH
+    stream, keep_levels, frames_at_once, events_at_once = "", True, FRAMES_AT_ONCE, FRAMES_AT_ONCE
 
     def __init__(self) -> None:
         self.seen: Counter[type[AnyEvent]] = Counter()
@@ -89,6 +101,12 @@ class Case:
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         """Look at every event once."""
         self.seen.update(map(type, events))
+
+
+class OneByOne(Case):
+    """Every frame is read by itself."""
+
+    frames_at_once = 1
 
 
 class Trades(Case):
@@ -106,7 +124,7 @@ class Books(Case):
 class Touches(Case):
     """Reads both best levels, as decimals, after every delta."""
 
-    stream, batch = "@depth", 1
+    stream, frames_at_once, events_at_once = "@depth", 1, 1
 
     def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
         for event in events:
@@ -149,6 +167,7 @@ CASES: dict[str, type[Case]] = {
     "binance_book_materialised": Touches,
     "binance_trades": Trades,
     "binance_ticker": Tickers,
+    "binance_mix_one_by_one": OneByOne,
     "binance_mix_decimals": Decimals,
     "binance_record_only": RecordOnly,
 }
@@ -159,7 +178,7 @@ def measure(replay: Replay, case: Case) -> dict[str, object]:
     frames, connection = replay.frames(case.stream), replay.connection(keep_levels=case.keep_levels)
     gc.collect()
     start_s = time.process_time()
-    replay.run(frames, connection, case.listen, case.batch)
+    replay.run(frames, case, connection)
     cpu_s = time.process_time() - start_s
     assert not connection.malformed, connection.malformed
     books = Testimony()
@@ -187,29 +206,47 @@ def _synced(replay: Replay, connection: Connection) -> dict[str, OrderBook]:
     return books
 
 
-def testify(replay: Replay) -> dict[str, object]:
-    """Everything that was seen, number by number; not timed."""
-    testimony, connection = Testimony(), replay.connection(keep_levels=True)
+class Witness(Case):
+    """Tells every trade and every best price, read many at once."""
 
-    def listen(events: Sequence[AnyEvent], connection: Connection) -> None:
+    def __init__(self, replay: Replay, testimony: Testimony) -> None:
+        super().__init__()
+        self.native, self.testimony = replay.symbols.native, testimony
+
+    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         for event in events:
-            native = replay.symbols.native(event.symbol)
+            native = self.native(event.symbol)
             match event:
-                case BookDelta():
-                    book = connection.books[event.symbol].book
-                    assert book is not None
-                    bid, ask = book.best_bid, book.best_ask
+                case AggTrade():
+                    self.testimony.trade(native, event.id, event.price, event.quantity)
+                case Ticker(bid=bid, ask=ask):
                     assert bid is not None
                     assert ask is not None
-                    testimony.touch(native, bid, ask)
-                case AggTrade():
-                    testimony.trade(native, event.id, event.price, event.quantity)
-                case Ticker(bid=bid_price, ask=ask_price):
-                    assert bid_price is not None
-                    assert ask_price is not None
-                    testimony.ticker(native, bid_price, ask_price)
+                    self.testimony.ticker(native, bid, ask)
 
-    replay.run(replay.frames(""), connection, listen, 1)
+
+class TouchWitness(Witness):
+    """Tells the best levels after every delta."""
+
+    frames_at_once = events_at_once = 1
+
+    def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
+        for event in events:
+            if isinstance(event, BookDelta):
+                book = connection.books[event.symbol].book
+                assert book is not None
+                bid, ask = book.best_bid, book.best_ask
+                assert bid is not None
+                assert ask is not None
+                self.testimony.touch(self.native(event.symbol), bid, ask)
+
+
+def testify(replay: Replay) -> dict[str, object]:
+    """Everything that was seen, number by number; not timed."""
+    testimony, frames = Testimony(), replay.frames("")
+    connection = replay.connection(keep_levels=True)
+    replay.run(frames, TouchWitness(replay, testimony), replay.connection(keep_levels=True))
+    replay.run(frames, Witness(replay, testimony), connection)
     tell_books(replay, connection, testimony)
     return dict(testimony.seal())
 

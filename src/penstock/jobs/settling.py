@@ -43,6 +43,8 @@ _HOPELESS = (
 _NOT_ITS_FAULT = (ConnectorPaused, StoreUnreachable)
 # What is nobody's fault may last; asking on the spot would only keep everybody busy.
 _ASIDE_MS = 1_000
+# The store's instants are known here to within a round trip; rather late than early.
+_DOUBT_MS = 50
 
 
 class Ending(NamedTuple):
@@ -106,7 +108,7 @@ class Settling:
         job = turn.job
         again_ms = error.until_ms if isinstance(error, Banned) else error.retry_at_ms
         # The error speaks of this machine's instants; only the distance is of use elsewhere.
-        wait_ms = max(1, again_ms - self._clock.now_ms())
+        wait_ms = max(1, again_ms - self._clock.now_ms()) + _DOUBT_MS
         reset = Reset(at_ms + wait_ms, turn.serves, turn.window_ms)
         if self._kept(turn, await self._leases.wait(job, at_ms, reset, str(error))):
             told = JobWaits(

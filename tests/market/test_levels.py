@@ -13,6 +13,7 @@ from penstock.market.levels import (
     LevelText,
     all_plain_levels,
     as_decimals,
+    plain_levels,
     read_levels,
     split_levels,
     write_levels,
@@ -32,6 +33,7 @@ def test_levels_come_back_as_they_were_written(levels: list[LevelText]) -> None:
     written = write_levels(levels)
 
     assert all_plain_levels([written])
+    assert plain_levels(bytes(written))
     assert read_levels(written) == split_levels(written) == levels
     assert as_decimals(written) == [(Decimal(price), Decimal(size)) for price, size in levels]
 
@@ -57,6 +59,7 @@ def test_what_is_not_pairs_of_plain_numbers_is_refused(levels: object) -> None:
     good = raw([["1.0", "1.0"]])
 
     assert not all_plain_levels([raw(levels)])
+    assert not plain_levels(bytes(raw(levels)))
     assert not all_plain_levels([good, raw(levels), good])
     with pytest.raises(MalformedLevels):
         read_levels(raw(levels))

@@ -69,6 +69,11 @@ def all_plain_levels(raws: Sequence[Raw]) -> bool:
     return b'"."' not in joined
 
 
+def plain_levels(written: bytes) -> bool:
+    """The same of one side's levels, which costs less than to ask of several."""
+    return _is_shape(written.translate(None, _DIGITS)) and b'"."' not in written
+
+
 def _is_shape(shape: bytes) -> bool:
     if shape in _SHORT_SHAPES:
         return True

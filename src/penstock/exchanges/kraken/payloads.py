@@ -17,7 +17,7 @@ from penstock.exchanges.frames import Instant, Number, RunningCandles, epoch_ms,
 from penstock.exchanges.kraken.symbols import NAME
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.interval import MINUTE_MS
-from penstock.market.levels import write_levels
+from penstock.market.levels import plain_levels, write_levels
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
@@ -133,13 +133,7 @@ _decode_tickers = msgspec.json.Decoder(_Tickers, float_hook=str).decode
 _decode_candles = msgspec.json.Decoder(_Candles, float_hook=str).decode
 
 
-def _shape(levels: int) -> bytes:
-    """So many levels without their digits: then all are plain numbers, unless one is a point."""
-    return b"[" + b",".join([b'[".","."]'] * levels) + b"]"
-
-
 _NO_LEVELS = Raw(b"[]")
-_SHAPES = frozenset(map(_shape, range(20)))
 
 
 def trade_reader(asked: Asked) -> Reader:
@@ -266,15 +260,14 @@ def _candle(row: _Candle, symbol: Symbol, interval: str, received_at_ns: int) ->
 def _levels(raw: Raw) -> Raw:
     """Levels in the one spelling: ``[{"price":0.0286,"qty":74.1}]`` as ``[["0.0286","74.1"]]``.
 
-    Written so, as the exchange does, three replacements get it there, and without their digits
-    levels look like one of a few shapes. What looks otherwise is decoded with care.
+    Written so, as the exchange does, three replacements get it there. What is written otherwise
+    is not levels then, and is decoded with care.
     """
     written = bytes(raw)
     if written == b"[]":
         return _NO_LEVELS
     pairs = written.replace(b'{"price":', b'["').replace(b',"qty":', b'","').replace(b"}", b'"]')
-    shape = pairs.translate(None, b"0123456789")
-    if (shape in _SHAPES or shape == _shape(len(shape) // 10)) and b'"."' not in pairs:
+    if plain_levels(pairs):
         return Raw(pairs)
     rows = _decode_levels(written)
     return write_levels((number_text(row.price), number_text(row.qty)) for row in rows)

@@ -153,3 +153,18 @@ def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
     (evidence,) = gather(tmp_path).values()
 
     assert {(book.update_id, book.at_ms) for book in evidence.books} == {(0, 5_000), (77, None)}
+
+
+def test_a_book_without_a_number_or_a_time_is_not_held_against_anything(tmp_path: Path) -> None:
+    def book(number: int, at_ms: int | None) -> BookSnapshot:
+        levels = write_levels([("1.00", "1.00")])
+        return BookSnapshot(
+            exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=number + 1,
+            update_id=number, at_ms=at_ms, bids_raw=levels, asks_raw=levels,
+        )  # fmt: skip
+
+    with closing(open_log(f"rocksdb:{tmp_path}").writer(SLOT)) as writer:
+        writer.append([book(0, None), book(7, None), book(0, 1_700_000_000_000)])
+
+    books = gather(tmp_path)["btc_usdt"].books
+    assert {(each.update_id, each.at_ms) for each in books} == {(7, None), (0, 1_700_000_000_000)}

@@ -70,8 +70,9 @@ def _gather_records(log: LogReader, markets: dict[str, Evidence]) -> None:
                             event.id, event.at_ms, event.price, event.quantity, event.taker == "buy"
                         )
                     )
-                elif isinstance(event, BookSnapshot):
-                    # Without ids an exchange's books are told apart by their times.
+                elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ms):
+                    # Without ids an exchange's books are told apart by their times; one that has
+                    # neither, as at the head of some streams, cannot be looked up.
                     at_ms = None if event.update_id else event.at_ms
                     evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
 

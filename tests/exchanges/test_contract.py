@@ -246,10 +246,8 @@ class Live:
     info: Info
     address: str
     http: ClientSession
-
-    @property
-    def symbols(self) -> list[Symbol]:
-        return sorted(self.info.symbols)
+    symbols: list[Symbol]
+    """What trades there; more may be listed."""
 
     async def truth(self, what: str, symbol: Symbol, **query: int) -> list[dict[str, object]]:
         params: dict[str, str | int] = {"symbol": symbol.slug, **query}
@@ -295,7 +293,8 @@ async def live(request: pytest.FixtureRequest) -> AsyncIterator[Live]:
     try:
         async with ClientSession() as http:
             info = await gateway.learn()
-            yield Live(registry.load(name), gateway, info, server.address, http)
+            symbols = sorted(map(Symbol.parse, server.symbols))
+            yield Live(registry.load(name), gateway, info, server.address, http, symbols)
     finally:
         await gateway.aclose()
         await server.stop()

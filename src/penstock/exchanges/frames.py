@@ -5,8 +5,10 @@ that were sent; times become milliseconds; a candle is closed when a later one b
 exchange does not say so.
 """
 
+import re
 from collections.abc import Hashable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
 from msgspec import Meta, ValidationError
@@ -26,6 +28,8 @@ NOT_READ = (*UNREADABLE, KeyError)
 """What readers of frames raise; KeyError over a symbol that nobody asked for."""
 
 _EXCERPT = 120
+# Two digits of exponent: three would spell a number that means nothing at great length.
+_as_scientific = re.compile(r"[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,2}").fullmatch
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +66,17 @@ def number_text(number: Number) -> str:
     if type(text) is not str or not is_plain(text):
         raise NotANumber(f"{str(text)[:40]!r} is not a plain number")
     return text
+
+
+def spelled_out(number: Number) -> str:
+    """The digits of a bare number that may have been sent as ``8.428e-05``.
+
+    Raises:
+        NotANumber: it is not a plain one, however it is spelled.
+    """
+    if type(number) is str and _as_scientific(number) is not None:
+        return f"{Decimal(number):f}"
+    return number_text(number)
 
 
 def epoch_ms(at: datetime) -> int:

@@ -1,0 +1,320 @@
+"""Coinbase's REST side: requests as data, and readers of their answers.
+
+Everything comes newest first and is turned round here. Answers give events with ``source="rest"``,
+or ``"backfill"`` where a caller fills a hole. Each structure quotes the answer it reads.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from penstock.errors import UnknownInterval
+from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
+from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
+from penstock.exchanges.coinbase.payloads import TAKER
+from penstock.exchanges.coinbase.symbols import NAME, read_info
+from penstock.exchanges.frames import Instant, Number, epoch_ms, spelled_out
+from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
+from penstock.market.interval import Interval
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+
+PAGE = 1000
+"""The most trades one answer holds."""
+CANDLES_PER_PAGE = 300
+"""A range that could hold more is refused."""
+GRANULARITIES = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400}
+"""Seconds, by name of the interval."""
+_CLOCK_DOUBT_MS = 10_000
+
+R = TypeVar("R")
+
+
+class _Time(Struct):
+    """GET /time → {"iso":"2026-01-07T23:47:25.201Z","epoch":1767829645.201}"""
+
+    iso: Instant
+
+
+class _Level(Struct, array_like=True):
+    """["0.01825","24.34811287",2]: price, size, number of orders"""
+
+    price: Text
+    size: Text
+
+
+class _Book(Struct):
+    """GET /products/{id}/book?level=2
+
+    {"sequence":1924393896,"bids":[["0.01825","24.34811287",2],…],"asks":[…],"auction_mode":false,
+     "auction":null,"time":"2026-01-07T23:47:25.201345Z"}
+    """
+
+    bids: list[_Level]
+    asks: list[_Level]
+    time: Instant | None = None
+
+
+class _Trade(Struct):
+    """An element of the answer to GET /products/{id}/trades; the side is the maker's
+
+    {"trade_id":280232,"side":"sell","size":"985","price":"0.00001305",
+     "time":"2021-04-17T16:43:37.089723Z"}
+    """
+
+    trade_id: Whole
+    side: Side
+    size: Text
+    price: Text
+    time: Instant
+
+
+class _Candle(Struct, array_like=True):
+    """A row of the answer to GET /products/{id}/candles
+
+    Open time (s), low, high, open, close, volume:
+    [1517443740,10106,10120.21,10106.01,10120.21,2.85107455]
+    """
+
+    open_s: Annotated[int, Meta(ge=0, le=1 << 40)]
+    low: Number
+    high: Number
+    open: Number
+    close: Number
+    volume: Number
+
+
+class _Ticker(Struct):
+    """GET /products/{id}/ticker
+
+    {"trade_id":843439,"price":"0.997999","size":"80.29769","time":"2020-01-28T02:13:33.012523Z",
+     "bid":"0.997094","ask":"0.998","volume":"1903188.03750000"}
+    """
+
+    price: Text
+    time: Instant
+    bid: Text
+    ask: Text
+    volume: Text
+
+
+class _Spark(Struct, array_like=True):
+    """A row of GET /products/spark-lines, which are by product and newest first
+
+    Open time (s), low, high, open, close:
+    {"BTC-USD":[[1639472400,4.26,4.38,4.35,4.27],[1639468800,4.31,4.45,4.35,4.35],…],…}
+    """
+
+    open_s: Number
+    low: Number
+    high: Number
+    open: Number
+    close: Number
+
+
+class _Complaint(Struct):
+    """{"message":"NotFound"}"""
+
+    message: str
+
+
+_decode_time = msgspec.json.Decoder(_Time).decode
+_decode_book = msgspec.json.Decoder(_Book).decode
+_decode_trades = msgspec.json.Decoder(list[_Trade]).decode
+_decode_candles = msgspec.json.Decoder(list[_Candle], float_hook=str).decode
+_decode_ticker = msgspec.json.Decoder(_Ticker).decode
+_decode_sparks = msgspec.json.Decoder(dict[str, list[_Spark]], float_hook=str).decode
+_decode_complaint = msgspec.json.Decoder(_Complaint).decode
+
+
+def read_complaint(body: bytes) -> Complaint | None:
+    """What a refusal says, in words alone; None if the body is a page of HTML or the like."""
+    try:
+        words = _decode_complaint(body).message
+    except UNREADABLE:
+        return None
+    return Complaint(words, words)
+
+
+TIME: Request[int] = Request(
+    "/time", cost=1, read=lambda body, _at_ns: epoch_ms(decoded(_decode_time, body).iso)
+)
+INFO = Request("/products", cost=1, read=read_info)
+
+
+class CoinbaseRest:
+    """Requests to Coinbase Exchange. See ``Rest``."""
+
+    def __init__(self, symbols: SymbolMap) -> None:
+        self._symbols = symbols
+
+    def book(self, symbol: Symbol, depth: int = PAGE) -> Request[BookSnapshot]:
+        """The whole book, or its best level; nothing joins it to the stream's books."""
+
+        def read(body: bytes, received_at_ns: int) -> BookSnapshot:
+            data = decoded(_decode_book, body)
+            return BookSnapshot(
+                exchange=NAME,
+                symbol=symbol,
+                received_at_ns=received_at_ns,
+                source="rest",
+                at_ms=epoch_ms(data.time) if data.time else None,
+                bids_raw=_levels(data.bids),
+                asks_raw=_levels(data.asks),
+            )
+
+        return self._asking(symbol, "book", read, level=1 if depth <= 1 else 2)
+
+    def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
+        """The newest trades, at most a page."""
+        read = _trades_reader(symbol, "rest")
+        return self._asking(symbol, "trades", read, limit=max(1, min(limit, PAGE)))
+
+    def trades(
+        self, symbol: Symbol, cursor: int, source: Source = "backfill"
+    ) -> Request[TradePage]:
+        """The page of trades before the one whose id the cursor is."""
+        read_trades = _trades_reader(symbol, source)
+
+        def read(body: bytes, received_at_ns: int) -> TradePage:
+            trades = read_trades(body, received_at_ns)
+            return TradePage(trades, trades[0].id if trades else cursor)
+
+        return self._asking(symbol, "trades", read, after=cursor, limit=PAGE)
+
+    def candles(
+        self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
+    ) -> Request[list[Candle]]:
+        """A page of candles that begin in [start, end): those of its first 300 that have a trade.
+
+        The last may still be running.
+        """
+        granularity = GRANULARITIES.get(interval.text)
+        if granularity is None:
+            raise UnknownInterval(interval.text, GRANULARITIES)
+        step_ms = granularity * 1000
+        first_ms = -(-start_ms // step_ms) * step_ms
+        # Both ends are included, so that 300 candles are 299 steps.
+        last_ms = min(end_ms - 1, first_ms + (CANDLES_PER_PAGE - 1) * step_ms)
+        last_ms = max(first_ms, last_ms // step_ms * step_ms)
+
+        def read(body: bytes, received_at_ns: int) -> list[Candle]:
+            candles = decoded(lambda it: _read_candles(it, symbol, interval, received_at_ns), body)
+            # Some before the start are told as well.
+            return [each for each in candles if start_ms <= each.open_ms < end_ms]
+
+        start, end = _iso(first_ms), _iso(last_ms)
+        return self._asking(symbol, "candles", read, granularity=granularity, start=start, end=end)
+
+    def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
+        """The state of one market; of several, and of all if none is named, only the last price."""
+        if len(symbols) == 1:
+            return self._ticker(symbols[0])
+        wanted = {self._symbols.native(symbol) for symbol in symbols}
+
+        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
+            return decoded(lambda it: self._read_sparks(it, wanted, received_at_ns), body)
+
+        return Request("/products/spark-lines", cost=1, read=read)
+
+    def _ticker(self, symbol: Symbol) -> Request[list[Ticker]]:
+        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
+            data = decoded(_decode_ticker, body)
+            ticker = Ticker(
+                exchange=NAME,
+                symbol=symbol,
+                received_at_ns=received_at_ns,
+                source="rest",
+                at_ms=epoch_ms(data.time),
+                bid_text=plain_number(data.bid),
+                ask_text=plain_number(data.ask),
+                last_text=plain_number(data.price),
+                volume_text=plain_number(data.volume),
+            )
+            return [ticker]
+
+        return self._asking(symbol, "ticker", read)
+
+    def _read_sparks(self, body: bytes, wanted: set[str], received_at_ns: int) -> list[Ticker]:
+        """The newest price of each; the rest of a row is of less than a day."""
+        # One listed since the map was made cannot be told yet, and must not hide the rest.
+        listed = [
+            (rows[0], symbol)
+            for native, rows in _decode_sparks(body).items()
+            if rows and (not wanted or native in wanted) and (symbol := self._symbols.get(native))
+        ]
+        return [
+            Ticker(
+                exchange=NAME,
+                symbol=symbol,
+                received_at_ns=received_at_ns,
+                source="rest",
+                last_text=spelled_out(row.close),
+            )
+            for row, symbol in listed
+        ]
+
+    def _asking(
+        self, symbol: Symbol, what: str, read: Callable[[bytes, int], R], **params: str | int
+    ) -> Request[R]:
+        native = quote(self._symbols.native(symbol), safe="")
+        return Request(f"/products/{native}/{what}", 1, read, params)
+
+
+def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], list[Trade]]:
+    def read(body: bytes, received_at_ns: int) -> list[Trade]:
+        return [
+            Trade(
+                exchange=NAME,
+                symbol=symbol,
+                received_at_ns=received_at_ns,
+                source=source,
+                id=row.trade_id,
+                at_ms=epoch_ms(row.time),
+                price_text=plain_number(row.price),
+                quantity_text=plain_number(row.size),
+                taker=TAKER[row.side],
+            )
+            for row in reversed(decoded(_decode_trades, body))
+        ]
+
+    return read
+
+
+def _read_candles(
+    body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
+) -> list[Candle]:
+    rows = _decode_candles(body)[::-1]
+    # The clocks may differ: a candle is over when another follows it, or ended long enough ago.
+    over_ms = received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS
+    last_s = rows[-1].open_s if rows else 0
+    return [
+        Candle(
+            exchange=NAME,
+            symbol=symbol,
+            received_at_ns=received_at_ns,
+            source="rest",
+            interval=interval.text,
+            open_ms=row.open_s * 1000,
+            close_ms=(close_ms := interval.next_open(row.open_s * 1000) - 1),
+            open_text=spelled_out(row.open),
+            high_text=spelled_out(row.high),
+            low_text=spelled_out(row.low),
+            close_text=spelled_out(row.close),
+            volume_text=spelled_out(row.volume),
+            closed=row.open_s < last_s or close_ms < over_ms,
+        )
+        for row in rows
+    ]
+
+
+def _levels(rows: list[_Level]) -> Raw:
+    return write_levels((plain_number(row.price), plain_number(row.size)) for row in rows)
+
+
+def _iso(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,191 @@
+"""Coinbase's stream dialect: channels by product, one channel per message.
+
+Each message is answered with everything the connection is subscribed to, or with an error that
+names a product at best; neither says which message it answers. So streams are acknowledged by being
+listed. A book comes in its stream, the whole of it first, and its changes carry neither numbers nor
+a checksum: the exchange promises to deliver them all. Heartbeats are asked for with everything, so
+that a quiet product cannot be taken for a dead connection.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import UnknownChannel
+from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.coinbase.limits import STREAM_LIMITS
+from penstock.exchanges.coinbase.payloads import (
+    Reader,
+    match_reader,
+    snapshot_reader,
+    ticker_reader,
+    update_reader,
+)
+from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.market.symbol import Symbol
+from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
+
+# A snapshot is the whole book, of some tens of thousands of levels.
+LARGEST_FRAME = 16_000_000
+_HEAD = len(b'{"type":"mat')
+"""So many of a frame's first bytes tell the types apart."""
+_HEARTBEAT = "heartbeat"
+_CHANNELS = {"trades": "matches", "book_deltas": "level2_batch", "tickers": "ticker"}
+# How the list of what is subscribed to has called the book.
+_ALSO_CALLED = {"level2": "level2_batch"}
+
+
+class _Subscribed(Struct):
+    name: str
+    product_ids: list[str] = []
+
+
+class _Message(Struct):
+    """Anything the exchange sends, as far as it must be told apart.
+
+    {"type":"match",…}                                                               data
+    {"type":"heartbeat","sequence":90,"last_trade_id":20,"product_id":"BTC-USD","time":"…"}
+    {"type":"subscriptions","channels":[{"name":"ticker",                            everything
+     "product_ids":["YFI-BTC","NU-GBP"]}]}                                           there is now
+    {"type":"error","message":"Failed to subscribe",                                 refused
+     "reason":"XXX-YYY is not a valid product"}
+    """
+
+    type: str
+    channels: list[_Subscribed] = []
+    message: str = ""
+    reason: str = ""
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class CoinbaseDialect:
+    """See ``Dialect``."""
+
+    limits = STREAM_LIMITS
+    books = BookRules(begins="stream")
+    channels: Sequence[str] = tuple(_CHANNELS)
+
+    def __init__(self, symbols: SymbolMap) -> None:
+        self._symbols = symbols
+        self._streams: dict[str, tuple[str, str]] = {}
+        """The exchange's channel and product, by stream name."""
+        self._asked: dict[str, dict[str, Symbol]] = {name: {} for name in _CHANNELS.values()}
+        self._readers: dict[str, Reader] = {
+            "match": match_reader(self._asked["matches"]),
+            "last_match": match_reader(self._asked["matches"]),
+            "ticker": ticker_reader(self._asked["ticker"]),
+            "snapshot": snapshot_reader(self._asked["level2_batch"]),
+            "l2update": update_reader(self._asked["level2_batch"]),
+        }
+        self._heads = {
+            f'{{"type":"{kind}"'.encode()[:_HEAD]: reader for kind, reader in self._readers.items()
+        }
+        self._unanswered: dict[int, set[str]] = {}
+        """Streams that were asked for and not listed since, by request, the oldest first."""
+
+    def url(self, base: str) -> str:
+        """The feed is at the root."""
+        return base
+
+    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
+        """See ``Dialect``; ``matches:BTC-USD``."""
+        theirs = _CHANNELS.get(channel)
+        if theirs is None:
+            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
+        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
+        self._asked[theirs].update(zip(natives, symbols, strict=True))
+        names = [f"{theirs}:{native}" for native in natives]
+        self._streams.update(zip(names, [(theirs, native) for native in natives], strict=True))
+        return names
+
+    def subscribe(self, names: Sequence[str], request_id: int) -> str:
+        """``{"type":"subscribe","product_ids":["BTC-USD"],"channels":["matches","heartbeat"]}``
+
+        The streams are all of one channel.
+        """
+        self._forget(names)
+        self._unanswered[request_id] = set(names)
+        return self._control("subscribe", names, _HEARTBEAT)
+
+    def unsubscribe(self, names: Sequence[str], request_id: int) -> str:  # noqa: ARG002
+        """``{"type":"unsubscribe","product_ids":["BTC-USD"],"channels":["matches"]}``"""
+        self._forget(names)
+        return self._control("unsubscribe", names)
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        """See ``Dialect``."""
+        if isinstance(frame, str):
+            frame = frame.encode(errors="replace")
+        read = self._heads.get(frame[:_HEAD])
+        if read is not None and len(frame) <= LARGEST_FRAME:
+            try:
+                return [read(frame, received_at_ns)]
+            except NOT_READ:
+                pass  # the careful way finds out what is wrong
+        return self._read_carefully(frame, received_at_ns)
+
+    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
+        if len(frame) > LARGEST_FRAME:
+            return [malformed("too_large", f"{len(frame)} bytes", frame)]
+        try:
+            message = _decode_message(frame)
+            read = self._readers.get(message.type)
+            if read is not None:
+                return [read(frame, received_at_ns)]
+        except NOT_READ as error:
+            return [unreadable(error, frame)]
+        if message.type == _HEARTBEAT:
+            return []
+        if message.type == "subscriptions":
+            return self._read_listing(message, frame)
+        if message.type == "error":
+            return [self._read_refusal(message)]
+        return [malformed("unknown_message", f"of type {message.type!r}", frame)]
+
+    def _read_listing(self, message: _Message, frame: bytes) -> list[Received]:
+        listed = [
+            f"{_ALSO_CALLED.get(channel.name, channel.name)}:{native}"
+            for channel in message.channels
+            if channel.name != _HEARTBEAT
+            for native in channel.product_ids
+        ]
+        known = tuple(name for name in listed if name in self._streams)
+        self._forget(known)
+        said: list[Received] = [Ack(None, known)] if known else []
+        unknown = next((name for name in listed if name not in self._streams), None)
+        if unknown is not None:
+            said.append(malformed("not_asked_for", f"nobody asked for {unknown!r}", frame))
+        return said
+
+    def _read_refusal(self, message: _Message) -> Refusal:
+        """Answers come in the order of the questions: it is the oldest that is refused.
+
+        If a product is named, it is the one at fault. Its neighbours in the message were refused
+        as well, and are asked for once more because nothing acknowledges them.
+        """
+        named = set(message.reason.split()) & {native for _, native in self._streams.values()}
+        for request_id, names in self._unanswered.items():
+            at_fault = {name for name in names if self._streams[name][1] in named}
+            if at_fault or not named:
+                self._forget(names.copy())
+                words = message.reason or message.message
+                refused = tuple(sorted(at_fault))
+                return Refusal(request_id, message.message, words, refused)
+        return Refusal(None, message.message, message.reason or message.message)
+
+    def _forget(self, names: Sequence[str] | set[str]) -> None:
+        """Wait for these streams no longer."""
+        for request_id, waiting in list(self._unanswered.items()):
+            waiting.difference_update(names)
+            if not waiting:
+                del self._unanswered[request_id]
+
+    def _control(self, kind: str, names: Sequence[str], *besides: str) -> str:
+        (channel,) = {self._streams[name][0] for name in names}
+        natives = [self._streams[name][1] for name in names]
+        message = {"type": kind, "product_ids": natives, "channels": [channel, *besides]}
+        return _encode(message).decode()

@@ -1,0 +1,48 @@
+"""Coinbase's symbols: the two halves of a product's id.
+
+    {"id":"BTC-USD","base_currency":"BTC","quote_currency":"USD",…,"status":"online",…}
+
+The id is read and not the currencies beside it: an auction book, ``BTCAUCTION-USD``, has the same
+currencies as the ordinary one. Products that are offline or delisted are listed too: their history
+can still be asked for.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import MalformedSymbol
+from penstock.exchanges.answers import decoded
+from penstock.exchanges.base import Info, SymbolMap
+from penstock.market.symbol import Symbol
+
+NAME = "coinbase"
+
+
+class _Product(Struct, frozen=True):
+    """An element of the answer to GET /products."""
+
+    id: str
+
+
+_decode = msgspec.json.Decoder(list[_Product]).decode
+
+
+def read_info(body: bytes, _received_at_ns: int) -> Info:
+    """The symbol map of a list of products; Coinbase announces no limits.
+
+    Raises:
+        UnexpectedAnswer: it is none.
+    """
+    return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
+
+
+def _listed(products: list[_Product]) -> Iterator[tuple[str, Symbol]]:
+    """Every product that can be named."""
+    for product in products:
+        base, _, quote = product.id.partition("-")
+        try:
+            yield product.id, Symbol(base, quote)
+        except MalformedSymbol:
+            continue  # one bad name must not hide the others

@@ -198,8 +198,7 @@ class StateStore:
 
         ``Write(id, {"fence": 7}, …)`` is a fenced write: None means that the lease was lost.
         """
-        for write in writes:
-            checked(table, write.patch)
+        checked(table, {path for write in writes for path in write.patch})
         if len({write.id for write in writes}) < len(writes):
             raise ValueError(f"{table.name}: a document can be written once at a time")
         async with self._in_time():
@@ -258,7 +257,7 @@ class _Module(Protocol):
 
 
 # Files of this folder that are parts of every backend.
-_SHARED = {"budget", "documents", "patience", "schema", "sql"}
+_SHARED = {"budget", "documents", "jsonb", "patience", "schema", "sql"}
 
 
 async def open_store(

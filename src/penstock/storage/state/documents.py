@@ -155,7 +155,7 @@ def expected(document: Document, expect: Mapping[str, str | int]) -> bool:
     return all(field_of(document, path) == value for path, value in expect.items())
 
 
-def checked(table: Table, patch: Patch) -> None:
+def checked(table: Table, paths: Iterable[str]) -> None:
     """Refuse a patch of what keeps documents apart: that is for ``update``, which is told of it."""
-    if wrong := {path.partition(".")[0] for path in patch} & {"id", "version", *table.kept_apart()}:
+    if wrong := {path.partition(".")[0] for path in paths} & {"id", "version", *table.kept_apart()}:
         raise ValueError(f"{table.name}: {', '.join(sorted(wrong))} can only change by update")

@@ -23,19 +23,11 @@ from penstock.errors import (
     StorageFull,
     StoreUnreachable,
 )
+from penstock.storage.state import jsonb
 from penstock.storage.state.budget import Ask, Block, Budget, Grant
-from penstock.storage.state.documents import (
-    Add,
-    Claim,
-    Document,
-    Now,
-    Patch,
-    Query,
-    Write,
-    patched,
-)
+from penstock.storage.state.documents import Claim, Document, Query, Write, patched
 from penstock.storage.state.patience import in_time
-from penstock.storage.state.schema import FieldType, Schema, Table, index_name
+from penstock.storage.state.schema import Schema, Table
 from penstock.storage.state.sql import Dialect, Statement, body
 
 try:
@@ -68,14 +60,9 @@ def open_url(url: str, clock: Clock, patience_s: float) -> "PostgresqlBackend": 
     return PostgresqlBackend(url, f"postgresql://{place}", patience_s)
 
 
-def _field(path: str, type_: FieldType) -> str:
-    text = f"(document #>> '{{{path.replace('.', ',')}}}')"
-    return f'({text} COLLATE "C")' if type_ == "text" else f"({text}::bigint)"
-
-
 # As a query of its own the instant is read once, and indexes can be used.
 _NOW = "(SELECT penstock_now_ms())"
-_DIALECT = Dialect(field=_field, parameter=lambda number: f"${number}", now=_NOW)
+_DIALECT = Dialect(field=jsonb.field, parameter=lambda number: f"${number}", now=_NOW)
 
 
 # ``budget.whole_block``, for the window that has columns of its own: most leases are no more than
@@ -92,26 +79,6 @@ RETURNING window_index, penstock_now_ms()
 
 _LEASE = "SELECT penstock_lease($1, $2::text::jsonb)::text"
 _HURRIED = (_ONE_BLOCK, _LEASE)
-
-# Opened for the first time it is whole. If it was known, this is after the end of what was granted.
-_OPEN = """
-WITH first AS (
-    INSERT INTO penstock_known_budgets VALUES ($1) ON CONFLICT DO NOTHING RETURNING key
-)
-INSERT INTO penstock_budgets (key, blocked_until_ms, forgot)
-SELECT $1, coalesce(max(blocked_until_ms), 0), NOT EXISTS (SELECT FROM first)
-FROM penstock_known_budgets WHERE key = $1
-ON CONFLICT DO NOTHING
-"""
-
-_BUDGET = """
-SELECT jsonb_build_array(
-    '', blocked_until_ms, refused,
-    CASE WHEN window_limit IS NULL THEN uses ELSE uses || jsonb_build_object(
-        window_limit, jsonb_build_array(window_index, window_used)) END,
-    forgot
-)::text FROM penstock_budgets WHERE key = $1
-"""
 
 
 class PostgresqlBackend:
@@ -142,7 +109,7 @@ class PostgresqlBackend:
             )
             for step in schema[found:]:
                 for table in step:
-                    for statement in _creation(table):
+                    for statement in jsonb.creation(table):
                         await connection.execute(statement)
             await connection.execute("DELETE FROM penstock_version")
             await connection.execute("INSERT INTO penstock_version VALUES ($1)", len(schema))
@@ -194,22 +161,26 @@ class PostgresqlBackend:
             await self._fetch(
                 f"DELETE FROM penstock_{table.name} WHERE id = $1"  # noqa: S608
                 " AND document @> $2::text::jsonb RETURNING id",
-                id_, _nested(expect),
+                id_, _encode(_nested(expect)).decode(),
             )
         )  # fmt: skip
 
     async def claim(self, table: Table, claim: Claim) -> list[Document]:
-        statement = Statement(_DIALECT, table)
+        statement, (shape, patch) = Statement(_DIALECT, table), jsonb.spell(claim.patch)
         name = f"penstock_{table.name}"
+        values = statement.value(_encode(patch).decode())
+        # The number stands in the text, and the ids in an array, for else the whole table is read.
         rows = await self._fetch(
-            f"WITH locked AS (SELECT id FROM {name} WHERE {statement.where(claim.query)}"  # noqa: S608
-            f" ORDER BY {statement.order(claim.order)} LIMIT {statement.value(claim.most)}"
+            f"WITH asked AS MATERIALIZED (SELECT {values}::jsonb AS patch, {_NOW} AS now_ms),"  # noqa: S608
+            f" locked AS (SELECT id FROM {name} WHERE {statement.where(claim.query)}"
+            f" ORDER BY {statement.order(claim.order)} LIMIT {claim.most:d}"
             " FOR UPDATE SKIP LOCKED),"
-            " picked AS (SELECT id, row_number() OVER () AS place FROM locked)"
-            f" UPDATE {name} AS found SET version = version + 1, document ="
-            f" penstock_patched(document, {statement.value(_changes(claim.patch))}::text::jsonb,"
-            f" {_NOW}) FROM picked WHERE found.id = picked.id"
-            " RETURNING found.id, version, document, place",
+            " picked AS MATERIALIZED (SELECT id, row_number() OVER () AS place FROM locked),"
+            f" written AS (UPDATE {name} SET version = version + 1,"
+            f" document = {jsonb.expression(shape, 'patch', 'now_ms')}"
+            " FROM asked WHERE id = ANY (ARRAY(SELECT id FROM picked))"
+            f" RETURNING {name}.id, version, document)"
+            " SELECT id, version, document, place FROM written JOIN picked USING (id)",
             *statement.values,
         )
         return [_document(row) for row in sorted(rows, key=lambda row: int(row["place"]))]
@@ -217,15 +188,26 @@ class PostgresqlBackend:
     async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
         # In the order of their ids, so that batches that overlap wait for each other in a line.
         asked = sorted(writes, key=lambda write: write.id)
+        patches = [jsonb.spell(write.patch) for write in asked]
+        numbers = {shape: n for n, shape in enumerate(dict.fromkeys(shape for shape, _ in patches))}
+        changes = " ".join(
+            f"WHEN {number} THEN {jsonb.expression(shape, 'patch', 'now_ms')}"
+            for shape, number in numbers.items()
+        )
+        # Behind the values of a patch: what is expected, and the number of its shape.
         rows = await self._fetch(
-            f"UPDATE penstock_{table.name} AS found SET version = version + 1, document ="  # noqa: S608
-            f" penstock_patched(document, asked.patch::jsonb, {_NOW})"
-            " FROM unnest($1::text[], $2::text[], $3::text[]) AS asked(id, expect, patch)"
-            " WHERE found.id = asked.id AND document @> asked.expect::jsonb"
+            f"WITH asked AS MATERIALIZED (SELECT *, {_NOW} AS now_ms"  # noqa: S608
+            " FROM unnest($1::text[], $2::jsonb[]) AS asked(id, patch))"
+            f" UPDATE penstock_{table.name} AS found SET version = version + 1,"
+            f" document = CASE (patch -> -1)::int {changes} END"
+            " FROM asked WHERE found.id = ANY ($1::text[]) AND found.id = asked.id"
+            " AND document @> (patch -> -2)"
             " RETURNING found.id, version, document",
             [write.id for write in asked],
-            [_nested(write.expect) for write in asked],
-            [_changes(write.patch) for write in asked],
+            [
+                _encode([*values, _nested(write.expect), numbers[shape]]).decode()
+                for write, (shape, values) in zip(asked, patches, strict=True)
+            ],
         )
         written = {row["id"]: _document(row) for row in rows}
         return [written.get(write.id) for write in writes]
@@ -252,11 +234,11 @@ class PostgresqlBackend:
         return _decode_grant(row[0]) if row and row[0] else None
 
     async def open_budget(self, key: str) -> None:
-        await self._fetch(_OPEN, key)
+        await self._fetch("SELECT penstock_open_budget($1)", key)
 
     async def budget(self, key: str) -> Budget:
-        rows = await self._fetch(_BUDGET, key)
-        return _decode_budget(rows[0][0]) if rows else Budget()
+        ((found,),) = await self._fetch("SELECT penstock_budget($1)::text", key)
+        return _decode_budget(found) if found else Budget()
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -354,46 +336,11 @@ def _granted(ask: Ask, tokens: int, index: int, now_ms: int) -> Grant:
 
 
 def _document(row: asyncpg.Record) -> Document:
-    return {**_decode(row["document"]), "id": row["id"], "version": row["version"]}
+    document: Document = _decode(row["document"])
+    document["id"], document["version"] = row["id"], row["version"]
+    return document
 
 
-def _nested(expect: Mapping[str, str | int]) -> str:
+def _nested(expect: Mapping[str, str | int]) -> Document:
     """The smallest document that has these values: others contain it or do not."""
-    return body(patched({}, expect, 0))
-
-
-def _changes(patch: Patch) -> str:
-    changes = []
-    for path, value in patch.items():
-        match value:
-            case Add(amount):
-                change = ("add", amount)
-            case Now(plus_ms):
-                change = ("now", plus_ms)
-            case _:
-                change = ("set", value)
-        changes.append((path.split("."), *change))
-    return _encode(changes).decode()
-
-
-def _creation(table: Table) -> list[str]:
-    name = f"penstock_{table.name}"
-    made = [
-        f'CREATE TABLE IF NOT EXISTS {name} (id text COLLATE "C" PRIMARY KEY,'
-        " version bigint NOT NULL, document jsonb NOT NULL) WITH (fillfactor = 70)"
-    ]
-    for fields in table.indexes:
-        listed = ", ".join(f"{_field(field, table.type_of(field))} NULLS FIRST" for field in fields)
-        index = f"penstock_{index_name(table, fields)}"
-        made.append(f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({listed})")
-    for rule in table.unique:
-        # As jsonb, because SQL holds NULL to be different from NULL.
-        paths = [field.replace(".", ",") for field in rule.fields]
-        listed = ", ".join(f"coalesce(document #> '{{{path}}}', 'null')" for path in paths)
-        only = ""
-        if rule.among:
-            values = ", ".join(f"'{value}'" for value in rule.among[1])
-            only = f" WHERE {_field(rule.among[0], 'text')} IN ({values})"
-        index = f"penstock_{index_name(table, rule.fields, unique=True)}"
-        made.append(f"CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {name} ({listed}){only}")
-    return made
+    return patched({}, expect, 0) if any("." in path for path in expect) else dict(expect)

@@ -24,31 +24,26 @@ CREATE OR REPLACE FUNCTION penstock_now_ms() RETURNS bigint LANGUAGE sql VOLATIL
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 $$;
 
--- documents.patched: `patch` is a list of [path, "set" | "add" | "now", value].
-CREATE OR REPLACE FUNCTION penstock_patched(document jsonb, patch jsonb, now_ms bigint)
-RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    change jsonb;
-    path text[];
-    value jsonb;
-BEGIN
-    FOR change IN SELECT jsonb_array_elements(patch) LOOP
-        path := ARRAY(SELECT jsonb_array_elements_text(change -> 0));
-        FOR depth IN 1 .. array_length(path, 1) - 1 LOOP
-            IF jsonb_typeof(document #> path[:depth]) IS DISTINCT FROM 'object' THEN
-                document := jsonb_set(document, path[:depth], '{}');
-            END IF;
-        END LOOP;
-        value := change -> 2;
-        IF change ->> 1 = 'add' THEN
-            value := to_jsonb(coalesce((document #>> path)::bigint, 0) + value::bigint);
-        ELSIF change ->> 1 = 'now' THEN
-            value := to_jsonb(now_ms + value::bigint);
-        END IF;
-        document := jsonb_set(document, path, value);
-    END LOOP;
-    RETURN document;
-END $$;
+-- Opened for the first time it is whole. One that was known is opened again only where it was lost.
+CREATE OR REPLACE FUNCTION penstock_open_budget(asked text) RETURNS void LANGUAGE sql VOLATILE AS $$
+    WITH first AS (
+        INSERT INTO penstock_known_budgets VALUES (asked) ON CONFLICT DO NOTHING RETURNING key
+    )
+    INSERT INTO penstock_budgets (key, blocked_until_ms, forgot)
+    SELECT asked, coalesce(max(blocked_until_ms), 0), NOT EXISTS (SELECT FROM first)
+    FROM penstock_known_budgets WHERE key = asked
+    ON CONFLICT DO NOTHING
+$$;
+
+-- A budget as Budget is written.
+CREATE OR REPLACE FUNCTION penstock_budget(asked text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_array(
+        '', blocked_until_ms, refused,
+        CASE WHEN window_limit IS NULL THEN uses ELSE uses || jsonb_build_object(
+            window_limit, jsonb_build_array(window_index, window_used)) END,
+        forgot
+    ) FROM penstock_budgets WHERE key = asked
+$$;
 
 -- budget.lease: the same rule, step by step; NULL if nobody opened the budget.
 -- Numbers in brackets are places in the lists that Ask, Window, Pace and Grant are written as.

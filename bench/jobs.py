@@ -1,0 +1,109 @@
+"""Jobs that do nothing, claimed and finished: ours next to pgqueuer and procrastinate.
+
+All on one PostgreSQL with its default durability, each in a database and a process of its own, in
+turn; a ratio is our jobs a second divided by the peer's. Ours are fenced: whoever lost a lease
+writes nothing. Neither peer has that. Each has what served it best here: ours several workers in
+the process; pgqueuer batches as large as ours on its one connection (larger ones, or a second
+process, were no faster); procrastinate, which has no batches, one job at a time (more at once wait
+for the same rows). Beside it stands what ours do on SQLite, and at the desk, which also keeps each
+job's story.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import asyncpg
+from bench._sides import Answer, Side, in_turn, our_python, peer_python, pinned_versions, running
+from tests import servers
+
+ROUNDS = 5
+BATCH = 200
+WORKERS = 4
+PEERS = ("pgqueuer", "procrastinate")
+JOBS = {"ours": 8_000, "pgqueuer": 8_000, "procrastinate": 300}
+WARM = {"ours": WORKERS * 6 * BATCH, "pgqueuer": 6 * BATCH, "procrastinate": 30}
+"""Not counted: PostgreSQL settles on a plan when a connection has run a statement six times."""
+AT_ONCE = 1
+
+
+async def fresh_database(server: str, name: str) -> str:
+    """An empty database of this name on the server."""
+    connection = await asyncpg.connect(server)
+    await connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    return urlsplit(server)._replace(path=f"/{name}").geturl()
+
+
+def rate(side: Side, question: Mapping[str, object], jobs: int) -> float:
+    """Jobs a second, once it is certain that all were done."""
+    asked = {"jobs": jobs, "warm": WARM[side.name], **question}
+    answer: Answer = side.ask(json.dumps(asked))
+    if (answer["done"], answer["left"]) != (jobs, 0):
+        raise SystemExit(f"{side.name} did {answer['done']} of {jobs}, {answer['left']} are left")
+    return float(answer["measured"]) / float(answer["wall_s"])
+
+
+def ask_ours(side: Side, url: str, *, desk: bool = False) -> float:
+    question = {"url": url, "batch": BATCH, "workers": WORKERS, "desk": desk}
+    return rate(side, question, JOBS["ours"])
+
+
+def ask_ours_on_postgresql(side: Side, server: str, *, desk: bool = False) -> float:
+    return ask_ours(side, asyncio.run(fresh_database(server, "bench_ours")), desk=desk)
+
+
+def ask_ours_on_sqlite(side: Side) -> float:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        return ask_ours(side, f"sqlite:{folder}/state.db")
+
+
+def compare(server: str, sides: list[Side]) -> dict[str, list[float]]:
+    """All in turn; the rates of each."""
+    questions = {"pgqueuer": {"batch": BATCH}, "procrastinate": {"at_once": AT_ONCE}}
+    rates: dict[str, list[float]] = {side.name: [] for side in sides}
+    for turn in range(ROUNDS):
+        for side in in_turn(sides, turn):
+            found = (
+                ask_ours_on_postgresql(side, server)
+                if side.name == "ours"
+                else rate(side, questions[side.name], JOBS[side.name])
+            )
+            rates[side.name].append(found)
+        told = ", ".join(f"{name} {found[-1]:,.0f}/s" for name, found in rates.items())
+        print(f"   round {turn + 1} of {ROUNDS}: {told}, load {os.getloadavg()[0]:.1f}", flush=True)
+    return rates
+
+
+def main() -> Mapping[str, object]:
+    """Start the server and all sides, and measure."""
+    python = peer_python("jobs")
+    with servers.postgresql() as server:
+        theirs = [asyncio.run(fresh_database(server, f"bench_{name}")) for name in PEERS]
+        with (
+            running("ours", our_python(), "bench.ours.jobs") as ours,
+            running("pgqueuer", python, "bench.peers.pgqueuer_jobs", theirs[0]) as pgqueuer,
+            running("procrastinate", python, "bench.peers.procrastinate_jobs", theirs[1]) as third,
+        ):
+            rates = compare(server, [ours, pgqueuer, third])
+            sqlite = [ask_ours_on_sqlite(ours) for _ in range(3)]
+            desk = [ask_ours_on_postgresql(ours, server, desk=True) for _ in range(3)]
+    return {
+        "ratios": {
+            f"vs_{name}": round(
+                statistics.median(a / b for a, b in zip(rates["ours"], rates[name], strict=True)), 2
+            )
+            for name in PEERS
+        },
+        "sqlite_per_s": round(statistics.median(sqlite)),
+        "per_s": {name: round(statistics.median(found)) for name, found in rates.items()},
+        "desk_per_s": round(statistics.median(desk)),
+        "batch": {"ours": BATCH, "pgqueuer": BATCH, "procrastinate": 1},
+        "workers": {"ours": WORKERS, "pgqueuer": 1, "procrastinate": AT_ONCE},
+        "peers": pinned_versions("jobs", PEERS),
+    }

@@ -1,0 +1,146 @@
+"""Our side of the jobs benchmark: documents of jobs, claimed and finished in batches, fenced.
+
+Workers of one process claim what is due by rank, each a batch at a time, and write each job back
+under its fence as due again in an hour, as a worker's desk does. Each line it reads is
+``{"url": …, "jobs": …, "batch": …, "workers": …, "warm": …, "desk": …}``. The clock starts once the
+store is filled and the first ``warm`` jobs are done. With ``desk`` they go through the desk itself,
+which also keeps each job's story.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from penstock.jobs.desk import JobDesk
+from penstock.jobs.leases import Leases
+from penstock.jobs.model import NewJob, Schedule
+from penstock.jobs.schedule import rank
+from penstock.storage.state import Claim, Document, StateStore, Write, open_store
+from penstock.storage.state.documents import Add, Now, Where
+from penstock.storage.state.schema import JOBS
+
+HOUR_MS, LEASE_MS = 3_600_000, 30_000
+PRIORITY = 50
+AT_ONCE = 16
+
+CLAIM = Claim(
+    query=[[Where("status", "=", "active"), Where("wake_at", "<=", Now())]],
+    order=("rank",),
+    patch={
+        "state": "running", "fence": Add(1), "attempts": Add(1), "lock.locked_by": "worker",
+        "lock.lock_until": Now(LEASE_MS), "wake_at": Now(LEASE_MS), "updated_at": Now(),
+    },
+)  # fmt: skip
+DONE = {
+    "state": "idle", "attempts": 0, "lock": {"locked_by": None, "lock_until": None},
+    "stats.runs": Add(1), "stats.success": Add(1), "stats.last_run_at": Now(), "updated_at": Now(),
+}  # fmt: skip
+
+Turn = Callable[[], Awaitable[int]]
+"""Claim a batch and finish it; how many there were."""
+
+
+def job(number: int, now_ms: int) -> Document:
+    """A job with every field it has by specification."""
+    return {
+        "id": f"{now_ms:012x}{number:012x}", "exchange_id": "sim", "type": "ohlcv_incremental",
+        "symbol": f"A{number}/USDT", "timeframe": "1m", "status": "active", "state": "idle",
+        "schedule": {"mode": "interval", "interval_ms": HOUR_MS},
+        "next_run_at": now_ms, "priority": PRIORITY, "wake_at": now_ms,
+        "rank": rank(now_ms + number, PRIORITY), "fence": 0, "attempts": 0,
+        "cursor": {"since_ms": now_ms, "until_ms": None, "page": 0, "last_ts": None, "done": False},
+        "stats": {"runs": 0, "success": 0, "fail": 0, "last_run_at": None, "last_error": None},
+        "lock": {"locked_by": None, "lock_until": None},
+        "created_at": now_ms, "updated_at": now_ms,
+    }  # fmt: skip
+
+
+def finished(claimed: Document) -> Write:
+    """What becomes of a job that was done, if it is still ours."""
+    due_ms = claimed["next_run_at"] + HOUR_MS
+    due = {"next_run_at": due_ms, "wake_at": due_ms, "rank": rank(due_ms, claimed["priority"])}
+    return Write(claimed["id"], {"fence": claimed["fence"]}, {**DONE, **due})
+
+
+def by_store(store: StateStore, batch: int) -> Turn:
+    async def turn() -> int:
+        claimed = await store.claim(JOBS, CLAIM._replace(most=batch))
+        written = await store.write(JOBS, [finished(one) for one in claimed])
+        return sum(one is not None for one in written)
+
+    return turn
+
+
+def by_desk(store: StateStore, batch: int) -> Turn:
+    leases = Leases(store)
+
+    async def turn() -> int:
+        claimed = await leases.claim("worker", batch, LEASE_MS)
+        written = await leases.finish(claimed, await store.now_ms())
+        return sum(one is not None for one in written)
+
+    return turn
+
+
+async def fill(store: StateStore, jobs: int, desk: bool) -> None:
+    now_ms, numbers = await store.now_ms(), iter(range(jobs))
+
+    async def create() -> None:
+        for number in numbers:
+            if desk:
+                schedule = Schedule(mode="interval", interval_ms=HOUR_MS)
+                symbol = f"A{number}/USDT"
+                await JobDesk(store).create(
+                    NewJob(
+                        exchange_id="sim", type="ohlcv_incremental", symbol=symbol,
+                        timeframe="1m", schedule=schedule,
+                    )
+                )  # fmt: skip
+            else:
+                await store.insert_if_absent(JOBS, job(number, now_ms))
+
+    await asyncio.gather(*(create() for _ in range(AT_ONCE)))
+
+
+class Count:
+    """How many were done, and when there were enough to start the clock."""
+
+    def __init__(self, warm: int) -> None:
+        self.done, self.warm, self.began_s, self.before = 0, warm, 0.0, 0
+
+    def add(self, count: int) -> None:
+        self.done += count
+        if not self.began_s and self.done >= self.warm:
+            self.began_s, self.before = time.perf_counter(), self.done
+
+
+async def work(turn: Turn, count: Count) -> None:
+    while done := await turn():
+        count.add(done)
+
+
+async def measure(asked: dict[str, Any]) -> dict[str, float]:
+    store = await open_store(asked["url"])
+    await fill(store, asked["jobs"], asked["desk"])
+    turn = (by_desk if asked["desk"] else by_store)(store, asked["batch"])
+    count = Count(asked["warm"])
+    await asyncio.gather(*(work(turn, count) for _ in range(asked["workers"])))
+    took_s = time.perf_counter() - count.began_s
+    left = await store.find(JOBS, [[Where("wake_at", "<=", Now())]], limit=1)
+    for one in await store.find(JOBS, limit=asked["jobs"]):
+        assert one["fence"] == one["stats"]["runs"] == 1, "each was done once"
+    await store.close()
+    measured = count.done - count.before
+    return {"done": count.done, "left": len(left), "measured": measured, "wall_s": took_s}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        print(json.dumps(asyncio.run(measure(json.loads(line)))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

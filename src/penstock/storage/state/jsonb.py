@@ -1,0 +1,131 @@
+"""Documents in PostgreSQL's ``jsonb``: how they are indexed, reached into and patched.
+
+A patch is an expression that depends on its shape alone, so that the database keeps its plan. The
+values come beside it, as a list.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+from penstock.storage.state.documents import Add, Now, Patch
+from penstock.storage.state.schema import FieldType, Table, index_name
+
+Kind = Literal["set", "add", "now"]
+
+
+def field(path: str, type_: FieldType) -> str:
+    """A declared field, as an expression that can be indexed."""
+    text = f"(document #>> '{{{path.replace('.', ',')}}}')"
+    return f'({text} COLLATE "C")' if type_ == "text" else f"({text}::bigint)"
+
+
+def creation(table: Table) -> list[str]:
+    """The statements that make a table, or add to it what is new."""
+    name = f"penstock_{table.name}"
+    made = [
+        f'CREATE TABLE IF NOT EXISTS {name} (id text COLLATE "C" PRIMARY KEY,'
+        " version bigint NOT NULL, document jsonb NOT NULL) WITH (fillfactor = 70)"
+    ]
+    for fields in table.indexes:
+        listed = ", ".join(f"{field(path, table.type_of(path))} NULLS FIRST" for path in fields)
+        index = f"penstock_{index_name(table, fields)}"
+        made.append(f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({listed})")
+    for rule in table.unique:
+        # As one text, because SQL holds NULL to be different from NULL; and quicker to compare.
+        listed = " || ".join(f"quote_nullable({field(path, 'text')})" for path in rule.fields)
+        only = ""
+        if rule.among:
+            values = ", ".join(f"'{value}'" for value in rule.among[1])
+            only = f" WHERE {field(rule.among[0], 'text')} IN ({values})"
+        index = f"penstock_{index_name(table, rule.fields, unique=True)}"
+        made.append(f"CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {name} (({listed})){only}")
+    return made
+
+
+class Shape(NamedTuple):
+    """A patch without its values: what is done to each field that is not simply set."""
+
+    paths: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+
+
+def spell(patch: Patch) -> tuple[Shape, list[Any]]:
+    """A patch, taken apart: its shape, and its values.
+
+    The values begin with an object of all that is simply set; the others follow in the same order.
+    """
+    plain: dict[str, Any] = {}
+    paths: list[str] = []
+    kinds: list[Kind] = []
+    values: list[Any] = [plain]
+    entered = {path.partition(".")[0] for path in patch if "." in path}
+    for path, value in patch.items():
+        if isinstance(value, Add):
+            kinds.append("add")
+            values.append(value.amount)
+        elif isinstance(value, Now):
+            kinds.append("now")
+            values.append(value.plus_ms)
+        elif "." in path or path in entered:
+            kinds.append("set")
+            values.append(value)
+        else:
+            plain[path] = value
+            continue
+        paths.append(path)
+    return Shape(tuple(paths), tuple(kinds)), values
+
+
+@lru_cache(256)
+def expression(shape: Shape, values: str, now: str) -> str:
+    """What ``document`` becomes; ``values`` and ``now`` are columns."""
+    changed, tree, plain = "document", _Tree(), f"({values} -> 0)"
+    for number, (path, kind) in enumerate(zip(*shape, strict=True), 1):
+        change = (kind, f"({values} {'->' if kind == 'set' else '->>'} {number})")
+        if not _put(tree, path.split("."), change):
+            # It reaches into what the same patch sets, so that comes first.
+            changed, tree = f"({changed} || {_changes(tree, changed, now)})", _Tree()
+            _put(tree, path.split("."), change)
+    # The changes are put together first: a document is long, and is copied once.
+    return (
+        f"{changed} || ({plain} || {_changes(tree, changed, now)})"
+        if tree
+        else f"{changed} || {plain}"
+    )
+
+
+class _Tree(dict[str, "tuple[Kind, str] | _Tree"]):
+    """By name: what becomes of a field, or of those within it."""
+
+
+def _put(tree: _Tree, path: Sequence[str], change: tuple[Kind, str]) -> bool:
+    *outer, name = path
+    for step in outer:
+        within = tree.setdefault(step, _Tree())
+        if not isinstance(within, _Tree):
+            return False
+        tree = within
+    if isinstance(tree.get(name), _Tree):
+        return False
+    tree[name] = change
+    return True
+
+
+def _changes(tree: _Tree, found: str, now: str) -> str:
+    pairs = []
+    for name, change in tree.items():
+        key = "'" + name.replace("'", "''") + "'"
+        match change:
+            case _Tree():
+                there = f"({found} -> {key})"
+                inner = f"CASE jsonb_typeof{there} WHEN 'object' THEN {there} ELSE '{{}}' END"
+                value = f"{inner} || {_changes(change, inner, now)}"
+            case ("add", amount):
+                value = f"coalesce(({found} ->> {key})::bigint, 0) + {amount}::bigint"
+            case ("now", plus_ms):
+                value = f"{now} + {plus_ms}::bigint"
+            case (_, value):
+                pass
+        pairs.append(f"{key}, {value}")
+    return f"jsonb_build_object({', '.join(pairs)})"

@@ -2,11 +2,11 @@
 
 All on one PostgreSQL with its default durability, each in a database and a process of its own, in
 turn; a ratio is our jobs a second divided by the peer's. Ours are fenced: whoever lost a lease
-writes nothing. Neither peer has that. Each has what served it best here: ours several workers in
-the process; pgqueuer batches as large as ours on its one connection (larger ones, or a second
-process, were no faster); procrastinate, which has no batches, one job at a time (more at once wait
-for the same rows). Beside it stands what ours do on SQLite, and at the desk, which also keeps each
-job's story.
+writes nothing. Neither peer has that. Each has what served it best when it was tried here: ours four
+workers and batches of 200; pgqueuer batches of 200 and two workers (28 % more than one; four, and
+larger batches, gave less); procrastinate, which has no batches, two jobs at once (one to twenty
+made little difference). Workers are tasks of one process with a connection each. Beside it stands
+what ours do on SQLite, and at the desk, which also keeps each job's story.
 """
 
 import asyncio
@@ -21,14 +21,13 @@ import asyncpg
 from bench._sides import Answer, Side, in_turn, our_python, peer_python, pinned_versions, running
 from tests import servers
 
-ROUNDS = 5
+ROUNDS = 3
 BATCH = 200
-WORKERS = 4
+WORKERS = {"ours": 4, "pgqueuer": 2, "procrastinate": 2}
 PEERS = ("pgqueuer", "procrastinate")
 JOBS = {"ours": 8_000, "pgqueuer": 8_000, "procrastinate": 300}
-WARM = {"ours": WORKERS * 6 * BATCH, "pgqueuer": 6 * BATCH, "procrastinate": 30}
+WARM = {"ours": 4 * 6 * BATCH, "pgqueuer": 2 * 6 * BATCH, "procrastinate": 30}
 """Not counted: PostgreSQL settles on a plan when a connection has run a statement six times."""
-AT_ONCE = 1
 
 
 async def fresh_database(server: str, name: str) -> str:
@@ -44,13 +43,13 @@ def rate(side: Side, question: Mapping[str, object], jobs: int) -> float:
     """Jobs a second, once it is certain that all were done."""
     asked = {"jobs": jobs, "warm": WARM[side.name], **question}
     answer: Answer = side.ask(json.dumps(asked))
-    if (answer["done"], answer["left"]) != (jobs, 0):
+    if answer["done"] < jobs or answer["left"]:
         raise SystemExit(f"{side.name} did {answer['done']} of {jobs}, {answer['left']} are left")
     return float(answer["measured"]) / float(answer["wall_s"])
 
 
 def ask_ours(side: Side, url: str, *, desk: bool = False) -> float:
-    question = {"url": url, "batch": BATCH, "workers": WORKERS, "desk": desk}
+    question = {"url": url, "batch": BATCH, "workers": WORKERS["ours"], "desk": desk}
     return rate(side, question, JOBS["ours"])
 
 
@@ -65,7 +64,10 @@ def ask_ours_on_sqlite(side: Side) -> float:
 
 def compare(server: str, sides: list[Side]) -> dict[str, list[float]]:
     """All in turn; the rates of each."""
-    questions = {"pgqueuer": {"batch": BATCH}, "procrastinate": {"at_once": AT_ONCE}}
+    questions = {
+        "pgqueuer": {"batch": BATCH, "workers": WORKERS["pgqueuer"]},
+        "procrastinate": {"at_once": WORKERS["procrastinate"]},
+    }
     rates: dict[str, list[float]] = {side.name: [] for side in sides}
     for turn in range(ROUNDS):
         for side in in_turn(sides, turn):
@@ -91,8 +93,8 @@ def main() -> Mapping[str, object]:
             running("procrastinate", python, "bench.peers.procrastinate_jobs", theirs[1]) as third,
         ):
             rates = compare(server, [ours, pgqueuer, third])
-            sqlite = [ask_ours_on_sqlite(ours) for _ in range(3)]
-            desk = [ask_ours_on_postgresql(ours, server, desk=True) for _ in range(3)]
+            sqlite = ask_ours_on_sqlite(ours)
+            desk = ask_ours_on_postgresql(ours, server, desk=True)
     return {
         "ratios": {
             f"vs_{name}": round(
@@ -100,10 +102,10 @@ def main() -> Mapping[str, object]:
             )
             for name in PEERS
         },
-        "sqlite_per_s": round(statistics.median(sqlite)),
+        "sqlite_per_s": round(sqlite),
         "per_s": {name: round(statistics.median(found)) for name, found in rates.items()},
-        "desk_per_s": round(statistics.median(desk)),
+        "desk_per_s": round(desk),
         "batch": {"ours": BATCH, "pgqueuer": BATCH, "procrastinate": 1},
-        "workers": {"ours": WORKERS, "pgqueuer": 1, "procrastinate": AT_ONCE},
+        "workers": WORKERS,
         "peers": pinned_versions("jobs", PEERS),
     }

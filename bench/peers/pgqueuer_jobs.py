@@ -1,11 +1,13 @@
 """pgqueuer's side of the jobs benchmark, in its own environment: jobs that do nothing.
 
-Its queue manager drains the queue, on uvloop and asyncpg as its own command does, in batches of the
-size that was asked for; what is done is logged in batches as well, which is its default. Each line
-it reads is ``{"jobs": …, "batch": …, "warm": …}``. The clock starts once the first ``warm`` jobs
-were called and stops when the last is logged.
+Its queue managers drain the queue, on uvloop and asyncpg as its own command does, each on a
+connection of its own and in batches of the size that was asked for; what is done is logged in
+batches as well, which is its default. Each line it reads is ``{"jobs": …, "batch": …, "workers": …,
+"warm": …}``. The clock starts once the first ``warm`` jobs were called and stops when the last is
+logged.
 """
 
+import asyncio
 import json
 import sys
 import time
@@ -18,7 +20,19 @@ from pgqueuer.domain.types import QueueExecutionMode
 from pgqueuer.queries import Queries
 
 
-async def work(url, jobs, batch, warm):
+async def drain(url, batch, called):
+    connection = await asyncpg.connect(url)
+    manager = QueueManager(Queries(AsyncpgDriver(connection)))
+
+    @manager.entrypoint("noop")
+    async def noop(_):
+        called.append(time.perf_counter())
+
+    await manager.run(batch_size=batch, mode=QueueExecutionMode.drain)
+    await connection.close()
+
+
+async def work(url, jobs, batch, warm, workers):
     connection = await asyncpg.connect(url)
     queries = Queries(AsyncpgDriver(connection))
     if not await queries.schema_is_installed():
@@ -26,16 +40,8 @@ async def work(url, jobs, batch, warm):
     await queries.enqueue(["noop"] * jobs, [None] * jobs, [0] * jobs)
     await connection.execute("ANALYZE")
     called = []
-    manager = QueueManager(queries)
-
-    @manager.entrypoint("noop")
-    async def noop(_):
-        called.append(time.perf_counter())
-
-    await manager.run(batch_size=batch, mode=QueueExecutionMode.drain)
+    await asyncio.gather(*(drain(url, batch, called) for _ in range(workers)))
     took_s = time.perf_counter() - called[warm]
-    await connection.close()
-    connection = await asyncpg.connect(url)
     left = await connection.fetchval("SELECT count(*) FROM pgqueuer")
     await connection.execute("TRUNCATE pgqueuer, pgqueuer_log")
     await connection.close()

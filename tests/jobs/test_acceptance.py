@@ -43,6 +43,7 @@ class Lab:
     facts: list[Fact] = field(default_factory=list)
 
     async def add(self, type_: str, timeframe: str | None = "1m", **fields: Any) -> Job:
+        await ConnectorManager(self.desk.store).ensure_connector("binance")
         said: dict[str, Any] = {"symbol": "BTC/USDT" if timeframe else None, **fields}
         return await self.desk.create(
             NewJob(exchange_id="binance", type=type_, timeframe=timeframe, **said)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.cli.judge import gather
-from penstock.collect.status import read_status, write_status
+from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
 from penstock.market.events import AnyEvent, BookSnapshot, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -137,7 +137,7 @@ def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
     levels = write_levels([("1.00", "2.00")])
     books = [
         BookSnapshot(
-            exchange="toy",
+            exchange="kraken",
             symbol=Symbol("BTC", "USD"),
             received_at_ns=number,
             update_id=update_id,
@@ -147,10 +147,10 @@ def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
         )
         for number, update_id in ((1, 0), (2, 77))
     ]
-    with closing(open_log(f"rocksdb:{tmp_path}").writer("collect-toy")) as writer:
+    with closing(open_log(f"rocksdb:{tmp_path}").writer("collect-kraken")) as writer:
         writer.append(books)
 
-    (evidence,) = gather(tmp_path).values()
+    (evidence,) = gather(tmp_path, "kraken").values()
 
     assert {(book.update_id, book.at_ms) for book in evidence.books} == {(0, 5_000), (77, None)}
 
@@ -166,5 +166,29 @@ def test_a_book_without_a_number_or_a_time_is_not_held_against_anything(tmp_path
     with closing(open_log(f"rocksdb:{tmp_path}").writer(SLOT)) as writer:
         writer.append([book(0, None), book(7, None), book(0, 1_700_000_000_000)])
 
-    books = gather(tmp_path)["btc_usdt"].books
+    books = gather(tmp_path, "binance")["btc_usdt"].books
     assert {(each.update_id, each.at_ms) for each in books} == {(7, None), (0, 1_700_000_000_000)}
+
+
+def test_what_other_exchanges_have_in_the_same_folder_is_left_alone(tmp_path: Path) -> None:
+    levels = write_levels([("1.00", "1.00")])
+    for number, exchange in enumerate(("coinbase", "kraken"), start=1):
+        book = BookSnapshot(
+            exchange=exchange, symbol=Symbol("BTC", "USD"), received_at_ns=number, update_id=number,
+            at_ms=5_000, bids_raw=levels, asks_raw=levels,
+        )  # fmt: skip
+        books = [BookStatus(symbol="btc_usd", state="synced", reason="", update_id=1, resyncs=0)]
+        with closing(open_log(f"rocksdb:{tmp_path}").writer(f"collect-{exchange}")) as writer:
+            writer.append([book])
+        write_status(
+            tmp_path,
+            CollectorStatus(
+                exchange=exchange, slot=f"collect-{exchange}", pid=1, started_ms=0, at_ms=0,
+                state="stopped", books=books if exchange == "coinbase" else [],
+            ),
+        )  # fmt: skip
+
+    (evidence,) = gather(tmp_path, "kraken").values()
+
+    assert [book.update_id for book in evidence.books] == [2]
+    assert not evidence.synced

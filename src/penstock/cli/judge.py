@@ -14,9 +14,11 @@ from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.collect.status import read_all
 from penstock.errors import PenstockError
+from penstock.exchanges import registry as exchanges
 from penstock.market.events import BookSnapshot, Trade
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
 from penstock.storage.log import LogReader, open_log
+from penstock.storage.log.keys import Stream
 
 
 def judge(
@@ -27,15 +29,14 @@ def judge(
 ) -> None:
     """Compare a data folder with the ledger of the simulator it was collected from.
 
-    Every trade, every book that was shown as synced, and the list of what is missing. Exits 0
-    when all of it is right, whether or not anything is missing; 1 otherwise, and where there is
-    nothing to judge.
+    Every trade, every book that was shown as synced, and the list of what is missing. What the
+    folder holds of other exchanges than the simulated one is left alone. Exits 0 when all of it
+    is right, whether or not anything is missing; 1 otherwise, and where there is nothing to judge.
 
     Example: penstock judge http://127.0.0.1:8790 --data-dir penstock-data
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    evidence = gather(Path(settings.collect.data_dir))
-    findings = asyncio.run(_judge(address, evidence))
+    findings = asyncio.run(_judge(address, Path(settings.collect.data_dir)))
     if as_json:
         say(findings)
     else:
@@ -43,12 +44,17 @@ def judge(
     raise typer.Exit(0 if findings.honest and not findings.empty else 1)
 
 
-def gather(folder: Path) -> dict[str, Evidence]:
-    """What a data folder holds, by slug."""
-    markets: dict[str, Evidence] = defaultdict(Evidence)
+def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
+    """What a data folder holds of an exchange, by slug."""
+    consecutive = "trades" in exchanges.load(exchange).consecutive
+    markets = defaultdict[str, Evidence](lambda: Evidence(consecutive=consecutive))
     with closing(open_log(f"rocksdb:{folder}").reader()) as log:
-        _gather_records(log, markets)
+        for stream in log.streams():
+            if stream.exchange == exchange:
+                _gather_records(log, stream, markets[stream.symbol])
     for status in read_all(folder):
+        if status.exchange != exchange:
+            continue
         for ids in status.ids:
             if ids.channel == "trades":
                 markets[ids.symbol].missing += ids.missing
@@ -57,30 +63,28 @@ def gather(folder: Path) -> dict[str, Evidence]:
     return dict(markets)
 
 
-def _gather_records(log: LogReader, markets: dict[str, Evidence]) -> None:
-    for stream in log.streams():
-        evidence = markets[stream.symbol]
-        for slot in log.slots():
-            # By number and not by key: a record that was numbered twice would be seen twice.
-            for stored in log.numbers(stream, slot, 1):
-                event = stored.event
-                if isinstance(event, Trade):
-                    evidence.trades.append(
-                        SeenTrade(
-                            event.id, event.at_ms, event.price, event.quantity, event.taker == "buy"
-                        )
-                    )
-                elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ms):
-                    # Without ids an exchange's books are told apart by their times; one that has
-                    # neither, as at the head of some streams, cannot be looked up.
-                    at_ms = None if event.update_id else event.at_ms
-                    evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
+def _gather_records(log: LogReader, stream: Stream, evidence: Evidence) -> None:
+    for slot in log.slots():
+        # By number and not by key: a record that was numbered twice would be seen twice.
+        for stored in log.numbers(stream, slot, 1):
+            event = stored.event
+            if isinstance(event, Trade):
+                taker_buys = event.taker == "buy"
+                evidence.trades.append(
+                    SeenTrade(event.id, event.at_ms, event.price, event.quantity, taker_buys)
+                )
+            elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ms):
+                # Without ids an exchange's books are told apart by their times; one that has
+                # neither, as at the head of some streams, cannot be looked up.
+                at_ms = None if event.update_id else event.at_ms
+                evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
 
 
-async def _judge(address: str, evidence: dict[str, Evidence]) -> Findings:
+async def _judge(address: str, folder: Path) -> Findings:
     try:
         async with aiohttp.ClientSession() as http:
-            return await Judge(http, address.rstrip("/")).judge(evidence)
+            court = Judge(http, address.rstrip("/"))
+            return await court.judge(gather(folder, await court.exchange()))
     except (aiohttp.ClientError, msgspec.DecodeError) as error:
         raise PenstockError(
             f"No simulator with these markets answers at {address}: {error}."
@@ -94,13 +98,16 @@ def summary(findings: Findings) -> str:
         verdict = "nothing was collected"
     elif findings.clean:
         verdict = "complete and right"
+    elif findings.honest and findings.gaps_unknowable:
+        verdict = f"incomplete, {findings.gaps_unknowable} times where no id shows a hole"
     elif findings.honest:
         verdict = "incomplete, and every hole is named"
     else:
         verdict = "NOT right"
+    not_known = findings.gaps_unlisted + findings.gaps_unknowable
     return (
         f"{findings.trades:,} trades: {findings.trades_missing} missing"
-        f" ({findings.gaps_unlisted} of them not known), {findings.trades_duplicated} twice,"
+        f" ({not_known} of them not known), {findings.trades_duplicated} twice,"
         f" {findings.trades_wrong} wrong\n"
         f"{findings.books_synced} books synced; {findings.books_checked} looks at books,"
         f" {findings.book_mismatches} wrong\n"

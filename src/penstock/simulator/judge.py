@@ -6,7 +6,7 @@ client knows what it missed.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 _PAGE = 10_000
 
@@ -43,6 +44,8 @@ class Evidence:
     """Everything a client hands in, of one market."""
 
     trades: list[SeenTrade] = field(default_factory=list)
+    consecutive: bool = True
+    """Whether the exchange numbers its trades one by one, as the ledger does."""
     missing: list[tuple[int, int]] = field(default_factory=list)
     """Trade ids the client says it missed, as runs."""
     books: list[SeenBook] = field(default_factory=list)
@@ -61,6 +64,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """Trades that are missing without the client knowing."""
     gaps_untrue: int = 0
     """Trades the client calls missing that are not."""
+    gaps_unknowable: int = 0
+    """Trades that are missing where the exchange's ids do not show it: nobody calls them there."""
     books_synced: int = 0
     books_checked: int = 0
     book_mismatches: int = 0
@@ -72,7 +77,7 @@ class Findings(Struct, frozen=True, kw_only=True):
 
     @property
     def honest(self) -> bool:
-        """Nothing doubled, wrong or over a limit, and the client knows all that it missed."""
+        """Nothing doubled, wrong or over a limit, and the client knows all that ids can tell."""
         return not (
             self.trades_duplicated
             or self.trades_wrong
@@ -94,18 +99,33 @@ class Findings(Struct, frozen=True, kw_only=True):
         return self.honest and not self.trades_missing
 
 
+def total(findings: Iterable[Findings]) -> Findings:
+    """The sums of several."""
+    counts: Counter[str] = Counter()
+    for each in findings:
+        counts.update(asdict(each))
+    return Findings(**counts)
+
+
 class Judge:
     """Reads the ledger of one simulator and compares."""
 
     def __init__(self, http: aiohttp.ClientSession, address: str) -> None:
         self._http, self._base = http, f"{address}/_sim"
 
+    async def exchange(self) -> str:
+        """Which exchange is simulated."""
+        return str((await self._get("state"))["exchange"])
+
     async def judge(self, markets: Mapping[str, Evidence]) -> Findings:
         """Findings over everything handed in, by slug."""
         counts: Counter[str] = Counter()
         for slug, evidence in markets.items():
             counts["books_synced"] += evidence.synced
-            counts += await self._judge_trades(slug, evidence)
+            if evidence.consecutive:
+                counts += await self._judge_trades(slug, evidence)
+            elif evidence.trades:
+                counts += await self._judge_unnumbered(slug, evidence.trades)
             for book in evidence.books:
                 counts["books_checked"] += 1
                 counts["book_mismatches"] += not await self._book_is_right(slug, book)
@@ -134,10 +154,33 @@ class Judge:
                 counts["trades_wrong"] += number in seen and seen[number] != _true_trade(row)
         return counts
 
+    async def _judge_unnumbered(self, slug: str, trades: Sequence[SeenTrade]) -> Counter[str]:
+        """Trades under ids of the exchange's own making are known by everything else on them."""
+        first_ms, last_ms = min(t.at_ms for t in trades), max(t.at_ms for t in trades)
+        seen = Counter(once[1:] for once in {trade.id: trade for trade in trades}.values())
+        counts = Counter(trades=len(trades), trades_duplicated=len(trades) - seen.total())
+        beyond = await self._id_at(slug, min(last_ms + 1, await self._now_ms()))
+        truth: Counter[tuple[object, ...]] = Counter()
+        for start in range(await self._id_at(slug, first_ms), beyond, _PAGE):
+            limit = min(_PAGE, beyond - start)
+            page = await self._get("ledger/trades", symbol=slug, from_id=start, limit=limit)
+            truth.update(_true_trade(row)[1:] for row in page["trades"])
+        counts["trades_wrong"] = (seen - truth).total()
+        # The first and the last instant may have been seen in part, and nothing is wrong with that.
+        missing = [t for t in (truth - seen).elements() if t[0] not in (first_ms, last_ms)]
+        counts["trades_missing"] = counts["gaps_unknowable"] = len(missing)
+        return counts
+
     async def _next_id(self, slug: str) -> int:
         """The id of the first trade that has not happened yet."""
-        now_ms = (await self._get("state"))["at_ms"]
-        found = await self._get("ledger/ids", symbol=slug, at_ms=now_ms)
+        return await self._id_at(slug, await self._now_ms())
+
+    async def _now_ms(self) -> int:
+        return int((await self._get("state"))["at_ms"])
+
+    async def _id_at(self, slug: str, at_ms: int) -> int:
+        """The id of the first trade at or after an instant."""
+        found = await self._get("ledger/ids", symbol=slug, at_ms=at_ms)
         return int(found["next_trade_id"])
 
     async def _book_is_right(self, slug: str, book: SeenBook) -> bool:

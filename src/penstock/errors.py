@@ -336,8 +336,7 @@ class ConnectorPaused(PenstockError):
     def __init__(self, exchange_id: str, status: str) -> None:
         self.exchange_id, self.status = exchange_id, status
         super().__init__(
-            f"The connector of {exchange_id} is {status}, so nothing is sent. Resume it, or add it"
-            " again, to go on."
+            f"The connector of {exchange_id} is {status}: nothing is sent. Resume or add it again."
         )
 
 

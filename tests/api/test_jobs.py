@@ -46,7 +46,7 @@ async def test_the_same_job_twice_is_a_conflict_that_names_the_first(api: Client
 @pytest.mark.parametrize(
     ("said", "field", "near"),
     [
-        ({"exchange_id": "binanse"}, None, ["binance"]),
+        ({"exchange_id": "binanse"}, None, ["binance", "coinbase"]),
         ({"symbol": "btc_usd"}, None, ["btc_usdt"]),
         ({"symbol": "nonsense"}, None, None),
         ({"timeframe": "1H"}, None, ["1h"]),

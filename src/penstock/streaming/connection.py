@@ -262,6 +262,8 @@ class Connection:
         if isinstance(said, Malformed):
             self.malformed[said.reason] += 1
             self.quarantine.append(said)
+            if not self._dialect.books.shows_loss:
+                self._doubt_books(said)
         elif isinstance(said, Notice):
             self.commands.append(Close("the exchange announced its shutdown"))
         else:
@@ -272,6 +274,15 @@ class Connection:
                 self._refuse(said)
             if self._asking.settled:
                 self._retry = 0  # everything asked for is answered: the connection is good
+
+    def _doubt_books(self, said: Malformed) -> None:
+        """Begin again what may have lost a change, where nothing but its absence would tell."""
+        name = said.stream
+        for symbol in [self._book_streams.get(name)] if name else [*self.books]:
+            book = self.books[symbol] if symbol else None
+            if symbol and isinstance(book, StreamedBook) and book.state == "synced":
+                book.doubt(f"a frame could not be read: {said.words}")
+                self._begin(symbol, self._now_ns)
 
     def _refuse(self, said: Refusal) -> None:
         """Some streams cannot be had, for now: ask for them again, ever more slowly."""

@@ -60,6 +60,8 @@ class Malformed(NamedTuple):
     """What exactly was wrong."""
     excerpt: str
     """How the frame begins."""
+    stream: str = ""
+    """What it came on, where that can be told."""
 
 
 Received = AnyEvent | Ack | Refusal | Notice | Malformed
@@ -80,6 +82,11 @@ class BookRules:
     """Levels a side the stream tells of, where it does not say when one is pushed out of them."""
     checksum: Checksum | None = None
     """What every change carries, of the book after it; only of one with a depth."""
+
+    @property
+    def shows_loss(self) -> bool:
+        """Whether what follows a lost change tells that it was lost."""
+        return self.begins != "stream" or self.checksum is not None
 
 
 @dataclass(frozen=True)

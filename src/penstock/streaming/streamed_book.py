@@ -50,7 +50,7 @@ class StreamedBook:
         try:
             book.load_plain(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
         except MalformedLevels as error:
-            self._doubt(f"snapshot: {error}")
+            self.doubt(f"snapshot: {error}")
         else:
             self._check(book, snapshot)
 
@@ -65,24 +65,25 @@ class StreamedBook:
         try:
             book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
         except MalformedLevels as error:
-            self._doubt(f"change: {error}")
+            self.doubt(f"change: {error}")
         else:
             self._check(book, delta)
 
     def distrust(self, reason: str) -> None:
         """Stop believing the book: the stream it came from has ended."""
-        self._doubt(reason)
+        self.doubt(reason)
         self.wants_snapshot = False  # whoever asks for the stream again will get one
 
     def _check(self, book: OrderBook | TopBook, told: BookDelta | BookSnapshot) -> None:
         found = book.checksum() if isinstance(book, TopBook) else None
         if found is not None:
             if found != told.checksum:
-                self._doubt(f"checksum: the exchange's is {told.checksum}, this book's {found}")
+                self.doubt(f"checksum: the exchange's is {told.checksum}, this book's {found}")
         elif book.crossed():
-            self._doubt("crossed: somebody bids what is asked")
+            self.doubt("crossed: somebody bids what is asked")
 
-    def _doubt(self, reason: str) -> None:
+    def doubt(self, reason: str) -> None:
+        """Stop believing the book: something contradicts it, or is known to be lost."""
         if self.state == "synced":
             self.state = "stale"
             self.resyncs += 1

@@ -259,3 +259,57 @@ def test_changes_reach_their_side_in_order_and_in_the_wires_digits(
 
     for side, raw in (("buy", delta.bids_raw), ("sell", delta.asks_raw)):
         assert json.loads(bytes(raw)) == [[p, q] for each, p, q in changes if each == side]
+
+
+def with_books() -> Connection:
+    """Two books, both begun ten seconds ago."""
+    wanted = [Subscription("book_deltas", (BTC, SKL)), Subscription("trades", (BTC, SKL))]
+    machine = Connection(CoinbaseDialect(SYMBOLS), wanted, lambda: 0.5)
+    machine.start()
+    machine.opened(AT_NS - 10_000_000_000)
+    machine.woken(AT_NS - 9_000_000_000)
+    both = ["BTC-USD", "SKL-BTC"]
+    machine.received(listed(level2_batch=both, matches=both), AT_NS - 9_000_000_000)
+    for native in both:
+        machine.received(frame(SNAPSHOT, product_id=native), AT_NS - 9_000_000_000)
+    machine.take_commands()
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "doubted"),
+    [
+        (frame(UPDATE, changes=[["buy", "1", "NaN"]]), {BTC}),
+        (frame(UPDATE, product_id="SKL-BTC")[:-30], {SKL}),
+        (frame(UPDATE)[:30], {BTC, SKL}),
+        (b"<html>", {BTC, SKL}),
+        (frame(MATCH)[:-30], set()),
+        (frame(UPDATE, product_id="ETH-USD"), set()),
+        (frame({"type": "status", "products": []}), set()),
+    ],
+)
+def test_a_change_that_cannot_be_read_begins_its_book_again(
+    spoilt: bytes, doubted: set[Symbol]
+) -> None:
+    machine = with_books()
+    assert {book.state for book in machine.books.values()} == {"synced"}
+    machine.received(spoilt, AT_NS)
+
+    assert {symbol for symbol, book in machine.books.items() if book.state == "stale"} == doubted
+    sent = [json.loads(each.text) for each in machine.take_commands() if type(each) is Send]
+    assert bool(sent) == bool(doubted)
+    assert all(message["type"] == "unsubscribe" for message in sent[:1])
+
+
+def test_a_book_that_is_crossed_is_begun_again_by_itself() -> None:
+    machine = with_books()
+    machine.received(frame(UPDATE, changes=[["buy", "14.9", "1"]]), AT_NS)
+
+    assert (machine.books[BTC].state, machine.books[SKL].state) == ("stale", "synced")
+    assert "crossed" in machine.books[BTC].reason
+    (first,) = [json.loads(each.text) for each in machine.take_commands() if type(each) is Send]
+    assert first == {
+        "type": "unsubscribe", "product_ids": ["BTC-USD"], "channels": ["level2_batch"],
+    }  # fmt: skip
+    machine.received(frame(SNAPSHOT), AT_NS + 1)
+    assert machine.books[BTC].state == "synced"

@@ -7,6 +7,7 @@ a checksum: the exchange promises to deliver them all. Heartbeats are asked for 
 that a quiet product cannot be taken for a dead connection.
 """
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -24,7 +25,7 @@ from penstock.exchanges.coinbase.payloads import (
 )
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
+from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
 
 # A snapshot is the whole book, of some tens of thousands of levels.
 LARGEST_FRAME = 16_000_000
@@ -32,6 +33,8 @@ _HEAD = len(b'{"type":"mat')
 """So many of a frame's first bytes tell the types apart."""
 _HEARTBEAT = "heartbeat"
 _CHANNELS = {"trades": "matches", "book_deltas": "level2_batch", "tickers": "ticker"}
+_find_kind = re.compile(rb'"type":"(\w+)"').search
+_find_product = re.compile(rb'"product_id":"([^"]+)"').search
 # How the list of what is subscribed to has called the book.
 _ALSO_CALLED = {"level2": "level2_batch"}
 
@@ -126,7 +129,11 @@ class CoinbaseDialect:
                 return [read(frame, received_at_ns)]
             except NOT_READ:
                 pass  # the careful way finds out what is wrong
-        return self._read_carefully(frame, received_at_ns)
+        said = self._read_carefully(frame, received_at_ns)
+        return [
+            each._replace(stream=_stream_of(frame)) if isinstance(each, Malformed) else each
+            for each in said
+        ]
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
         if len(frame) > LARGEST_FRAME:
@@ -189,3 +196,13 @@ class CoinbaseDialect:
         natives = [self._streams[name][1] for name in names]
         message = {"type": kind, "product_ids": natives, "channels": [channel, *besides]}
         return _encode(message).decode()
+
+
+def _stream_of(frame: bytes) -> str:
+    """What a frame that cannot be read came on; nothing if it may have been any book."""
+    kind, product = _find_kind(frame), _find_product(frame)
+    if kind is None:
+        return ""
+    if kind[1] not in (b"snapshot", b"l2update"):
+        return kind[1].decode()
+    return f"level2_batch:{product[1].decode(errors='replace')}" if product else ""

@@ -83,6 +83,7 @@ async def main(url: str, address: str, tasks: int) -> None:
         info = await gateway.learn()
         rest = registry.load(NAME).rest(info.symbols)
         now_ms = clock.now_ms()
+        assert gateway.exchange.time is not None
         questions: list[Request[object]] = [  # weights of 1, 2, 5 and 2
             gateway.exchange.time,
             rest.candles(BTC, MINUTE, now_ms - 120_000, now_ms),

@@ -320,6 +320,7 @@ async def test_a_clock_told_in_whole_seconds_is_known_no_better() -> None:
     async with answering(json_reply({"serverTime": 0}, Date="unknown")) as (made, _):
         says_no_with_200(made)
         offset = await made.gateway.measure_clock()
+        assert offset is not None
         assert offset.high_ms - offset.low_ms >= 1000
 
 
@@ -463,3 +464,40 @@ async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(b" ")
         await writer.drain()
         await asyncio.sleep(0.05)
+
+
+async def test_what_depends_on_the_time_is_worded_when_it_is_sent() -> None:
+    def dated(now_ms: int) -> dict[str, str | int]:
+        return {"at": now_ms // 1000}
+
+    async with answering(json_reply([1], Date="Thu, 01 Jan 2037 00:00:00 GMT")) as (made, asked):
+        request = replace(ASK, params={"symbol": "BTC"}, dated=dated)
+        await made.gateway.fetch(request)  # its date tells how far the exchange is ahead
+        await made.gateway.fetch(request)
+
+    first, second = (int(each.removeprefix("/ask?symbol=BTC&at=")) for each in asked)
+    assert abs(first - made.gateway.clock.now_ms() // 1000) < 60
+    assert abs(second - 2_114_380_800) < 60
+
+
+async def test_an_exchange_without_a_clock_is_known_by_the_date_of_its_answers() -> None:
+    listing = json_reply({"symbols": [], "rateLimits": []}, Date="Thu, 01 Jan 2037 00:00:00 GMT")
+    async with answering(listing) as (made, asked):
+        made.gateway.exchange = replace(EXCHANGE, time=None)
+        await made.gateway.learn()
+        learned = made.gateway.offset
+        assert await made.gateway.measure_clock() is not None
+
+    assert learned is not None
+    assert asked == [EXCHANGE.info.path] * 2
+
+
+async def test_a_refusal_that_says_how_long_it_lasts_is_waited_out() -> None:
+    async with answering(json_reply({}, status=418)) as (made, _):
+        complaint = Complaint("blocked", "for five minutes", wait_ms=300_000)
+        made.gateway.exchange = replace(EXCHANGE, complaint=lambda _body: complaint)
+        before_ms = made.gateway.clock.now_ms()
+        with pytest.raises(Banned) as caught:
+            await made.gateway.fetch(ASK)
+
+    assert 300_000 <= caught.value.until_ms - before_ms < 310_000

@@ -345,6 +345,7 @@ def test_every_kind_of_the_specification_has_somebody_who_does_it() -> None:
 
 def test_the_tightest_limit_says_how_many_are_served() -> None:
     request = EXCHANGE.time
+    assert request is not None
     limits = [Limit(100, 60_000), Limit(500, 600_000), Limit(7, 1_000, category="other")]
 
     assert served(limits, request) == (500, 600_000)

@@ -29,6 +29,12 @@ class Request(Generic[T_co]):
     """(body, received_at_ns) → what it says. Raises UnexpectedAnswer."""
     params: Mapping[str, str | int] = field(default_factory=lambda: MappingProxyType({}))
     category: str = ""
+    dated: Callable[[int], Mapping[str, str | int]] | None = None
+    """Further parameters, which depend on the exchange's time (ms) when it is sent."""
+
+    def params_at(self, now_ms: int) -> Mapping[str, str | int]:
+        """All parameters, if it is sent at this instant."""
+        return self.params if self.dated is None else {**self.params, **self.dated(now_ms)}
 
 
 class Listed(NamedTuple):
@@ -138,6 +144,8 @@ class Complaint(NamedTuple):
     """When it will listen again, by its own clock, if it says so in the body."""
     meaning: Meaning | None = None
     """None where the status says it."""
+    wait_ms: int | None = None
+    """For how long it will not listen, if it says that instead."""
 
 
 class Info(NamedTuple):
@@ -158,7 +166,8 @@ class TradePage(NamedTuple):
 
     trades: list[Trade]
     next: int
-    """The cursor of the next page; that of this one, if it is empty: then there are no more now."""
+    """The cursor of the next page; that of this one, if there are no more now. Where pages end with
+    a day, an empty one may lead on."""
 
 
 class Rest(Protocol):
@@ -202,8 +211,8 @@ class Exchange:
     stream_url: str
     limits: Callable[[int], tuple[Limit, ...]]
     """The limits known to hold at an instant (ms), until the exchange announces its own."""
-    time: Request[int]
-    """The exchange's clock, in ms."""
+    time: Request[int] | None
+    """The exchange's clock, in ms; None where only the date of its answers tells it."""
     info: Request[Info]
     rest: Callable[[SymbolMap], Rest]
     dialect: Callable[[SymbolMap], Dialect]

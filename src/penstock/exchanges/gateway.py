@@ -5,7 +5,7 @@ without a grant; every repetition pays again. When the exchange says stop, the g
 the error reaches the caller, so nobody else sends either.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from random import random
@@ -91,7 +91,8 @@ class Gateway:
 
     async def learn(self) -> Info:
         """Measure the exchange's clock, read what it announces, and keep the limits it names."""
-        await self.measure_clock()
+        if self.exchange.time is not None:
+            await self.measure_clock()
         exchanged = await self._ask_patiently(self.exchange.info)
         info = self.exchange.info.read(exchanged.answer.body, exchanged.received_ns)
         if info.limits:
@@ -100,9 +101,15 @@ class Gateway:
             self._sync_usage(exchanged)
         return info
 
-    async def measure_clock(self) -> Offset:
-        """Ask the exchange for the time; the answer was made about half way."""
+    async def measure_clock(self) -> Offset | None:
+        """Ask the exchange for the time; the answer was made about half way.
+
+        Where it cannot be asked, the date of any answer tells, if there is one.
+        """
         request = self.exchange.time
+        if request is None:
+            await self._ask_patiently(self.exchange.info)
+            return self.offset
         exchanged = await self._ask_patiently(request)
         shown_ms = request.read(exchanged.answer.body, exchanged.received_ns)
         step_ms = self.exchange.time_step_ms
@@ -146,7 +153,7 @@ class Gateway:
             sent_ms, left = self.clock.now_ms(), True
 
         try:
-            answer = await self.transport.send(request.path, request.params, leaving)
+            answer = await self.transport.send(request.path, self._params(request), leaving)
         except (NeverSent, NoAnswer) as error:
             self._tell_failure(request, error)
             raise
@@ -165,6 +172,10 @@ class Gateway:
             )
         )
         return exchanged
+
+    def _params(self, request: Request[T]) -> Mapping[str, str | int]:
+        ahead_ms = self.offset.middle_ms if self.offset else 0
+        return request.params_at(round(self.clock.now_ms() + ahead_ms))
 
     def _tell_failure(self, request: Request[T], error: ExchangeUnreachable) -> None:
         self.listener(
@@ -216,7 +227,7 @@ class Gateway:
             start = exchanged.answer.body[:80].decode(errors="replace")
             raise UnexpectedAnswer(f"{request.path} was answered with {status} and {start!r}")
         raise BadRequest(
-            f"{request.path} {dict(request.params)}",
+            f"{request.path} {dict(self._params(request))}",
             status=status,
             code=complaint.code,
             message=complaint.message,
@@ -232,6 +243,8 @@ class Gateway:
         if named_ms is not None:
             offset_ms = self.offset.low_ms if self.offset else 0
             until_ms = max(until_ms, round(named_ms - offset_ms))
+        if complaint is not None and complaint.wait_ms is not None:
+            until_ms = max(until_ms, now_ms + complaint.wait_ms)
         until_ms = until_ms or now_ms + _UNNAMED_STOP_MS
         self.gate.block_until(until_ms)
         self.listener(

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
-from penstock.exchanges.base import Request, Rest, SymbolMap
+from penstock.exchanges.base import Complaint, Request, Rest, SymbolMap
 from penstock.exchanges.binance.rest import INFO, PING, TIME, BinanceRest, read_complaint
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -108,9 +108,9 @@ def test_an_answer_that_is_not_as_documented_is_refused(
 
 
 def test_a_complaint_is_read_and_a_page_of_html_is_none() -> None:
-    assert read_complaint(b'{"code":-1121,"msg":"Invalid symbol."}') == (
-        -1121, "Invalid symbol.", None, None,
-    )  # fmt: skip
+    assert read_complaint(b'{"code":-1121,"msg":"Invalid symbol."}') == Complaint(
+        -1121, "Invalid symbol."
+    )
     banned = b'{"code":-1003,"msg":"Way too much; IP banned until 1573474564000. Please"}'
     complaint = read_complaint(banned)
     assert complaint is not None

@@ -9,6 +9,7 @@ from penstock.errors import BadRequest, ExchangeError, RateLimited, UnexpectedAn
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.exchanges.kraken import EXCHANGE
+from penstock.exchanges.kraken.rest import TIME as ASK_TIME
 from penstock.resilience.backoff import Backoff
 from penstock.throttle.local_gate import LocalGate
 
@@ -44,9 +45,9 @@ def gateway(*bodies: bytes) -> tuple[Gateway, Bodies]:
 async def test_a_limit_inside_a_200_stops_everybody(error: str) -> None:
     made, transport = gateway(b'{"error":["%s"]}' % error.encode(), TIME)
     with pytest.raises(RateLimited, match=error.partition(":")[2]) as caught:
-        await made.fetch(EXCHANGE.time)
+        await made.fetch(ASK_TIME)
     with pytest.raises(RateLimited):
-        await made.fetch(EXCHANGE.time)
+        await made.fetch(ASK_TIME)
 
     assert transport.bodies == [TIME], "nothing was sent meanwhile"
     assert caught.value.retry_at_ms >= made.clock.now_ms() + 1000
@@ -58,13 +59,13 @@ async def test_an_unknown_pair_inside_a_200_is_a_bad_request() -> None:
         await made.fetch(EXCHANGE.info)
 
     assert caught.value.code == "EQuery"
-    assert await made.fetch(EXCHANGE.time) == 1_762_820_224_000, "others may go on asking"
+    assert await made.fetch(ASK_TIME) == 1_762_820_224_000, "others may go on asking"
 
 
 async def test_a_busy_service_inside_a_200_is_a_failure() -> None:
     made, _ = gateway(b'{"error":["EService:Busy"]}')
     with pytest.raises(ExchangeError, match="Busy") as caught:
-        await made.fetch(EXCHANGE.time)
+        await made.fetch(ASK_TIME)
     assert type(caught.value) is ExchangeError
 
 

@@ -1,0 +1,23 @@
+"""Upbit, as in Korea: https://docs.upbit.com."""
+
+from penstock.exchanges.base import Exchange
+from penstock.exchanges.upbit.limits import limits_at, usages
+from penstock.exchanges.upbit.rest import INFO, PATHS, UpbitRest, read_complaint
+from penstock.exchanges.upbit.stream import UpbitDialect
+from penstock.exchanges.upbit.symbols import NAME
+
+EXCHANGE = Exchange(
+    name=NAME,
+    rest_url="https://api.upbit.com",
+    stream_url="wss://api.upbit.com",
+    limits=limits_at,
+    time=None,
+    info=INFO,
+    rest=UpbitRest,
+    dialect=UpbitDialect,
+    usages=usages,
+    complaint=read_complaint,
+    trade_pages="before_id",
+    intervals=tuple(PATHS),
+    empty_candles=False,
+)

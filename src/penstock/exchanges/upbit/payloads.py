@@ -1,0 +1,161 @@
+"""What Upbit's streams carry, and the events each frame becomes.
+
+Frames are binary, and asked for in the short spelling. Numbers are bare JSON numbers with the zeros
+the exchange wrote, some with an exponent, so they are kept as texts: a decoder that is given
+``float_hook=str`` hands over the digits. Each structure quotes the frame it reads.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from penstock.exchanges.answers import Whole
+from penstock.exchanges.frames import Number, spelled_out
+from penstock.exchanges.upbit.symbols import NAME
+from penstock.market.events import AnyEvent, BookSnapshot, Side, Ticker, Trade
+from penstock.market.levels import LevelText, write_levels
+from penstock.market.numbers import all_plain
+from penstock.market.symbol import Symbol
+
+Asked = Mapping[str, Symbol]
+"""Symbols asked for, by the exchange's spelling."""
+Reader = Callable[[bytes, int], AnyEvent]
+"""(frame, received_at_ns) → event. Raises what msgspec raises, and KeyError for other symbols."""
+
+TAKER: Mapping[str, Side] = {"BID": "buy", "ASK": "sell"}
+"""The taker's side, by the exchange's word for it."""
+
+
+class _Trade(Struct, gc=False):
+    """trade
+
+    {"ty":"trade","cd":"KRW-LAMB","tms":1618678262712,"td":"2021-04-17","ttm":"16:51:02",
+     "ttms":1618678262000,"tp":127.0,"tv":46.48838371,"ab":"BID","pcp":123.00000000,"c":"RISE",
+     "cp":4.00000000,"sid":1618678262000003,"st":"REALTIME"}
+
+    Ids are made of the trade's time. They rise with it, not by one, and not always in the order
+    that trades arrive in.
+    """
+
+    ty: Literal["trade"]
+    cd: str
+    ttms: Whole
+    tp: Number
+    tv: Number
+    ab: Literal["ASK", "BID"]
+    sid: Whole
+
+
+class _Unit(Struct, gc=False):
+    """The n-th best ask and the n-th best bid."""
+
+    ask: Number = field(name="ap")
+    bid: Number = field(name="bp")
+    ask_size: Number = field(name="as")
+    bid_size: Number = field(name="bs")
+
+
+class _Book(Struct, gc=False):
+    """orderbook: always the whole of what it shows
+
+    {"ty":"orderbook","cd":"KRW-LAMB","tms":1618678262640,"tas":25752275.55420627,
+     "tbs":14407925.20098682,"obu":[{"ap":127.0,"bp":126.0,"as":280460.37885666,
+     "bs":688682.44561413},…],"st":"REALTIME"}
+    """
+
+    ty: Literal["orderbook"]
+    cd: str
+    tms: Whole
+    obu: list[_Unit]
+
+
+class _Ticker(Struct, gc=False):
+    """ticker
+
+    {"ty":"ticker","cd":"KRW-BTC","op":484500.00,…,"tp":493100.00,…,"atv24h":37.4,"atp24h":18.5,…,
+     "tms":1523531768829,"st":"SNAPSHOT"}
+
+    The opening, highest and lowest price are those since midnight and stay out of a ticker whose
+    volumes are of 24 hours.
+    """
+
+    ty: Literal["ticker"]
+    cd: str
+    tp: Number
+    atv24h: Number
+    atp24h: Number
+    tms: Whole
+
+
+_decode_trade = msgspec.json.Decoder(_Trade, float_hook=str).decode
+_decode_book = msgspec.json.Decoder(_Book, float_hook=str).decode
+_decode_ticker = msgspec.json.Decoder(_Ticker, float_hook=str).decode
+
+
+def trade_reader(asked: Asked) -> Reader:
+    """Reads ``trade``."""
+
+    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
+        data = _decode_trade(frame)
+        return Trade(
+            exchange=NAME,
+            symbol=asked[data.cd],
+            received_at_ns=received_at_ns,
+            id=data.sid,
+            at_ms=data.ttms,
+            price_text=spelled_out(data.tp),
+            quantity_text=spelled_out(data.tv),
+            taker=TAKER[data.ab],
+        )
+
+    return read
+
+
+def book_reader(asked: Asked) -> Reader:
+    """Reads ``orderbook``."""
+
+    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
+        data = _decode_book(frame)
+        return BookSnapshot(
+            exchange=NAME,
+            symbol=asked[data.cd],
+            received_at_ns=received_at_ns,
+            at_ms=data.tms,
+            bids_raw=levels([(each.bid, each.bid_size) for each in data.obu]),
+            asks_raw=levels([(each.ask, each.ask_size) for each in data.obu]),
+        )
+
+    return read
+
+
+def ticker_reader(asked: Asked) -> Reader:
+    """Reads ``ticker``."""
+
+    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
+        data = _decode_ticker(frame)
+        return Ticker(
+            exchange=NAME,
+            symbol=asked[data.cd],
+            received_at_ns=received_at_ns,
+            at_ms=data.tms,
+            last_text=spelled_out(data.tp),
+            volume_text=spelled_out(data.atv24h),
+            quote_volume_text=spelled_out(data.atp24h),
+        )
+
+    return read
+
+
+def levels(pairs: list[tuple[Number, Number]]) -> Raw:
+    """Levels of bare numbers in the one spelling; a side that has fewer is filled with zeros.
+
+    Raises:
+        NotANumber: one is not a plain number.
+    """
+    texts: list[LevelText] = [(str(price), str(size)) for price, size in pairs]
+    if not all_plain([*chain.from_iterable(texts)]):
+        texts = [(spelled_out(price), spelled_out(size)) for price, size in pairs]
+    return write_levels(each for each in texts if each[1].strip("0."))

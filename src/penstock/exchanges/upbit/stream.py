@@ -1,0 +1,150 @@
+"""Upbit's stream dialect: one request that names everything, and no acknowledgement.
+
+A request replaces the one before it, so each names all that is wanted by then. What it asks for
+begins with what there is now; the first frame of a stream is its acknowledgement. Every frame of a
+book is a whole book, so that there is nothing to sync.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from penstock.errors import UnknownChannel
+from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.upbit.limits import STREAM_LIMITS
+from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
+from penstock.market.symbol import Symbol
+from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
+
+# Thirty levels a side take a hundredth of this.
+LARGEST_FRAME = 1_000_000
+_HEAD = len(b'{"ty":"tra')
+"""So many of a frame's first bytes tell the types apart."""
+_KINDS = {"trades": "trade", "book_deltas": "orderbook", "tickers": "ticker"}
+
+
+class _Error(Struct):
+    name: str | int = ""
+    message: str = ""
+
+
+class _Message(Struct):
+    """Anything the exchange sends, as far as it must be told apart.
+
+    {"ty":"trade","cd":"KRW-BTC",…}                                    data
+    {"status":"UP"}                                                    to a ping
+    {"error":{"name":"WRONG_FORMAT","message":"Format 이 맞지 않습니다."}}     refused
+    """
+
+    ty: str = ""
+    cd: str = ""
+    status: str = ""
+    error: _Error | UnsetType = UNSET
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class UpbitDialect:
+    """See ``Dialect``."""
+
+    limits = STREAM_LIMITS
+    books = BookRules(begins="frame", depth=30)
+    channels: Sequence[str] = tuple(_KINDS)
+
+    def __init__(self, symbols: SymbolMap) -> None:
+        self._symbols = symbols
+        self._asked: dict[str, dict[str, Symbol]] = {kind: {} for kind in _KINDS.values()}
+        self._readers: dict[str, Reader] = {
+            "trade": trade_reader(self._asked["trade"]),
+            "orderbook": book_reader(self._asked["orderbook"]),
+            "ticker": ticker_reader(self._asked["ticker"]),
+        }
+        self._heads = {
+            f'{{"ty":"{kind}"'.encode()[:_HEAD]: (kind, reader)
+            for kind, reader in self._readers.items()
+        }
+        self._wanted: dict[str, tuple[str, str]] = {}
+        """Kind and market of what is asked for by now, by stream name."""
+        self._unheard: set[str] = set()
+        """Streams that nothing has come on since they were asked for."""
+
+    def url(self, base: str) -> str:
+        """Where everybody may connect."""
+        return base.rstrip("/") + "/websocket/v1"
+
+    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
+        """See ``Dialect``; ``orderbook:KRW-BTC``."""
+        kind = _KINDS.get(channel)
+        if kind is None:
+            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
+        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
+        self._asked[kind].update(zip(natives, symbols, strict=True))
+        return [f"{kind}:{native}" for native in natives]
+
+    def subscribe(self, names: Sequence[str], request_id: int) -> str:
+        """``[{"ticket":"penstock-1"},{"type":"trade","codes":["KRW-BTC"]},{"format":"SIMPLE"}]``"""
+        for name in names:
+            kind, _, native = name.partition(":")
+            self._wanted[name] = kind, native
+        self._unheard.update(names)
+        return self._request(request_id)
+
+    def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
+        """The same without them."""
+        for name in names:
+            self._wanted.pop(name, None)
+        self._unheard.difference_update(names)
+        return self._request(request_id)
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        """See ``Dialect``."""
+        if isinstance(frame, str):
+            frame = frame.encode(errors="replace")
+        kind, read = self._heads.get(frame[:_HEAD], ("", None))
+        if read is not None and len(frame) <= LARGEST_FRAME:
+            try:
+                event = read(frame, received_at_ns)
+            except NOT_READ:
+                pass  # the careful way finds out what is wrong
+            else:
+                return [*self._heard(kind, event.symbol), event] if self._unheard else [event]
+        return self._read_carefully(frame, received_at_ns)
+
+    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
+        if len(frame) > LARGEST_FRAME:
+            return [malformed("too_large", f"{len(frame)} bytes", frame)]
+        try:
+            message = _decode_message(frame)
+            read = self._readers.get(message.ty)
+            if read is not None:
+                event = read(frame, received_at_ns)
+                return [*self._heard(message.ty, event.symbol), event]
+        except NOT_READ as error:
+            return [unreadable(error, frame)]
+        if message.error is not UNSET:
+            # Which part of the request it was is not said: all that is not heard of is refused.
+            said, names = message.error, tuple(sorted(self._unheard))
+            return [Refusal(None, said.name, said.message or str(said.name), names)]
+        if message.status:
+            return []
+        return [malformed("unknown_message", "neither data nor an answer", frame)]
+
+    def _heard(self, kind: str, symbol: Symbol) -> list[Ack]:
+        """The acknowledgement that the first frame of a stream is."""
+        name = f"{kind}:{self._symbols.stream_name(symbol)}"
+        if name not in self._unheard:
+            return []
+        self._unheard.discard(name)
+        return [Ack(None, (name,))]
+
+    def _request(self, request_id: int) -> str:
+        codes: dict[str, list[str]] = {}
+        for kind, native in self._wanted.values():
+            codes.setdefault(kind, []).append(native)
+        wanted = [{"type": kind, "codes": natives} for kind, natives in codes.items()]
+        request = [{"ticket": f"penstock-{request_id}"}, *wanted, {"format": "SIMPLE"}]
+        return _encode(request).decode()

@@ -160,7 +160,7 @@ class Judge:
         seen = Counter(once[1:] for once in {trade.id: trade for trade in trades}.values())
         counts = Counter(trades=len(trades), trades_duplicated=len(trades) - seen.total())
         beyond = await self._id_at(slug, min(last_ms + 1, await self._now_ms()))
-        truth: Counter[tuple[object, ...]] = Counter()
+        truth: Counter[tuple[int, Decimal, Decimal, bool]] = Counter()
         for start in range(await self._id_at(slug, first_ms), beyond, _PAGE):
             limit = min(_PAGE, beyond - start)
             page = await self._get("ledger/trades", symbol=slug, from_id=start, limit=limit)

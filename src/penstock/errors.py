@@ -66,10 +66,8 @@ class UnknownSymbol(PenstockError):
     """Nobody lists this symbol."""
 
     def __init__(self, exchange: str, symbol: str, known: Iterable[str] = ()) -> None:
-        self.exchange, self.symbol = exchange, symbol
-        self.near = near_matches(symbol, known)
-        hint = f" Did you mean {' or '.join(self.near)}?" if self.near else ""
-        super().__init__(f"{exchange} does not list {symbol!r}.{hint}")
+        self.exchange, self.symbol, self.near = exchange, symbol, near_matches(symbol, known)
+        super().__init__(f"{exchange} does not list {symbol!r}.{_hint(self.near)}")
 
 
 class MalformedSymbol(PenstockError):
@@ -105,7 +103,8 @@ class UnknownExchange(PenstockError):
 
     def __init__(self, name: str, known: Collection[str]) -> None:
         self.name, self.near = name, near_matches(name, known)
-        super().__init__(f"There is no exchange {name!r} here. Known: {' '.join(sorted(known))}.")
+        all_of_them = f"Known: {' '.join(sorted(known))}."
+        super().__init__(f"There is no exchange {name!r} here.{_hint(self.near)} {all_of_them}")
 
 
 class UnknownChannel(PenstockError):
@@ -121,8 +120,7 @@ class UnknownStream(PenstockError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
-        near = near_matches(name, known)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = _hint(near_matches(name, known))
         super().__init__(f"No stream {name!r} was recorded.{hint} See: penstock log stats")
 
 
@@ -324,8 +322,7 @@ class UnknownConnector(PenstockError):
     """Nobody made a connector for that exchange."""
 
     def __init__(self, exchange_id: str, known: Iterable[str] = ()) -> None:
-        self.exchange_id = exchange_id
-        self.known = sorted(known)
+        self.exchange_id, self.known = exchange_id, sorted(known)
         there = f"There are: {', '.join(self.known)}" if self.known else "There is none yet"
         super().__init__(f"There is no connector for {exchange_id!r}. {there}. Add it first.")
 
@@ -391,8 +388,11 @@ class JobEnded(PenstockError):
 def near_matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names a person who typed ``word`` probably meant, best first."""
     spellings = {_bare(name): name for name in known}
-    found = get_close_matches(_bare(word), spellings, n=most, cutoff=0.6)
-    return [spellings[key] for key in found]
+    return [spellings[key] for key in get_close_matches(_bare(word), spellings, most, 0.6)]
+
+
+def _hint(near: list[str]) -> str:
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def _bare(name: str) -> str:

@@ -112,7 +112,10 @@ def test_an_exchange_that_cannot_be_reached_is_tried_until_told_to_stop(
     [
         (["binance", "btc_usd"], "binance does not list 'btc_usd'. Did you mean btc_usdt"),
         (["binance", "btc_usdt", "--channels", "trods"], "binance has no channel 'trods'. It has:"),
-        (["binanse", "btc_usdt"], "There is no exchange 'binanse' here. Known: binance"),
+        (
+            ["binanse", "btc_usdt"],
+            "There is no exchange 'binanse' here. Did you mean binance",
+        ),
     ],
 )
 def test_a_name_nobody_knows_is_answered_in_one_line(

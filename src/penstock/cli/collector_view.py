@@ -58,17 +58,18 @@ def _streams(status: CollectorStatus) -> Table:
             stream.channel,
             f"{stream.records:,}",
             f"{stream.per_second:,.1f}",
-            f"{_short(book.bid)} {_short(book.ask)}" if book else _short(stream.last_price),
-            _state(book),
+            f"{trimmed(book.bid)} {trimmed(book.ask)}" if book else trimmed(stream.last_price),
+            state(book),
         )
     return table
 
 
-def _state(book: BookStatus | None) -> Text:
+def state(book: BookStatus | None) -> Text:
+    """How it is with a book, in its colour."""
     return Text() if book is None else Text(book.state, style=_STATES[book.state])
 
 
-def _short(number: str | None) -> str:
+def trimmed(number: str | None) -> str:
     """Without the zeros at the end that nobody reads."""
     if number is None:
         return ""

@@ -1,21 +1,19 @@
-"""``penstock demo``: an exchange, a collector and a judge, each a process, on this machine."""
+"""``penstock demo``: exchanges, their collectors and judges, each a process, on this machine."""
 
 import asyncio
-import os
-import signal
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import Sources, read_settings
+from penstock.cli.demo_view import describe_demo, draw_demo
 from penstock.cli.judge import summary
 from penstock.cli.options import (
     DataOption,
@@ -26,22 +24,28 @@ from penstock.cli.options import (
     say,
     split,
 )
-from penstock.cli.running import show_until, stop_after, stop_on_signals
-from penstock.clock import Clock, SystemClock
+from penstock.cli.processes import running
+from penstock.cli.running import show_until, stop_on_signals
+from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator, environment_name
-from penstock.errors import PenstockError
-from penstock.simulator import registry
-from penstock.simulator.judge import Findings
+from penstock.errors import ConfigError, PenstockError, UnknownExchange
+from penstock.exchanges import registry as exchanges
+from penstock.simulator import registry as simulators
+from penstock.simulator.faults import read_plan
+from penstock.simulator.judge import Findings, total
 
 _START_S = 60.0
-_STOP_S = 20.0
 _POLL_S = 0.25
 _LOOK_AT_BOOKS_S = 1.0
 
 
 def demo(
     context: typer.Context,
+    names: Annotated[
+        str | None,
+        typer.Option("--exchanges", help="Which, separated by commas; one, unless named."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="How long to collect.")] = 30.0,
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
@@ -49,12 +53,13 @@ def demo(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Collect from a simulated exchange, then judge what was collected against its ledger.
+    """Collect from simulated exchanges, then judge what was collected against their ledgers.
 
-    Exits 0 when everything is right and every missing trade is known to be missing. What was
-    collected is thrown away, unless a folder for it is named.
+    Each exchange has a simulator, a collector and a judge, all processes of their own; the
+    collectors share one folder and one store. Exits 0 when everything is right and every missing
+    trade is known to be missing. What was collected is thrown away, unless a folder is named.
 
-    Example: penstock demo --seconds 20 --faults drop=0.01,cut=5s
+    Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
     """
     options = {
         "simulator.seed": seed,
@@ -62,72 +67,153 @@ def demo(
         "simulator.faults": faults,
     }
     settings = read_settings(context, options).settings.simulator
+    chosen = _choose(split(names))
+    _check(settings, chosen)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary:
-        folder = Path(data_dir or temporary)
-        findings = asyncio.run(_demo(settings, seconds, folder, context.obj))
+        plan = _Plan(settings, seconds, Path(data_dir or temporary), context.obj)
+        found = asyncio.run(_demo(plan, chosen))
+    findings = total(found.values())
     if as_json:
-        say(findings)
+        say(findings if names is None else {**asdict(findings), "exchanges": found})
     else:
-        typer.echo(summary(findings))
-    raise typer.Exit(0 if findings.honest and findings.trades else 1)
+        _tell(found)
+    raise typer.Exit(0 if findings.honest and all(each.trades for each in found.values()) else 1)
+
+
+def _choose(names: Sequence[str] | None) -> list[str]:
+    """The exchanges of those names; the first there is, if nobody names any.
+
+    Raises:
+        UnknownExchange: one of them cannot be simulated, or not be collected from.
+    """
+    offered = [name for name in simulators.names() if name in exchanges.names()]
+    if names is None:
+        return offered[:1]
+    if not names:
+        problem = f"no exchange is named. There are: {' '.join(offered)}."
+        raise ConfigError("--exchanges", problem=problem, origin="command line")
+    for name in names:
+        if name not in offered:
+            raise UnknownExchange(name, offered)
+    return list(dict.fromkeys(names))
+
+
+def _check(settings: Simulator, chosen: Sequence[str]) -> None:
+    """See that simulators could start: better one line now than one from each of them."""
+    read_plan(settings.faults, settings.fault_seed, origin="simulator.faults")
+    for name in chosen:
+        simulators.catalogue(name).find(settings.symbols)
+
+
+def _tell(found: Mapping[str, Findings]) -> None:
+    if len(found) == 1:
+        typer.echo(summary(*found.values()))
+        return
+    for name, findings in [*found.items(), ("together", total(found.values()))]:
+        typer.echo(f"{name}:\n  " + summary(findings).replace("\n", "\n  "))
 
 
 class _Started(Struct):
-    """What the simulator says first."""
+    """What a simulator says first."""
 
     listening: str
     symbols: list[str]
 
 
-async def _demo(settings: Simulator, seconds: float, folder: Path, sources: Sources) -> Findings:
-    clock, stop = SystemClock(), asyncio.Event()
-    stop_on_signals(stop)
-    exchange = registry.names()[0]
-    base = ["--config", str(sources.file)] if sources.file else []
-    listing = ["--seed", str(settings.seed)]
-    if settings.symbols:
-        listing += ["--symbols", ",".join(settings.symbols)]
-    sim = [*base, "sim", exchange, *listing, "--faults", settings.faults, "--port", "0", "--json"]
-    async with _running(sim) as simulator:
-        started = await _first_line(simulator)
-        address = started.listening
-        environment = {
+@dataclass(frozen=True)
+class _Plan:
+    """What holds for every exchange of a demo."""
+
+    settings: Simulator
+    seconds: float
+    folder: Path
+    sources: Sources
+
+    @property
+    def base(self) -> list[str]:
+        """The words that every command begins with."""
+        return ["--config", str(self.sources.file)] if self.sources.file else []
+
+    def sim(self, exchange: str) -> list[str]:
+        """The words that start its simulator."""
+        listing = ["--seed", str(self.settings.seed), "--faults", self.settings.faults]
+        if self.settings.symbols:
+            listing += ["--symbols", ",".join(self.settings.symbols)]
+        return [*self.base, "sim", exchange, *listing, "--port", "0", "--json"]
+
+    def environment(self, exchange: str, address: str) -> dict[str, str]:
+        """Where its collector and its judge find everything, whatever the operator's settings."""
+        return {
             environment_name("exchanges.rest_urls"): f"{exchange}={address}",
             environment_name("exchanges.stream_urls"): f"{exchange}={address}",
-            environment_name("collect.data_dir"): str(folder),
+            environment_name("collect.data_dir"): str(self.folder),
             environment_name("collect.book_every"): str(_LOOK_AT_BOOKS_S),
+            # A demo never counts in the fleet's own store, nor do its processes fight for a port.
+            environment_name("state.url"): f"sqlite:{self.folder / 'state.db'}",
+            environment_name("metrics.port"): "0",
         }
-        collect = [*base, "collect", exchange, *started.symbols]
-        async with _running(collect, environment) as collector:
+
+
+async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
+    clock, stop, over = SystemClock(), asyncio.Event(), asyncio.Event()
+    stop_on_signals(stop)
+    watching = asyncio.create_task(_watch(plan.folder, chosen, over, clock))
+    try:
+        async with asyncio.TaskGroup() as group:
+            judged = {
+                name: group.create_task(_collect_and_judge(plan, name, stop, clock))
+                for name in chosen
+            }
+    except ExceptionGroup as errors:
+        # One exchange's failure ends the demo, and the others were only told to stop.
+        raise errors.exceptions[0] from None
+    finally:
+        over.set()
+        await watching
+    return {name: task.result() for name, task in judged.items()}
+
+
+async def _collect_and_judge(
+    plan: _Plan, exchange: str, stop: asyncio.Event, clock: Clock
+) -> Findings:
+    async with running(plan.sim(exchange), {}) as simulator:
+        started = await _first_line(simulator, exchange)
+        environment = plan.environment(exchange, started.listening)
+        collect = [*plan.base, "collect", exchange, *started.symbols]
+        async with running(collect, environment) as collector:
             died = asyncio.create_task(collector.wait())
-            died.add_done_callback(lambda _: stop.set())
-            deadline = asyncio.create_task(stop_after(seconds, stop, clock))
-            await _watch(folder, stop, clock)
-            deadline.cancel()
+            enough = asyncio.create_task(_collect(plan, collector.pid, stop, clock))
+            await asyncio.wait({died, enough}, return_when=asyncio.FIRST_COMPLETED)
+            enough.cancel()
             if died.done():
-                raise PenstockError("The collector stopped by itself; its last words are above.")
-        return await _judge([*base, "judge", address, "--json"], environment)
+                raise PenstockError(
+                    f"The collector of {exchange} stopped by itself; its last words are above."
+                )
+        return await _judge([*plan.base, "judge", started.listening, "--json"], environment)
 
 
-async def _watch(folder: Path, stop: asyncio.Event, clock: Clock) -> None:
-    """Show the collector's status until ``stop``."""
-    latest: CollectorStatus | None = None
+async def _collect(plan: _Plan, pid: int, stop: asyncio.Event, clock: Clock) -> None:
+    """Wait until a collector streams, and then as long as it shall."""
+    for _ in range(int(_START_S / _POLL_S)):
+        if any(each.pid == pid and each.state == "running" for each in read_all(plan.folder)):
+            break
+        if await wait_for(stop, clock, _POLL_S):
+            return
+    await wait_for(stop, clock, plan.seconds)
 
-    async def poll() -> None:
-        nonlocal latest
-        while True:
-            latest = next(iter(read_all(folder)), None)
-            await clock.sleep(_POLL_S)
 
-    polling = asyncio.create_task(poll())
-    await show_until(
-        stop, clock, lambda: draw_collector(latest), lambda: describe_collector(latest)
-    )
-    polling.cancel()
+async def _watch(folder: Path, chosen: Sequence[str], over: asyncio.Event, clock: Clock) -> None:
+    """Show what the collectors say of themselves until it is over."""
+
+    def latest() -> dict[str, CollectorStatus | None]:
+        said = {each.exchange: each for each in read_all(folder)}
+        return {name: said.get(name) for name in chosen}
+
+    await show_until(over, clock, lambda: draw_demo(latest()), lambda: describe_demo(latest()))
 
 
 async def _judge(words: Sequence[str], environment: Mapping[str, str]) -> Findings:
-    async with _running(words, environment) as judge:
+    async with running(words, environment) as judge:
         assert judge.stdout is not None
         output = await judge.stdout.read()
         await judge.wait()
@@ -137,35 +223,9 @@ async def _judge(words: Sequence[str], environment: Mapping[str, str]) -> Findin
         raise PenstockError("The judge came to no finding; its last words are above.") from None
 
 
-async def _first_line(process: asyncio.subprocess.Process) -> _Started:
+async def _first_line(process: asyncio.subprocess.Process, exchange: str) -> _Started:
     assert process.stdout is not None
     line = await asyncio.wait_for(process.stdout.readline(), _START_S)
     if not line:
-        raise PenstockError("The simulator did not start. Try it alone: penstock sim")
+        raise PenstockError(f"The simulator did not start. Try it alone: penstock sim {exchange}")
     return msgspec.json.decode(line, type=_Started)
-
-
-@asynccontextmanager
-async def _running(
-    words: Sequence[str], environment: Mapping[str, str] | None = None
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A penstock command as a process; stopped in the end, gently if it lets itself."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "penstock", *words,
-        env={**os.environ, **(environment or {})},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stderr is not None
-    errors = asyncio.create_task(process.stderr.read())
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), _STOP_S)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        if process.returncode not in (0, 1):
-            sys.stderr.write((await errors).decode(errors="replace")[-2000:])

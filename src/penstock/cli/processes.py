@@ -1,0 +1,37 @@
+"""Commands of penstock's own, run as processes and stopped in the end."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+_STOP_S = 20.0
+_LAST_WORDS = 2000
+
+
+@asynccontextmanager
+async def running(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A penstock command as a process; stopped in the end, gently if it lets itself."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "penstock", *words,
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    errors = asyncio.create_task(process.stderr.read())
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        if process.returncode not in (0, 1):
+            sys.stderr.write((await errors).decode(errors="replace")[-_LAST_WORDS:])

@@ -1,0 +1,115 @@
+"""``penstock demo`` on several exchanges, which share one folder, and what it shows of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.demo_view import describe_demo, draw_demo
+from penstock.collect.status import BookStatus, CollectorStatus, StreamStatus, read_all
+
+from .conftest import run
+
+
+def test_a_demo_of_two_exchanges_judges_each_and_adds_up(tmp_path: Path) -> None:
+    # The fleet's own store and ports are none of a demo's business.
+    elsewhere = {"PENSTOCK_STATE_URL": "sqlite:elsewhere.db", "PENSTOCK_METRICS_PORT": "1"}
+    words = ["--exchanges", "kraken,binance", "--seconds", "3", "--data-dir", "data", "--json"]
+    done = run("demo", *words, folder=tmp_path, **elsewhere)
+
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout.splitlines()[-1])
+    each = findings.pop("exchanges")
+    assert list(each) == ["kraken", "binance"]
+    for name, found in each.items():
+        assert found["trades"] > 0, name
+        assert found["books_synced"] == 3, name
+        assert found["books_checked"] > 3, name
+    assert findings == {key: sum(found[key] for found in each.values()) for key in findings}
+    for wrong in ("trades_missing", "trades_duplicated", "trades_wrong", "book_mismatches"):
+        assert findings[wrong] == 0, wrong
+    assert (findings["http_429"], findings["http_418"]) == (0, 0)
+    slots = [status.slot for status in read_all(tmp_path / "data")]
+    assert slots == ["collect-binance", "collect-kraken"]
+    assert (tmp_path / "data" / "state.db").exists()
+    assert not (tmp_path / "elsewhere.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["--exchanges", "binance,krakne"],
+            "There is no exchange 'krakne' here. Did you mean krak",
+        ),
+        (["--exchanges", "nowhere"], "Known: binance "),
+        (["--exchanges", " ,"], "--exchanges (from command line): no exchange is named. There are"),
+        (["--exchanges", "kraken", "--symbols", "bct_usd"], "Did you mean btc_usd"),
+        (["--exchanges", "binance,kraken", "--symbols", "btc_usd"], "does not list 'btc_usd'"),
+        (["--faults", "dorp=0.1"], "Did you mean drop"),
+    ],
+)
+def test_bad_input_is_answered_in_one_line_before_anything_starts(
+    tmp_path: Path, words: list[str], says: str
+) -> None:
+    done = run("demo", *words, "--data-dir", "data", folder=tmp_path)
+
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+    assert not (tmp_path / "data").exists()
+
+
+def status(exchange: str, symbols: list[str], trouble: str = "") -> CollectorStatus:
+    def stream(channel: str, symbol: str) -> StreamStatus:
+        return StreamStatus(
+            channel=channel, symbol=symbol, records=1234, per_second=1.5, last_price="7.50"
+        )
+
+    return CollectorStatus(
+        exchange=exchange, slot=f"collect-{exchange}", pid=1, started_ms=0, at_ms=0,
+        state="running", connection="connected", weight_used=4, weight_limit=6000, trouble=trouble,
+        streams=[stream(each, symbol) for symbol in symbols for each in ("trades", "tickers")],
+        books=[
+            BookStatus(
+                symbol=symbol, state="synced", reason="", update_id=1, resyncs=0, bid="7", ask="8"
+            )
+            for symbol in symbols
+        ],
+    )  # fmt: skip
+
+
+def drawn(statuses: dict[str, CollectorStatus | None]) -> list[str]:
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(draw_demo(statuses))
+    return capture.get().splitlines()
+
+
+def test_four_exchanges_of_three_markets_fit_a_screen() -> None:
+    names = ("one", "two", "three", "four")
+    lines = drawn({name: status(name, ["btc_usd", "eth_usd", "sol_usd"]) for name in names})
+
+    assert len(lines) <= 24
+    for name in names:
+        assert any(line.startswith(f"{name}  running  weight used 4 of 6,000") for line in lines)
+    (row, *others) = (line.split() for line in lines if "eth_usd" in line)
+    assert row == ["eth_usd", "1,234", "3", "7.5", "7", "8", "synced"]
+    assert len(others) == 3
+
+
+def test_an_exchange_that_is_not_there_yet_or_in_trouble_says_so() -> None:
+    statuses = {"one": None, "two": status("two", ["btc_usd"], trouble="no answer")}
+
+    assert drawn(statuses)[0] == "one  starting …"
+    assert "no answer" in drawn(statuses)[1]
+    assert describe_demo(statuses).splitlines() == [
+        "one: starting",
+        "collect-two: running: no answer",
+    ]
+
+
+def test_one_exchange_alone_is_shown_in_full() -> None:
+    assert any("collect-one" in line for line in drawn({"one": status("one", ["btc_usd"])}))

@@ -74,8 +74,11 @@ def spelled_out(number: Number) -> str:
     Raises:
         NotANumber: it is not a plain one, however it is spelled.
     """
-    if type(number) is str and _as_scientific(number) is not None:
-        return f"{Decimal(number):f}"
+    if type(number) is str:
+        if is_plain(number):
+            return number
+        if _as_scientific(number) is not None:
+            return f"{Decimal(number):f}"
     return number_text(number)
 
 

@@ -27,8 +27,9 @@ from bench._sides import (
     pinned_versions,
     running,
 )
-from bench.inputs.binance import MARKETS, MESSAGES, Inputs, make_inputs
+from bench.inputs.binance import MARKETS, MESSAGES, make_inputs
 from bench.inputs.sender import Sender
+from bench.inputs.stored import Inputs
 from bench.inputs.truth import Seal, tell_truth
 
 ROUNDS = 3

@@ -5,16 +5,15 @@ trades, on eight markets of about a thousand levels a side; nothing is missing. 
 comparing two programs on the same bytes, no claim about live traffic.
 """
 
-import json
 import random
-from bisect import bisect_left, insort
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from bench.inputs.book import Changes, MadeBook, fixed
+from bench.inputs.stored import Inputs, Market, compact, store
 
 MESSAGES = 60_000
 SEED = 20_261_116
 LEVELS = 1_000
-MOST_LEVELS = 5_000
 START_MS = 1_790_000_000_000
 MARKETS = {
     "BTCUSDT": (6_000_000, 2),
@@ -27,27 +26,6 @@ MARKETS = {
     "LTCUSDT": (9_000, 2),
 }
 """Middle price in ticks, and the decimals of a tick."""
-_FRAMES, _SNAPSHOTS = "frames.txt", "snapshots.json"
-
-
-@dataclass
-class _Side:
-    """Quantities by price in ticks, and the prices in order."""
-
-    lots: dict[int, int]
-    prices: list[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prices = sorted(self.lots)
-
-    def set(self, price: int, lots: int) -> None:
-        if price not in self.lots:
-            insort(self.prices, price)
-        self.lots[price] = lots
-
-    def remove(self, price: int) -> None:
-        del self.lots[price]
-        del self.prices[bisect_left(self.prices, price)]
 
 
 class _Market:
@@ -55,30 +33,26 @@ class _Market:
 
     def __init__(self, native: str, number: int, chance: random.Random) -> None:
         self.native, self._chance = native, chance
-        self.middle, self._decimals = MARKETS[native]
-        near = range(1, LEVELS + 1)
-        self.bids = _Side({self.middle - step: self._lots() for step in near})
-        self.asks = _Side({self.middle + step: self._lots() for step in near})
+        middle, self._decimals = MARKETS[native]
+        self.book = MadeBook(chance, middle, LEVELS)
         self.update_id = self._told_id = number * 1_000_000_000
         self.trade_id = number * 100_000_000
 
     def snapshot(self) -> dict[str, object]:
-        bids = [[self._price(p), _text(self.bids.lots[p])] for p in reversed(self.bids.prices)]
-        asks = [[self._price(p), _text(self.asks.lots[p])] for p in self.asks.prices]
-        return {"lastUpdateId": self.update_id, "bids": bids, "asks": asks}
+        return {
+            "lastUpdateId": self.update_id,
+            "bids": self._levels(self.book.best_bids()),
+            "asks": self._levels(self.book.best_asks()),
+        }
 
     def delta(self, at_ms: int) -> tuple[str, dict[str, object]]:
         """Change some levels near the touch."""
-        bids: dict[int, int] = {}
-        asks: dict[int, int] = {}
+        bids: Changes = {}
+        asks: Changes = {}
         if self._chance.random() < 0.05:
-            self._move(bids, asks)
+            self.book.move(bids, asks)
         for _ in range(1 + int(self._chance.expovariate(1 / 9))):
-            step = 1 + int(self._chance.expovariate(1 / 12))
-            if self._chance.random() < 0.5:
-                self._change(self.bids, self.middle - step, bids)
-            else:
-                self._change(self.asks, self.middle + step, asks)
+            self.book.change(bids, asks, 12)
         # A delta tells of everything since the one before, best prices in between included.
         first_id = self._told_id + 1
         self.update_id += max(1, len(bids) + len(asks))
@@ -89,22 +63,23 @@ class _Market:
             "s": self.native,
             "U": first_id,
             "u": self.update_id,
-            "b": [[self._price(price), _text(lots)] for price, lots in bids.items()],
-            "a": [[self._price(price), _text(lots)] for price, lots in asks.items()],
+            "b": self._levels(bids),
+            "a": self._levels(asks),
         }
 
     def best(self) -> tuple[str, dict[str, object]]:
         """The best prices."""
-        bid, ask = self.bids.prices[-1], self.asks.prices[0]
+        (bid, bid_lots), *_ = self.book.best_bids(1).items()
+        (ask, ask_lots), *_ = self.book.best_asks(1).items()
         # Each has an update id of its own, so that each is a record of its own.
         self.update_id += 1
         return "bookTicker", {
             "u": self.update_id,
             "s": self.native,
             "b": self._price(bid),
-            "B": _text(self.bids.lots[bid]),
+            "B": _text(bid_lots),
             "a": self._price(ask),
-            "A": _text(self.asks.lots[ask]),
+            "A": _text(ask_lots),
         }
 
     def trade(self, at_ms: int) -> tuple[str, dict[str, object]]:
@@ -115,8 +90,8 @@ class _Market:
             "E": at_ms,
             "s": self.native,
             "a": self.trade_id,
-            "p": self._price(self.middle),
-            "q": _text(self._lots()),
+            "p": self._price(self.book.middle),
+            "q": _text(self.book.some_lots()),
             "f": self.trade_id,
             "l": self.trade_id,
             "T": at_ms - 1,
@@ -124,27 +99,8 @@ class _Market:
             "M": True,
         }
 
-    def _move(self, bids: dict[int, int], asks: dict[int, int]) -> None:
-        """Move the middle by a tick; what it runs over is gone."""
-        self.middle += self._chance.choice((-1, 1))
-        while self.bids.prices[-1] >= self.middle:
-            bids[self.bids.prices[-1]] = 0
-            self.bids.remove(self.bids.prices[-1])
-        while self.asks.prices[0] <= self.middle:
-            asks[self.asks.prices[0]] = 0
-            self.asks.remove(self.asks.prices[0])
-
-    def _change(self, side: _Side, price: int, changes: dict[int, int]) -> None:
-        known = price in side.lots
-        if known and len(side.prices) > 50 and self._chance.random() < 0.35:
-            changes[price] = 0
-            side.remove(price)
-        elif known or len(side.prices) < MOST_LEVELS:
-            changes[price] = self._lots()
-            side.set(price, changes[price])
-
-    def _lots(self) -> int:
-        return self._chance.randint(100_000, 5_000_000_000)
+    def _levels(self, levels: Changes) -> list[list[str]]:
+        return [[self._price(price), _text(lots)] for price, lots in levels.items()]
 
     def _price(self, ticks: int) -> str:
         return _text(ticks * 10 ** (8 - self._decimals))
@@ -152,30 +108,14 @@ class _Market:
 
 def _text(units: int) -> str:
     """Hundred-millionths as Binance writes them: always eight decimals."""
-    return f"{units // 100_000_000}.{units % 100_000_000:08d}"
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Where the messages and snapshots are, and what they hold."""
-
-    folder: Path
-
-    def frames(self) -> list[bytes]:
-        """The messages, in order."""
-        return (self.folder / _FRAMES).read_bytes().splitlines()
-
-    def snapshots(self) -> dict[str, str]:
-        """The body of each market's snapshot, from before the first message."""
-        bodies: dict[str, str] = json.loads((self.folder / _SNAPSHOTS).read_text())
-        return bodies
+    return fixed(units, 8)
 
 
 def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Inputs:
     """Write messages and snapshots into a folder: the same bytes for the same seed."""
     chance = random.Random(seed)
     markets = [_Market(native, 1 + n, chance) for n, native in enumerate(MARKETS)]
-    snapshots = {market.native: _compact(market.snapshot()) for market in markets}
+    snapshots = {market.native: compact(market.snapshot()) for market in markets}
     frames = []
     for at_ms in range(START_MS, START_MS + messages):
         market, kind = chance.choice(markets), chance.random()
@@ -185,11 +125,6 @@ def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Inp
             name, data = market.best()
         else:
             name, data = market.trade(at_ms)
-        frames.append(_compact({"stream": f"{market.native.lower()}@{name}", "data": data}))
-    (folder / _FRAMES).write_text("\n".join(frames))
-    (folder / _SNAPSHOTS).write_text(json.dumps(snapshots))
-    return Inputs(folder)
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+        frames.append(compact({"stream": f"{market.native.lower()}@{name}", "data": data}))
+    listed = [Market(name.removesuffix("USDT"), "USDT", name, name) for name in MARKETS]
+    return store(folder, listed, frames, snapshots=snapshots)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from bench.inputs.binance import Inputs
+from bench.inputs.stored import Inputs
 
 Level = tuple[Decimal, Decimal]
 Seal = Mapping[str, str | int]
@@ -28,22 +28,22 @@ class Testimony:
             name: hashlib.sha256() for name in ("trades", "tickers", "touches", "books")
         }
 
-    def trade(self, native: str, trade_id: int, price: Decimal, quantity: Decimal) -> None:
-        """An aggregate trade."""
-        self._say("trades", native, str(trade_id), _plain(price), _plain(quantity))
+    def trade(self, name: str, trade_id: int | None, price: Decimal, quantity: Decimal) -> None:
+        """A trade, or several told as one; without an id where a format has none."""
+        self._say("trades", name, str(trade_id), _plain(price), _plain(quantity))
 
-    def ticker(self, native: str, bid: Decimal, ask: Decimal) -> None:
+    def ticker(self, name: str, bid: Decimal, ask: Decimal) -> None:
         """Best prices, as the exchange told them."""
-        self._say("tickers", native, _plain(bid), _plain(ask))
+        self._say("tickers", name, _plain(bid), _plain(ask))
 
-    def touch(self, native: str, bid: Level, ask: Level) -> None:
-        """The best levels of a book right after a delta."""
-        self._say("touches", native, *map(_plain, bid), *map(_plain, ask))
+    def touch(self, name: str, bid: Level, ask: Level) -> None:
+        """The best levels of a book right after a change."""
+        self._say("touches", name, *map(_plain, bid), *map(_plain, ask))
 
-    def book(self, native: str, bids: Iterable[Level], asks: Iterable[Level]) -> None:
+    def book(self, name: str, bids: Iterable[Level], asks: Iterable[Level]) -> None:
         """A whole book in the end, best levels first; markets in alphabetical order."""
         for side in (bids, asks):
-            self._say("books", native, *(_plain(number) for level in side for number in level))
+            self._say("books", name, *(_plain(number) for level in side for number in level))
 
     def seal(self) -> Seal:
         """What can be compared."""
@@ -99,6 +99,7 @@ def _level(price: int, quantity: int) -> Level:
 def tell_truth(inputs: Inputs) -> Seal:
     """Replay the inputs and say what they hold; every delta must follow the one before."""
     books = {native: _Book(body) for native, body in inputs.snapshots().items()}
+    names = {market.native: market.name for market in inputs.markets()}
     truth = Testimony()
     for frame in inputs.frames():
         data = json.loads(frame)["data"]
@@ -109,11 +110,11 @@ def tell_truth(inputs: Inputs) -> Seal:
                 assert data["U"] == book.update_id + 1, "the inputs have a gap"
                 book.update_id = data["u"]
                 book.change(data["b"], data["a"])
-                truth.touch(native, *book.touch())
+                truth.touch(names[native], *book.touch())
             case "aggTrade":
-                truth.trade(native, data["a"], Decimal(data["p"]), Decimal(data["q"]))
+                truth.trade(names[native], data["a"], Decimal(data["p"]), Decimal(data["q"]))
             case _:
-                truth.ticker(native, Decimal(data["b"]), Decimal(data["a"]))
+                truth.ticker(names[native], Decimal(data["b"]), Decimal(data["a"]))
     for native, book in sorted(books.items()):
-        truth.book(native, *book.sides())
+        truth.book(names[native], *book.sides())
     return truth.seal()

@@ -11,43 +11,69 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
-from bench.inputs.binance import Inputs
+from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 
 from penstock.clock import SystemClock
 from penstock.collect.session import FRAMES_AT_ONCE
 from penstock.exchanges.base import Rest, SymbolMap
-from penstock.exchanges.binance import EXCHANGE
-from penstock.market.book import OrderBook
+from penstock.exchanges.registry import load
 from penstock.market.codec import encode
-from penstock.market.events import AggTrade, AnyEvent, BookDelta, BookSnapshot, Ticker
+from penstock.market.events import AggTrade, AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
+from penstock.market.levels import Level, LevelText
 from penstock.market.symbol import Symbol
 from penstock.streaming.connection import Connection, FetchSnapshot, Subscription
 
-CHANNELS = ("book_deltas", "agg_trades", "tickers")
+CHANNELS = {
+    "binance": ("book_deltas", "agg_trades", "tickers"),
+    "kraken": ("book_deltas", "trades", "tickers"),
+}
+"""What is streamed, by exchange: what its inputs hold."""
+_COUNTED: dict[type[AnyEvent], str] = {
+    BookDelta: "touches",
+    Trade: "trades",
+    AggTrade: "trades",
+    Ticker: "tickers",
+}
+"""What the truth calls events."""
+WITHOUT_IDS = {"kraken"}
+"""Where the peer's format does not number trades."""
 
 
 class Replay:
     """The inputs, ready to be replayed."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, name: str, inputs: Inputs) -> None:
+        self.exchange, self._exchange = name, load(name)
+        self._channels = CHANNELS[name]
         self._frames = inputs.frames()
         self._snapshots = {native: body.encode() for native, body in inputs.snapshots().items()}
-        natives = [(name, Symbol(name.removesuffix("USDT"), "USDT")) for name in self._snapshots]
-        self.symbols = SymbolMap(EXCHANGE.name, natives)
-        self._rest: Rest = EXCHANGE.rest(self.symbols)
+        markets = inputs.markets()
+        self.symbols = SymbolMap(name, [(each.native, Symbol(*each[:2])) for each in markets])
+        self.names = {Symbol(*each[:2]): each.name for each in markets}
+        self._rest: Rest = self._exchange.rest(self.symbols)
 
     def frames(self, stream: str) -> list[bytes]:
         """The frames of streams whose name holds this; all, if nothing is asked for."""
         return [frame for frame in self._frames if stream.encode() in frame[:40]]
 
+    def counted(self, seen: Counter[type[AnyEvent]]) -> dict[str, int]:
+        """How many events there were of what can be compared."""
+        counts: Counter[str] = Counter()
+        for kind, count in seen.items():
+            if kind in _COUNTED:
+                counts[_COUNTED[kind]] += count
+        return dict(counts)
+
     def connection(self, *, keep_levels: bool, opened: bool = True) -> Connection:
         """A connection for everything; if opened, it has asked for it already."""
-        wanted = [Subscription(channel, tuple(self.symbols)) for channel in CHANNELS]
-        dialect = EXCHANGE.dialect(self.symbols)
+        wanted = [Subscription(channel, tuple(self.symbols)) for channel in self._channels]
+        dialect = self._exchange.dialect(self.symbols)
         connection = Connection(dialect, wanted, lambda: 0.5, keep_levels=keep_levels)
         if opened:
             connection.start()
@@ -93,7 +119,9 @@ class Replay:
 class Case:
     """One thing to time: which frames, and what a listener does with the events."""
 
-    stream, keep_levels, frames_at_once, events_at_once = "", True, FRAMES_AT_ONCE, FRAMES_AT_ONCE
+    exchange, stream = "binance", ""
+    """Of which exchange, and of which of its streams; of all, if none is named."""
+    keep_levels, frames_at_once, events_at_once = True, FRAMES_AT_ONCE, FRAMES_AT_ONCE
 
     def __init__(self) -> None:
         self.seen: Counter[type[AnyEvent]] = Counter()
@@ -101,6 +129,12 @@ class Case:
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         """Look at every event once."""
         self.seen.update(map(type, events))
+
+
+class Kraken(Case):
+    """Every book update's checksum is compared, as it always is."""
+
+    exchange = "kraken"
 
 
 class OneByOne(Case):
@@ -170,6 +204,7 @@ CASES: dict[str, type[Case]] = {
     "binance_mix_one_by_one": OneByOne,
     "binance_mix_decimals": Decimals,
     "binance_record_only": RecordOnly,
+    "kraken_mix_crc": Kraken,
 }
 
 
@@ -187,23 +222,22 @@ def measure(replay: Replay, case: Case) -> dict[str, object]:
     return {
         "us": 1e6 * cpu_s / len(frames),
         "messages": len(frames),
-        "seen": {kind.__name__: count for kind, count in case.seen.items()},
+        "seen": replay.counted(case.seen),
         "books": books.seal()["books_digest"],
     }
 
 
 def tell_books(replay: Replay, connection: Connection, testimony: Testimony) -> None:
     """Say what every book holds; one that is not synced is a failure."""
-    for native, book in sorted(_synced(replay, connection).items()):
-        testimony.book(native, book.bids(), book.asks())
+    for symbol, name in sorted(replay.names.items(), key=itemgetter(1)):
+        kept = connection.books[symbol]
+        if kept.state == "synced" and kept.book is not None:
+            bids, asks = kept.book.texts()
+            testimony.book(name, map(_exact, bids), map(_exact, asks))
 
 
-def _synced(replay: Replay, connection: Connection) -> dict[str, OrderBook]:
-    books = {}
-    for symbol, sync in connection.books.items():
-        if sync.state == "synced" and isinstance(sync.book, OrderBook):
-            books[replay.symbols.native(symbol)] = sync.book
-    return books
+def _exact(level: LevelText) -> Level:
+    return Decimal(level[0]), Decimal(level[1])
 
 
 class Witness(Case):
@@ -211,18 +245,20 @@ class Witness(Case):
 
     def __init__(self, replay: Replay, testimony: Testimony) -> None:
         super().__init__()
-        self.native, self.testimony = replay.symbols.native, testimony
+        self.names, self.testimony = replay.names, testimony
+        self.exchange = replay.exchange
 
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         for event in events:
-            native = self.native(event.symbol)
+            name = self.names[event.symbol]
             match event:
-                case AggTrade():
-                    self.testimony.trade(native, event.id, event.price, event.quantity)
+                case AggTrade() | Trade():
+                    trade_id = None if self.exchange in WITHOUT_IDS else event.id
+                    self.testimony.trade(name, trade_id, event.price, event.quantity)
                 case Ticker(bid=bid, ask=ask):
                     assert bid is not None
                     assert ask is not None
-                    self.testimony.ticker(native, bid, ask)
+                    self.testimony.ticker(name, bid, ask)
 
 
 class TouchWitness(Witness):
@@ -238,7 +274,7 @@ class TouchWitness(Witness):
                 bid, ask = book.best_bid, book.best_ask
                 assert bid is not None
                 assert ask is not None
-                self.testimony.touch(self.native(event.symbol), bid, ask)
+                self.testimony.touch(self.names[event.symbol], bid, ask)
 
 
 def testify(replay: Replay) -> dict[str, object]:
@@ -252,10 +288,15 @@ def testify(replay: Replay) -> dict[str, object]:
 
 
 def main() -> None:
-    replay = Replay(Inputs(Path(sys.argv[1])))
+    folder = Path(sys.argv[1])
+    replays = {name: Replay(name, Inputs(folder / name)) for name in CHANNELS}
     for line in sys.stdin:
-        name = line.strip()
-        result = testify(replay) if name == "testify" else measure(replay, CASES[name]())
+        question, _, name = line.strip().partition(" ")
+        if question == "testify":
+            result = testify(replays[name])
+        else:
+            case = CASES[question]()
+            result = measure(replays[case.exchange], case)
         print(msgspec.json.encode(result).decode(), flush=True)
 
 

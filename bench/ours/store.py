@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from bench.inputs.binance import Inputs
+from bench.inputs.stored import Inputs
 from bench.ours.decode import Replay
 from rocksdict import Rdict
 
@@ -157,7 +157,7 @@ class Question(msgspec.Struct):
 
 
 async def main() -> None:
-    replay, url = Replay(Inputs(Path(sys.argv[1]))), sys.argv[2]
+    replay, url = Replay("binance", Inputs(Path(sys.argv[1]))), sys.argv[2]
     for line in sys.stdin:
         question = msgspec.json.decode(line, type=Question)
         folder = Path(question.folder)

@@ -1,8 +1,8 @@
 """cryptofeed's side of the decode benchmark, in its own environment.
 
-Its Binance feed is driven as its connection handler drives it: stamp a message, then await the
-feed's message handler, which parses it, judges it, applies it and awaits the callbacks.
-Only snapshots do not come over HTTP: they are handed to it where it would ask.
+Its feeds are driven as its connection handler drives them: stamp a message, then await the feed's
+message handler, which parses it, judges it, applies it and awaits the callbacks. Only snapshots do
+not come over HTTP: they are handed to it where it would ask.
 """
 
 import asyncio
@@ -14,36 +14,51 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
-from bench.inputs.binance import Inputs
+from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
-from cryptofeed.defines import BINANCE, L2_BOOK, TICKER, TRADES
-from cryptofeed.exchanges import Binance
+from cryptofeed.defines import L2_BOOK, TICKER, TRADES
+from cryptofeed.exchanges import Binance, Kraken
 from cryptofeed.symbols import Symbols
 
 CASES = {
-    "binance_mix": "",
-    "binance_book": "@depth",
-    "binance_book_materialised": "@depth",
-    "binance_trades": "@aggTrade",
-    "binance_ticker": "@bookTicker",
+    "binance_mix": ("binance", ""),
+    "binance_book": ("binance", "@depth"),
+    "binance_book_materialised": ("binance", "@depth"),
+    "binance_trades": ("binance", "@aggTrade"),
+    "binance_ticker": ("binance", "@bookTicker"),
+    "kraken_mix_crc": ("kraken", ""),
 }
-KINDS = {L2_BOOK: "BookDelta", TRADES: "AggTrade", TICKER: "Ticker"}
+"""Of which exchange, and of which of its streams; of all, if none is named."""
+FEEDS = {
+    "binance": (Binance, (L2_BOOK, TRADES, TICKER), {}),
+    # Ten levels a side, as ours are: more would cost it more.
+    "kraken": (
+        Kraken,
+        (L2_BOOK, TRADES, TICKER),
+        {"max_depth": 10, "checksum_validation": True},
+    ),
+}
+"""What reads an exchange's messages, which channels there are, and how it is set up."""
 
 
 class Replay:
     """The inputs, ready to be replayed."""
 
-    def __init__(self, inputs):
-        self._frames = [frame.decode() for frame in inputs.frames()]
+    def __init__(self, exchange, inputs):
+        self._make, self._channels, self._options = FEEDS[exchange]
+        self._frames = [frame.decode() for frame in inputs.peers_frames()]
         self._snapshots = inputs.snapshots()
-        self.natives = {f"{name.removesuffix('USDT')}-USDT": name for name in self._snapshots}
-        Symbols.set(BINANCE, self.natives, {})
+        self.names = sorted(market.name for market in inputs.markets())
+        natives = {market.name: market.peers_native for market in inputs.markets()}
+        Symbols.set(self._make.id, natives, {})
 
     def frames(self, stream):
         return [frame for frame in self._frames if stream in frame[:40]]
 
     def feed(self, callbacks):
-        feed = Binance(symbols=list(self.natives), channels=list(KINDS), callbacks=callbacks)
+        feed = self._make(
+            symbols=self.names, channels=self._channels, callbacks=callbacks, **self._options
+        )
 
         async def read(address):
             return self._snapshots[address.partition("symbol=")[2].partition("&")[0]]
@@ -62,16 +77,16 @@ def counting(case, seen):
     """Callbacks that look at every event once, or at the best levels too."""
 
     async def trade(_trade, _at):
-        seen["AggTrade"] += 1
+        seen["trades"] += 1
 
     async def ticker(_ticker, _at):
-        seen["Ticker"] += 1
+        seen["tickers"] += 1
 
     async def book(book, _at):
-        seen["BookDelta" if book.delta else "BookSnapshot"] += 1
+        seen["touches" if book.delta else "snapshots"] += 1
 
     async def touch(book, _at):
-        seen["BookDelta" if book.delta else "BookSnapshot"] += 1
+        seen["touches" if book.delta else "snapshots"] += 1
         sides = book.book
         _bid, _ask = sides.bids.index(0), sides.asks.index(0)
 
@@ -81,7 +96,7 @@ def counting(case, seen):
 
 async def measure(replay, case):
     seen = Counter()
-    frames, feed = replay.frames(CASES[case]), replay.feed(counting(case, seen))
+    frames, feed = replay.frames(CASES[case][1]), replay.feed(counting(case, seen))
     gc.collect()
     start_s = time.process_time()
     await replay.run(frames, feed)
@@ -97,10 +112,10 @@ async def measure(replay, case):
 
 
 def tell_books(replay, feed, testimony):
-    for name, native in sorted(replay.natives.items()):
+    for name in replay.names:
         if name in feed._l2_book:
             book = feed._l2_book[name].book
-            testimony.book(native, book.bids.to_list(), book.asks.to_list())
+            testimony.book(name, book.bids.to_list(), book.asks.to_list())
 
 
 async def testify(replay):
@@ -109,16 +124,17 @@ async def testify(replay):
 
     async def trade(trade, _at):
         assert isinstance(trade.price, Decimal)
-        testimony.trade(replay.natives[trade.symbol], int(trade.id), trade.price, trade.amount)
+        trade_id = None if trade.id is None else int(trade.id)
+        testimony.trade(trade.symbol, trade_id, trade.price, trade.amount)
 
     async def ticker(ticker, _at):
-        testimony.ticker(replay.natives[ticker.symbol], ticker.bid, ticker.ask)
+        testimony.ticker(ticker.symbol, ticker.bid, ticker.ask)
 
     async def book(book, _at):
         if book.delta:
             sides = book.book
             touch = sides.bids.index(0), sides.asks.index(0)
-            testimony.touch(replay.natives[book.symbol], *touch)
+            testimony.touch(book.symbol, *touch)
 
     feed = replay.feed({L2_BOOK: book, TRADES: trade, TICKER: ticker})
     await replay.run(replay.frames(""), feed)
@@ -127,10 +143,14 @@ async def testify(replay):
 
 
 async def main():
-    replay = Replay(Inputs(Path(sys.argv[1])))
+    folder = Path(sys.argv[1])
+    replays = {name: Replay(name, Inputs(folder / name)) for name in FEEDS}
     for line in sys.stdin:
-        name = line.strip()
-        result = await (testify(replay) if name == "testify" else measure(replay, name))
+        question, _, name = line.strip().partition(" ")
+        if question == "testify":
+            result = await testify(replays[name])
+        else:
+            result = await measure(replays[CASES[question][0]], question)
         print(json.dumps(result), flush=True)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 import valkey
-from bench.inputs.binance import Inputs
+from bench.inputs.stored import Inputs
 from cryptofeed.backends.redis import BookStream, TickerStream, TradeStream
 from cryptofeed.connection_handler import ConnectionHandler
 from cryptofeed.defines import BINANCE, L2_BOOK, TICKER, TRADES

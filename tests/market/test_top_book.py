@@ -11,7 +11,9 @@ from penstock.market.levels import LevelText
 from penstock.market.top_book import Checksum, TopBook
 
 prices = st.integers(1, 30).flatmap(
-    lambda number: st.sampled_from([f"{number}", f"{number}.0", f"{number}.50", f"0.0{number}"])
+    lambda number: st.sampled_from(
+        [f"{number}", f"{number}.0", f"{number}.50", f"0.0{number}", f"{number}.0000000001"]
+    )
 )
 quantities = st.sampled_from(["0", "0.00000000", "1.5", "2.50000000", "3"])
 changes = st.lists(st.tuples(prices, quantities), max_size=12)
@@ -25,7 +27,7 @@ def sides(book: TopBook) -> tuple[list[LevelText], list[LevelText]]:
 def test_it_holds_what_a_dict_cut_to_the_best_would_hold(
     depth: int, counted: int, updates: list[tuple[list[LevelText], list[LevelText]]]
 ) -> None:
-    book = TopBook(depth, Checksum(counted, "/".join, lambda *sides: hash(sides)))
+    book = TopBook(depth, Checksum(counted, "/{}".format, lambda *sides: hash(sides)))
     plain: tuple[dict[Decimal, LevelText], dict[Decimal, LevelText]] = ({}, {})
     for update in updates:
         book.apply_plain(*update)
@@ -42,7 +44,7 @@ def test_it_holds_what_a_dict_cut_to_the_best_would_hold(
             [asks[price] for price in sorted(asks)],
         )
         assert book.texts(2) == (book.texts()[0][:2], book.texts()[1][:2])
-        spelled = ["".join(map("/".join, side)) for side in book.texts(counted)]
+        spelled = ["".join(f"/{p}/{q}" for p, q in side) for side in book.texts(counted)]
         assert book.checksum() == hash((*spelled,)), "also when most of it was remembered"
         assert len(book) == len(bids) + len(asks)
         assert book.crossed() == bool(bids and asks and max(bids) >= min(asks))

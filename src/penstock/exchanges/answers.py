@@ -17,7 +17,7 @@ Whole = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Text = Annotated[str, Meta(max_length=64)]
 """A number as text: no price has more digits than that."""
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What msgspec raises over bytes that are not what was expected."""
 
 T = TypeVar("T")

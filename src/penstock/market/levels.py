@@ -62,11 +62,15 @@ def split_levels(raw: Raw) -> list[LevelText]:
 
 def all_plain_levels(raws: Sequence[Raw]) -> bool:
     """Whether these are pairs of numbers that have points; False where only a close look tells."""
-    joined = b"\n".join(raws)
-    shapes = joined.translate(None, _DIGITS).split(b"\n") if raws else []
+    return not raws or plain_lines(b"\n".join(raws))
+
+
+def plain_lines(lines: bytes) -> bool:
+    """The same of levels that stand in lines, the levels of one side in each."""
+    shapes = lines.translate(None, _DIGITS).split(b"\n")
     if not _SHORT_SHAPES.issuperset(shapes) and not all(map(_is_shape, shapes)):
         return False
-    return b'"."' not in joined
+    return b'"."' not in lines
 
 
 def plain_levels(written: bytes) -> bool:

@@ -162,7 +162,7 @@ class ReadsMany(Protocol):
     ) -> list[AnyEvent] | None:
         """The events that ``read`` would find in these frames, in order. Never raises.
 
-        None unless every frame is one event and nothing else: whoever asked then reads them one by
+        None unless the frames hold events and nothing else: whoever asked then reads them one by
         one and learns which is an answer, and which is malformed.
         """
         ...

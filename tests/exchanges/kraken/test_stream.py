@@ -296,6 +296,7 @@ DEEP = '{"channel":"book","type":"update","data":' + "[" * 10_000
     ("frame", "reason"),
     [
         ("<html>", "not_json"),
+        ("\ud800", "not_json"),
         ('{"channel":"trade"', "not_json"),
         (b"\xff\xfe", "not_json"),
         ("[]", "wrong_shape"),

@@ -7,13 +7,11 @@ quantity as they were sent, without the point and without zeros in front: ``0.00
 
 from zlib import crc32
 
-from penstock.market.levels import LevelText
 from penstock.market.top_book import Checksum
 
 
-def _digits(level: LevelText) -> str:
-    price, quantity = level
-    return price.replace(".", "").lstrip("0") + quantity.replace(".", "").lstrip("0")
+def _digits(number: str) -> str:
+    return number.replace(".", "").lstrip("0")
 
 
 def _crc(bids: str, asks: str) -> int:

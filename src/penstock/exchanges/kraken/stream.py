@@ -18,24 +18,22 @@ from penstock.exchanges.frames import NOT_READ, RunningCandles, malformed, unrea
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
 from penstock.exchanges.kraken.payloads import (
-    Reader,
-    book_reader,
-    candle_reader,
-    ticker_reader,
-    trade_reader,
+    CHANNELS,
+    EventMaker,
+    decode,
+    spell_at_once,
+    spell_with_care,
 )
 from penstock.exchanges.kraken.rest import MINUTES
+from penstock.exchanges.unchecked import Unchecked
+from penstock.market.events import AnyEvent, Candle
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
 # A snapshot of a thousand levels a side takes a tenth of this.
 LARGEST_FRAME = 1_000_000
 DEPTH = CHECKSUM.levels
-_HEAD = len(b'{"channel":"book"')
-"""So many of a frame's first bytes tell the channels apart."""
 _REMEMBERED_REQUESTS = 100
-# Heartbeats come every second; a status comes first of all, and when the exchange's changes.
-_OF_NO_CONCERN = ("heartbeat", "status")
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     # The fifty newest: what was missed while away, if that was not long.
@@ -59,7 +57,6 @@ class _Message(Struct):
     """Anything the exchange sends, as far as it must be told apart.
 
     {"channel":"book","type":"update","data":[…]}                                   data
-    {"channel":"heartbeat"}
     {"method":"subscribe","result":{"channel":"book","depth":10,"snapshot":true,    acknowledged,
      "symbol":"MINA/GBP"},"success":true,"time_in":"…","time_out":"…","req_id":7}   one per symbol
     {"error":"Currency pair not supported XBT/EUR","method":"subscribe",            refused
@@ -94,16 +91,8 @@ class KrakenDialect:
         self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
         self._candles_asked: dict[tuple[str, int], tuple[Symbol, str]] = {}
         self._running = RunningCandles()
-        self._readers: dict[str, Reader] = {
-            "trade": trade_reader(self._asked["trade"]),
-            "book": book_reader(self._asked["book"]),
-            "ticker": ticker_reader(self._asked["ticker"]),
-            "ohlc": candle_reader(self._candles_asked, self._running),
-        }
-        self._heads = {
-            f'{{"channel":"{channel}"'.encode()[:_HEAD]: reader
-            for channel, reader in self._readers.items()
-        }
+        self._unchecked = Unchecked()
+        self._make = EventMaker(self._asked, self._candles_asked, self._unchecked.texts).make
         self._requests: dict[int, dict[str, str]] = {}
         """Names of streams by the exchange's symbol, of the newest requests: a refusal does not
         name its channel."""
@@ -137,7 +126,8 @@ class KrakenDialect:
         for name in names:
             channel, native = self._streams[name]
             if "interval" in _OPTIONS[channel]:
-                self._running.forget((native, _OPTIONS[channel]["interval"]))
+                stream = self._candles_asked[native, _OPTIONS[channel]["interval"]]
+                self._running.forget(stream)
         return self._control("subscribe", names, request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
@@ -146,28 +136,57 @@ class KrakenDialect:
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
         """See ``Dialect``."""
+        events = self.read_many((frame,), (received_at_ns,))
+        if events is not None:
+            return [*events]
         if isinstance(frame, str):
             frame = frame.encode(errors="replace")
-        read = self._heads.get(frame[:_HEAD])
-        if read is not None and len(frame) <= LARGEST_FRAME:
-            try:
-                return [*read(frame, received_at_ns)]
-            except NOT_READ:
-                pass  # the careful way finds out what is wrong
         return self._read_carefully(frame, received_at_ns)
+
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        """See ``ReadsMany``."""
+        if max(map(len, frames), default=0) <= LARGEST_FRAME:
+            try:
+                events = self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
+            except NOT_READ:
+                pass
+            else:
+                if self._unchecked.are_plain():
+                    return self._closed(events)
+        self._unchecked.forget()
+        return None
+
+    def _closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        """The same events, and before a candle that closes another that one once more."""
+        if Candle not in map(type, events):
+            return events
+        closed: list[AnyEvent] = []
+        for event in events:
+            if type(event) is Candle:
+                closed += self._running.note((event.symbol, event.interval), event)
+            else:
+                closed.append(event)
+        return closed
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
         if len(frame) > LARGEST_FRAME:
             return [malformed("too_large", f"{len(frame)} bytes", frame)]
         try:
             message = _decode_message(frame)
-            if message.channel in _OF_NO_CONCERN:
-                return []
-            if message.data is not UNSET:
-                return [*self._readers[message.channel](frame, received_at_ns)]
+            if message.data is UNSET:
+                return self._read_control(message, frame)
+            if message.channel not in CHANNELS:
+                raise KeyError(message.channel)
+            events = self._make([decode(frame)], [received_at_ns], spell_with_care)
         except NOT_READ as error:
+            self._unchecked.forget()
             return [unreadable(error, frame)]
-        return self._read_control(message, frame)
+        complaint = self._unchecked.complaint()
+        if complaint is not None:
+            return [malformed("not_a_number", complaint, frame)]
+        return [*self._closed(events)]
 
     def _read_control(self, message: _Message, frame: bytes) -> list[Received]:
         if message.error or message.success is False:

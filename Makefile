@@ -26,8 +26,9 @@ $(READY): pyproject.toml constraints.txt scripts/make-venv
 demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"
 	$(BIN)/penstock demo $(ARGS)
 
+# Files are shared out between processes: most tests wait for servers, so two cores are used better.
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .

@@ -14,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg
+
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import NewJob, Schedule
@@ -106,6 +108,14 @@ async def fill(store: StateStore, jobs: int, desk: bool) -> None:
     await asyncio.gather(*(create() for _ in range(AT_ONCE)))
 
 
+async def settle(url: str) -> None:
+    """What PostgreSQL does by itself after a while, and the peers' sides ask for as well."""
+    if url.startswith("postgresql:"):
+        connection = await asyncpg.connect(url)
+        await connection.execute("ANALYZE")
+        await connection.close()
+
+
 class Count:
     """How many were done, and when there were enough to start the clock."""
 
@@ -126,6 +136,7 @@ async def work(turn: Turn, count: Count) -> None:
 async def measure(asked: dict[str, Any]) -> dict[str, float]:
     store = await open_store(asked["url"])
     await fill(store, asked["jobs"], asked["desk"])
+    await settle(asked["url"])
     turn = (by_desk if asked["desk"] else by_store)(store, asked["batch"])
     count = Count(asked["warm"])
     await asyncio.gather(*(work(turn, count) for _ in range(asked["workers"])))

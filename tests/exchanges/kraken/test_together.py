@@ -3,8 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from penstock.streaming.dialect import ReadsMany
 from tests.exchanges.kraken.test_stream import (
     AT_NS,
     BOOK,
@@ -16,6 +14,8 @@ from tests.exchanges.kraken.test_stream import (
     shown,
     trades,
 )
+
+from penstock.streaming.dialect import ReadsMany
 
 CHANGE = BOOK.replace("snapshot", "update")
 TICKER = (

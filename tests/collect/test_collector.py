@@ -3,19 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from penstock.app import build_simulator, open_collector
+from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Requests, Settings, Simulator
 from penstock.errors import SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.simulator.judge import Judge
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.storage.log.keys import Stream, id_of_key
@@ -141,6 +143,43 @@ async def test_the_last_look_closes_the_list_of_what_is_missing(
     [(first_missing, last_missing)] = missing(tmp_path, "btc_usdt")
     assert first_missing == last + 1
     assert last_missing > first_missing
+
+
+async def test_without_consecutive_ids_the_newest_trades_are_recorded_in_the_end(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path)) as life:
+        life.collector.exchange = replace(life.collector.exchange, consecutive=frozenset())
+        await life.until(streaming)
+        async with aiohttp.ClientSession() as http:
+            await http.post(f"http://{server.address}/_sim/faults", json={"plan": "drop@*@trade=1"})
+        await asyncio.sleep(0.5)
+        stopped_ms = SystemClock().now_ms()
+
+    with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
+        events = [each.event for each in log.scan(Stream("binance", "trades", "btc_usdt"))]
+    trades = [event for event in events if isinstance(event, Trade)]
+    ids = [trade.id for trade in trades]
+    assert ids == sorted(set(ids)), "none is recorded twice"
+    assert ids[-100:] == list(range(ids[-1] - 99, ids[-1] + 1))
+    assert trades[-1].at_ms > stopped_ms - 400
+
+
+async def test_a_book_shows_no_level_beyond_its_snapshot(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    wanted = settings(server.address, tmp_path, book_depth=20, book_levels=50, book_every=0.05)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+        await asyncio.sleep(3)
+
+    evidence = gather(tmp_path, "binance")
+    async with aiohttp.ClientSession() as http:
+        findings = await Judge(http, f"http://{server.address}").judge(evidence)
+    assert findings.books_checked > 10
+    assert findings.book_mismatches == 0
 
 
 async def test_started_again_it_knows_what_it_missed_while_away(

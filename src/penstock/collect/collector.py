@@ -2,7 +2,8 @@
 
 It learns what the exchange lists and allows, streams what was asked for, keeps the books, and says
 of itself what it is doing. Before it stops it asks the exchange once per market for the
-newest trade, so that even a lost last frame is known to be lost.
+newest trade, so that even a lost last frame is known to be lost; where ids do not tell, it records
+the newest ones itself.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.collect.continuity import Continuity
+from penstock.collect.horizon import Horizon
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Flushing, Outlets, Session
 from penstock.config import Collect
@@ -36,6 +38,8 @@ _LOOK_S = 5.0
 _GRACE_S = 2.0
 """How long the stream may take to bring what the exchange's REST side already tells of."""
 _GRACE_LOOKS = 40
+_NEWEST = 100
+"""Trades to ask for in the end where ids are not consecutive: more than a stream holds back."""
 _SILENT_HEARTBEATS = 3
 """A connection without a sign of life for so many heartbeats is dead."""
 _LEARN_AGAIN = Backoff(first_s=1.0, longest_s=30.0)
@@ -74,22 +78,26 @@ class Collector:
             self.reporter.write("stopped")
 
     async def _stream(self, info: Info, symbols: tuple[Symbol, ...], stop: asyncio.Event) -> None:
-        session, closing = self._session(info, symbols), asyncio.Event()
+        horizon = Horizon(self.settings.book_depth)
+        session, closing = self._session(info, symbols, horizon), asyncio.Event()
+        rest = self.exchange.rest(info.symbols)
         self.reporter.watch(session.connection, self.gateway)
         streaming = asyncio.create_task(session.run(closing))
         stopping = asyncio.create_task(stop.wait())
         chores = [
             asyncio.create_task(self._report_forever()),
-            asyncio.create_task(self._keep_books(session.connection)),
+            asyncio.create_task(self._keep_books(session.connection, horizon)),
         ]
         try:
             # Chores never end but by an error, and theirs is everybody's.
             await _first_of(streaming, stopping, *chores)
             if stopping.done():
-                await self._look(self.exchange.rest(info.symbols), symbols)
+                await self._look(rest, symbols)
             closing.set()
             await streaming
-            await self._record_books(session.connection)
+            if stopping.done():
+                await self._record_newest(rest, symbols)
+            await self._record_books(session.connection, horizon)
             for chore in chores:
                 if chore.done():
                     chore.result()
@@ -121,16 +129,20 @@ class Collector:
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
         raise AssertionError("counting never ends")
 
-    def _session(self, info: Info, symbols: tuple[Symbol, ...]) -> Session:
+    def _session(self, info: Info, symbols: tuple[Symbol, ...], horizon: Horizon) -> Session:
         dialect = self.exchange.dialect(info.symbols)
         rest = self.exchange.rest(info.symbols)
         wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
+        connection = Connection(dialect, wanted, random)
 
         async def fetch_book(symbol: Symbol) -> BookSnapshot:
-            return await self.gateway.fetch(rest.book(symbol, self.settings.book_depth))
+            snapshot = await self.gateway.fetch(rest.book(symbol, self.settings.book_depth))
+            if connection.books[symbol].state != "synced":  # else it comes too late to be joined
+                horizon.note(snapshot)
+            return snapshot
 
         return Session(
-            Connection(dialect, wanted, random),
+            connection,
             Endpoint(
                 self.exchange.name,
                 dialect.url(self.stream_url),
@@ -147,21 +159,24 @@ class Collector:
             self.reporter.write("running")
             await self.clock.sleep(_STATUS_S)
 
-    async def _keep_books(self, connection: Connection) -> None:
+    async def _keep_books(self, connection: Connection, horizon: Horizon) -> None:
         while True:
             await self.clock.sleep(self.settings.book_every)
-            await self._record_books(connection)
+            await self._record_books(connection, horizon)
 
-    async def _record_books(self, connection: Connection) -> None:
+    async def _record_books(self, connection: Connection, horizon: Horizon) -> None:
         """Record what the synced books show: a place for readers to begin from."""
-        depth = self.settings.book_levels
-        await self.recorder.record(
-            [
-                self._shown(symbol, sync, *sync.book.texts(depth))
-                for symbol, sync in connection.books.items()
-                if sync.state == "synced" and sync.book is not None
-            ]
-        )
+        shown = []
+        for symbol, sync in connection.books.items():
+            if sync.state != "synced" or sync.book is None:
+                continue
+            all_bids, all_asks = sync.book.texts(self.settings.book_levels)
+            bids, asks = horizon.known(symbol, all_bids, all_asks)
+            if (all_bids and not bids) or (all_asks and not asks):
+                sync.distrust("the price has left all that the snapshot showed")
+            else:
+                shown.append(self._shown(symbol, sync, bids, asks))
+        await self.recorder.record(shown)
 
     def _shown(
         self,
@@ -182,7 +197,7 @@ class Collector:
 
     async def _look(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Ask for the newest trades, and wait a moment for the stream to bring them."""
-        if "trades" not in self.settings.channels:
+        if "trades" not in self.settings.channels or "trades" not in self.exchange.consecutive:
             return
         streams = [Stream(self.exchange.name, "trades", symbol.slug) for symbol in symbols]
         try:
@@ -197,6 +212,18 @@ class Collector:
             if not any(map(self.continuity.behind, streams)):
                 break
             await self.clock.sleep(_GRACE_S / _GRACE_LOOKS)
+
+    async def _record_newest(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
+        """Record the newest trades, where no id would tell that the stream still owed some."""
+        if "trades" not in self.settings.channels or "trades" in self.exchange.consecutive:
+            return
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                for symbol in symbols:
+                    request = rest.recent_trades(symbol, _NEWEST)
+                    await self.recorder.record(await self.gateway.fetch(request))
+        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, TimeoutError) as error:
+            self.reporter.trouble = f"the last look at the exchange failed: {error!r}"
 
 
 async def _first_of(*tasks: asyncio.Task[Any]) -> None:

@@ -23,19 +23,23 @@ from bench._sides import (
     pinned_versions,
     running,
 )
-from bench.inputs import binance, kraken
+from bench.inputs import binance, coinbase, kraken
 from bench.inputs.truth import Seal, tell_truth
 
 ROUNDS = 3
 INPUTS: dict[str, Callable[[Path], Seal]] = {
     "binance": lambda folder: tell_truth(binance.make_inputs(folder)),
     "kraken": kraken.make_inputs,
+    "coinbase": coinbase.make_inputs,
 }
 """Makes an exchange's inputs in a folder and says what is true of them."""
 FORMATS = {
     "binance": "the same bytes",
     "kraken": "the same events: ours in WebSocket version 2, cryptofeed's in version 1, the only"
     " one it speaks; ten levels a side, every update's checksum compared by both",
+    "coinbase": "the same events: ours in the Exchange API's format, cryptofeed's in Advanced"
+    " Trade's, the only one it speaks; no tickers, which it does not read, and its asks are called"
+    " 'ask', not 'offer' as on the wire, since it would lose those of every snapshot",
 }
 """What the sides are given; a case's name begins with its exchange's."""
 CASES = {
@@ -48,6 +52,7 @@ CASES = {
     "binance_mix_decimals": "binance_mix",
     "binance_record_only": "binance_mix",
     "kraken_mix_crc": "kraken_mix_crc",
+    "coinbase_mix": "coinbase_mix",
 }
 """Our cases, and what the peer does meanwhile. It always reads one frame at a time, makes decimals
 and keeps books; ours are also measured when frames come one by one, when every number is asked for

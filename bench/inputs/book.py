@@ -3,6 +3,7 @@
 import random
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 MOST_LEVELS = 5_000
 FEWEST_LEVELS = 50
@@ -91,3 +92,9 @@ def fixed(units: int, decimals: int) -> str:
     """So many units of the last decimal, with all decimals written."""
     digits = str(units).rjust(decimals + 1, "0")
     return f"{digits[:-decimals]}.{digits[-decimals:]}"
+
+
+def iso(at_ms: int) -> str:
+    """An instant as exchanges write it, with microseconds."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}000Z"

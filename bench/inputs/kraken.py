@@ -9,13 +9,12 @@ own. Version 1 does not number trades, so their ids are compared by nobody.
 
 import random
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from bench.inputs.book import Changes, MadeBook, fixed
+from bench.inputs.book import Changes, MadeBook, fixed, iso
 from bench.inputs.stored import Market, compact, store
 from bench.inputs.truth import Seal, Testimony
 
@@ -102,7 +101,7 @@ class _Pair:
             entries.append(
                 f'{{"symbol":"{self.market.native}","side":"{trade.side}","price":{trade.price},'
                 f'"qty":{trade.quantity},"ord_type":"{trade.kind}","trade_id":{self.trade_id},'
-                f'"timestamp":"{_iso(at_ms)}"}}'
+                f'"timestamp":"{iso(at_ms)}"}}'
             )
             at_s = fixed(at_ms * 1000, 6)
             rows.append([trade.price, trade.quantity, at_s, trade.side[0], trade.kind[0], ""])
@@ -130,7 +129,7 @@ class _Pair:
             f'{{"channel":"ticker","type":"update","data":[{{"symbol":"{self.market.native}",'
             f'"bid":{bid},"bid_qty":{bid_lots},"ask":{ask},"ask_qty":{ask_lots},"last":{bid},'
             f'"volume":2000.50000000,"vwap":{bid},"low":{bid},"high":{ask},"change":0.1,'
-            f'"change_pct":0.01,"timestamp":"{_iso(at_ms)}"}}]}}',
+            f'"change_pct":0.01,"timestamp":"{iso(at_ms)}"}}]}}',
             compact([self._number, v1, "ticker", self.market.peers_native]),
         )
 
@@ -165,7 +164,7 @@ class _Pair:
         return (
             f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{self.market.native}",'
             f'"bids":[{sides[0]}],"asks":[{sides[1]}],"checksum":{self._checksum()},'
-            f'"timestamp":"{_iso(at_ms)}"}}]}}'
+            f'"timestamp":"{iso(at_ms)}"}}]}}'
         )
 
     def _some_trade(self) -> _Trade:
@@ -189,11 +188,6 @@ def _told_anew(before: Changes, after: Changes, real: Mapping[int, int]) -> Chan
 
 def _exact(level: tuple[str, str]) -> tuple[Decimal, Decimal]:
     return Decimal(level[0]), Decimal(level[1])
-
-
-def _iso(at_ms: int) -> str:
-    at = datetime.fromtimestamp(at_ms // 1000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}000Z"
 
 
 def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Seal:

@@ -32,6 +32,7 @@ from penstock.streaming.connection import Connection, FetchSnapshot, Subscriptio
 CHANNELS = {
     "binance": ("book_deltas", "agg_trades", "tickers"),
     "kraken": ("book_deltas", "trades", "tickers"),
+    "coinbase": ("book_deltas", "trades"),
 }
 """What is streamed, by exchange: what its inputs hold."""
 _COUNTED: dict[type[AnyEvent], str] = {
@@ -137,6 +138,10 @@ class Kraken(Case):
     exchange = "kraken"
 
 
+class Coinbase(Case):
+    exchange = "coinbase"
+
+
 class OneByOne(Case):
     """Every frame is read by itself."""
 
@@ -205,6 +210,7 @@ CASES: dict[str, type[Case]] = {
     "binance_mix_decimals": Decimals,
     "binance_record_only": RecordOnly,
     "kraken_mix_crc": Kraken,
+    "coinbase_mix": Coinbase,
 }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 from cryptofeed.defines import L2_BOOK, TICKER, TRADES
-from cryptofeed.exchanges import Binance, Kraken
+from cryptofeed.exchanges import Binance, Coinbase, Kraken
 from cryptofeed.symbols import Symbols
 
 CASES = {
@@ -27,6 +27,7 @@ CASES = {
     "binance_trades": ("binance", "@aggTrade"),
     "binance_ticker": ("binance", "@bookTicker"),
     "kraken_mix_crc": ("kraken", ""),
+    "coinbase_mix": ("coinbase", ""),
 }
 """Of which exchange, and of which of its streams; of all, if none is named."""
 FEEDS = {
@@ -37,6 +38,7 @@ FEEDS = {
         (L2_BOOK, TRADES, TICKER),
         {"max_depth": 10, "checksum_validation": True},
     ),
+    "coinbase": (Coinbase, (L2_BOOK, TRADES), {}),
 }
 """What reads an exchange's messages, which channels there are, and how it is set up."""
 

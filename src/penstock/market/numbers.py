@@ -11,6 +11,7 @@ from collections.abc import Sequence
 _plain = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+").fullmatch
 _DIGITS = b"0123456789"
 _POINTS = b".," * 10_000
+_SHAPES = frozenset((b"", b"."))
 
 
 def is_plain(text: str) -> bool:
@@ -21,10 +22,13 @@ def is_plain(text: str) -> bool:
 def all_plain(texts: Sequence[str]) -> bool:
     """Whether all of these are plain numbers."""
     # Without its digits a number with a point is a point, and many of them are ".,.,.": that takes
-    # two calls in C for any number of texts. Only a lone point looks the same and is none.
+    # two calls in C for any number of texts. Only a lone point looks the same and is none. Without
+    # a point nothing is left, which takes a third call; only nothing at all looks the same.
     joined = ",".join(texts)
-    if joined.isascii() and "." not in texts:
+    if texts and joined.isascii() and "." not in texts and "" not in texts:
         shape = joined.encode().translate(None, _DIGITS)
         if len(shape) == 2 * len(texts) - 1 and _POINTS.startswith(shape):
             return True
+        shapes = shape.split(b",")
+        return len(shapes) == len(texts) and _SHAPES.issuperset(shapes)
     return all(map(_plain, texts))

@@ -1,12 +1,12 @@
-"""What Coinbase's feed carries, and the events each frame becomes.
+"""What Coinbase's feed carries, and the events it becomes.
 
 Every frame is one flat object that begins with its type. Prices and sizes are texts; times are
 ISO 8601 with microseconds. Each structure quotes the frame it reads, with its fields in the wire's
-order, which is what msgspec reads fastest.
+order, which is what msgspec reads fastest. Levels of many frames are brought to the one spelling
+together, and numbers that somebody has yet to look at are handed in.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,19 +16,17 @@ from penstock.exchanges.answers import Text, Whole
 from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.frames import Instant, NotANumber, epoch_ms, number_text
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Side, Ticker, Trade
-from penstock.market.levels import LevelText, read_levels, write_levels
+from penstock.market.levels import LevelText, plain_lines, read_levels, write_levels
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
 """Symbols asked for, by the exchange's spelling."""
-Reader = Callable[[bytes, int], AnyEvent]
-"""(frame, received_at_ns) → event. Raises what msgspec raises, and KeyError for other symbols."""
 
 TAKER: Mapping[Side, Side] = {"buy": "sell", "sell": "buy"}
 """The taker's side by the maker's, which is what matches and trades tell."""
 
 
-class _Match(Struct, gc=False):
+class _Match(Struct, tag_field="type", tag="match", gc=False):
     """matches; at the head of the stream the newest trade before it, as a ``last_match``
 
     {"type":"match","trade_id":280232,"maker_order_id":"2a0da34e-…","taker_order_id":"3c82abaa-…",
@@ -36,7 +34,6 @@ class _Match(Struct, gc=False):
      "time":"2021-04-17T16:43:37.089723Z"}
     """
 
-    type: Literal["match", "last_match"]
     trade_id: Whole
     side: Side
     size: Text
@@ -45,7 +42,11 @@ class _Match(Struct, gc=False):
     time: Instant
 
 
-class _Ticker(Struct, gc=False):
+class _LastMatch(_Match, tag="last_match", gc=False):
+    """The same fields."""
+
+
+class _Ticker(Struct, tag_field="type", tag="ticker", gc=False):
     """ticker
 
     {"type":"ticker","sequence":333938798,"product_id":"BAND-GBP","price":"14.7775",
@@ -56,7 +57,6 @@ class _Ticker(Struct, gc=False):
     Newer frames tell the sizes at the touch as well.
     """
 
-    type: Literal["ticker"]
     sequence: Whole
     product_id: str
     price: Text
@@ -71,13 +71,12 @@ class _Ticker(Struct, gc=False):
     best_ask_size: Text | None = None
 
 
-class _Snapshot(Struct, gc=False):
+class _Snapshot(Struct, tag_field="type", tag="snapshot", gc=False):
     """level2_batch, first: the whole book
 
     {"type":"snapshot","product_id":"BAND-GBP","asks":[["14.8024","12.77"],…],"bids":[…]}
     """
 
-    type: Literal["snapshot"]
     product_id: str
     asks: Raw
     bids: Raw
@@ -90,107 +89,176 @@ class _Change(Struct, array_like=True, gc=False):
     size: Text
 
 
-class _Update(Struct, gc=False):
+class _Update(Struct, tag_field="type", tag="l2update", gc=False):
     """level2_batch, from then on: absolute sizes; zero, however it is spelled, removes
 
     {"type":"l2update","product_id":"SKL-BTC","changes":[["sell","0.00001306","660.5"]],
      "time":"2021-04-17T16:43:37.075687Z"}
     """
 
-    type: Literal["l2update"]
     product_id: str
-    changes: list[_Change]
+    changes: Raw
     time: Instant
 
 
-_decode_match = msgspec.json.Decoder(_Match).decode
-_decode_ticker = msgspec.json.Decoder(_Ticker).decode
-_decode_snapshot = msgspec.json.Decoder(_Snapshot).decode
-_decode_update = msgspec.json.Decoder(_Update).decode
-_NO_LEVELS = Raw(b"[]")
+class _Heartbeat(Struct, tag_field="type", tag="heartbeat", gc=False):
+    """Every second, for every product."""
 
 
-def match_reader(asked: Asked) -> Reader:
-    """Reads ``match`` and ``last_match``."""
+Message = _Update | _Match | _LastMatch | _Ticker | _Snapshot | _Heartbeat
+TYPES = ("match", "last_match", "ticker", "snapshot", "l2update")
+"""Those that bring data."""
 
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
-        data = _decode_match(frame)
+decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message).decode
+_decode_changes = msgspec.json.Decoder(list[_Change]).decode
+
+Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
+"""The bids and asks of each, in turn, in the one spelling. Raises what msgspec raises."""
+
+
+class EventMaker:
+    """Makes events of what was decoded.
+
+    What it makes may hold texts that are no numbers: they are in ``texts``, for somebody to look
+    at before anybody else sees the events.
+    """
+
+    def __init__(self, asked: Mapping[str, Asked], texts: list[str]) -> None:
+        self._matches, self._tickers = asked["matches"], asked["ticker"]
+        self._books, self._texts = asked["level2_batch"], texts
+
+    def make(
+        self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
+    ) -> list[AnyEvent]:
+        """The events of these messages, in order.
+
+        Raises:
+            KeyError: one is of a product that nobody asked for.
+            ValidationError: one is not as documented.
+        """
+        levels = iter(spell([each for each in messages if isinstance(each, _Update | _Snapshot)]))
+        events: list[AnyEvent] = []
+        for message, at_ns in zip(messages, received_at_ns, strict=True):
+            # Asking for the type itself takes half the time of a match.
+            if type(message) is _Update:
+                events.append(self._delta(message, at_ns, levels))
+            elif type(message) is _Match or type(message) is _LastMatch:
+                events.append(self._trade(message, at_ns))
+            elif type(message) is _Ticker:
+                events.append(self._ticker(message, at_ns))
+            elif type(message) is _Snapshot:
+                events.append(self._snapshot(message, at_ns, levels))
+        return events
+
+    def _trade(self, data: _Match, received_at_ns: int) -> Trade:
+        price, size = data.price, data.size
+        self._texts += price, size
         return Trade(
             exchange=NAME,
-            symbol=asked[data.product_id],
+            symbol=self._matches[data.product_id],
             received_at_ns=received_at_ns,
             id=data.trade_id,
             at_ms=epoch_ms(data.time),
-            price_text=number_text(data.price),
-            quantity_text=number_text(data.size),
+            price_text=price,
+            quantity_text=size,
             taker=TAKER[data.side],
         )
 
-    return read
-
-
-def ticker_reader(asked: Asked) -> Reader:
-    """Reads ``ticker``."""
-
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
-        data = _decode_ticker(frame)
+    def _ticker(self, data: _Ticker, received_at_ns: int) -> Ticker:
         bid_size, ask_size = data.best_bid_size, data.best_ask_size
+        self._texts += data.best_bid, data.best_ask, data.price, data.open_24h
+        self._texts += data.high_24h, data.low_24h, data.volume_24h
+        self._texts += [size for size in (bid_size, ask_size) if size is not None]
         return Ticker(
             exchange=NAME,
-            symbol=asked[data.product_id],
+            symbol=self._tickers[data.product_id],
             received_at_ns=received_at_ns,
             at_ms=epoch_ms(data.time),
             update_id=data.sequence,
-            bid_text=number_text(data.best_bid),
-            bid_quantity_text=None if bid_size is None else number_text(bid_size),
-            ask_text=number_text(data.best_ask),
-            ask_quantity_text=None if ask_size is None else number_text(ask_size),
-            last_text=number_text(data.price),
-            open_text=number_text(data.open_24h),
-            high_text=number_text(data.high_24h),
-            low_text=number_text(data.low_24h),
-            volume_text=number_text(data.volume_24h),
+            bid_text=data.best_bid,
+            bid_quantity_text=bid_size,
+            ask_text=data.best_ask,
+            ask_quantity_text=ask_size,
+            last_text=data.price,
+            open_text=data.open_24h,
+            high_text=data.high_24h,
+            low_text=data.low_24h,
+            volume_text=data.volume_24h,
         )
 
-    return read
-
-
-def snapshot_reader(asked: Asked) -> Reader:
-    """Reads ``snapshot``: its levels are already in the one spelling."""
-
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
-        data = _decode_snapshot(frame)
+    def _snapshot(
+        self, data: _Snapshot, received_at_ns: int, levels: Iterator[Raw]
+    ) -> BookSnapshot:
         return BookSnapshot(
             exchange=NAME,
-            symbol=asked[data.product_id],
+            symbol=self._books[data.product_id],
             received_at_ns=received_at_ns,
             at_ms=epoch_ms(data.time) if data.time else None,
-            bids_raw=_checked(data.bids),
-            asks_raw=_checked(data.asks),
+            bids_raw=next(levels),
+            asks_raw=next(levels),
         )
 
-    return read
-
-
-def update_reader(asked: Asked) -> Reader:
-    """Reads ``l2update``."""
-
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
-        data = _decode_update(frame)
-        sides: dict[str, list[LevelText]] = {"buy": [], "sell": []}
-        for change in data.changes:
-            level = number_text(change.price), number_text(change.size)
-            sides[change.side].append(level)
+    def _delta(self, data: _Update, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
         return BookDelta(
             exchange=NAME,
-            symbol=asked[data.product_id],
+            symbol=self._books[data.product_id],
             received_at_ns=received_at_ns,
             at_ms=epoch_ms(data.time),
-            bids_raw=write_levels(sides["buy"]) if sides["buy"] else _NO_LEVELS,
-            asks_raw=write_levels(sides["sell"]) if sides["sell"] else _NO_LEVELS,
+            bids_raw=next(levels),
+            asks_raw=next(levels),
         )
 
-    return read
+
+def spell_at_once(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
+    """Levels in the one spelling, written as the exchange usually does.
+
+    Raises:
+        NotANumber: some are written otherwise, or are not levels; only a closer look tells.
+    """
+    lines: list[bytes] = []
+    for book in books:
+        lines += _parted(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
+    if lines and not plain_lines(b"\n".join(lines)):
+        raise NotANumber("not levels as they are usually written")
+    # Copies: what msgspec hands out would keep the whole frame, and both sides of it, alive.
+    return list(map(Raw, lines))
+
+
+def _parted(changes: bytes) -> tuple[bytes, bytes]:
+    """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``"""
+    written = bytes(changes)
+    if written == b"[]":
+        return written, written
+    each = written[2:-2].split(b"],[")
+    bids = [change[6:] for change in each if change.startswith(b'"buy",')]
+    asks = [change[7:] for change in each if change.startswith(b'"sell",')]
+    if len(bids) + len(asks) != len(each) or written[:2] + written[-2:] != b"[[]]":
+        raise NotANumber("not changes as they are usually written")
+    return _joined(bids), _joined(asks)
+
+
+def _joined(levels: Sequence[bytes]) -> bytes:
+    return b"[[" + b"],[".join(levels) + b"]]" if levels else b"[]"
+
+
+def spell_with_care(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
+    """The same, however they are written.
+
+    Raises:
+        NotANumber: something else stands where a number belongs.
+        ValidationError: they are not levels.
+    """
+    levels: list[Raw] = []
+    for book in books:
+        if isinstance(book, _Snapshot):
+            levels += _checked(book.bids), _checked(book.asks)
+        else:
+            sides: dict[Side, list[LevelText]] = {"buy": [], "sell": []}
+            for change in _decode_changes(book.changes):
+                level = number_text(change.price), number_text(change.size)
+                sides[change.side].append(level)
+            levels += write_levels(sides["buy"]), write_levels(sides["sell"])
+    return levels
 
 
 def _checked(raw: Raw) -> Raw:
@@ -198,5 +266,4 @@ def _checked(raw: Raw) -> Raw:
         read_levels(raw)
     except MalformedLevels as error:
         raise NotANumber(str(error)) from error
-    # A copy: what msgspec hands out would keep the whole frame, and both sides of it, alive.
     return raw.copy()

@@ -17,20 +17,20 @@ from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
 from penstock.exchanges.coinbase.payloads import (
-    Reader,
-    match_reader,
-    snapshot_reader,
-    ticker_reader,
-    update_reader,
+    TYPES,
+    EventMaker,
+    decode,
+    spell_at_once,
+    spell_with_care,
 )
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.unchecked import Unchecked
+from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
 
 # A snapshot is the whole book, of some tens of thousands of levels.
 LARGEST_FRAME = 16_000_000
-_HEAD = len(b'{"type":"mat')
-"""So many of a frame's first bytes tell the types apart."""
 _HEARTBEAT = "heartbeat"
 _CHANNELS = {"trades": "matches", "book_deltas": "level2_batch", "tickers": "ticker"}
 _find_kind = re.compile(rb'"type":"(\w+)"').search
@@ -48,7 +48,6 @@ class _Message(Struct):
     """Anything the exchange sends, as far as it must be told apart.
 
     {"type":"match",…}                                                               data
-    {"type":"heartbeat","sequence":90,"last_trade_id":20,"product_id":"BTC-USD","time":"…"}
     {"type":"subscriptions","channels":[{"name":"ticker",                            everything
      "product_ids":["YFI-BTC","NU-GBP"]}]}                                           there is now
     {"type":"error","message":"Failed to subscribe",                                 refused
@@ -77,16 +76,8 @@ class CoinbaseDialect:
         self._streams: dict[str, tuple[str, str]] = {}
         """The exchange's channel and product, by stream name."""
         self._asked: dict[str, dict[str, Symbol]] = {name: {} for name in _CHANNELS.values()}
-        self._readers: dict[str, Reader] = {
-            "match": match_reader(self._asked["matches"]),
-            "last_match": match_reader(self._asked["matches"]),
-            "ticker": ticker_reader(self._asked["ticker"]),
-            "snapshot": snapshot_reader(self._asked["level2_batch"]),
-            "l2update": update_reader(self._asked["level2_batch"]),
-        }
-        self._heads = {
-            f'{{"type":"{kind}"'.encode()[:_HEAD]: reader for kind, reader in self._readers.items()
-        }
+        self._unchecked = Unchecked()
+        self._make = EventMaker(self._asked, self._unchecked.texts).make
         self._unanswered: dict[int, set[str]] = {}
         """Streams that were asked for and not listed since, by request, the oldest first."""
 
@@ -121,32 +112,46 @@ class CoinbaseDialect:
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
         """See ``Dialect``."""
+        events = self.read_many((frame,), (received_at_ns,))
+        if events is not None:
+            return [*events]
         if isinstance(frame, str):
             frame = frame.encode(errors="replace")
-        read = self._heads.get(frame[:_HEAD])
-        if read is not None and len(frame) <= LARGEST_FRAME:
-            try:
-                return [read(frame, received_at_ns)]
-            except NOT_READ:
-                pass  # the careful way finds out what is wrong
         said = self._read_carefully(frame, received_at_ns)
         return [
             each._replace(stream=_stream_of(frame)) if isinstance(each, Malformed) else each
             for each in said
         ]
 
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        """See ``ReadsMany``."""
+        if max(map(len, frames), default=0) <= LARGEST_FRAME:
+            try:
+                events = self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
+            except NOT_READ:
+                pass
+            else:
+                if self._unchecked.are_plain():
+                    return events
+        self._unchecked.forget()
+        return None
+
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
         if len(frame) > LARGEST_FRAME:
             return [malformed("too_large", f"{len(frame)} bytes", frame)]
         try:
             message = _decode_message(frame)
-            read = self._readers.get(message.type)
-            if read is not None:
-                return [read(frame, received_at_ns)]
+            if message.type in TYPES:
+                events = self._make([decode(frame)], [received_at_ns], spell_with_care)
+                complaint = self._unchecked.complaint()
+                if complaint is not None:
+                    return [malformed("not_a_number", complaint, frame)]
+                return [*events]
         except NOT_READ as error:
+            self._unchecked.forget()
             return [unreadable(error, frame)]
-        if message.type == _HEARTBEAT:
-            return []
         if message.type == "subscriptions":
             return self._read_listing(message, frame)
         if message.type == "error":

@@ -241,7 +241,8 @@ def test_killed_at_any_moment_it_loses_nothing_and_knows_its_holes(
 
     findings = summary["findings"]
     assert findings["trades"] > 0, summary
-    assert findings["books_synced"] == len(SYMBOLS), summary
+    # With faults a book may just have been spoilt when it ended, and says so.
+    assert findings["books_synced"] >= (1 if faults else len(SYMBOLS)), summary
     for wrong in (
         "trades_duplicated", "trades_wrong", "gaps_unlisted", "gaps_untrue", "book_mismatches",
         "http_429", "http_418",

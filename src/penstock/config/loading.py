@@ -38,8 +38,9 @@ class Loaded(Generic[S]):
         """(dotted name, value with secrets masked, origin) of every setting."""
         for name, hint in setting_names(type(self.settings)).items():
             value = _value_at(self.settings, name)
-            shown = "***" if _holds_secret(hint) and value else value
-            yield name, shown, self.origins.get(name, "default")
+            if _holds_secret(hint):
+                value = "***" if value else ""
+            yield name, value, self.origins.get(name, "default")
 
 
 def load(

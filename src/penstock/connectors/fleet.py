@@ -146,9 +146,10 @@ class Fleet:
 
     async def aclose(self) -> None:
         """Let what is being told arrive, if it does so soon."""
-        if self._reporting is not None:
-            await asyncio.wait({self._reporting}, timeout=_RETRY_S)
-            self._reporting.cancel()
+        reporting = self._reporting
+        if reporting is not None:
+            await asyncio.wait({reporting}, timeout=_RETRY_S)
+            reporting.cancel()
 
     def _take_document(self, document: Document | None) -> None:
         if document is None:  # Nobody made a connector yet: what the gate was made with holds.

@@ -6,6 +6,7 @@ order, which is what msgspec reads fastest. Levels of many frames are brought to
 together, and numbers that somebody has yet to look at are handed in.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -111,6 +112,10 @@ TYPES = ("match", "last_match", "ticker", "snapshot", "l2update")
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message).decode
 _decode_changes = msgspec.json.Decoder(list[_Change]).decode
+
+_BID, _ASK = b'["buy",]', b'["sell",]'
+_find_bids = re.compile(rb'\["buy",([^\]]*)\]').findall
+_find_asks = re.compile(rb'\["sell",([^\]]*)\]').findall
 
 Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
 """The bids and asks of each, in turn, in the one spelling. Raises what msgspec raises."""
@@ -224,15 +229,15 @@ def spell_at_once(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
     return list(map(Raw, lines))
 
 
-def _parted(changes: bytes) -> tuple[bytes, bytes]:
+def _parted(changes: Raw) -> tuple[bytes, bytes]:
     """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``"""
-    written = bytes(changes)
-    if written == b"[]":
-        return written, written
-    each = written[2:-2].split(b"],[")
-    bids = [change[6:] for change in each if change.startswith(b'"buy",')]
-    asks = [change[7:] for change in each if change.startswith(b'"sell",')]
-    if len(bids) + len(asks) != len(each) or written[:2] + written[-2:] != b"[[]]":
+    bids, asks = _find_bids(changes), _find_asks(changes)
+    # If they are as long as all of it, less a comma between two and the brackets around them, then
+    # nothing else is there.
+    found = (
+        sum(map(len, bids)) + len(_BID) * len(bids) + sum(map(len, asks)) + len(_ASK) * len(asks)
+    )
+    if found + max(0, len(bids) + len(asks) - 1) + 2 != len(bytes(changes)):
         raise NotANumber("not changes as they are usually written")
     return _joined(bids), _joined(asks)
 

@@ -23,7 +23,7 @@ from bench._sides import (
     pinned_versions,
     running,
 )
-from bench.inputs import binance, coinbase, kraken
+from bench.inputs import binance, coinbase, kraken, upbit
 from bench.inputs.truth import Seal, tell_truth
 
 ROUNDS = 3
@@ -31,6 +31,7 @@ INPUTS: dict[str, Callable[[Path], Seal]] = {
     "binance": lambda folder: tell_truth(binance.make_inputs(folder)),
     "kraken": kraken.make_inputs,
     "coinbase": coinbase.make_inputs,
+    "upbit": upbit.make_inputs,
 }
 """Makes an exchange's inputs in a folder and says what is true of them."""
 FORMATS = {
@@ -40,6 +41,7 @@ FORMATS = {
     "coinbase": "the same events: ours in the Exchange API's format, cryptofeed's in Advanced"
     " Trade's, the only one it speaks; no tickers, which it does not read, and its asks are called"
     " 'ask', not 'offer' as on the wire, since it would lose those of every snapshot",
+    "upbit": "the same bytes, in the short spelling; no tickers, which cryptofeed does not read",
 }
 """What the sides are given; a case's name begins with its exchange's."""
 CASES = {
@@ -53,6 +55,7 @@ CASES = {
     "binance_record_only": "binance_mix",
     "kraken_mix_crc": "kraken_mix_crc",
     "coinbase_mix": "coinbase_mix",
+    "upbit_mix": "upbit_mix",
 }
 """Our cases, and what the peer does meanwhile. It always reads one frame at a time, makes decimals
 and keeps books; ours are also measured when frames come one by one, when every number is asked for

@@ -33,10 +33,10 @@ CHANNELS = {
     "binance": ("book_deltas", "agg_trades", "tickers"),
     "kraken": ("book_deltas", "trades", "tickers"),
     "coinbase": ("book_deltas", "trades"),
+    "upbit": ("book_deltas", "trades"),
 }
 """What is streamed, by exchange: what its inputs hold."""
 _COUNTED: dict[type[AnyEvent], str] = {
-    BookDelta: "touches",
     Trade: "trades",
     AggTrade: "trades",
     Ticker: "tickers",
@@ -52,6 +52,9 @@ class Replay:
     def __init__(self, name: str, inputs: Inputs) -> None:
         self.exchange, self._exchange = name, load(name)
         self._channels = CHANNELS[name]
+        whole = self._exchange.dialect(SymbolMap(name, ())).books.begins == "frame"
+        self.changes: type[AnyEvent] = BookSnapshot if whole else BookDelta
+        """What tells that a book has changed."""
         self._frames = inputs.frames()
         self._snapshots = {native: body.encode() for native, body in inputs.snapshots().items()}
         markets = inputs.markets()
@@ -67,8 +70,7 @@ class Replay:
         """How many events there were of what can be compared."""
         counts: Counter[str] = Counter()
         for kind, count in seen.items():
-            if kind in _COUNTED:
-                counts[_COUNTED[kind]] += count
+            counts["touches" if kind is self.changes else _COUNTED.get(kind, "others")] += count
         return dict(counts)
 
     def connection(self, *, keep_levels: bool, opened: bool = True) -> Connection:
@@ -142,6 +144,10 @@ class Coinbase(Case):
     exchange = "coinbase"
 
 
+class Upbit(Case):
+    exchange = "upbit"
+
+
 class OneByOne(Case):
     """Every frame is read by itself."""
 
@@ -211,6 +217,7 @@ CASES: dict[str, type[Case]] = {
     "binance_record_only": RecordOnly,
     "kraken_mix_crc": Kraken,
     "coinbase_mix": Coinbase,
+    "upbit_mix": Upbit,
 }
 
 
@@ -252,7 +259,7 @@ class Witness(Case):
     def __init__(self, replay: Replay, testimony: Testimony) -> None:
         super().__init__()
         self.names, self.testimony = replay.names, testimony
-        self.exchange = replay.exchange
+        self.exchange, self.changes = replay.exchange, replay.changes
 
     def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
         for event in events:
@@ -274,7 +281,7 @@ class TouchWitness(Witness):
 
     def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
         for event in events:
-            if isinstance(event, BookDelta):
+            if type(event) is self.changes:
                 book = connection.books[event.symbol].book
                 assert book is not None
                 bid, ask = book.best_bid, book.best_ask

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 from cryptofeed.defines import L2_BOOK, TICKER, TRADES
-from cryptofeed.exchanges import Binance, Coinbase, Kraken
+from cryptofeed.exchanges import Binance, Coinbase, Kraken, Upbit
 from cryptofeed.symbols import Symbols
 
 CASES = {
@@ -28,6 +28,7 @@ CASES = {
     "binance_ticker": ("binance", "@bookTicker"),
     "kraken_mix_crc": ("kraken", ""),
     "coinbase_mix": ("coinbase", ""),
+    "upbit_mix": ("upbit", ""),
 }
 """Of which exchange, and of which of its streams; of all, if none is named."""
 FEEDS = {
@@ -39,8 +40,11 @@ FEEDS = {
         {"max_depth": 10, "checksum_validation": True},
     ),
     "coinbase": (Coinbase, (L2_BOOK, TRADES), {}),
+    "upbit": (Upbit, (L2_BOOK, TRADES), {}),
 }
 """What reads an exchange's messages, which channels there are, and how it is set up."""
+WHOLE_BOOKS = {"upbit"}
+"""Where every message of a book is a whole one."""
 
 
 class Replay:
@@ -48,6 +52,7 @@ class Replay:
 
     def __init__(self, exchange, inputs):
         self._make, self._channels, self._options = FEEDS[exchange]
+        self.whole_books = exchange in WHOLE_BOOKS
         self._frames = [frame.decode() for frame in inputs.peers_frames()]
         self._snapshots = inputs.snapshots()
         self.names = sorted(market.name for market in inputs.markets())
@@ -75,8 +80,10 @@ class Replay:
             await handle(frame, None, now())
 
 
-def counting(case, seen):
+def counting(replay, case, seen):
     """Callbacks that look at every event once, or at the best levels too."""
+
+    whole = replay.whole_books
 
     async def trade(_trade, _at):
         seen["trades"] += 1
@@ -85,10 +92,10 @@ def counting(case, seen):
         seen["tickers"] += 1
 
     async def book(book, _at):
-        seen["touches" if book.delta else "snapshots"] += 1
+        seen["touches" if book.delta or whole else "snapshots"] += 1
 
     async def touch(book, _at):
-        seen["touches" if book.delta else "snapshots"] += 1
+        seen["touches" if book.delta or whole else "snapshots"] += 1
         sides = book.book
         _bid, _ask = sides.bids.index(0), sides.asks.index(0)
 
@@ -98,7 +105,7 @@ def counting(case, seen):
 
 async def measure(replay, case):
     seen = Counter()
-    frames, feed = replay.frames(CASES[case][1]), replay.feed(counting(case, seen))
+    frames, feed = replay.frames(CASES[case][1]), replay.feed(counting(replay, case, seen))
     gc.collect()
     start_s = time.process_time()
     await replay.run(frames, feed)
@@ -133,7 +140,7 @@ async def testify(replay):
         testimony.ticker(ticker.symbol, ticker.bid, ticker.ask)
 
     async def book(book, _at):
-        if book.delta:
+        if book.delta or replay.whole_books:
             sides = book.book
             touch = sides.bids.index(0), sides.asks.index(0)
             testimony.touch(book.symbol, *touch)

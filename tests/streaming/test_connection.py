@@ -335,7 +335,9 @@ class InStream(ToyDialect):
 
     limits = replace(ToyDialect.limits, mixed_channels=False, ping="hello?", ping_every_s=60.0)
     books = BookRules(
-        begins="stream", depth=10, checksum=Checksum(10, lambda _: "x", lambda bids, _: len(bids))
+        begins="stream",
+        depth=10,
+        checksum=Checksum(10, lambda _: "x", lambda bids, _: len(bids) // 2),
     )
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:

@@ -11,6 +11,7 @@ from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import split_levels
 from penstock.market.top_book import TopBook
+from penstock.market.whole_book import WholeBook
 from penstock.streaming.dialect import BookRules, BookState
 
 
@@ -35,10 +36,9 @@ class StreamedBook:
         """How often a book that was synced had to begin again."""
         self.at_ms: int | None = None
         """The exchange's time of the newest state known, while synced."""
-        self.book: OrderBook | TopBook | None = None
+        self.book: OrderBook | TopBook | WholeBook | None = None
         if keep_levels:
-            depth = rules.depth
-            self.book = OrderBook() if depth is None else TopBook(depth, rules.checksum)
+            self.book = _empty(rules)
 
     def begin(self, snapshot: BookSnapshot) -> None:
         """Begin from a snapshot in the stream, whatever was believed before."""
@@ -48,7 +48,10 @@ class StreamedBook:
         if book is None:
             return
         try:
-            book.load_plain(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
+            if isinstance(book, WholeBook):
+                book.load_raw(snapshot.bids_raw, snapshot.asks_raw)
+            else:
+                book.load_plain(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
         except MalformedLevels as error:
             self.doubt(f"snapshot: {error}")
         else:
@@ -60,7 +63,7 @@ class StreamedBook:
             return
         self.at_ms = delta.at_ms
         book = self.book
-        if book is None:
+        if book is None or isinstance(book, WholeBook):  # which no change is ever told of
             return
         try:
             book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
@@ -74,7 +77,7 @@ class StreamedBook:
         self.doubt(reason)
         self.wants_snapshot = False  # whoever asks for the stream again will get one
 
-    def _check(self, book: OrderBook | TopBook, told: BookDelta | BookSnapshot) -> None:
+    def _check(self, book: OrderBook | TopBook | WholeBook, told: BookDelta | BookSnapshot) -> None:
         found = book.checksum() if isinstance(book, TopBook) else None
         if found is not None:
             if found != told.checksum:
@@ -88,3 +91,9 @@ class StreamedBook:
             self.state = "stale"
             self.resyncs += 1
         self.reason, self.wants_snapshot = reason, True
+
+
+def _empty(rules: BookRules) -> OrderBook | TopBook | WholeBook:
+    if rules.begins == "frame":
+        return WholeBook(rules.depth)
+    return OrderBook() if rules.depth is None else TopBook(rules.depth, rules.checksum)

@@ -5,6 +5,7 @@ the exchange wrote, some with an exponent, so they are kept as texts: a decoder 
 ``float_hook=str`` hands over the digits. Each structure quotes the frame it reads.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Literal
@@ -22,7 +23,7 @@ from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
 """Symbols asked for, by the exchange's spelling."""
-Reader = Callable[[bytes, int], AnyEvent]
+Reader = Callable[[bytes | str, int], AnyEvent]
 """(frame, received_at_ns) → event. Raises what msgspec raises, and KeyError for other symbols."""
 
 TAKER: Mapping[str, Side] = {"BID": "buy", "ASK": "sell"}
@@ -69,7 +70,7 @@ class _Book(Struct, gc=False):
     ty: Literal["orderbook"]
     cd: str
     tms: Whole
-    obu: list[_Unit]
+    obu: Raw
 
 
 class _Ticker(Struct, gc=False):
@@ -92,13 +93,14 @@ class _Ticker(Struct, gc=False):
 
 _decode_trade = msgspec.json.Decoder(_Trade, float_hook=str).decode
 _decode_book = msgspec.json.Decoder(_Book, float_hook=str).decode
+_decode_units = msgspec.json.Decoder(list[_Unit], float_hook=str).decode
 _decode_ticker = msgspec.json.Decoder(_Ticker, float_hook=str).decode
 
 
 def trade_reader(asked: Asked) -> Reader:
     """Reads ``trade``."""
 
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
+    def read(frame: bytes | str, received_at_ns: int) -> AnyEvent:
         data = _decode_trade(frame)
         return Trade(
             exchange=NAME,
@@ -117,15 +119,16 @@ def trade_reader(asked: Asked) -> Reader:
 def book_reader(asked: Asked) -> Reader:
     """Reads ``orderbook``."""
 
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
+    def read(frame: bytes | str, received_at_ns: int) -> AnyEvent:
         data = _decode_book(frame)
+        bids, asks = spell_units(data.obu)
         return BookSnapshot(
             exchange=NAME,
             symbol=asked[data.cd],
             received_at_ns=received_at_ns,
             at_ms=data.tms,
-            bids_raw=levels([(each.bid, each.bid_size) for each in data.obu]),
-            asks_raw=levels([(each.ask, each.ask_size) for each in data.obu]),
+            bids_raw=bids,
+            asks_raw=asks,
         )
 
     return read
@@ -134,7 +137,7 @@ def book_reader(asked: Asked) -> Reader:
 def ticker_reader(asked: Asked) -> Reader:
     """Reads ``ticker``."""
 
-    def read(frame: bytes, received_at_ns: int) -> AnyEvent:
+    def read(frame: bytes | str, received_at_ns: int) -> AnyEvent:
         data = _decode_ticker(frame)
         return Ticker(
             exchange=NAME,
@@ -147,6 +150,38 @@ def ticker_reader(asked: Asked) -> Reader:
         )
 
     return read
+
+
+# Units without their digits, if all their numbers have a point; and without their numbers, what
+# stands around those.
+_UNIT = b'{"ap":.,"bp":.,"as":.,"bs":.}'
+_SHAPES = frozenset(b"[" + b",".join([_UNIT] * count) + b"]" for count in range(1, 31))
+_DIGITS, _AROUND = b"0123456789", b'[]{}":apbs'
+_find_zero = re.compile(rb":0*\.0*[,}]").search  # or a lone point, which is no number
+
+
+def spell_units(units: Raw) -> tuple[Raw, Raw]:
+    """The bids and asks of a book, each in the one spelling.
+
+    Written as the exchange usually does, without a zero among them, a few calls in C get them
+    there. What is written otherwise is decoded with care.
+
+    Raises:
+        NotANumber: something else stands where a number belongs.
+        ValidationError: these are not units.
+    """
+    written = bytes(units)
+    if written.translate(None, _DIGITS) in _SHAPES and not _find_zero(written):
+        numbers = written.translate(None, _AROUND).split(b",")
+        return _pairs(numbers[1::4], numbers[3::4]), _pairs(numbers[::4], numbers[2::4])
+    rows = _decode_units(written)
+    bids = levels([(each.bid, each.bid_size) for each in rows])
+    return bids, levels([(each.ask, each.ask_size) for each in rows])
+
+
+def _pairs(prices: list[bytes], sizes: list[bytes]) -> Raw:
+    pairs = map(b'","'.join, zip(prices, sizes, strict=True))
+    return Raw(b'[["' + b'"],["'.join(pairs) + b'"]]')
 
 
 def levels(pairs: list[tuple[Number, Number]]) -> Raw:

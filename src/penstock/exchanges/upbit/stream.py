@@ -15,6 +15,7 @@ from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
+from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
@@ -63,7 +64,7 @@ class UpbitDialect:
             "orderbook": book_reader(self._asked["orderbook"]),
             "ticker": ticker_reader(self._asked["ticker"]),
         }
-        self._heads = {
+        self._heads: dict[bytes | str, tuple[str, Reader]] = {
             f'{{"ty":"{kind}"'.encode()[:_HEAD]: (kind, reader)
             for kind, reader in self._readers.items()
         }
@@ -113,6 +114,21 @@ class UpbitDialect:
             else:
                 return [*self._heard(kind, event.symbol), event] if self._unheard else [event]
         return self._read_carefully(frame, received_at_ns)
+
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        """See ``ReadsMany``; while streams have yet to be heard of, a frame may be an answer."""
+        if self._unheard or max(map(len, frames), default=0) > LARGEST_FRAME:
+            return None
+        heads = self._heads
+        try:
+            return [
+                heads[frame[:_HEAD]][1](frame, at_ns)
+                for frame, at_ns in zip(frames, received_at_ns, strict=True)
+            ]
+        except NOT_READ:
+            return None
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
         if len(frame) > LARGEST_FRAME:

@@ -158,6 +158,21 @@ def raising(error: Exception) -> Work:
     return work
 
 
+async def test_what_a_handler_notes_is_among_the_jobs_events(shop: Shop) -> None:
+    job = await shop.add("a")
+
+    async def work(turn: Turn) -> bool:
+        turn.note("skipped", "some are not kept")
+        return True
+
+    async with shop.at_work(shop.worker(work)):
+        pass
+
+    told = (await shop.desk.get(job.id)).events
+    assert [event.what for event in told if event.by] == ["claimed", "skipped", "done"]
+    assert next(event.detail for event in told if event.what == "skipped") == "some are not kept"
+
+
 async def test_no_more_run_at_once_than_allowed_in_all_and_per_exchange(shop: Shop) -> None:
     for exchange in ("one", "two", "three"):
         for symbol in "abc":

@@ -81,7 +81,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
     at: int
     what: str
-    """claimed, taken_over, waiting, failed, done, parked, created, edited, paused, resumed, …"""
+    """claimed, taken_over, skipped, waiting, failed, done, parked, created, edited, paused, …"""
     detail: str = ""
     by: str = ""
     """The worker; empty where it was a person's doing."""

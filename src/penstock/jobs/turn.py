@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from penstock.jobs.model import Cursor, Job
+from penstock.jobs.transitions import with_event
 
 NS_PER_MS = 1_000_000
 
@@ -47,6 +48,11 @@ class Turn:
         self.job = replace(self.job, cursor=cursor, progress=progress, attempts=0)
         await self._save(self)
         return not (self.stopping or self.lost)
+
+    def note(self, what: str, detail: str) -> None:
+        """Write down something that befell the job; kept with whatever is saved next."""
+        # Instants of jobs are the store's, and this is the last one known here.
+        self.job = with_event(self.job, self.job.updated_at, what, detail)
 
     def stop(self, why: str) -> None:
         """Have it stop at the end of the page."""

@@ -231,5 +231,12 @@ class Exchange:
     """Lengths of candles it can be asked for."""
     newest_candles: int | None = None
     """How many candles back from now can be had; None if all can."""
+    candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many days back there are candles, for lengths that are not kept for ever."""
+    candle_span: int | None = None
+    """How many intervals a page of candles looks at, so that an empty one is not the end; None
+    where a page begins with the next candle there is, however far away."""
+    opened_ms: int = 0
+    """No market of it has a candle from before this."""
     empty_candles: bool = True
     """Whether there is a candle where nothing was traded; if not, a hole proves nothing."""

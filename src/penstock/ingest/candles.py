@@ -1,17 +1,21 @@
 """Candles, page by page: asked for, recorded, and only then left behind by the cursor.
 
 A candle is recorded once it has closed by the exchange's own clock. Every page is one request
-through the gateway, so every page is paid for; what a crash repeats, the log knows already.
+through the gateway, so every page is paid for; what a crash repeats, the log knows already. Where
+intervals without trades have no candle, an empty page is not the end: the walk goes on behind it.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import Request, Rest
 from penstock.exchanges.gateway import Gateway
+from penstock.ingest.history import kept_from_ms, longest, told_until
 from penstock.ingest.means import Means
 from penstock.jobs.turn import Turn
 from penstock.market.events import Candle
@@ -21,6 +25,17 @@ from penstock.throttle.gate import Limit
 
 # How long to wait for an exchange to be sure that a candle is over.
 _MOMENT_S = 1.0
+# How late a candle may be told of after it is over.
+_LATE_MS = 10_000
+
+
+class _Step(NamedTuple):
+    """What a page comes to."""
+
+    closed: list[Candle]
+    next_ms: int
+    """Where to go on."""
+    is_last: bool
 
 
 @dataclass(frozen=True)
@@ -77,24 +92,54 @@ class CandleWalk:
         while True:
             now_ms = self.now_ms()
             end_ms, asked_ms = self._ends(now_ms)
-            if start_ms >= end_ms:
+            first_ms = max(start_ms, self._oldest_ms(now_ms))
+            if first_ms >= end_ms:
+                self._tell_lost(start_ms, end_ms)
                 return True
-            page = await self._page(start_ms, asked_ms)
-            wanted = [candle for candle in page if candle.open_ms < end_ms]
-            closed = [candle for candle in wanted if candle.closed and candle.close_ms < now_ms]
-            if closed:
-                await self.means.recorder.record(closed)
-                start_ms = self.interval.next_open(closed[-1].open_ms)
-            is_last = not wanted or start_ms >= end_ms
-            if len(closed) < len(wanted):
-                # What still runs is for another day; what should be over is so in a moment.
-                is_last = wanted[-1].close_ms >= now_ms
-            if closed and not await self._save(start_ms, closed, end_ms):
-                return is_last
-            if is_last:
+            page = await self._page(self.interval, first_ms, asked_ms)
+            self._tell_lost(start_ms, page[0].open_ms if page else first_ms)
+            step = self._step(page, first_ms, now_ms)
+            if step.closed:
+                await self.means.recorder.record(step.closed)
+            if not page and not step.is_last:
+                step = await self._beyond_nothing(step, now_ms)
+            moved, start_ms = step.next_ms > first_ms, step.next_ms
+            if step.closed or (moved and not step.is_last):
+                goes_on = await self._save(start_ms, step.closed, end_ms)
+                if not goes_on:
+                    return step.is_last
+            if step.is_last:
                 return True
-            if not closed:
+            if not moved:
                 await self.means.clock.sleep(_MOMENT_S)
+
+    def _step(self, page: list[Candle], start_ms: int, now_ms: int) -> _Step:
+        """What a page asked for at an instant comes to."""
+        end_ms, asked_ms = self._ends(now_ms)
+        wanted = [candle for candle in page if candle.open_ms < end_ms]
+        closed = [candle for candle in wanted if candle.closed and candle.close_ms < now_ms]
+        next_ms = self.interval.next_open(closed[-1].open_ms) if closed else start_ms
+        if len(closed) < len(wanted):
+            # What still runs is for another day; what should be over is so in a moment.
+            return _Step(closed, next_ms, is_last=wanted[-1].close_ms >= now_ms)
+        told_ms = told_until(self.gateway.exchange, self.interval, (start_ms, asked_ms), page)
+        next_ms = max(next_ms, min(told_ms, self._settled_ms(now_ms)))
+        is_present = told_ms >= end_ms > self.interval.open_of(now_ms)
+        return _Step(closed, next_ms, is_last=is_present or next_ms >= end_ms)
+
+    async def _beyond_nothing(self, step: _Step, now_ms: int) -> _Step:
+        """Where to go on behind an empty page: where longer candles, which see further, begin."""
+        exchange = self.gateway.exchange
+        far, end_ms = longest(exchange), min(self._ends(now_ms)[0], self._settled_ms(now_ms))
+        if exchange.candle_span is None or far == self.interval:
+            return step
+        at_ms = far.open_of(step.next_ms)
+        while at_ms < end_ms:
+            page = await self._page(far, at_ms, end_ms)
+            if page:
+                return step._replace(next_ms=max(step.next_ms, min(page[0].open_ms, end_ms)))
+            at_ms = told_until(exchange, far, (at_ms, end_ms), page)
+        return step._replace(next_ms=max(step.next_ms, end_ms))
 
     def _ends(self, now_ms: int) -> tuple[int, int]:
         """Where to stop, and what to ask for: one candle more, which proves the others closed."""
@@ -105,8 +150,27 @@ class CandleWalk:
         beyond_ms = self.interval.next_open(self.interval.open_of(until_ms))
         return min(until_ms, present_ms), min(beyond_ms, present_ms)
 
-    async def _page(self, start_ms: int, end_ms: int) -> list[Candle]:
-        request = self.rest.candles(self.symbol, self.interval, start_ms, end_ms)
+    def _settled_ms(self, now_ms: int) -> int:
+        """What begins before this is over for so long that, if there is no candle, none comes."""
+        return self.interval.open_of(now_ms - _LATE_MS)
+
+    def _oldest_ms(self, now_ms: int) -> int:
+        exchange = self.gateway.exchange
+        return max(exchange.opened_ms, kept_from_ms(exchange, self.interval, now_ms))
+
+    def _tell_lost(self, start_ms: int, first_ms: int) -> None:
+        """Say so if the cursor stood where candles are not kept any more."""
+        kept_ms = kept_from_ms(self.gateway.exchange, self.interval, self.now_ms())
+        if self.cursor_ms() is None or not start_ms < min(first_ms, kept_ms):
+            return
+        self.turn.note(
+            "skipped",
+            f"candles of {self.interval} from before {_iso(kept_ms)} are not kept any more,"
+            f" and the cursor stood at {_iso(start_ms)}",
+        )
+
+    async def _page(self, interval: Interval, start_ms: int, end_ms: int) -> list[Candle]:
+        request = self.rest.candles(self.symbol, interval, start_ms, end_ms)
         self.turn.serves, self.turn.window_ms = served(self.gateway.gate.used(), request)
         page = await self.gateway.fetch(request)
         opens = [candle.open_ms for candle in page]
@@ -121,12 +185,17 @@ class CandleWalk:
 
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
         cursor = self.turn.job.cursor
+        last_ts = closed[-1].open_ms if closed else cursor.last_ts
         return await self.turn.save(
-            replace(cursor, since_ms=since_ms, last_ts=closed[-1].open_ms, page=cursor.page + 1),
+            replace(cursor, since_ms=since_ms, last_ts=last_ts, page=cursor.page + 1),
             rows=len(closed),
-            first_ts=closed[0].open_ms,
+            first_ts=closed[0].open_ms if closed else None,
             target_ts=end_ms,
         )
+
+
+def _iso(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def served(limits: Iterable[Limit], request: Request[object]) -> tuple[int, int]:

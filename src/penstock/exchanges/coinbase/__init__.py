@@ -3,8 +3,10 @@
 from penstock.exchanges.base import Exchange
 from penstock.exchanges.coinbase.limits import limits_at, usages
 from penstock.exchanges.coinbase.rest import (
+    CANDLES_PER_PAGE,
     GRANULARITIES,
     INFO,
+    OPENED_MS,
     TIME,
     CoinbaseRest,
     read_complaint,
@@ -27,4 +29,6 @@ EXCHANGE = Exchange(
     trade_pages="before_id",
     intervals=tuple(GRANULARITIES),
     empty_candles=False,
+    candle_span=CANDLES_PER_PAGE,
+    opened_ms=OPENED_MS,
 )

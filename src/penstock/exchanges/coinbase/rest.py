@@ -29,6 +29,8 @@ CANDLES_PER_PAGE = 300
 """A range that could hold more is refused."""
 GRANULARITIES = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400}
 """Seconds, by name of the interval."""
+OPENED_MS = 1_417_392_000_000
+"""2014-12-01: the public opening was in January 2015, its first trades some weeks earlier."""
 _CLOCK_DOUBT_MS = 10_000
 
 R = TypeVar("R")

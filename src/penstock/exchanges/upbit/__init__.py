@@ -2,7 +2,15 @@
 
 from penstock.exchanges.base import Exchange
 from penstock.exchanges.upbit.limits import limits_at, usages
-from penstock.exchanges.upbit.rest import INFO, PATHS, UpbitRest, read_complaint
+from penstock.exchanges.upbit.rest import (
+    CANDLE_DAYS,
+    CANDLES_PER_PAGE,
+    INFO,
+    OPENED_MS,
+    PATHS,
+    UpbitRest,
+    read_complaint,
+)
 from penstock.exchanges.upbit.stream import UpbitDialect
 from penstock.exchanges.upbit.symbols import NAME
 
@@ -20,4 +28,7 @@ EXCHANGE = Exchange(
     trade_pages="before_id",
     intervals=tuple(PATHS),
     empty_candles=False,
+    candle_days=CANDLE_DAYS,
+    candle_span=CANDLES_PER_PAGE,
+    opened_ms=OPENED_MS,
 )

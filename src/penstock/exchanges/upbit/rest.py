@@ -38,6 +38,10 @@ PATHS = {
     "1d": "days",
 }
 """Where candles are, by interval. There are weeks too, but not which day they begin on."""
+CANDLE_DAYS = {"1s": 90}
+"""Days of which candles can be had, where that is not all: of seconds three months."""
+OPENED_MS = 1_504_224_000_000
+"""2017-09-01: the oldest candles are of later that month."""
 _IDS_PER_MS = 10_000
 _MS_DIGITS = 13
 _CLOCK_DOUBT_MS = 10_000

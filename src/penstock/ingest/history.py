@@ -1,0 +1,44 @@
+"""What candles an exchange can be asked for, worked out from what its folder says. Pure."""
+
+from penstock.exchanges.base import Exchange
+from penstock.market.events import Candle
+from penstock.market.interval import DAY_MS, Interval
+
+
+def kept_from_ms(exchange: Exchange, interval: Interval, now_ms: int) -> int:
+    """When the oldest candle began that is still kept; 0 where all are."""
+    kept_ms = 0
+    if exchange.newest_candles is not None and interval.fixed_ms is not None:
+        kept_ms = interval.open_of(now_ms) - exchange.newest_candles * interval.fixed_ms
+    if (days := exchange.candle_days.get(interval.text)) is not None:
+        kept_ms = max(kept_ms, interval.next_open(interval.open_of(now_ms - days * DAY_MS)))
+    return max(0, kept_ms)
+
+
+def first_open(interval: Interval, start_ms: int) -> int:
+    """When the first candle begins that begins no earlier than this."""
+    open_ms = interval.open_of(start_ms)
+    return open_ms if open_ms == start_ms else interval.next_open(open_ms)
+
+
+def span_end(interval: Interval, start_ms: int, span: int) -> int:
+    """Where a page ends that looks at so many intervals from here on."""
+    end_ms = first_open(interval, start_ms)
+    for _ in range(span):
+        end_ms = interval.next_open(end_ms)
+    return end_ms
+
+
+def told_until(
+    exchange: Exchange, interval: Interval, asked: tuple[int, int], page: list[Candle]
+) -> int:
+    """Up to where a page that was asked for [start, end) tells of every candle there is."""
+    start_ms, end_ms = asked
+    if exchange.candle_span is not None:
+        return min(end_ms, span_end(interval, start_ms, exchange.candle_span))
+    return interval.next_open(page[-1].open_ms) if page else end_ms
+
+
+def longest(exchange: Exchange) -> Interval:
+    """The longest candles there are: a page of them looks furthest."""
+    return max(map(Interval.parse, exchange.intervals), key=lambda each: each.next_open(0))

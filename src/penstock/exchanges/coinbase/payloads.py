@@ -141,10 +141,11 @@ class EventMaker:
             KeyError: one is of a product that nobody asked for.
             ValidationError: one is not as documented.
         """
-        levels = iter(spell([each for each in messages if isinstance(each, _Update | _Snapshot)]))
+        # Asking for the type itself takes half the time of anything else.
+        books = [each for each in messages if type(each) is _Update or type(each) is _Snapshot]
+        levels = iter(spell(books))
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
-            # Asking for the type itself takes half the time of a match.
             if type(message) is _Update:
                 events.append(self._delta(message, at_ns, levels))
             elif type(message) is _Match or type(message) is _LastMatch:
@@ -234,10 +235,9 @@ def _parted(changes: Raw) -> tuple[bytes, bytes]:
     bids, asks = _find_bids(changes), _find_asks(changes)
     # If they are as long as all of it, less a comma between two and the brackets around them, then
     # nothing else is there.
-    found = (
-        sum(map(len, bids)) + len(_BID) * len(bids) + sum(map(len, asks)) + len(_ASK) * len(asks)
-    )
-    if found + max(0, len(bids) + len(asks) - 1) + 2 != len(bytes(changes)):
+    found = len(b"".join(bids)) + len(b"".join(asks))
+    around = len(_BID) * len(bids) + len(_ASK) * len(asks) + max(0, len(bids) + len(asks) - 1) + 2
+    if found + around != len(bytes(changes)):
         raise NotANumber("not changes as they are usually written")
     return _joined(bids), _joined(asks)
 

@@ -199,7 +199,9 @@ async def test_started_again_it_knows_what_it_missed_while_away(
     last, first = before[-1], after[len(before)]
     assert last is not None
     assert first is not None
-    assert missing(tmp_path, "btc_usdt") == [(last + 1, first - 1)]
+    # In a quiet moment there may have been nothing to miss.
+    missed = [(last + 1, first - 1)] if first > last + 1 else []
+    assert missing(tmp_path, "btc_usdt") == missed
     with closing(open_log(f"rocksdb:{tmp_path}").reader()) as reader:
         assert reader.slots() == [SLOT]
 

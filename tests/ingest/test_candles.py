@@ -228,13 +228,14 @@ async def test_an_incremental_that_only_knows_its_last_candle_goes_on_behind_it(
 
 async def test_a_gap_is_filled_from_its_beginning_to_its_end_and_no_further() -> None:
     there = world()
-    since_ms, until_ms = NOW_MS - 50 * MINUTE_MS, NOW_MS - 30 * MINUTE_MS
+    since_ms, until_ms = NOW_MS - 50 * MINUTE_MS, NOW_MS - 35 * MINUTE_MS
     turn = there.turn("gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
 
     assert await there.run(turn)
 
     assert there.opens() == every(since_ms, until_ms)
     assert max(end for _, end in there.listing.asked) < until_ms + MINUTE_MS
+    assert turn.job.cursor.since_ms == until_ms
 
 
 async def test_a_gap_that_has_just_closed_is_waited_for() -> None:

@@ -123,7 +123,8 @@ class CandleWalk:
             # What still runs is for another day; what should be over is so in a moment.
             return _Step(closed, next_ms, is_last=wanted[-1].close_ms >= now_ms)
         told_ms = told_until(self.gateway.exchange, self.interval, (start_ms, asked_ms), page)
-        next_ms = max(next_ms, min(told_ms, self._settled_ms(now_ms)))
+        # Not beyond the end: the candle that was asked for as a proof is not recorded.
+        next_ms = max(next_ms, min(told_ms, self._settled_ms(now_ms), end_ms))
         is_present = told_ms >= end_ms > self.interval.open_of(now_ms)
         return _Step(closed, next_ms, is_last=is_present or next_ms >= end_ms)
 

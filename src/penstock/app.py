@@ -150,11 +150,8 @@ async def open_server(
         PortInUse: another program listens there.
         StoreUnreachable, NewerStore: the state cannot be had.
     """
-    try:
-        # Only whoever serves needs what is installed with the extra.
+    with _installed_with("api"):
         from penstock.api.serving import serving  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise MissingExtra(error.name or "a library", "api") from error
     opened = partial(open_intake, settings, clock)
     async with serving(settings.api, opened, clock, listener, holder_of) as server:
         yield server
@@ -171,13 +168,19 @@ def measured(settings: Settings, listener: Listener) -> Iterator[Listener]:
     if not settings.metrics.port:
         yield listener
         return
-    try:
-        # Only whoever wants to be measured needs what is installed with the extra.
+    with _installed_with("api"):
         from penstock.stats.exposition import exposed  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise MissingExtra(error.name or "a library", "api") from error
     with exposed(settings.metrics, holder_of) as metrics:
         yield tell_all([metrics, listener])
+
+
+@contextmanager
+def _installed_with(extra: str) -> Iterator[None]:
+    """Import what only some processes need, and what is installed apart for that."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "a library", extra) from error
 
 
 @asynccontextmanager

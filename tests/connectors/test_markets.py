@@ -6,10 +6,11 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.connectors.manager import ConnectorManager
-from penstock.connectors.markets import DAY_MS, Markets
+from penstock.connectors.markets import Markets
 from penstock.errors import ExchangeUnreachable, NoAnswer, UnknownSymbol
 from penstock.exchanges.base import Info, Listed, SymbolMap
 from penstock.exchanges.gateway import Gateway
+from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import StateStore
 from penstock.telemetry import Fact, MarketsChanged

@@ -14,19 +14,19 @@ from penstock.connectors.limits import restored, stored
 from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
 from penstock.exchanges.base import Info, Listed, SymbolMap
 from penstock.exchanges.gateway import Gateway
+from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.schema import MARKETS
 from penstock.telemetry import Listener, MarketsChanged, quiet
 from penstock.throttle.gate import Limit
 
-DAY_MS = 86_400_000
 # Another process may have refreshed them meanwhile: the store is asked again after so long.
 _LOOK_AGAIN_MS = 60_000
 
 
 class Gateways(Protocol):
-    """The ways out, one per exchange."""
+    """The ways out, one per exchange; each pays from the fleet's budget."""
 
     async def of(self, exchange_id: str) -> Gateway: ...
 
@@ -79,13 +79,12 @@ class Markets:
     async def refresh(self, exchange_id: str, info: Info) -> Change:
         """Keep what an exchange has just announced; what is different from before."""
         now_ms = await self._store.now_ms()
-        before: list[Document] = []
+        new, before = _written(exchange_id, info, now_ms), list[Document]()
 
-        def renewed(document: Document) -> Document | None:
+        def renewed(document: Document) -> Document:
             before[:] = [document]
-            return _written(exchange_id, info, now_ms)
+            return new
 
-        new = _written(exchange_id, info, now_ms)
         if not (await self._store.insert_if_absent(MARKETS, new)).created:
             await self._store.update(MARKETS, exchange_id, renewed)
         self._known[exchange_id] = (now_ms, info.symbols)

@@ -20,6 +20,9 @@ Text = Annotated[str, Meta(max_length=64)]
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What msgspec raises over bytes that are not what was expected."""
 
+# How far the exchange's clock and ours may differ.
+_CLOCK_DOUBT_MS = 10_000
+
 T = TypeVar("T")
 
 
@@ -45,3 +48,8 @@ def plain_number(text: str) -> str:
     if not is_plain(text):
         raise UnexpectedAnswer(f"An answer holds {text[:40]!r} where a plain number belongs")
     return text
+
+
+def surely_over_ms(received_at_ns: int) -> int:
+    """What ended before this was over when the answer was made, however the clocks differ."""
+    return received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS

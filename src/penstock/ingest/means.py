@@ -4,15 +4,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.clock import Clock
+from penstock.connectors.markets import Gateways
 from penstock.exchanges.base import Info, SymbolMap
-from penstock.exchanges.gateway import Gateway
 from penstock.recorder import Recorder
-
-
-class Gateways(Protocol):
-    """The ways out, one per exchange; each pays from the fleet's budget."""
-
-    async def of(self, exchange_id: str) -> Gateway: ...
 
 
 class SymbolMaps(Protocol):

@@ -11,7 +11,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from penstock.errors import MalformedLevels, UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
+from penstock.exchanges.answers import (
+    UNREADABLE,
+    Text,
+    Whole,
+    decoded,
+    plain_number,
+    surely_over_ms,
+)
 from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
 from penstock.exchanges.binance.payloads import EXCHANGE
 from penstock.exchanges.binance.symbols import read_info
@@ -26,7 +33,6 @@ DEEPEST_BOOK = 5000
 _BOOK_COSTS = ((100, 5), (500, 25), (1000, 50), (DEEPEST_BOOK, 250))
 _TICKER_COSTS = ((20, 2), (100, 40))
 _ALL_TICKERS_COST = 80
-_CLOCK_DOUBT_MS = 10_000
 _BAN_END = re.compile(r"banned until ([0-9]{10,16})")
 
 
@@ -290,8 +296,8 @@ def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int],
 def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int], list[Candle]]:
     def read(body: bytes, received_at_ns: int) -> list[Candle]:
         rows = decoded(_decode_candles, body)
-        # The clocks may differ: a candle is over when another follows it, or ended long enough ago.
-        over_ms = received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS
+        # A candle is over when another follows it, or it ended long enough ago.
+        over_ms = surely_over_ms(received_at_ns)
         last = len(rows) - 1
         return [
             Candle(

@@ -13,7 +13,14 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from penstock.errors import UnknownInterval
-from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
+from penstock.exchanges.answers import (
+    UNREADABLE,
+    Text,
+    Whole,
+    decoded,
+    plain_number,
+    surely_over_ms,
+)
 from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
 from penstock.exchanges.coinbase.symbols import NAME, read_info
@@ -31,7 +38,6 @@ GRANULARITIES = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d"
 """Seconds, by name of the interval."""
 OPENED_MS = 1_417_392_000_000
 """2014-12-01: the public opening was in January 2015, its first trades some weeks earlier."""
-_CLOCK_DOUBT_MS = 10_000
 
 R = TypeVar("R")
 
@@ -291,8 +297,8 @@ def _read_candles(
     body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
 ) -> list[Candle]:
     rows = _decode_candles(body)[::-1]
-    # The clocks may differ: a candle is over when another follows it, or ended long enough ago.
-    over_ms = received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS
+    # A candle is over when another follows it, or it ended long enough ago.
+    over_ms = surely_over_ms(received_at_ns)
     last_s = rows[-1].open_s if rows else 0
     return [
         Candle(

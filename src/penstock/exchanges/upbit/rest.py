@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.answers import UNREADABLE, Whole, decoded
+from penstock.exchanges.answers import UNREADABLE, Whole, decoded, surely_over_ms
 from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
 from penstock.exchanges.frames import Number, epoch_ms, spelled_out
 from penstock.exchanges.upbit.payloads import TAKER, levels
@@ -44,7 +44,6 @@ OPENED_MS = 1_504_224_000_000
 """2017-09-01: the oldest candles are of later that month."""
 _IDS_PER_MS = 10_000
 _MS_DIGITS = 13
-_CLOCK_DOUBT_MS = 10_000
 _SHUT_OUT = re.compile(r"([0-9]{1,7})\s*(seconds?|secs?|초|minutes?|mins?|분)", re.IGNORECASE)
 
 R = TypeVar("R")
@@ -315,8 +314,8 @@ def _read_candles(
     body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
 ) -> list[Candle]:
     rows = [(row, epoch_ms(row.open_at.replace(tzinfo=UTC))) for row in _decode_candles(body)]
-    # The clocks may differ: a candle is over when another follows it, or ended long enough ago.
-    over_ms = received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS
+    # A candle is over when another follows it, or it ended long enough ago.
+    over_ms = surely_over_ms(received_at_ns)
     last_ms = rows[0][1] if rows else 0
     return [
         Candle(

@@ -10,7 +10,7 @@ def test_the_tree_on_top_names_every_error() -> None:
     drawn = errors.__doc__ or ""
     for name, kind in inspect.getmembers(errors, inspect.isclass):
         if issubclass(kind, PenstockError):
-            assert name in drawn, f"{name} is missing from the tree in errors.py"
+            assert name in drawn, f"{name} is missing from the tree on top of errors"
 
 
 def test_an_unknown_symbol_names_near_matches() -> None:

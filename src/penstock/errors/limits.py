@@ -1,0 +1,48 @@
+"""A limit, a cost or a refund that cannot be."""
+
+from collections.abc import Iterable
+
+from penstock.errors.base import PenstockError
+
+
+class BadLimit(PenstockError, ValueError):
+    """A limit that cannot be kept, whatever is sent."""
+
+
+class BadCost(PenstockError, ValueError):
+    """A cost that is no whole number above zero."""
+
+    def __init__(self, cost: object) -> None:
+        self.cost = cost
+        super().__init__(f"A request cannot cost {cost!r}: say a whole number, one or more.")
+
+
+class UnknownCategory(PenstockError):
+    """Nobody keeps limits under that name."""
+
+    def __init__(self, category: str | None, known: Iterable[str | None]) -> None:
+        self.category = category
+        names = sorted("None" if name is None else repr(name) for name in known)
+        super().__init__(f"There is no category {category!r}. Known: {', '.join(names)}.")
+
+
+class NeverGranted(PenstockError, ValueError):
+    """A refund for something that was not granted, or was given back before."""
+
+    def __init__(self, timestamp: int, cost: int) -> None:
+        self.timestamp, self.cost = timestamp, cost
+        super().__init__(
+            f"Nothing that costs {cost} was granted at {timestamp}, or it was given back before."
+            " Refund with the timestamp and the cost of one consume, and once."
+        )
+
+
+class CostExceedsLimit(PenstockError):
+    """One request costs more than a whole window allows."""
+
+    def __init__(self, cost: int, limit: int, period_ms: int) -> None:
+        self.cost, self.limit, self.period_ms = cost, limit, period_ms
+        super().__init__(
+            f"A request that costs {cost} never fits a limit of {limit} per {period_ms / 1000:g} s."
+            " Ask for less at a time."
+        )

@@ -1,0 +1,59 @@
+"""Something is named that does not exist, or cannot."""
+
+from collections.abc import Collection, Iterable
+
+from penstock.errors.base import PenstockError, hint, near_matches
+
+
+class UnknownSymbol(PenstockError):
+    """Nobody lists this symbol."""
+
+    def __init__(self, exchange: str, symbol: str, known: Iterable[str] = ()) -> None:
+        self.exchange, self.symbol, self.near = exchange, symbol, near_matches(symbol, known)
+        super().__init__(f"{exchange} does not list {symbol!r}.{hint(self.near)}")
+
+
+class MalformedSymbol(PenstockError):
+    """Not a spelling of any symbol."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        self.text = text
+        super().__init__(f"{text!r} is not a symbol: {problem}. Write btc_usdt or BTC/USDT.")
+
+
+class UnknownInterval(PenstockError):
+    """Not a candle length anybody here knows."""
+
+    def __init__(self, text: str, known: Collection[str]) -> None:
+        self.text, self.near = text, near_matches(text, known)
+        super().__init__(f"{text!r} is not a candle interval. Use one of: {' '.join(known)}.")
+
+
+class MalformedLevels(PenstockError):
+    """Price levels that are not pairs of plain decimal numbers."""
+
+
+class UnknownExchange(PenstockError):
+    """No folder speaks to an exchange of that name."""
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        self.name, self.near = name, near_matches(name, known)
+        all_of_them = f"Known: {' '.join(sorted(known))}."
+        super().__init__(f"There is no exchange {name!r} here.{hint(self.near)} {all_of_them}")
+
+
+class UnknownChannel(PenstockError):
+    """The exchange does not offer that kind of data."""
+
+    def __init__(self, exchange: str, channel: str, known: Iterable[str]) -> None:
+        self.exchange, self.channel = exchange, channel
+        super().__init__(f"{exchange} has no channel {channel!r}. It has: {' '.join(known)}.")
+
+
+class UnknownStream(PenstockError):
+    """Nothing of that name was recorded."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        meant = hint(near_matches(name, known))
+        super().__init__(f"No stream {name!r} was recorded.{meant} See: penstock log stats")

@@ -1,0 +1,72 @@
+"""Connectors and jobs that are not there, or not in the state for what is asked."""
+
+from collections.abc import Iterable
+
+from penstock.errors.base import PenstockError
+
+
+class UnknownConnector(PenstockError):
+    """Nobody made a connector for that exchange."""
+
+    def __init__(self, exchange_id: str, known: Iterable[str] = ()) -> None:
+        self.exchange_id, self.known = exchange_id, sorted(known)
+        there = f"There are: {', '.join(self.known)}" if self.known else "There is none yet"
+        super().__init__(f"There is no connector for {exchange_id!r}. {there}. Add it first.")
+
+
+class ConnectorPaused(PenstockError):
+    """Somebody stopped all traffic with an exchange."""
+
+    def __init__(self, exchange_id: str, status: str) -> None:
+        self.exchange_id, self.status = exchange_id, status
+        super().__init__(
+            f"The connector of {exchange_id} is {status}: nothing is sent. Resume or add it again."
+        )
+
+
+class ConnectorInUse(PenstockError):
+    """A connector on which jobs live."""
+
+    def __init__(self, exchange_id: str, jobs: int) -> None:
+        self.exchange_id, self.jobs = exchange_id, jobs
+        super().__init__(
+            f"{jobs} jobs live on the connector of {exchange_id}. Delete them first, or pause the"
+            " connector instead. Nothing was changed."
+        )
+
+
+class BadJob(PenstockError):
+    """What is asked of a job makes no sense."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field, self.problem = field, problem
+        super().__init__(f"{field}: {problem}. Nothing was changed.")
+
+
+class UnknownJob(PenstockError):
+    """No job has that id."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"There is no job {job_id!r}. See: penstock jobs list")
+
+
+class JobRunning(PenstockError):
+    """A worker holds the job, and what it works on cannot change under its hands."""
+
+    def __init__(self, job_id: str, worker: str) -> None:
+        self.job_id, self.worker = job_id, worker
+        super().__init__(
+            f"Job {job_id!r} is being run by {worker}. Pause it, wait until it has stopped, and"
+            " try again."
+        )
+
+
+class JobEnded(PenstockError):
+    """The job is over; only its story is left."""
+
+    def __init__(self, job_id: str, how: str) -> None:
+        self.job_id, self.how = job_id, how
+        super().__init__(
+            f"Job {job_id!r} {how}. Create it anew to have it run again; what it brought is kept."
+        )

@@ -14,23 +14,20 @@ from random import random
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
-from penstock.collect.horizon import Horizon
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Flushing, Outlets, Session
 from penstock.config import Collect
 from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
 from penstock.exchanges.base import Exchange, Info, Rest
 from penstock.exchanges.gateway import Gateway
-from penstock.market.events import BookSnapshot
-from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
-from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection, Subscription
-from penstock.streaming.streamed_book import StreamedBook
+from penstock.streaming.dialect import Dialect
 from penstock.telemetry import ExchangeSilent, Listener
 
 _STATUS_S = 1.0
@@ -78,15 +75,18 @@ class Collector:
             self.reporter.write("stopped")
 
     async def _stream(self, info: Info, symbols: tuple[Symbol, ...], stop: asyncio.Event) -> None:
-        horizon = Horizon(self.settings.book_depth)
-        session, closing = self._session(info, symbols, horizon), asyncio.Event()
-        rest = self.exchange.rest(info.symbols)
-        self.reporter.watch(session.connection, self.gateway)
+        rest, closing = self.exchange.rest(info.symbols), asyncio.Event()
+        dialect = self.exchange.dialect(info.symbols)
+        wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
+        connection = Connection(dialect, wanted, random)
+        keeper = self._keeper(rest, connection)
+        session = self._session(dialect, connection, keeper)
+        self.reporter.watch(connection, self.gateway)
         streaming = asyncio.create_task(session.run(closing))
         stopping = asyncio.create_task(stop.wait())
         chores = [
             asyncio.create_task(self._report_forever()),
-            asyncio.create_task(self._keep_books(session.connection, horizon)),
+            asyncio.create_task(keeper.run()),
         ]
         try:
             # Chores never end but by an error, and theirs is everybody's.
@@ -97,7 +97,7 @@ class Collector:
             await streaming
             if stopping.done():
                 await self._record_newest(rest, symbols)
-            await self._record_books(session.connection, horizon)
+            await keeper.record_shown()
             for chore in chores:
                 if chore.done():
                     chore.result()
@@ -129,18 +129,17 @@ class Collector:
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
         raise AssertionError("counting never ends")
 
-    def _session(self, info: Info, symbols: tuple[Symbol, ...], horizon: Horizon) -> Session:
-        dialect = self.exchange.dialect(info.symbols)
-        rest = self.exchange.rest(info.symbols)
-        wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
-        connection = Connection(dialect, wanted, random)
+    def _keeper(self, rest: Rest, connection: Connection) -> BookKeeper:
+        return BookKeeper(
+            gateway=self.gateway,
+            rest=rest,
+            books=lambda: connection.books,
+            record=self.recorder.record,
+            clock=self.clock,
+            settings=self.settings,
+        )
 
-        async def fetch_book(symbol: Symbol) -> BookSnapshot:
-            snapshot = await self.gateway.fetch(rest.book(symbol, self.settings.book_depth))
-            if connection.books[symbol].state != "synced":  # else it comes too late to be joined
-                horizon.note(snapshot)
-            return snapshot
-
+    def _session(self, dialect: Dialect, connection: Connection, keeper: BookKeeper) -> Session:
         return Session(
             connection,
             Endpoint(
@@ -149,7 +148,7 @@ class Collector:
                 dialect.limits.heartbeat_s * _SILENT_HEARTBEATS,
                 dialect.limits.pings_are_life,
             ),
-            Outlets(self.recorder.record, fetch_book, self.tell),
+            Outlets(self.recorder.record, keeper.fetch, self.tell),
             self.clock,
             Flushing(every_s=self.settings.flush_ms / 1000),
         )
@@ -158,42 +157,6 @@ class Collector:
         while True:
             self.reporter.write("running")
             await self.clock.sleep(_STATUS_S)
-
-    async def _keep_books(self, connection: Connection, horizon: Horizon) -> None:
-        while True:
-            await self.clock.sleep(self.settings.book_every)
-            await self._record_books(connection, horizon)
-
-    async def _record_books(self, connection: Connection, horizon: Horizon) -> None:
-        """Record what the synced books show: a place for readers to begin from."""
-        shown = []
-        for symbol, sync in connection.books.items():
-            if sync.state != "synced" or sync.book is None:
-                continue
-            all_bids, all_asks = sync.book.texts(self.settings.book_levels)
-            bids, asks = horizon.known(symbol, all_bids, all_asks)
-            if (all_bids and not bids) or (all_asks and not asks):
-                sync.distrust("the price has left all that the snapshot showed")
-            else:
-                shown.append(self._shown(symbol, sync, bids, asks))
-        await self.recorder.record(shown)
-
-    def _shown(
-        self,
-        symbol: Symbol,
-        sync: BookSync | StreamedBook,
-        bids: list[tuple[str, str]],
-        asks: list[tuple[str, str]],
-    ) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=self.exchange.name,
-            symbol=symbol,
-            received_at_ns=self.clock.now_ns(),
-            update_id=sync.update_id,
-            at_ms=sync.at_ms,
-            bids_raw=write_levels(bids),
-            asks_raw=write_levels(asks),
-        )
 
     async def _look(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Ask for the newest trades, and wait a moment for the stream to bring them."""

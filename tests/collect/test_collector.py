@@ -16,7 +16,7 @@ from penstock.collect.collector import Collector
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Requests, Settings, Simulator
 from penstock.errors import SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
-from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
 from penstock.simulator.judge import Judge
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
@@ -180,6 +180,32 @@ async def test_a_book_shows_no_level_beyond_its_snapshot(
         findings = await Judge(http, f"http://{server.address}").judge(evidence)
     assert findings.books_checked > 10
     assert findings.book_mismatches == 0
+
+
+async def test_a_lost_connection_is_recorded_and_books_begin_with_recorded_snapshots(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path, book_every=60)) as life:
+        await life.until(streaming)
+        async with aiohttp.ClientSession() as http:
+            await http.post(f"http://{server.address}/_sim/disconnect")
+        await life.until(lambda status: status.books[0].resyncs == 1)
+        await life.until(streaming)
+
+    with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
+        [mark] = [each.event for each in log.scan(Stream("binance", "disconnects", "btc_usdt"))]
+        books = [each.event for each in log.scan(Stream("binance", "book_snapshots", "btc_usdt"))]
+        deltas = [each.event for each in log.scan(Stream("binance", "book_deltas", "btc_usdt"))]
+    assert isinstance(mark, Disconnect)
+    assert mark.channels == ("trades", "book_deltas", "tickers")
+    assert "cut off" in mark.reason
+    begun = [book for book in books if isinstance(book, BookSnapshot) and book.source == "rest"]
+    assert [book.received_at_ns > mark.received_at_ns for book in begun] == [False, True]
+    after = [each for each in deltas if each.received_at_ns > mark.received_at_ns]
+    assert isinstance(after[0], BookDelta)
+    assert after[0].first_update_id is not None
+    assert begun[1].update_id >= after[0].first_update_id - 1, "it reaches what came since"
 
 
 async def test_started_again_it_knows_what_it_missed_while_away(

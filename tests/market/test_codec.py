@@ -16,6 +16,7 @@ from penstock.market.events import (
     BookDelta,
     BookSnapshot,
     Candle,
+    Disconnect,
     Ticker,
     Trade,
 )
@@ -59,9 +60,13 @@ candles = st.builds(
     open_text=numbers, high_text=numbers, low_text=numbers, close_text=numbers,
     volume_text=numbers, quote_volume_text=maybe, trades=st.none() | ids, closed=st.booleans(),
 )  # fmt: skip
+disconnects = st.builds(
+    Disconnect, **head, channels=st.lists(st.text(max_size=9), max_size=3).map(tuple),
+    reason=st.text(max_size=20),
+)  # fmt: skip
 
 
-@given(trades | agg_trades | deltas | snapshots | tickers | candles)
+@given(trades | agg_trades | deltas | snapshots | tickers | candles | disconnects)
 def test_every_event_comes_back_as_it_was(event: AnyEvent) -> None:
     assert decode(encode(event)) == event
 

@@ -78,7 +78,7 @@ class Collector:
         rest, closing = self.exchange.rest(info.symbols), asyncio.Event()
         dialect = self.exchange.dialect(info.symbols)
         wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
-        connection = Connection(dialect, wanted, random)
+        connection = Connection(dialect, wanted, random, exchange=self.exchange.name)
         keeper = self._keeper(rest, connection)
         session = self._session(dialect, connection, keeper)
         self.reporter.watch(connection, self.gateway)

@@ -178,7 +178,18 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
         return Decimal(self.volume_text)
 
 
-AnyEvent = Trade | AggTrade | BookDelta | BookSnapshot | Ticker | Candle
+class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
+    """From here on something may be missing: the only way it came by was lost.
+
+    Received when the loss was noticed. It is over with what the channels bring next.
+    """
+
+    channels: tuple[str, ...]
+    """What came of this symbol by that way."""
+    reason: str
+
+
+AnyEvent = Trade | AggTrade | BookDelta | BookSnapshot | Ticker | Candle | Disconnect
 
 
 def _decimal(text: str | None) -> Decimal | None:

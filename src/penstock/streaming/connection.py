@@ -28,6 +28,7 @@ from penstock.streaming.dialect import (
     Received,
     Refusal,
 )
+from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.streamed_book import StreamedBook
 
 QUARANTINED = 100
@@ -91,11 +92,15 @@ class Connection:
         *,
         backoff: Backoff = Backoff(first_s=0.25, longest_s=30.0),  # noqa: B008 (frozen)
         keep_levels: bool = True,
+        exchange: str = "",
     ) -> None:
+        """``exchange`` is whose name disconnects are delivered under; without it none are."""
         self._dialect, self._backoff, self._random = dialect, backoff, random
         self._read = dialect.read
         self._read_many = dialect.read_many if isinstance(dialect, ReadsMany) else None
         self._asking = Asking(dialect)
+        subscribed = [(each.channel, each.symbols) for each in subscriptions]
+        self._disconnects = Disconnects(exchange, subscribed)
         named = [(each, dialect.streams(each.channel, each.symbols)) for each in subscriptions]
         self._groups = [names for _, names in named]
         if dialect.limits.mixed_channels:
@@ -175,6 +180,8 @@ class Connection:
         """The socket is closed, or could not be opened: try again after a while."""
         if self.state == "disconnected":
             return
+        if self.state == "connected":
+            self.events += self._disconnects.mark(reason, at_ns)
         self.state = "reconnecting"
         self.reconnects[reason] += 1
         self._asking.clear(at_ns)

@@ -14,6 +14,7 @@ from penstock.market.events import (
     BookDelta,
     BookSnapshot,
     Candle,
+    Disconnect,
     Ticker,
     Trade,
 )
@@ -124,6 +125,10 @@ def test_damaged_index_entries_are_named() -> None:
                 high_text="1", low_text="1", close_text="1", volume_text="1",
             ),
             "candles_1m", keys.key_of_id(60_000),
+        ),
+        (
+            Disconnect(**HEAD, channels=("trades",), reason="cut off"),
+            "disconnects", keys.key_of_arrival(77),
         ),
     ],
 )  # fmt: skip

@@ -29,6 +29,7 @@ from penstock.market.events import (
     BookDelta,
     BookSnapshot,
     Candle,
+    Disconnect,
     Ticker,
     Trade,
 )
@@ -67,6 +68,7 @@ IDS: dict[type[AnyEvent], Callable[[Any], int | None]] = {
     BookSnapshot: _nothing,
     Ticker: attrgetter("update_id"),
     Candle: attrgetter("open_ms"),
+    Disconnect: _nothing,
 }
 _CHANNELS = {
     Trade: "trades",
@@ -74,6 +76,7 @@ _CHANNELS = {
     BookDelta: "book_deltas",
     BookSnapshot: "book_snapshots",
     Ticker: "tickers",
+    Disconnect: "disconnects",
 }
 
 

@@ -1,0 +1,33 @@
+"""Markers of a lost connection: one for each symbol that came by it and by no other way."""
+
+from collections.abc import Iterable, Sequence
+
+from penstock.market.events import Disconnect
+from penstock.market.symbol import Symbol
+
+
+class Disconnects:
+    """What is delivered when everything that was subscribed to stops coming."""
+
+    def __init__(
+        self, exchange: str, subscribed: Iterable[tuple[str, Sequence[Symbol]]] = ()
+    ) -> None:
+        """``subscribed`` are channels with their symbols. Without a name there are no markers."""
+        self._exchange = exchange
+        self._channels: dict[Symbol, tuple[str, ...]] = {}
+        for channel, symbols in subscribed if exchange else ():
+            for symbol in symbols:
+                self._channels[symbol] = (*self._channels.get(symbol, ()), channel)
+
+    def mark(self, reason: str, at_ns: int) -> list[Disconnect]:
+        """The markers of a loss that was noticed at this instant."""
+        return [
+            Disconnect(
+                exchange=self._exchange,
+                symbol=symbol,
+                received_at_ns=at_ns,
+                channels=channels,
+                reason=reason,
+            )
+            for symbol, channels in self._channels.items()
+        ]

@@ -210,3 +210,55 @@ def test_without_levels_only_the_ids_are_judged() -> None:
 
     assert before == ("synced", 3)
     assert sync.state == "stale"
+
+
+twins = st.lists(
+    st.one_of(
+        st.tuples(st.just("emit"), st.integers(1, 5)),
+        st.tuples(st.sampled_from(["old", "new"]), st.integers(1, 4)),
+        st.tuples(st.just("join"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(st.integers(0, 9), twins)
+def test_a_book_that_joins_from_another_connections_is_the_exchanges_book(
+    begun_at: int, events: list[tuple[str, int]]
+) -> None:
+    old, new, at = BookSync(), BookSync(), begun_at
+    old.receive(run(at + 1, at + 1))
+    assert old.join(true_snapshot(at))
+    at += 1
+    waiting: dict[str, list[BookDelta]] = {"old": [], "new": []}
+    for what, amount in events:
+        if what == "emit":
+            for queue in waiting.values():
+                queue.append(run(at + 1, at + amount))
+            at += amount
+        elif what == "join":
+            new.join_from(old)
+        else:  # the connections deliver at their own speed
+            for each in waiting[what][:amount]:
+                (old if what == "old" else new).receive(each)
+            del waiting[what][:amount]
+        assert old.state == "synced"
+        if new.state == "synced":
+            assert held(new) == truth(new.update_id)
+            assert not new.wants_snapshot
+
+
+def test_a_book_joins_from_another_as_soon_as_that_reaches_its_deltas() -> None:
+    old, new = BookSync(), BookSync()
+    old.receive(run(1, 2))
+    old.join(true_snapshot(0))
+
+    assert not new.join_from(old), "nothing tells that its own stream runs"
+    new.receive(run(5, 6))
+    assert not new.join_from(old), "3 and 4 are in neither"
+    old.receive(run(3, 4))
+    assert new.join_from(old)
+    assert (new.state, new.update_id, held(new)) == ("synced", 6, truth(6))
+    assert held(old) == truth(4), "the other's book is left as it was"
+    old.distrust("cut")
+    assert not BookSync().join_from(old)

@@ -69,9 +69,7 @@ class BookSync:
         """Begin from a snapshot; False if it does not reach the deltas and another is needed."""
         if self.state == "synced":
             return True
-        while self._buffer and self._buffer[0].final_id <= snapshot.update_id:
-            self._buffer.popleft()
-        if self._buffer and self._buffer[0].first_id > snapshot.update_id + 1:
+        if not self._reaches(snapshot.update_id):
             return False
         try:
             if self.book is not None:
@@ -81,11 +79,21 @@ class BookSync:
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False
-        self.state, self.reason, self.wants_snapshot = "synced", "", False
-        self.update_id = snapshot.update_id
-        buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
-        for _, _, delta in buffered:
-            self.receive(delta)
+        self._begin(snapshot.update_id)
+        return True
+
+    def join_from(self, other: "BookSync") -> bool:
+        """Begin from the same book as another connection keeps it: a snapshot that costs nothing.
+
+        False if that one is not synced or does not reach the deltas, or before there are any.
+        """
+        if self.state == "synced":
+            return True
+        if other.state != "synced" or not self._buffer or not self._reaches(other.update_id):
+            return False
+        if self.book is not None and other.book is not None:
+            self.book.load_plain(*other.book.texts())
+        self._begin(other.update_id)
         return True
 
     def distrust(self, reason: str) -> None:
@@ -96,6 +104,20 @@ class BookSync:
         self.reason = reason
         self.wants_snapshot = False  # until a delta shows that the stream runs again
         self._buffer.clear()
+
+    def _reaches(self, update_id: int) -> bool:
+        """Drop the deltas that a book of this number contains; whether the rest follow it."""
+        while self._buffer and self._buffer[0].final_id <= update_id:
+            self._buffer.popleft()
+        return not self._buffer or self._buffer[0].first_id <= update_id + 1
+
+    def _begin(self, update_id: int) -> None:
+        """The book is as of this number: bring it up to the newest delta."""
+        self.state, self.reason, self.wants_snapshot = "synced", "", False
+        self.update_id = update_id
+        buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
+        for _, _, delta in buffered:
+            self.receive(delta)
 
     def _keep(self, numbered: _Numbered) -> None:
         # Only deltas that follow each other can follow a snapshot: a hole makes the older useless.

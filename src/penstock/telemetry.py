@@ -243,6 +243,14 @@ class StoreAnswers(Fact, frozen=True, kw_only=True):
     """The state store answers again."""
 
 
+class BookDrifted(Fact, frozen=True, kw_only=True):
+    """A book that was believed differs from the exchange's in so many levels."""
+
+    exchange: str
+    symbol: str
+    levels: int
+
+
 Listener = Callable[[Fact], None]
 
 

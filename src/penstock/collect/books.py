@@ -1,24 +1,40 @@
 """The books' caretaker: everything about books that needs the exchange's REST side, or time.
 
-It fetches the snapshots that books are begun from, knows how far down each is known, and records
-what they show now and then, so that readers have a place to begin from.
+It fetches the snapshots that books are begun from, knows how far down each is known and asks for
+more in time, has them audited, and records what they show now and then, so that readers have a
+place to begin from.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import NamedTuple
 
 from penstock.clock import Clock
+from penstock.collect.admission import Admission, Urgency
+from penstock.collect.auditor import Audited, Auditor, Books
 from penstock.collect.horizon import Horizon
+from penstock.collect.snapshots import SnapshotDesk
 from penstock.config import Collect
 from penstock.exchanges.base import Rest
 from penstock.exchanges.gateway import Gateway
 from penstock.market.events import AnyEvent, BookSnapshot
-from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
+from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
+from penstock.telemetry import Listener, quiet
 
-Books = Mapping[Symbol, BookSync | StreamedBook]
+_HORIZON_S = 1.0
+
+
+class Care(NamedTuple):
+    """What is known of a book apart from its levels."""
+
+    audited: Audited
+    known_bid: Decimal | None
+    known_ask: Decimal | None
 
 
 @dataclass
@@ -29,58 +45,118 @@ class BookKeeper:
     rest: Rest
     books: Callable[[], Books]
     """All there are at the moment."""
+    rules: BookRules
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
     settings: Collect
+    tell: Listener = quiet
+    _desk: SnapshotDesk = field(init=False)
     _horizon: Horizon = field(init=False)
+    _auditor: Auditor = field(init=False)
 
     def __post_init__(self) -> None:
-        self._horizon = Horizon(self.settings.book_depth)
+        depth = self.settings.book_depth
+        admission = Admission(self.settings.snapshots_at_once)
+        self._desk = SnapshotDesk(self.gateway, self.rest, depth, admission)
+        self._horizon = Horizon(depth)
+        self._auditor = Auditor(
+            desk=self._desk,
+            books=self.books,
+            rules=self.rules,
+            horizon=self._horizon,
+            record=self.record,
+            clock=self.clock,
+            settings=self.settings,
+            tell=self.tell,
+        )
 
     async def run(self) -> None:
-        """Record what the books show, now and then, for ever."""
+        """Take care, for ever.
+
+        Raises:
+            StorageError: what the books show cannot be recorded.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._record_forever())
+                group.create_task(self._watch_horizon(group))
+                if self.settings.audit_every:
+                    group.create_task(self._audit_forever(group))
+        except ExceptionGroup as failures:
+            # Whoever called wants the one thing that went wrong, not the group it was in.
+            raise failures.exceptions[0] from None
+
+    async def fetch(
+        self, symbol: Symbol, wanted: Callable[[], bool] | None = None
+    ) -> BookSnapshot | None:
+        """A snapshot for a book to begin from; None if nobody wants it any more.
+
+        ``wanted`` is asked when its turn has come, and nothing is paid before; unless it is given,
+        the book itself is asked.
+
+        Raises:
+            One of ``UNAVAILABLE``: it could not be had.
+        """
+        sync = self.books().get(symbol)
+        lost = sync is not None and sync.state == "stale"
+        async with self._desk.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
+            if not (wanted() if wanted is not None else self._wants(symbol)):
+                return None
+            snapshot = await self._desk.fetch(symbol)
+        sync = self.books().get(symbol)
+        if sync is not None and sync.state != "synced":  # else it comes too late to be joined
+            self._horizon.note(snapshot)
+        return snapshot
+
+    def care_of(self, symbol: Symbol) -> Care:
+        """What audits found of a book, and how far it is known."""
+        ends = self._horizon.ends(symbol)
+        return Care(self._auditor.found.get(symbol, Audited()), ends.bid, ends.ask)
+
+    async def record_shown(self) -> None:
+        """Record what the synced books show, where a change that was lost would have shown."""
+        if not self.rules.shows_loss:
+            return
+        shown = []
+        for symbol, sync in self.books().items():
+            if sync.state != "synced" or sync.book is None or self._has_left(symbol, sync):
+                continue
+            sides = self._horizon.known(symbol, *sync.book.texts(self.settings.book_levels))
+            shown.append(self._desk.shown(symbol, sides, sync.update_id, sync.at_ms))
+        await self.record(shown)
+
+    def _wants(self, symbol: Symbol) -> bool:
+        sync = self.books().get(symbol)
+        return sync is not None and sync.wants_snapshot
+
+    def _has_left(self, symbol: Symbol, sync: BookSync | StreamedBook) -> bool:
+        """Stop believing a book whose price is beyond all that is known of it."""
+        book = sync.book
+        if book is None or not self._horizon.left(symbol, book.best_bid, book.best_ask):
+            return False
+        sync.distrust("the price has left all that the snapshot showed")
+        return True
+
+    async def _record_forever(self) -> None:
         while True:
             await self.clock.sleep(self.settings.book_every)
             await self.record_shown()
 
-    async def fetch(self, symbol: Symbol) -> BookSnapshot:
-        """A snapshot for a book to begin from.
+    async def _watch_horizon(self, group: asyncio.TaskGroup) -> None:
+        """Ask for a new snapshot before the price has come to the end of what is known."""
+        while True:
+            await self.clock.sleep(_HORIZON_S)
+            for symbol, sync in self.books().items():
+                book = sync.book
+                if sync.state != "synced" or not isinstance(sync, BookSync) or book is None:
+                    continue
+                if self._horizon.nears(symbol, book.best_bid, book.best_ask):
+                    self._has_left(symbol, sync)
+                    group.create_task(self._auditor.audit(symbol, Urgency.FADING))
 
-        Raises:
-            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: it could not be had.
-        """
-        snapshot = await self.gateway.fetch(self.rest.book(symbol, self.settings.book_depth))
-        if self.books()[symbol].state != "synced":  # else it comes too late to be joined
-            self._horizon.note(snapshot)
-        return snapshot
-
-    async def record_shown(self) -> None:
-        """Record what the synced books show: a place for readers to begin from."""
-        shown = []
-        for symbol, sync in self.books().items():
-            if sync.state != "synced" or sync.book is None:
-                continue
-            all_bids, all_asks = sync.book.texts(self.settings.book_levels)
-            bids, asks = self._horizon.known(symbol, all_bids, all_asks)
-            if (all_bids and not bids) or (all_asks and not asks):
-                sync.distrust("the price has left all that the snapshot showed")
-            else:
-                shown.append(self._shown(symbol, sync, bids, asks))
-        await self.record(shown)
-
-    def _shown(
-        self,
-        symbol: Symbol,
-        sync: BookSync | StreamedBook,
-        bids: list[LevelText],
-        asks: list[LevelText],
-    ) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=self.gateway.exchange.name,
-            symbol=symbol,
-            received_at_ns=self.clock.now_ns(),
-            update_id=sync.update_id,
-            at_ms=sync.at_ms,
-            bids_raw=write_levels(bids),
-            asks_raw=write_levels(asks),
-        )
+    async def _audit_forever(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self.clock.sleep(self._auditor.gap_s())
+            symbol = self._auditor.due()
+            if symbol is not None:
+                group.create_task(self._auditor.audit(symbol))

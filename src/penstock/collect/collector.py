@@ -79,9 +79,10 @@ class Collector:
         dialect = self.exchange.dialect(info.symbols)
         wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
         connection = Connection(dialect, wanted, random, exchange=self.exchange.name)
-        keeper = self._keeper(rest, connection)
+        keeper = self._keeper(rest, dialect, connection)
         session = self._session(dialect, connection, keeper)
         self.reporter.watch(connection, self.gateway)
+        self.reporter.watch_books(keeper)
         streaming = asyncio.create_task(session.run(closing))
         stopping = asyncio.create_task(stop.wait())
         chores = [
@@ -129,14 +130,16 @@ class Collector:
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
         raise AssertionError("counting never ends")
 
-    def _keeper(self, rest: Rest, connection: Connection) -> BookKeeper:
+    def _keeper(self, rest: Rest, dialect: Dialect, connection: Connection) -> BookKeeper:
         return BookKeeper(
             gateway=self.gateway,
             rest=rest,
             books=lambda: connection.books,
+            rules=dialect.books,
             record=self.recorder.record,
             clock=self.clock,
             settings=self.settings,
+            tell=self.tell,
         )
 
     def _session(self, dialect: Dialect, connection: Connection, keeper: BookKeeper) -> Session:

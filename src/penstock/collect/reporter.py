@@ -4,10 +4,12 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
 from penstock.clock import Clock
+from penstock.collect.books import BookKeeper, Care
 from penstock.collect.continuity import Continuity
 from penstock.collect.status import BookStatus, CollectorStatus, StreamStatus, write_status
 from penstock.exchanges.gateway import Gateway
@@ -47,6 +49,7 @@ class Reporter:
         self._before_ms = self._started_ms
         self._connection: Connection | None = None
         self._gateway: Gateway | None = None
+        self._keeper: BookKeeper | None = None
         self.latest: CollectorStatus | None = None
         """What was last written."""
         self.trouble = ""
@@ -55,6 +58,10 @@ class Reporter:
     def watch(self, connection: Connection, gateway: Gateway) -> None:
         """From now on these are reported on."""
         self._connection, self._gateway = connection, gateway
+
+    def watch_books(self, keeper: BookKeeper) -> None:
+        """From now on its care for the books is reported too."""
+        self._keeper = keeper
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -99,10 +106,7 @@ class Reporter:
             state=state,
             connection=connection.state if connection else "",
             streams=streams,
-            books=[
-                _book_status(symbol.slug, sync)
-                for symbol, sync in (connection.books.items() if connection else ())
-            ],
+            books=self._books(),
             ids=self._continuity.status(),
             reconnects=dict(connection.reconnects) if connection else {},
             malformed=dict(connection.malformed) if connection else {},
@@ -123,6 +127,15 @@ class Reporter:
         used = self._gateway.gate.used() if self._gateway else {}
         tightest = max(used, key=lambda limit: used[limit] / limit.amount, default=None)
         return (None, None) if tightest is None else (used[tightest], tightest.amount)
+
+    def _books(self) -> list[BookStatus]:
+        connection, keeper = self._connection, self._keeper
+        if connection is None or keeper is None:
+            return []
+        return [
+            _book_status(symbol.slug, sync, keeper.care_of(symbol))
+            for symbol, sync in connection.books.items()
+        ]
 
     def _streams(self, now_ms: int) -> list[StreamStatus]:
         elapsed_s = max(1, now_ms - self._before_ms) / 1000
@@ -146,7 +159,7 @@ def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
     return stream.symbol, stream.channel
 
 
-def _book_status(slug: str, sync: BookSync | StreamedBook) -> BookStatus:
+def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care) -> BookStatus:
     bids, asks = sync.book.texts(1) if sync.book is not None else ([], [])
     return BookStatus(
         symbol=slug,
@@ -156,4 +169,13 @@ def _book_status(slug: str, sync: BookSync | StreamedBook) -> BookStatus:
         resyncs=sync.resyncs,
         bid=bids[0][0] if bids else None,
         ask=asks[0][0] if asks else None,
+        known_bid=_text(care.known_bid),
+        known_ask=_text(care.known_ask),
+        audits=care.audited.audits,
+        drift=care.audited.drift,
+        audited_at_ms=care.audited.at_ms,
     )
+
+
+def _text(price: Decimal | None) -> str | None:
+    return None if price is None else format(price, "f")

@@ -21,7 +21,7 @@ from aiohttp import WSCloseCode, WSMsgType
 
 from penstock import __version__
 from penstock.clock import Clock
-from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.collect.snapshots import UNAVAILABLE
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.connection import (
@@ -70,7 +70,8 @@ class Outlets:
     """Where a session's errands go."""
 
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
-    fetch_book: Callable[[Symbol], Awaitable[BookSnapshot]]
+    fetch_book: Callable[[Symbol], Awaitable[BookSnapshot | None]]
+    """A snapshot, or None if it was no longer wanted when its turn came."""
     tell: Listener = quiet
 
 
@@ -234,9 +235,11 @@ class Session:
         await self._clock.sleep(wanted.after_s)
         try:
             snapshot = await self._fetch_book(wanted.symbol)
-        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer) as error:
+        except UNAVAILABLE as error:
             slug, reason = wanted.symbol.slug, str(error)
             self._tell(SnapshotFailed(exchange=self._endpoint.exchange, symbol=slug, reason=reason))
+            snapshot = None
+        if snapshot is None:
             self.connection.snapshot_failed(wanted.symbol)
         else:
             self.connection.snapshot_arrived(snapshot)

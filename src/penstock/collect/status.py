@@ -37,6 +37,14 @@ class BookStatus(Struct, frozen=True, kw_only=True):
     resyncs: int
     bid: str | None = None
     ask: str | None = None
+    known_bid: str | None = None
+    """The last bid down to which the book is known; None if it is to its end."""
+    known_ask: str | None = None
+    audits: int = 0
+    """How often it was compared with the exchange's."""
+    drift: int | None = None
+    """Levels that differed the last time."""
+    audited_at_ms: int | None = None
 
 
 class IdsStatus(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=1)]
 Whole = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
+Pause = Annotated[float, Meta(ge=0)]
 
 
 class Secret(str):
@@ -152,6 +153,11 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds between recordings of what the books show, for readers to begin from."""
     book_levels: Count = 50
     """Levels a side in those recordings."""
+    snapshots_at_once: Count = 4
+    """Books that may be asked for at the same time; the others wait, lost ones before new ones."""
+    audit_every: Pause = 300.0
+    """Seconds within which every book is compared with the exchange's once; 0 never does. Audits
+    leave four fifths of the budget to others, so many books may take longer."""
 
 
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

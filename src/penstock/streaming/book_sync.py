@@ -35,7 +35,16 @@ class BookSync:
     at_ms: int | None = None
     """Not kept: its number says which state it is."""
 
-    __slots__ = ("_buffer", "book", "reason", "resyncs", "state", "update_id", "wants_snapshot")
+    __slots__ = (
+        "_buffer",
+        "book",
+        "reason",
+        "resyncs",
+        "shadow",
+        "state",
+        "update_id",
+        "wants_snapshot",
+    )
 
     def __init__(self, *, keep_levels: bool = True) -> None:
         self.state: BookState = "syncing"
@@ -46,10 +55,14 @@ class BookSync:
         self.resyncs = 0
         """How often a book that was synced had to begin again."""
         self.book = OrderBook() if keep_levels else None
+        self.shadow: BookSync | None = None
+        """Another one that is given everything this one is given; see ``audit``."""
         self._buffer: deque[_Numbered] = deque(maxlen=BUFFERED_DELTAS)
 
     def receive(self, delta: BookDelta) -> None:
         """Take the next delta of the stream."""
+        if self.shadow is not None:
+            self.shadow.receive(delta)
         first_id, final_id = delta.first_update_id, delta.final_update_id
         if first_id is None or final_id is None:
             self.distrust("a delta without a number: nothing tells what it follows")
@@ -69,7 +82,7 @@ class BookSync:
         """Begin from a snapshot; False if it does not reach the deltas and another is needed."""
         if self.state == "synced":
             return True
-        if not self._reaches(snapshot.update_id):
+        if not self._reached_by(snapshot.update_id):
             return False
         try:
             if self.book is not None:
@@ -79,7 +92,7 @@ class BookSync:
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False
-        self._begin(snapshot.update_id)
+        self._follow(snapshot.update_id)
         return True
 
     def join_from(self, other: "BookSync") -> bool:
@@ -89,12 +102,34 @@ class BookSync:
         """
         if self.state == "synced":
             return True
-        if other.state != "synced" or not self._buffer or not self._reaches(other.update_id):
+        if other.state != "synced" or not self._buffer or not self._reached_by(other.update_id):
             return False
         if self.book is not None and other.book is not None:
             self.book.load_plain(*other.book.texts())
-        self._begin(other.update_id)
+        self._follow(other.update_id)
         return True
+
+    def continue_from(self, other: "BookSync") -> None:
+        """Go on with the levels of another that stands at the same update, and is not used on."""
+        self.state, self.reason, self.wants_snapshot = "synced", "", False
+        self.book, self.update_id = other.book, other.update_id
+        self._buffer.clear()
+
+    def _reached_by(self, update_id: int) -> bool:
+        """Drop what a book at that update holds already; whether it reaches what is left."""
+        while self._buffer and self._buffer[0].final_id <= update_id:
+            self._buffer.popleft()
+        return not self._buffer or self._buffer[0].first_id <= update_id + 1
+
+    def _follow(self, update_id: int) -> None:
+        """Believe the book as of that update, and bring it up to date."""
+        self.state, self.reason, self.wants_snapshot = "synced", "", False
+        self.update_id = update_id
+        buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
+        shadow, self.shadow = self.shadow, None  # which was given all of these before
+        for _, _, delta in buffered:
+            self.receive(delta)
+        self.shadow = shadow
 
     def distrust(self, reason: str) -> None:
         """Stop believing the book: something was lost, or may have been."""
@@ -104,20 +139,6 @@ class BookSync:
         self.reason = reason
         self.wants_snapshot = False  # until a delta shows that the stream runs again
         self._buffer.clear()
-
-    def _reaches(self, update_id: int) -> bool:
-        """Drop the deltas that a book of this number contains; whether the rest follow it."""
-        while self._buffer and self._buffer[0].final_id <= update_id:
-            self._buffer.popleft()
-        return not self._buffer or self._buffer[0].first_id <= update_id + 1
-
-    def _begin(self, update_id: int) -> None:
-        """The book is as of this number: bring it up to the newest delta."""
-        self.state, self.reason, self.wants_snapshot = "synced", "", False
-        self.update_id = update_id
-        buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
-        for _, _, delta in buffered:
-            self.receive(delta)
 
     def _keep(self, numbered: _Numbered) -> None:
         # Only deltas that follow each other can follow a snapshot: a hole makes the older useless.

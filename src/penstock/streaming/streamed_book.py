@@ -22,7 +22,7 @@ class StreamedBook:
     the moment something does until it is begun again.
     """
 
-    __slots__ = ("at_ms", "book", "reason", "resyncs", "state", "wants_snapshot")
+    __slots__ = ("at_ms", "book", "reason", "resyncs", "state", "told", "wants_snapshot")
 
     update_id = 0
     """There are none."""
@@ -36,15 +36,20 @@ class StreamedBook:
         """How often a book that was synced had to begin again."""
         self.at_ms: int | None = None
         """The exchange's time of the newest state known, while synced."""
+        self.told: list[BookDelta | BookSnapshot] | None = None
+        """What the book was told since somebody began to listen; see ``audit``. None if nobody
+        does, or if the book had to be doubted meanwhile."""
         self.book: OrderBook | TopBook | WholeBook | None = None
         if keep_levels:
-            self.book = _empty(rules)
+            self.book = empty_book(rules)
 
     def begin(self, snapshot: BookSnapshot) -> None:
         """Begin from a snapshot in the stream, whatever was believed before."""
         book = self.book
         self.state, self.reason, self.at_ms = "synced", "", snapshot.at_ms
         self.wants_snapshot = False
+        if self.told is not None:
+            self.told.append(snapshot)
         if book is None:
             return
         try:
@@ -62,6 +67,8 @@ class StreamedBook:
         if self.state != "synced":
             return
         self.at_ms = delta.at_ms
+        if self.told is not None:
+            self.told.append(delta)
         book = self.book
         if book is None or isinstance(book, WholeBook):  # which no change is ever told of
             return
@@ -90,10 +97,11 @@ class StreamedBook:
         if self.state == "synced":
             self.state = "stale"
             self.resyncs += 1
-        self.reason, self.wants_snapshot = reason, True
+        self.reason, self.wants_snapshot, self.told = reason, True, None
 
 
-def _empty(rules: BookRules) -> OrderBook | TopBook | WholeBook:
+def empty_book(rules: BookRules) -> OrderBook | TopBook | WholeBook:
+    """What suits the way an exchange tells its books."""
     if rules.begins == "frame":
         return WholeBook(rules.depth)
     return OrderBook() if rules.depth is None else TopBook(rules.depth, rules.checksum)

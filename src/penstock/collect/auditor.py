@@ -1,0 +1,170 @@
+"""The auditor: compares the books that are kept with the exchange's own, one after the other.
+
+A numbered book that differs is wrong from that moment on, and goes on from the snapshot that showed
+it. Without numbers a difference may be the snapshot's own (an answer that was made too early, say);
+only the second in a row is believed, and the book is then begun again. See ``streaming.audit``.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from penstock.clock import Clock
+from penstock.collect.admission import Urgency
+from penstock.collect.horizon import Horizon
+from penstock.collect.snapshots import UNAVAILABLE, SnapshotDesk
+from penstock.config import Collect
+from penstock.errors import MalformedLevels
+from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.symbol import Symbol
+from penstock.streaming.audit import Passage, Shadow, ends_of, sides_of
+from penstock.streaming.book_sync import BookSync
+from penstock.streaming.dialect import BookRules
+from penstock.streaming.streamed_book import StreamedBook
+from penstock.telemetry import BookDrifted, Listener, SnapshotFailed
+
+Books = Mapping[Symbol, BookSync | StreamedBook]
+_MEET_S = 5.0
+"""How long the stream may take to bring what a snapshot already holds."""
+_MEET_LOOKS = 250
+_AFTERWARDS_S = 1.0
+"""The same where nothing tells when it has been brought."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What audits found of one book."""
+
+    audits: int = 0
+    """Those that came to a finding."""
+    drift: int | None = None
+    """Levels that differed when it was last compared."""
+    at_ms: int | None = None
+    """When that was."""
+    in_a_row: int = 0
+    """Findings with drift since the last without."""
+
+
+@dataclass
+class Auditor:
+    """Audits one exchange's books."""
+
+    desk: SnapshotDesk
+    books: Callable[[], Books]
+    rules: BookRules
+    horizon: Horizon
+    record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
+    clock: Clock
+    settings: Collect
+    tell: Listener
+    found: dict[Symbol, Audited] = field(default_factory=dict)
+    _under_way: set[Symbol] = field(default_factory=set)
+    _turns: dict[Symbol, int] = field(default_factory=dict)
+    """When each symbol last had its turn."""
+    _turn: "count[int]" = field(default_factory=count)
+
+    def due(self) -> Symbol | None:
+        """The book whose turn it is: of those that can be compared, the one that waits longest."""
+        ready = [
+            symbol
+            for symbol, sync in self.books().items()
+            if sync.state == "synced" and sync.book is not None and symbol not in self._under_way
+        ]
+        return min(ready, key=lambda symbol: self._turns.get(symbol, -1), default=None)
+
+    def gap_s(self) -> float:
+        """Seconds between two audits, of whatever books."""
+        period_s = self.settings.audit_every
+        if not self.rules.shows_loss:  # then nothing is recorded without an audit
+            period_s = min(period_s, self.settings.book_every)
+        symbols = list(self.books())
+        if not symbols:
+            return period_s
+        return max(period_s / len(symbols), self.desk.audit_gap_s(symbols[0]))
+
+    async def audit(self, symbol: Symbol, urgency: Urgency = Urgency.AUDIT) -> None:
+        """Compare one book; nothing comes of it if the book or the snapshot cannot be had.
+
+        Raises:
+            StorageError: what it shows cannot be recorded.
+        """
+        if symbol in self._under_way:
+            return
+        self._under_way.add(symbol)
+        self._turns[symbol] = next(self._turn)
+        try:
+            await self._compare(symbol, urgency)
+        except (*UNAVAILABLE, MalformedLevels) as error:
+            exchange = self.desk.exchange
+            self.tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=str(error)))
+        finally:
+            self._under_way.discard(symbol)
+
+    async def _compare(self, symbol: Symbol, urgency: Urgency) -> None:
+        with ExitStack() as listening:
+            async with self.desk.turn(symbol, urgency):
+                sync = self.books().get(symbol)
+                if sync is None or sync.state != "synced" or sync.book is None:
+                    return
+                if isinstance(sync, BookSync):
+                    shadow = listening.enter_context(closing(Shadow(sync)))
+                else:
+                    passage = Passage(sync, self.rules, self.desk.depth)
+                    listening.enter_context(closing(passage))
+                snapshot = await self.desk.fetch(symbol)
+            if isinstance(sync, BookSync):
+                await self._meet(shadow, snapshot, urgency)
+            else:
+                await self._recognise(sync, passage, snapshot)
+
+    async def _meet(self, shadow: Shadow, snapshot: BookSnapshot, urgency: Urgency) -> None:
+        """Compare a numbered book with a snapshot, at one update; from then on it is its base."""
+        if not shadow.join(snapshot):
+            return
+        for _ in range(_MEET_LOOKS):
+            if shadow.meets() is not None:
+                break
+            await self.clock.sleep(_MEET_S / _MEET_LOOKS)
+        if not shadow.meets():
+            return
+        symbol = snapshot.symbol
+        ends = ends_of(sides_of(snapshot), self.desk.depth)
+        drift = shadow.drift(ends.within(self.horizon.ends(symbol)))
+        self._note(symbol, drift)
+        shadow.take_over(_wrong(drift) if drift else "")
+        self.horizon.note(snapshot)
+        if drift or urgency is Urgency.FADING:
+            await self.record([snapshot])
+
+    async def _recognise(
+        self, sync: StreamedBook, passage: Passage, snapshot: BookSnapshot
+    ) -> None:
+        """Compare an unnumbered book with a snapshot, whichever of its states that shows."""
+        await self.clock.sleep(_AFTERWARDS_S)
+        if not passage.whole:
+            return
+        symbol, seen = snapshot.symbol, passage.compare(snapshot)
+        found = self._note(symbol, seen.drift)
+        if found.in_a_row > 1:
+            sync.doubt(_wrong(seen.drift))
+            self.found[symbol] = replace(found, in_a_row=0)
+        elif not seen.drift and not self.rules.shows_loss:
+            (bids, asks), at_ms = passage.state(seen.changes)
+            most = self.settings.book_levels
+            sides = bids[:most], asks[:most]
+            await self.record([self.desk.shown(symbol, sides, sync.update_id, at_ms)])
+
+    def _note(self, symbol: Symbol, drift: int) -> Audited:
+        before = self.found.get(symbol, Audited())
+        in_a_row = before.in_a_row + 1 if drift else 0
+        found = Audited(before.audits + 1, drift, self.clock.now_ms(), in_a_row)
+        self.found[symbol] = found
+        if drift:
+            exchange = self.desk.exchange
+            self.tell(BookDrifted(exchange=exchange, symbol=symbol.slug, levels=drift))
+        return found
+
+
+def _wrong(drift: int) -> str:
+    return f"audit: {drift} levels differ from the exchange's"

@@ -1,0 +1,85 @@
+"""Where snapshots of books are asked for: each in its turn, and paid for like any request."""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from penstock.collect.admission import Admission, Urgency
+from penstock.errors import (
+    ConnectorPaused,
+    ExchangeError,
+    ExchangeUnreachable,
+    StoreUnreachable,
+    UnexpectedAnswer,
+)
+from penstock.exchanges.base import Rest
+from penstock.exchanges.gateway import Gateway
+from penstock.market.events import BookSnapshot
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+from penstock.streaming.audit import Sides
+
+UNAVAILABLE = (
+    ExchangeError,
+    ExchangeUnreachable,
+    UnexpectedAnswer,
+    ConnectorPaused,
+    StoreUnreachable,
+)
+"""Why a snapshot may not be had for now; nothing that is streamed is harmed by it."""
+_AUDITS_SHARE = 0.2
+"""Of every limit, what audits use at most."""
+
+
+@dataclass(frozen=True)
+class SnapshotDesk:
+    """Asks one exchange for books of so many levels."""
+
+    gateway: Gateway
+    rest: Rest
+    depth: int
+    admission: Admission
+
+    @property
+    def exchange(self) -> str:
+        """Whose books they are."""
+        return self.gateway.exchange.name
+
+    def turn(self, symbol: Symbol, urgency: Urgency) -> AbstractAsyncContextManager[None]:
+        """Wait for leave to ask; see ``Admission``."""
+        return self.admission.turn(symbol, urgency)
+
+    async def fetch(self, symbol: Symbol) -> BookSnapshot:
+        """Ask, in one's turn.
+
+        Raises:
+            One of ``UNAVAILABLE``: it could not be had.
+        """
+        return await self.gateway.fetch(self.rest.book(symbol, self.depth))
+
+    def audit_gap_s(self, symbol: Symbol) -> float:
+        """How far apart audits must be to leave most of the budget to others."""
+        request = self.rest.book(symbol, self.depth)
+        return max(
+            (
+                limit.charge(request.cost, request.category) * limit.period_ms / 1000
+                / (limit.amount * _AUDITS_SHARE)
+                for limit in self.gateway.gate.used()
+                if not limit.is_for_each
+            ),
+            default=0.0,
+        )  # fmt: skip
+
+    def shown(
+        self, symbol: Symbol, sides: Sides, update_id: int, at_ms: int | None
+    ) -> BookSnapshot:
+        """What a kept book shows, as a record."""
+        bids, asks = sides
+        return BookSnapshot(
+            exchange=self.exchange,
+            symbol=symbol,
+            received_at_ns=self.gateway.clock.now_ns(),
+            update_id=update_id,
+            at_ms=at_ms,
+            bids_raw=write_levels(bids),
+            asks_raw=write_levels(asks),
+        )

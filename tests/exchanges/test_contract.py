@@ -65,6 +65,7 @@ def requests_of(exchange: Exchange, symbols: SymbolMap, symbol: Symbol) -> list[
         rest.candles(symbol, MINUTE, 0, MINUTE_MS),
         rest.tickers([symbol]),
         rest.tickers([]),
+        *(rest.newest(symbol, channel) for channel in exchange.dialect(symbols).channels),
     ]
 
 
@@ -117,6 +118,9 @@ def test_05_a_symbol_that_is_not_listed_is_never_asked_for(name: str) -> None:
         lambda: rest.trades(unknown, 1),
         lambda: rest.candles(unknown, MINUTE, 0, 1),
         lambda: rest.tickers([unknown]),
+        lambda: rest.newest(unknown, "trades"),
+        lambda: rest.newest(unknown, "book_deltas"),
+        lambda: rest.newest(unknown, "tickers"),
         lambda: dialect.streams("trades", [unknown]),
     ):
         with pytest.raises(UnknownSymbol):
@@ -512,7 +516,25 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
 
 
 @on_one_loop
-async def test_30_the_twin_refused_nothing_for_haste(live: Live) -> None:
+async def test_30_a_look_tells_that_a_market_has_moved(live: Live) -> None:
+    symbol, rest = live.symbols[0], live.exchange.rest(live.info.symbols)
+    channels = ("trades", "book_deltas", "tickers")
+    before = {each: await live.gateway.fetch(rest.newest(symbol, each)) for each in channels}
+    newest = (await live.gateway.fetch(rest.recent_trades(symbol, 1)))[-1]
+
+    assert all(mark.state for mark in before.values())
+    assert before["trades"].id is not None
+    assert before["trades"].id <= newest.id
+    async with asyncio.timeout(30):
+        for channel, mark in before.items():
+            look = rest.newest(symbol, channel)
+            while (now := await live.gateway.fetch(look)) == mark:  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(0.2)
+            assert now.id is None or mark.id is None or now.id > mark.id
+
+
+@on_one_loop
+async def test_31_the_twin_refused_nothing_for_haste(live: Live) -> None:
     async with live.http.get(f"http://{live.address}/_sim/requests") as answer:
         rows = (await answer.json())["requests"]
 

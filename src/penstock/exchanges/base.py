@@ -170,6 +170,14 @@ class TradePage(NamedTuple):
     a day, an empty one may lead on."""
 
 
+class Mark(NamedTuple):
+    """How far a market has come, as a look from outside tells it; another mark says it moved."""
+
+    state: str
+    id: int | None = None
+    """Where the stream tells ids too: that of the newest record it should have brought."""
+
+
 class Rest(Protocol):
     """The questions every exchange can be asked. Pages are oldest first."""
 
@@ -199,6 +207,14 @@ class Rest(Protocol):
 
     def tickers(self, symbols: Sequence[Symbol]) -> Request[list[Ticker]]:
         """The state of these markets; of all, if none is named."""
+        ...
+
+    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+        """The cheapest look at whether a stream has something to say.
+
+        Its mark changes with what the stream speaks of, and with nothing else: a stream that stays
+        silent over a change is dead.
+        """
         ...
 
 

@@ -19,9 +19,10 @@ from penstock.exchanges.answers import (
     plain_number,
     surely_over_ms,
 )
-from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
 from penstock.exchanges.binance.payloads import EXCHANGE
 from penstock.exchanges.binance.symbols import read_info
+from penstock.exchanges.marks import levels, marked, newest_update
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.levels import all_plain_levels, read_levels
@@ -123,6 +124,16 @@ class _Ticker(Struct):
     at_ms: Whole = field(name="closeTime")
 
 
+class _Newest(Struct):
+    """The parts of that element that tell how far a market has come; -1 without a trade."""
+
+    last_id: int = field(name="lastId")
+    bid: Text = field(name="bidPrice")
+    bid_quantity: Text = field(name="bidQty")
+    ask: Text = field(name="askPrice")
+    ask_quantity: Text = field(name="askQty")
+
+
 class _Complaint(Struct):
     """{"code":-1121,"msg":"Invalid symbol."}"""
 
@@ -136,6 +147,7 @@ _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_agg_trades = msgspec.json.Decoder(list[_AggTrade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode
 _decode_tickers = msgspec.json.Decoder(list[_Ticker]).decode
+_decode_newest = msgspec.json.Decoder(tuple[_Newest]).decode
 _decode_complaint = msgspec.json.Decoder(_Complaint).decode
 
 
@@ -247,6 +259,23 @@ class BinanceRest:
             return [_ticker(row, symbol, received_at_ns) for row, symbol in listed if symbol]
 
         return Request("/api/v3/ticker/24hr", cost, read, params)
+
+    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+        """The last trade's id or the best prices, for 2; of books the update's id, for 5."""
+        if channel == "book_deltas":
+            return marked(self.book(symbol, 1), newest_update)
+        if channel == "book_snapshots":
+            return marked(self.book(symbol, 20), levels)
+
+        def read(body: bytes, _received_at_ns: int) -> Mark:
+            (row,) = decoded(_decode_newest, body)
+            if channel == "tickers":
+                return Mark(f"{row.bid} {row.bid_quantity} {row.ask} {row.ask_quantity}")
+            numbered = channel in ("trades", "agg_trades")
+            return Mark(str(row.last_id), row.last_id if numbered else None)
+
+        params = {"symbols": msgspec.json.encode([self._symbols.native(symbol)]).decode()}
+        return Request("/api/v3/ticker/24hr", _TICKER_COSTS[0][1], read, params)
 
 
 def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], list[Trade]]:

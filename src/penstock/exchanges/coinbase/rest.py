@@ -21,10 +21,11 @@ from penstock.exchanges.answers import (
     plain_number,
     surely_over_ms,
 )
-from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
 from penstock.exchanges.coinbase.symbols import NAME, read_info
 from penstock.exchanges.frames import Instant, Number, epoch_ms, spelled_out
+from penstock.exchanges.marks import levels, marked
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
@@ -110,6 +111,12 @@ class _Ticker(Struct):
     volume: Text
 
 
+class _Newest(Struct):
+    """The part of that answer that every trade changes."""
+
+    trade_id: Whole
+
+
 class _Spark(Struct, array_like=True):
     """A row of GET /products/spark-lines, which are by product and newest first
 
@@ -135,6 +142,7 @@ _decode_book = msgspec.json.Decoder(_Book).decode
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle], float_hook=str).decode
 _decode_ticker = msgspec.json.Decoder(_Ticker).decode
+_decode_newest = msgspec.json.Decoder(_Newest).decode
 _decode_sparks = msgspec.json.Decoder(dict[str, list[_Spark]], float_hook=str).decode
 _decode_complaint = msgspec.json.Decoder(_Complaint).decode
 
@@ -228,6 +236,17 @@ class CoinbaseRest:
             return decoded(lambda it: self._read_sparks(it, wanted, received_at_ns), body)
 
         return Request("/products/spark-lines", cost=1, read=read)
+
+    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+        """The newest trade's id; of a book its best level."""
+        if channel == "book_deltas":
+            return marked(self.book(symbol, 1), levels)
+
+        def read(body: bytes, _received_at_ns: int) -> Mark:
+            trade_id = decoded(_decode_newest, body).trade_id
+            return Mark(str(trade_id), trade_id if channel == "trades" else None)
+
+        return self._asking(symbol, "ticker", read)
 
     def _ticker(self, symbol: Symbol) -> Request[list[Ticker]]:
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:

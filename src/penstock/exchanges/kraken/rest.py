@@ -14,9 +14,11 @@ from msgspec import Meta, Raw, Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
-from penstock.exchanges.base import Complaint, Meaning, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Complaint, Mark, Meaning, Request, SymbolMap, TradePage
+from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.symbols import NAME, read_info
+from penstock.exchanges.marks import levels, marked, newest_trade
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
@@ -119,6 +121,15 @@ class _Ticker(Struct):
     high: tuple[Text, Text] = field(name="h")
 
 
+class _Newest(Struct):
+    """The parts of that value that tell how far a market has come; see ``_Ticker``."""
+
+    ask: tuple[Text, Text, Text] = field(name="a")
+    bid: tuple[Text, Text, Text] = field(name="b")
+    last: tuple[Text, Text] = field(name="c")
+    trades: tuple[Whole, Whole] = field(name="t")
+
+
 _decode_errors = msgspec.json.Decoder(_Errors).decode
 _decode_time = msgspec.json.Decoder(_Answer[_Time]).decode
 _decode_depth = msgspec.json.Decoder(_Answer[dict[str, _Depth]]).decode
@@ -126,6 +137,7 @@ _decode_rows = msgspec.json.Decoder(_Answer[dict[str, Raw]]).decode
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode
 _decode_tickers = msgspec.json.Decoder(_Answer[dict[str, _Ticker]]).decode
+_decode_newest = msgspec.json.Decoder(_Answer[dict[str, _Newest]]).decode
 _decode_last = msgspec.json.Decoder(Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]).decode
 
 
@@ -228,6 +240,23 @@ class KrakenRest:
 
         params: dict[str, str | int] = {"pair": ",".join(natives)} if natives else {}
         return Request("/0/public/Ticker", cost=1, read=read, params=params)
+
+    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+        """The newest trade's id; the levels of a book; the best prices; or the last one's."""
+        if channel == "trades":
+            return marked(self.recent_trades(symbol, 1), newest_trade)
+        if channel == "book_deltas":
+            return marked(self.book(symbol, CHECKSUM.levels), levels)
+
+        def read(body: bytes, _received_at_ns: int) -> Mark:
+            row = _only(decoded(_decode_newest, body).result)
+            if channel == "tickers":
+                return Mark(f"{row.bid[0]} {row.ask[0]}")
+            # Since midnight: the trades of 24 hours become fewer by themselves.
+            return Mark(f"{' '.join(row.last)} {row.trades[0]}")
+
+        native = self._symbols.native(symbol)
+        return Request("/0/public/Ticker", cost=1, read=read, params={"pair": native})
 
     def _asking(
         self,

@@ -16,8 +16,10 @@ from msgspec import Meta, Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Whole, decoded, surely_over_ms
-from penstock.exchanges.base import Complaint, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
 from penstock.exchanges.frames import Number, epoch_ms, spelled_out
+from penstock.exchanges.marks import levels as shown_levels
+from penstock.exchanges.marks import marked, newest_trade, trading
 from penstock.exchanges.upbit.payloads import TAKER, levels
 from penstock.exchanges.upbit.symbols import NAME, read_info
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -240,6 +242,13 @@ class UpbitRest:
             return Request("/v1/ticker", 1, read, {"markets": ",".join(natives)}, "ticker")
         quotes = ",".join(sorted({symbol.quote for symbol in self._symbols}))
         return Request("/v1/ticker/all", 1, read, {"quote_currencies": quotes}, "ticker")
+
+    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+        """The newest trade's id; of a book all its levels."""
+        if channel == "book_deltas":
+            return marked(self.book(symbol), shown_levels)
+        tell = newest_trade if channel == "trades" else trading
+        return marked(self.recent_trades(symbol, 1), tell)
 
     def _ticks(
         self,

@@ -251,6 +251,22 @@ class BookDrifted(Fact, frozen=True, kw_only=True):
     levels: int
 
 
+class MessagesDropped(Fact, frozen=True, kw_only=True):
+    """The bus did not take so many messages since this was last told; the log has them."""
+
+    slot: str
+    count: int
+
+
+class BusFell(Fact, frozen=True, kw_only=True):
+    """Subscribers did not keep up since this was last told; the log has what they missed."""
+
+    overflows: int
+    """How often one's queue was found full."""
+    missed: int
+    """Messages that they say they missed."""
+
+
 Listener = Callable[[Fact], None]
 
 

@@ -16,6 +16,7 @@ from penstock.config.loading import (
 )
 from penstock.config.settings import (
     Api,
+    Bus,
     Collect,
     ConnectorPlan,
     Exchanges,
@@ -33,6 +34,7 @@ from penstock.config.settings import (
 
 __all__ = [
     "Api",
+    "Bus",
     "Collect",
     "ConnectorPlan",
     "Exchanges",

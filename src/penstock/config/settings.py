@@ -215,6 +215,31 @@ class Metrics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Port to show it on, another one for each process; 0 shows nothing."""
 
 
+class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The bus: records handed to other processes as they are written (``penstock bus``)."""
+
+    publish: str = "ipc"
+    """Where publishers find the broker: ``tcp://HOST:PORT``, ``ipc://FILE``, or ``ipc``, a socket
+    in the folder for collected data. Empty: nothing is published."""
+    subscribe: str = "ipc"
+    """Where subscribers find it, likewise."""
+    payload: Literal["json", "msgpack"] = "json"
+    """What records are sent as."""
+    queue: Count = 10_000
+    """Messages that may wait for one subscriber, or for the broker; more are dropped, counted, and
+    read from the log."""
+    message_bytes: Annotated[int, Meta(ge=1024)] = 16 * 1024 * 1024
+    """No message on the bus is larger."""
+    linger: Annotated[float, Meta(ge=0, le=60)] = 0.5
+    """Seconds a publisher that stops waits for what is queued to leave."""
+    key_file: str = ""
+    """File with this process's own secret key; off this machine there must be one."""
+    broker_key: str = ""
+    """The broker's public key, for those who connect to it."""
+    clients: str = ""
+    """Folder with the public keys (``*.public``) of all who may connect, for the broker."""
+
+
 Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
 
 
@@ -267,4 +292,5 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jobs: Jobs = Jobs()
     api: Api = Api()
     metrics: Metrics = Metrics()
+    bus: Bus = Bus()
     connectors: dict[str, ConnectorPlan] = {}

@@ -28,6 +28,7 @@ PenstockError
 ├── UnusableId             an exchange's id that cannot be a key of the log
 ├── PortInUse              another program listens there already
 ├── SlotInUse              another process writes this part of the log
+├── BusUnreachable         no bus answers there: start it
 ├── AlreadyExists          another document, ``existing_id``, stands where this one would
 ├── VersionChanged         somebody changed it since it was read: read it again, then decide
 ├── UnknownConnector       nobody made a connector for that exchange
@@ -57,7 +58,14 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from penstock.errors.base import ConfigError, MissingExtra, PenstockError, PortInUse, near_matches
+from penstock.errors.base import (
+    BusUnreachable,
+    ConfigError,
+    MissingExtra,
+    PenstockError,
+    PortInUse,
+    near_matches,
+)
 from penstock.errors.limits import (
     BadCost,
     BadLimit,
@@ -102,6 +110,7 @@ __all__ = [
     "BadLimit",
     "BadRequest",
     "Banned",
+    "BusUnreachable",
     "ConfigError",
     "ConnectorInUse",
     "ConnectorPaused",

@@ -36,6 +36,17 @@ class PortInUse(PenstockError):
         )
 
 
+class BusUnreachable(PenstockError):
+    """No bus answers there, or it does not know this process's key."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        super().__init__(
+            f"No bus answers at {endpoint}. Start one with `penstock bus`, on the same data folder"
+            " or with the same bus settings; if one runs, does it know this key?"
+        )
+
+
 def near_matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names a person who typed ``word`` probably meant, best first."""
     spellings = {_bare(name): name for name in known}

@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from penstock.connectors.model import Connector
-from penstock.telemetry import Fact, RequestCrashed, RequestFailed, RequestSent, RequestServed
+from penstock.telemetry import (
+    BusFell,
+    Fact,
+    MessagesDropped,
+    RequestCrashed,
+    RequestFailed,
+    RequestSent,
+    RequestServed,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -46,6 +54,18 @@ class Metrics:
             "penstock_api_crashes", "Failures of the API that nobody foresaw.", registry=registry
         )
 
+        self._dropped = Counter(
+            "penstock_bus_dropped", "Messages that the bus did not take.", ["slot"],
+            registry=registry,
+        )  # fmt: skip
+        self._overflows = Counter(
+            "penstock_bus_overflows", "How often a subscriber's queue was found full.",
+            registry=registry,
+        )  # fmt: skip
+        self._missed = Counter(
+            "penstock_bus_missed", "Messages that subscribers say they missed.", registry=registry
+        )
+
     def __call__(self, fact: Fact) -> None:
         """Hear a fact."""
         match fact:
@@ -59,6 +79,11 @@ class Metrics:
                 self._served.labels(fact.method, fact.status).inc()
             case RequestCrashed():
                 self._crashed.inc()
+            case MessagesDropped():
+                self._dropped.labels(fact.slot).inc(fact.count)
+            case BusFell():
+                self._overflows.inc(fact.overflows)
+                self._missed.inc(fact.missed)
 
     def text(self) -> bytes:
         """What was counted here, as Prometheus reads it."""

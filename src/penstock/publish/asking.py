@@ -1,0 +1,52 @@
+"""Asking the bus what there is."""
+
+import asyncio
+import secrets
+
+import msgspec
+import zmq
+
+from penstock.clock import Clock
+from penstock.errors import BusUnreachable, NotOurRecord
+from penstock.publish.frames import STREAMS, Kind, read_frame
+from penstock.publish.readiness import Socket, drain, readable
+from penstock.publish.registry import BusFacts
+from penstock.publish.wiring import Wiring
+
+_facts = msgspec.json.Decoder(BusFacts).decode
+
+
+async def ask_bus(wiring: Wiring, clock: Clock, patience_s: float = 3.0) -> BusFacts:
+    """Every slot and stream on the bus, and what the broker counted.
+
+    Raises:
+        BusUnreachable: nobody answers in time.
+    """
+    context: zmq.Context[Socket] = zmq.Context()
+    socket = context.socket(zmq.SUB)
+    try:
+        wiring.connect(socket, "subscribe")
+        socket.subscribe(f"{STREAMS}.{secrets.token_hex(8)}\0")
+        answer = asyncio.ensure_future(_answer(socket))
+        deadline = asyncio.ensure_future(clock.sleep(patience_s))
+        await asyncio.wait({answer, deadline}, return_when=asyncio.FIRST_COMPLETED)
+        deadline.cancel()
+        if not answer.done():
+            answer.cancel()
+            await asyncio.wait({answer})
+            raise BusUnreachable(wiring.subscribe)
+        return answer.result()
+    finally:
+        context.destroy(0)
+
+
+async def _answer(socket: Socket) -> BusFacts:
+    while True:
+        for data in drain(socket, 10):
+            try:
+                frame = read_frame(data)
+                if frame.kind is Kind.FACTS:
+                    return _facts(frame.payload)
+            except (NotOurRecord, msgspec.MsgspecError):
+                continue  # Not from a bus we know; it counts as silence.
+        await readable(socket)

@@ -1,0 +1,215 @@
+"""Frames: what travels on the bus, one message part each.
+
+A frame is its topic, a NUL, a short header and a payload. It begins with the topic, so that sockets
+filter by it; topic, slot and kind of a stream never change, so that a publisher writes them once::
+
+    topic, NUL, version (1), kind (1), length of slot (1), slot, number (8), payload
+
+Topics that begin with ``_`` are the bus's own. Whatever bytes come in, reading them raises
+``NotOurRecord`` or nothing.
+"""
+
+import struct
+from enum import IntEnum
+from struct import Struct as Layout
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from penstock.errors import NotOurRecord
+from penstock.market.codec import VERSION as RECORD_VERSION
+
+VERSION = 1
+ANNOUNCE = "_announce"
+"""The topic of announcements."""
+JOIN = "_join"
+"""Whoever subscribes to the topic ``_join.NONCE.WANTED`` is told there, and so alone, what is known
+of the topics wanted."""
+STREAMS = "_streams"
+"""Likewise ``_streams.NONCE``: a list of all streams."""
+MISSED = b"\x02"
+"""Begins what a subscriber tells the broker: how many messages it missed, in eight bytes."""
+_NAME_BYTES = 255
+_MOST = (1 << 63) - 1
+_number = Layout(">Q")
+_head = Layout(">QQ")
+_RECORD_PREFIX = bytes([RECORD_VERSION])
+
+
+class Kind(IntEnum):
+    """What a payload is."""
+
+    JSON = 1
+    """A record as the log has it, without its version."""
+    MSGPACK = 2
+    """The same object as MessagePack."""
+    HEAD = 3
+    """Nothing new: the number is the last that was given; see ``Head``."""
+    JOINED = 4
+    """Frames that were sent before, packed; so many further ones follow as the number says."""
+    FACTS = 5
+    """A JSON object of the bus's own: an announcement, or a list of streams."""
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+class Frame(NamedTuple):
+    """One frame, read."""
+
+    topic: str
+    slot: str
+    number: int
+    kind: Kind
+    payload: bytes
+
+
+class Head(NamedTuple):
+    """What a frame of kind HEAD says besides its number."""
+
+    run: int
+    """Rises with every start of the slot's process."""
+    log: int
+    """Which log holds the slot; another folder has another."""
+
+
+Number = Annotated[int, Meta(ge=0, le=_MOST)]
+
+
+class Announcement(Struct, frozen=True, kw_only=True):
+    """What a slot says of itself once a second."""
+
+    slot: str
+    run: Number
+    log: Number
+    numbers: dict[str, Number]
+    """By topic, the last number that was given."""
+    published: int = 0
+    dropped: int = 0
+
+
+def wanted_bytes(wanted: str) -> bytes:
+    """What frames begin with whose topic is ``wanted``, or begins so where it ends with a dot.
+
+    Nothing at all wants everything.
+    """
+    exact = wanted and not wanted.endswith(".")
+    return wanted.encode() + b"\0" if exact else wanted.encode()
+
+
+def beginning(topic: str, slot: str, kind: Kind) -> bytes:
+    """What all frames of one topic, slot and kind begin with; number and payload follow.
+
+    Raises:
+        NotOurRecord: a name is empty, too long or holds a NUL.
+    """
+    topic_bytes, slot_bytes = topic.encode(), slot.encode()
+    for name in (topic_bytes, slot_bytes):
+        if not 0 < len(name) <= _NAME_BYTES or b"\0" in name:
+            raise NotOurRecord(f"{name[:80]!r} cannot be a name on the bus")
+    return topic_bytes + b"\0" + bytes([VERSION, kind, len(slot_bytes)]) + slot_bytes
+
+
+number_bytes = _number.pack
+"""The number as it stands between beginning and payload."""
+
+
+def write_frame(frame: Frame) -> bytes:
+    """A frame as bytes."""
+    return (
+        beginning(frame.topic, frame.slot, frame.kind)
+        + _number.pack(frame.number)
+        + (frame.payload)
+    )
+
+
+def read_frame(data: bytes) -> Frame:
+    """The frame that bytes hold.
+
+    Raises:
+        NotOurRecord: they hold none, or one of a newer version.
+    """
+    end = data.find(b"\0", 0, _NAME_BYTES + 1)
+    try:
+        version, kind, length = data[end + 1], data[end + 2], data[end + 3]
+        if end < 1 or version != VERSION or not length:
+            raise NotOurRecord("a frame of another version, or none of ours")
+        slot_end = end + 4 + length
+        slot = data[end + 4 : slot_end]
+        if b"\0" in slot:
+            raise NotOurRecord("a frame whose slot is no name")
+        (number,) = _number.unpack_from(data, slot_end)
+        if number > _MOST:
+            raise NotOurRecord("a frame with a number that nobody gave")
+        return Frame(data[:end].decode(), slot.decode(), number, _KINDS[kind], data[slot_end + 8 :])
+    except (IndexError, KeyError, ValueError, struct.error) as error:
+        raise NotOurRecord(f"a damaged frame: {error!r}") from error
+
+
+def write_head(head: Head) -> bytes:
+    return _head.pack(head.run, head.log)
+
+
+def read_head(payload: bytes) -> Head:
+    """Raises: NotOurRecord: it is none."""
+    try:
+        return Head(*_head.unpack(payload))
+    except struct.error as error:
+        raise NotOurRecord(f"a damaged frame: {error}") from error
+
+
+def payload_of(record: bytes, kind: Kind) -> tuple[Kind, bytes]:
+    """A record of the log as a payload, as JSON where it cannot be what is asked for."""
+    if kind is Kind.MSGPACK:
+        try:
+            return kind, msgspec.msgpack.encode(msgspec.json.decode(memoryview(record)[1:]))
+        except (OverflowError, msgspec.MsgspecError):
+            # MessagePack knows integers up to 64 bits; an exchange's ids may be longer.
+            pass
+    return Kind.JSON, record[1:]
+
+
+def record_of(frame: Frame) -> bytes:
+    """The record a frame brings, as the log has it.
+
+    Raises:
+        NotOurRecord: it brings none.
+    """
+    if frame.kind is Kind.JSON:
+        return _RECORD_PREFIX + frame.payload
+    if frame.kind is not Kind.MSGPACK:
+        raise NotOurRecord(f"a frame of kind {frame.kind.name}, where a record should be")
+    try:
+        return _RECORD_PREFIX + msgspec.json.encode(msgspec.msgpack.decode(frame.payload))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise NotOurRecord(f"a damaged payload: {error}") from error
+
+
+def pack_frames(frames: list[bytes]) -> bytes:
+    """Several frames as one payload."""
+    return msgspec.msgpack.encode(frames)
+
+
+def unpack_frames(payload: bytes) -> list[Frame]:
+    """Raises: NotOurRecord: one of them is damaged."""
+    try:
+        packed = _unpack(payload)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise NotOurRecord(f"a damaged payload: {error}") from error
+    return [read_frame(each) for each in packed]
+
+
+def read_announcement(payload: bytes) -> Announcement:
+    """Raises: NotOurRecord: it is none."""
+    try:
+        announcement = _announcement(payload)
+        for topic in announcement.numbers:
+            beginning(topic, announcement.slot, Kind.HEAD)
+        return announcement
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise NotOurRecord(f"a damaged announcement: {error}") from error
+
+
+_unpack = msgspec.msgpack.Decoder(list[bytes]).decode
+_announcement = msgspec.json.Decoder(Announcement).decode

@@ -1,0 +1,43 @@
+"""Readiness: waiting for plain ZeroMQ sockets on the event loop.
+
+A plain socket that is drained in batches costs a sixth of ``zmq.asyncio``'s. Its file descriptor
+says only that *something* changed, and once: so a socket is read until it has nothing more, and
+only then waited for. What comes in between shows on the descriptor, since nothing has looked since.
+"""
+
+import asyncio
+
+import zmq
+
+Socket = zmq.Socket[bytes]
+
+
+def drain(socket: Socket, most: int) -> list[bytes]:
+    """What has arrived, at most so many; with fewer, the socket has nothing more just now."""
+    taken: list[bytes] = []
+    receive = socket.recv
+    try:
+        while len(taken) < most:
+            taken.append(receive(zmq.NOBLOCK))
+    except zmq.Again:
+        pass
+    return taken
+
+
+async def readable(*sockets: Socket) -> None:
+    """Wait until one of them may have something; each must have said that it has nothing."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    descriptors = [socket.fileno() for socket in sockets]
+    for descriptor in descriptors:
+        loop.add_reader(descriptor, wake)
+    try:
+        await ready
+    finally:
+        for descriptor in descriptors:
+            loop.remove_reader(descriptor)

@@ -1,0 +1,271 @@
+"""The subscriber: every record of the topics it wants, once each, in order per topic and slot.
+
+What the bus dropped is noticed by its number and read from the log of its slot; what that log
+cannot give is named once. It reads from the bus only as fast as it is read itself: if that is too
+slow, the bus drops, and the log is read instead, so nothing piles up anywhere.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from typing import Protocol, Self
+
+import zmq
+from msgspec import Struct
+
+from penstock.errors import NotOurRecord, StorageError
+from penstock.market.codec import decode
+from penstock.market.events import AnyEvent
+from penstock.publish.frames import (
+    JOIN,
+    MISSED,
+    Frame,
+    Kind,
+    read_frame,
+    read_head,
+    record_of,
+    unpack_frames,
+    wanted_bytes,
+)
+from penstock.publish.ordering import Ordering, Start, Step
+from penstock.publish.readiness import Socket, drain, readable
+from penstock.publish.wiring import Wiring
+
+_BATCH = 1000
+
+
+class Filler(Protocol):
+    """Where records are read that the bus dropped. Used in one thread at a time."""
+
+    def read(self, topic: str, slot: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """The numbers among these that are there, rising, with their records.
+
+        Raises:
+            StorageError, NotOurRecord: they cannot be read.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Delivery(Struct, frozen=True, gc=False):
+    """One record, as it came."""
+
+    topic: str
+    slot: str
+    number: int
+    record: bytes
+    filled: bool = False
+    """Whether it was read from the log, because the bus had dropped it."""
+
+    @property
+    def event(self) -> AnyEvent:
+        """The event itself, decoded when asked for.
+
+        Raises:
+            NotOurRecord: it was written by a newer penstock, or is none of ours.
+        """
+        return decode(self.record)
+
+
+class Missing(Struct, frozen=True, gc=False):
+    """Records that were published and cannot be had: neither the bus nor the log gave them."""
+
+    topic: str
+    slot: str
+    first: int
+    last: int
+    """This one included."""
+
+
+class SubscriberCounts(Struct):
+    """What became of what was wanted."""
+
+    received: int = 0
+    repeated: int = 0
+    """Frames that brought nothing new."""
+    missed: int = 0
+    """Numbers the bus dropped."""
+    filled: int = 0
+    """Read from the log instead, or because they are older than the subscription."""
+    lost: int = 0
+    """Neither bus nor log gave them."""
+    malformed: int = 0
+
+
+class _Hole:
+    """Numbers that are being read from the log."""
+
+    def __init__(self, frame: Frame, first: int, last: int) -> None:
+        self.frame, self.next, self.last = frame, first, last
+        self.records: Iterator[tuple[int, bytes]] | None = None
+
+
+class Subscriber:
+    """An asynchronous iterator of deliveries, and of what is missing. Close it when done.
+
+    Waiting for the next one may be cancelled at any time without loss.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        wanted: Sequence[str],
+        *,
+        start: Start = "last",
+        fill: Filler | None = None,
+        log: int | None = None,
+    ) -> None:
+        self.counts = SubscriberCounts()
+        self._ordering = Ordering(start)
+        self._fill, self._log = fill, log
+        self._logs: dict[str, int] = {}
+        self._todo: deque[tuple[Frame, bool]] = deque()
+        self._ready: deque[Delivery | Missing] = deque()
+        self._hole: _Hole | None = None
+        self._after: Delivery | None = None
+        self._reading: asyncio.Future[list[tuple[int, bytes]]] | None = None
+        self._disk = ThreadPoolExecutor(1, "subscriber")
+        self._told = 0
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._socket = self._context.socket(zmq.XSUB)
+        wiring.connect(self._socket, "subscribe")
+        nonce = secrets.token_hex(8)
+        self._unanswered = len(wanted)
+        for each in wanted:
+            self._socket.send(b"\x01" + wanted_bytes(each))
+            # After the subscription, on the same way: nothing can fall between the two.
+            self._socket.send(f"\x01{JOIN}.{nonce}.{each}\0".encode())
+
+    @property
+    def joined(self) -> bool:
+        """Whether the bus has answered for everything wanted, and so forwards it."""
+        return self._unanswered <= 0
+
+    def __aiter__(self) -> AsyncIterator[Delivery | Missing]:
+        return self
+
+    async def __anext__(self) -> Delivery | Missing:
+        while not self._ready:
+            if self._hole is not None:
+                await self._read_on(self._hole)
+            elif self._todo:
+                self._take(*self._todo.popleft())
+            else:
+                await self._receive()
+        return self._ready.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the bus."""
+        if self._reading is not None:
+            await asyncio.wait({self._reading})
+        self._disk.shutdown()
+        if self._fill is not None:
+            self._fill.close()
+        self._socket.close(linger=0)
+        self._context.term()
+
+    async def _receive(self) -> None:
+        """Take what the bus has; wait for it, if it has nothing."""
+        if self.counts.missed != self._told:
+            missed, self._told = self.counts.missed - self._told, self.counts.missed
+            self._say(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
+        taken = drain(self._socket, _BATCH)
+        for data in taken:
+            try:
+                self._sort(data)
+            except NotOurRecord:
+                self.counts.malformed += 1
+        if not taken:
+            await readable(self._socket)
+
+    def _sort(self, data: bytes) -> None:
+        frame = read_frame(data)
+        if frame.kind is Kind.JOINED:
+            self._todo.extend((each, True) for each in unpack_frames(frame.payload))
+            if not frame.number:
+                self._unanswered -= 1
+                self._say(b"\0" + wanted_bytes(frame.topic))
+        elif not frame.topic.startswith("_"):
+            self._todo.append((frame, False))
+
+    def _say(self, word: bytes) -> None:
+        # Without a broker there is nobody to tell; it is a matter of counting, or of tidiness.
+        with suppress(zmq.Again):
+            self._socket.send(word, zmq.NOBLOCK)
+
+    def _take(self, frame: Frame, before: bool) -> None:
+        try:
+            if frame.kind is Kind.HEAD:
+                head = read_head(frame.payload)
+                self._logs[frame.slot] = head.log
+                step = self._ordering.announced(frame.topic, frame.slot, frame.number, head)
+                delivery = None
+            else:
+                record = record_of(frame)
+                step = self._ordering.arrived(frame.topic, frame.slot, frame.number, before=before)
+                self.counts.received += step.deliver
+                self.counts.repeated += not step.deliver
+                delivery = Delivery(frame.topic, frame.slot, frame.number, record)
+        except NotOurRecord:
+            self.counts.malformed += 1
+            return
+        self._follow(step, frame, delivery if step.deliver else None)
+        if step.missing and not before:
+            first, last = step.missing
+            self.counts.missed += last - first + 1
+
+    def _follow(self, step: Step, frame: Frame, delivery: Delivery | None) -> None:
+        if step.missing is not None:
+            self._hole, self._after = _Hole(frame, *step.missing), delivery
+        elif delivery is not None:
+            self._ready.append(delivery)
+
+    async def _read_on(self, hole: _Hole) -> None:
+        """Read some more of what is missing; once there is no more, go on behind it."""
+        if self._reading is None:
+            loop = asyncio.get_running_loop()
+            self._reading = loop.run_in_executor(self._disk, self._read, hole)
+        await asyncio.wait({self._reading})
+        records, self._reading = self._reading.result(), None
+        for number, record in records:
+            self._lose_until(hole, number)
+            self.counts.filled += 1
+            frame = hole.frame
+            self._ready.append(Delivery(frame.topic, frame.slot, number, record, filled=True))
+            hole.next = number + 1
+        if len(records) < _BATCH:
+            self._lose_until(hole, hole.last + 1)
+            if self._after is not None:
+                self._ready.append(self._after)
+            self._hole = self._after = None
+
+    def _lose_until(self, hole: _Hole, number: int) -> None:
+        if number > hole.next:
+            self.counts.lost += number - hole.next
+            frame = hole.frame
+            self._ready.append(Missing(frame.topic, frame.slot, hole.next, number - 1))
+            hole.next = number
+
+    def _read(self, hole: _Hole) -> list[tuple[int, bytes]]:
+        """In the thread: the next records, fewer than a batch if they are the last."""
+        frame, log = hole.frame, self._logs.get(hole.frame.slot, self._log)
+        # Another machine's slot may bear the name of one of ours.
+        if self._fill is None or log != self._log:
+            return []
+        try:
+            if hole.records is None:
+                hole.records = self._fill.read(frame.topic, frame.slot, hole.next, hole.last)
+            return list(islice(hole.records, _BATCH))
+        except (StorageError, NotOurRecord):
+            return []

@@ -1,0 +1,181 @@
+"""Wiring: where the bus is found, and by which keys, checked before anything starts.
+
+By default the bus is two sockets in the folder for collected data. Slots are numbered per folder,
+so two folders on one machine are two buses; and whoever may not enter the folder cannot connect.
+Off this machine nobody is spoken to without CURVE: a broker knows its clients by their keys, and
+they know it by its own.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal
+
+import zmq
+
+from penstock.config import Bus, Secret
+from penstock.errors import ConfigError, StorageError
+from penstock.publish.keys import read_public, read_secret
+from penstock.publish.readiness import Socket
+
+Side = Literal["publish", "subscribe"]
+_LONGEST_PATH = 100
+"""The kernel takes 107 bytes."""
+_RETRY_MS, _RETRY_MOST_MS = 100, 2000
+_HANDSHAKE_MS = 3000
+_BEAT_MS = 5000
+"""A connection that is silent for so long is tested; after three times that it is given up."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where the bus is, how much may wait on it, and who we are there."""
+
+    publish: str
+    """What publishers connect to, and the broker listens on."""
+    subscribe: str
+    settings: Bus
+    secret: Secret | None = None
+    broker_key: str = ""
+
+    def bind(self, socket: Socket, side: Side) -> None:
+        """Listen as the broker.
+
+        Raises:
+            ConfigError: another listens there, or nobody can.
+        """
+        endpoint: str = getattr(self, side)
+        if self.secret is not None:
+            socket.setsockopt(zmq.CURVE_SERVER, 1)
+            socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal().encode())
+        self._prepare(socket, endpoint)
+        try:
+            if path := socket_file(endpoint):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            socket.bind(endpoint)
+        except (zmq.ZMQError, OSError) as error:
+            held = getattr(error, "errno", 0) == zmq.EADDRINUSE
+            problem = "another program listens there already" if held else error.strerror
+            raise _wrong(side, f"cannot listen on {endpoint}: {problem}.") from error
+
+    def connect(self, socket: Socket, side: Side) -> None:
+        """Speak to the broker, now or as soon as it is there."""
+        endpoint: str = getattr(self, side)
+        if self.secret is not None:
+            own = self.secret.reveal().encode()
+            socket.setsockopt(zmq.CURVE_SECRETKEY, own)
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, zmq.curve_public(own))
+            socket.setsockopt(zmq.CURVE_SERVERKEY, self.broker_key.encode())
+        self._prepare(socket, endpoint)
+        socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MOST_MS)
+        for everywhere in ("//*:", "//0.0.0.0:", "//[::]:"):
+            endpoint = endpoint.replace(everywhere, "//127.0.0.1:")
+        socket.connect(endpoint)
+
+    def _prepare(self, socket: Socket, endpoint: str) -> None:
+        socket.setsockopt(zmq.SNDHWM, self.settings.queue)
+        socket.setsockopt(zmq.RCVHWM, self.settings.queue)
+        socket.setsockopt(zmq.MAXMSGSIZE, self.settings.message_bytes)
+        socket.setsockopt(zmq.LINGER, round(self.settings.linger * 1000))
+        socket.setsockopt(zmq.IPV6, "[" in endpoint)
+        # Whoever is not let in is not told so: it comes again once this has passed.
+        socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+        if endpoint.startswith("tcp"):
+            # A peer whose machine is gone says nothing; without this nobody would notice.
+            socket.setsockopt(zmq.HEARTBEAT_IVL, _BEAT_MS)
+            socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _BEAT_MS)
+
+
+def wire(settings: Bus, folder: Path, *, broker: bool = False) -> Wiring | None:
+    """The bus as settings have it; None if there is none.
+
+    Raises:
+        ConfigError: an address is none, or is not this machine's and lacks keys.
+    """
+    if not settings.publish or not settings.subscribe:
+        return None
+    sides: tuple[Side, Side] = ("publish", "subscribe")
+    publish, subscribe = (_find(getattr(settings, side), folder, side) for side in sides)
+    if publish == subscribe:
+        raise _wrong("subscribe", "is the same as bus.publish; publishers need one of their own.")
+    secret = read_secret(Path(settings.key_file)) if settings.key_file else None
+    for side, endpoint in zip(sides, (publish, subscribe), strict=True):
+        if secret is None and not is_local(endpoint):
+            raise _wrong(
+                side,
+                f"{endpoint} can be reached from elsewhere, and there are no keys. Make some with"
+                " `penstock bus keys` and set bus.key_file, or use an address of this machine.",
+            )
+    if secret and broker and not (settings.clients and Path(settings.clients).is_dir()):
+        raise _wrong("clients", "names no folder with the public keys of those who may connect.")
+    if secret and not broker:
+        read_public(settings.broker_key, "bus.broker_key")
+    return Wiring(publish, subscribe, settings, secret, settings.broker_key)
+
+
+def _find(endpoint: str, folder: Path, side: Side) -> str:
+    """The address of one side, with ``ipc`` alone made into a socket in the folder."""
+    if endpoint == "ipc":
+        path = folder.resolve() / "bus" / f"{side}.sock"
+        if len(os.fsencode(path)) <= _LONGEST_PATH:
+            return f"ipc://{path}"
+        # Too long for the kernel: a socket without a file, known by the same folder's name.
+        return f"ipc://@penstock-{sha256(os.fsencode(path)).hexdigest()[:32]}"
+    transport, _, rest = endpoint.partition("://")
+    port = rest.rpartition(":")[2]
+    if transport == "ipc" and 0 < len(os.fsencode(rest)) <= _LONGEST_PATH:
+        return endpoint
+    if transport == "tcp" and rest.rpartition(":")[0] and port.isdecimal() and int(port) < 65536:
+        return endpoint
+    raise _wrong(
+        side,
+        f"{endpoint!r} is no address: write ipc, ipc://FILE (a short path) or tcp://HOST:PORT.",
+    )
+
+
+def is_local(endpoint: str) -> bool:
+    """Whether only this machine can reach it."""
+    if endpoint.startswith("ipc://"):
+        return True
+    host = endpoint.partition("://")[2].rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def socket_file(endpoint: str) -> Path | None:
+    """The file of an endpoint that has one."""
+    path = endpoint.removeprefix("ipc://")
+    return None if path == endpoint or path.startswith("@") else Path(path)
+
+
+def log_id(folder: Path) -> int:
+    """What tells this folder's log from all others; given to the folder on first use.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    file = folder / "bus" / "log.id"
+    try:
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fresh = file.with_name(f"log.{os.getpid()}")
+            fresh.write_text(secrets.token_hex(8))
+            with suppress(FileExistsError):
+                os.link(fresh, file)
+            fresh.unlink()
+        return int(file.read_text(), 16) & (1 << 63) - 1
+    except (OSError, ValueError) as error:
+        raise StorageError(str(file), str(error)) from error
+
+
+def _wrong(field: str, problem: str) -> ConfigError:
+    return ConfigError(f"bus.{field}", problem=problem, origin="settings")

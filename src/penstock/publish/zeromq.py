@@ -1,0 +1,139 @@
+"""Publishing to other processes: one socket to the broker, which never makes anybody wait.
+
+What the broker does not take in time is dropped here and counted, exactly: the socket says so,
+where an ordinary publishing socket would be silent. While no broker was ever there nothing is even
+made.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+import zmq
+from msgspec import Struct
+
+from penstock.clock import Clock
+from penstock.publish import Message
+from penstock.publish.frames import (
+    ANNOUNCE,
+    Announcement,
+    Frame,
+    Head,
+    Kind,
+    beginning,
+    number_bytes,
+    payload_of,
+    write_frame,
+)
+from penstock.publish.readiness import Socket, drain
+from penstock.publish.wiring import Wiring
+from penstock.telemetry import Listener, MessagesDropped, quiet
+
+_EVERY_S = 1.0
+_KINDS = {"json": Kind.JSON, "msgpack": Kind.MSGPACK}
+
+
+class PublishedCounts(Struct):
+    """What became of the messages given to a publisher."""
+
+    published: int = 0
+    """Handed to the broker, or about to be."""
+    dropped: int = 0
+    """The queue was full, or the message is larger than the bus takes."""
+    unheard: int = 0
+    """Not even made, since no broker was ever there."""
+
+
+class ZeroMqPublisher:
+    """Publishes one slot. For one thread; ``publish`` and ``announce`` return at once."""
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        slot: str,
+        head: Head,
+        numbers: Mapping[str, int] | None = None,
+        listener: Listener = quiet,
+    ) -> None:
+        self.counts = PublishedCounts()
+        self._slot, self._run_and_log, self._tell = slot, head, listener
+        # From the log: what a crash left unsent is then announced, and missed by subscribers.
+        self._numbers = dict(numbers or {})
+        self._kind = _KINDS[wiring.settings.payload]
+        self._most_bytes = wiring.settings.message_bytes
+        self._beginnings: dict[tuple[str, Kind], bytes] = {}
+        self._heard = False
+        self._told = 0
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._socket = self._context.socket(zmq.XPUB)
+        # With this, a full queue is an error that can be counted.
+        self._socket.setsockopt(zmq.XPUB_NODROP, 1)
+        wiring.connect(self._socket, "publish")
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        if not (self._heard or self._listen()):
+            for message in messages:
+                self._numbers[message.topic] = message.number
+            self.counts.unheard += len(messages)
+            return
+        numbers, beginnings, wanted = self._numbers, self._beginnings, self._kind
+        for message in messages:
+            topic, number = message.topic, message.number
+            numbers[topic] = number
+            kind, payload = payload_of(message.payload, wanted)
+            begins = beginnings.get((topic, kind))
+            if begins is None:
+                begins = beginnings[topic, kind] = beginning(topic, message.slot, kind)
+            self._send(begins + number_bytes(number) + payload)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            # One that is too large would cost us the connection.
+            if len(data) <= self._most_bytes:
+                self._socket.send(data, zmq.NOBLOCK)
+                self.counts.published += 1
+                return
+        except zmq.Again:
+            pass
+        self.counts.dropped += 1
+
+    def announce(self) -> None:
+        """Tell which topics there are and how far they have come; due every second."""
+        if self._listen():
+            announcement = Announcement(
+                slot=self._slot,
+                run=self._run_and_log.run,
+                log=self._run_and_log.log,
+                numbers=self._numbers,
+                published=self.counts.published,
+                dropped=self.counts.dropped,
+            )
+            payload = msgspec.json.encode(announcement)
+            frame = write_frame(Frame(ANNOUNCE, self._slot, 0, Kind.FACTS, payload))
+            # One that finds no room is no loss: the next says the same and more.
+            with suppress(zmq.Again):
+                self._socket.send(frame, zmq.NOBLOCK)
+        dropped = self.counts.dropped - self._told
+        if dropped:
+            self._told = self.counts.dropped
+            self._tell(MessagesDropped(slot=self._slot, count=dropped))
+
+    def _listen(self) -> bool:
+        """Whether a broker is, or was, there: it asks for everything once it is."""
+        for word in drain(self._socket, 100):
+            self._heard = word[:1] == b"\x01"
+        return self._heard
+
+    def close(self) -> None:
+        """Give what is queued a moment to leave."""
+        if not self._heard:
+            self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.close()
+        self._context.term()
+
+
+async def keep_announcing(publisher: ZeroMqPublisher, clock: Clock) -> None:
+    """Announce every second, for ever."""
+    while True:
+        publisher.announce()
+        await clock.sleep(_EVERY_S)

@@ -1,0 +1,164 @@
+"""Wiring and keys: off this machine nobody speaks without a key that is known."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from penstock.config import Bus
+from penstock.errors import ConfigError, StorageError
+from penstock.publish.keys import make_keys, read_secret
+from penstock.publish.subscriber import Subscriber
+from penstock.publish.wiring import is_local, log_id, wire
+
+from .conftest import TOPIC, Town, eventually, heard, joined, messages, numbers, take
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "local"),
+    [
+        ("ipc:///run/x.sock", True),
+        ("tcp://127.0.0.1:1", True),
+        ("tcp://127.9.9.9:1", True),
+        ("tcp://[::1]:1", True),
+        ("tcp://localhost:1", True),
+        ("tcp://0.0.0.0:1", False),
+        ("tcp://*:1", False),
+        ("tcp://10.0.0.1:1", False),
+        ("tcp://localhost.example.org:1", False),
+        ("tcp://127.0.0.1.example.org:1", False),
+        ("tcp://eth0:1", False),
+    ],
+)
+def test_what_others_can_reach_is_known(endpoint: str, local: bool) -> None:
+    assert is_local(endpoint) is local
+
+
+@pytest.mark.parametrize("side", ["publish", "subscribe"])
+@pytest.mark.parametrize("broker", [True, False])
+def test_off_this_machine_there_must_be_keys(side: str, broker: bool, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"bus.{side}.*penstock bus keys"):
+        wire(Bus(**{side: "tcp://0.0.0.0:7000"}), tmp_path, broker=broker)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp://nowhere", "tcp://:1", "udp://127.0.0.1:1", "ipc://", "tcp://h:70000", "x"]
+)
+def test_what_is_no_address_is_refused(endpoint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"write ipc, ipc://FILE"):
+        wire(Bus(publish=endpoint), tmp_path)
+
+
+def test_without_an_address_there_is_no_bus(tmp_path: Path) -> None:
+    assert wire(Bus(publish=""), tmp_path) is None
+    assert wire(Bus(subscribe=""), tmp_path) is None
+
+
+def test_one_address_does_not_do_for_both_sides(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the same as bus\.publish"):
+        wire(Bus(publish="ipc://x", subscribe="ipc://x"), tmp_path)
+
+
+def test_a_folder_keeps_the_name_of_its_log(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    assert log_id(one) == log_id(one)
+    assert log_id(one) != log_id(two)
+
+
+def test_a_secret_key_is_its_owners_alone(tmp_path: Path) -> None:
+    made = make_keys(tmp_path, "broker")
+
+    assert made.secret.stat().st_mode & 0o777 == 0o600
+    assert made.public.read_text().strip() == made.public_key
+    secret = read_secret(made.secret)
+    assert zmq.curve_public(secret.reveal().encode()).decode() == made.public_key
+    assert secret.reveal() not in f"{secret} {secret!r}"
+    with pytest.raises(StorageError, match="No key was overwritten"):
+        make_keys(tmp_path, "broker")
+    made.secret.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_secret(made.secret)
+
+
+@pytest.mark.parametrize("text", ["", "short", "x" * 41, "\u00e4" * 40, '"' * 40])
+def test_what_is_no_key_is_refused_without_being_shown(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.touch(0o600)
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match="no key of 40 characters") as refused:
+        wire(Bus(key_file=str(file)), tmp_path)
+    assert len(text) < 10 or text not in str(refused.value)
+
+
+def test_keys_are_asked_for_on_both_sides(tmp_path: Path) -> None:
+    own = make_keys(tmp_path, "own")
+
+    with pytest.raises(ConfigError, match=r"bus\.clients"):
+        wire(Bus(key_file=str(own.secret)), tmp_path, broker=True)
+    with pytest.raises(ConfigError, match=r"bus\.broker_key"):
+        wire(Bus(key_file=str(own.secret)), tmp_path)
+
+
+class Keys:
+    """A broker with a list of clients, and clients with keys."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clients = folder, folder / "clients"
+        self.clients.mkdir()
+        self.broker = make_keys(folder, "broker")
+        self.settings = {"key_file": str(self.broker.secret), "clients": str(self.clients)}
+
+    def client(self, name: str, *, known: bool) -> dict[str, Any]:
+        made = make_keys(self.folder, name)
+        if known:
+            self.admit(name)
+        return {"key_file": str(made.secret), "broker_key": self.broker.public_key}
+
+    def admit(self, name: str) -> None:
+        public = self.folder / f"{name}.public"
+        (self.clients / public.name).write_text(public.read_text())
+
+
+async def test_whose_key_is_known_comes_in(tmp_path: Path) -> None:
+    keys, town = Keys(tmp_path), Town(tmp_path)
+    one, two = keys.client("one", known=True), keys.client("two", known=True)
+    async with town.bus(**keys.settings), town.publisher(**one) as publisher:
+        await heard(publisher)
+        async with Subscriber(town.wiring(**two), [TOPIC]) as subscriber:
+            await joined(subscriber)
+            publisher.publish(messages(1, 2))
+            assert numbers(await take(subscriber, 2)) == [1, 2]
+
+
+async def test_whose_key_is_not_known_stays_outside_until_it_is(tmp_path: Path) -> None:
+    keys, town = Keys(tmp_path), Town(tmp_path)
+    late = keys.client("late", known=False)
+    async with town.bus(**keys.settings) as broker, town.publisher(**late) as publisher:
+        await eventually(lambda: broker.counts.refused >= 2)
+        assert not publisher._listen()
+        keys.admit("late")
+        await heard(publisher)
+
+
+async def test_who_has_no_key_or_another_brokers_stays_outside(tmp_path: Path) -> None:
+    keys, town = Keys(tmp_path), Town(tmp_path)
+    good = keys.client("good", known=True)
+    wrong = {**good, "broker_key": make_keys(tmp_path, "impostor").public_key}
+    async with (
+        town.bus(**keys.settings),
+        town.publisher("plain") as plain,
+        town.publisher("wrong", **wrong) as misled,
+        town.publisher(**good) as publisher,
+        Subscriber(town.wiring(), [""]) as eavesdropper,
+    ):
+        await heard(publisher)
+        publisher.publish(messages(1, 100))
+        await asyncio.sleep(0.5)
+        assert not plain._listen()
+        assert not misled._listen()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(eavesdropper), 0.2)

@@ -73,7 +73,7 @@ def sides_of(snapshot: BookSnapshot) -> Sides:
 
 def differing(ours: Sides, theirs: Sides, ends: Ends) -> int:
     """How many levels differ between two books, as far as they are known."""
-    return len(_wrong(_levels(ours, ends), _levels(theirs, ends)))
+    return len(_wrong(_levels(ours, ends), _levels(theirs, ends), _NOTHING))
 
 
 class Shadow:
@@ -131,6 +131,8 @@ class Passage:
         assert sync.book is not None, "there is nothing to compare"
         self._sync, self._rules, self._depth = sync, rules, depth
         self._at_ms = sync.at_ms
+        decimals = rules.fetched_decimals
+        self._step = _NOTHING if decimals is None else Decimal(1).scaleb(-decimals)
         self._start: Sides = sync.book.texts(depth)
         self._told: list[Told] = []
         sync.told = self._told
@@ -169,7 +171,7 @@ class Passage:
         """Through the states of a whole book, looking only at what changes."""
         ends = ends.within(self._ends())
         ours, truth = _levels(self._start, ends), _levels(theirs, ends)
-        wrong = _wrong(ours, truth)
+        wrong = _wrong(ours, truth, self._step)
         for changes, told in enumerate(self._told):
             changed = _levels(_told_sides(told), ends)
             if isinstance(told, BookSnapshot):
@@ -178,7 +180,7 @@ class Passage:
             yield Seen(len(wrong) - moving, moving, changes)
             for price, quantity in changed.items():
                 ours[price] = quantity
-                if quantity == truth.get(price, _NOTHING):
+                if _alike(quantity, truth.get(price, _NOTHING), self._step):
                     wrong.discard(price)
                 else:
                     wrong.add(price)
@@ -192,15 +194,16 @@ class Passage:
             both = ends.within(ends_of(now, self._rules.depth))
             both = both.within(ends_of(after, self._rules.depth))
             ours, then = _levels(now, both), _levels(after, both)
-            wrong = _wrong(ours, _levels(theirs, both))
-            touched = _wrong(ours, then)
+            wrong = _wrong(ours, _levels(theirs, both), self._step)
+            touched = _wrong(ours, then, _NOTHING)
             if isinstance(told, BookDelta):
                 touched |= _levels(_told_sides(told), both).keys()
             moving = len(wrong & touched)
             yield Seen(len(wrong) - moving, moving, changes)
             now = after
         ends = ends.within(ends_of(now, self._rules.depth))
-        yield Seen(differing(now, theirs, ends), 0, len(self._told))
+        wrong = _wrong(_levels(now, ends), _levels(theirs, ends), self._step)
+        yield Seen(len(wrong), 0, len(self._told))
 
     def _states(self, told: Sequence[Told]) -> Iterator[Sides]:
         """The book as it was in the beginning, and after each change."""
@@ -229,10 +232,18 @@ def _levels(sides: Sides, ends: Ends) -> _Levels:
     return found
 
 
-def _wrong(ours: _Levels, theirs: _Levels) -> set[_Price]:
+def _wrong(ours: _Levels, theirs: _Levels, step: Decimal) -> set[_Price]:
     """Where two differ; a level that is not there is one of nothing."""
-    prices = ours.keys() | theirs.keys()
-    return {each for each in prices if ours.get(each, _NOTHING) != theirs.get(each, _NOTHING)}
+    return {
+        each
+        for each in ours.keys() | theirs.keys()
+        if not _alike(ours.get(each, _NOTHING), theirs.get(each, _NOTHING), step)
+    }
+
+
+def _alike(ours: Decimal, theirs: Decimal, step: Decimal) -> bool:
+    """Whether one may be the other, rounded to a multiple of the step, whichever way."""
+    return ours == theirs or abs(ours - theirs) < step
 
 
 def _price(level: LevelText) -> Decimal:

@@ -81,7 +81,8 @@ class KrakenDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
-    books = BookRules(begins="stream", depth=DEPTH, checksum=CHECKSUM)
+    # Fetched books tell quantities to three decimals, streamed ones to eight.
+    books = BookRules(begins="stream", depth=DEPTH, checksum=CHECKSUM, fetched_decimals=3)
     channels: Sequence[str] = tuple(_OPTIONS)
 
     def __init__(self, symbols: SymbolMap) -> None:

@@ -1,5 +1,7 @@
 """How far down a book is known."""
 
+from decimal import Decimal
+
 from penstock.collect.horizon import Horizon
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import LevelText, write_levels
@@ -52,3 +54,19 @@ def test_the_newest_snapshot_counts() -> None:
     horizon.note(snapshot(levels("8"), levels("9")))
 
     assert horizon.known(BTC, levels("8", "7"), levels("9", "10")) == (levels("8"), levels("9"))
+
+
+def test_a_price_among_the_last_fifth_of_the_levels_nears_the_horizon() -> None:
+    horizon = Horizon(depth=5)
+    horizon.note(snapshot(levels("10", "9", "8", "7", "6"), levels("11", "12", "13", "14", "15")))
+
+    def nears(bid: str | None, ask: str | None) -> tuple[bool, bool]:
+        best = [(Decimal(price), Decimal(1)) if price else None for price in (bid, ask)]
+        return horizon.nears(BTC, *best), horizon.left(BTC, *best)
+
+    assert nears("7", "14") == (False, False)
+    assert nears("6", "11") == nears("10", "15") == (True, False)
+    assert nears("5", "11") == nears("10", "16") == (True, True)
+    assert nears(None, None) == (False, False)
+    assert not horizon.nears(ETH, (Decimal(1), Decimal(1)), None)
+    assert horizon.ends(BTC) == (Decimal(6), Decimal(15))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -262,3 +262,57 @@ def test_a_book_joins_from_another_as_soon_as_that_reaches_its_deltas() -> None:
     assert held(old) == truth(4), "the other's book is left as it was"
     old.distrust("cut")
     assert not BookSync().join_from(old)
+
+
+@given(steps, st.integers(1, 8), st.integers(-3, 8))
+def test_a_book_may_begin_from_another_of_the_same_market(
+    events: list[tuple[str, int]], heard: int, behind: int
+) -> None:
+    lead = Exchange()
+    lead.emit(1, lost=False)
+    lead.fetch(0)
+    for what, amount in events:
+        if what == "emit":
+            lead.emit(amount, lost=False)
+    # The other stream runs a little behind or ahead; both carry the same updates.
+    other = BookSync()
+    first = max(1, lead.at - behind + 1)
+    for update_id in range(first, first + heard):
+        other.receive(run(update_id, update_id))
+
+    joined = other.join_from(lead.sync)
+
+    assert joined == (first <= lead.at + 1)
+    assume(joined)
+    assert other.update_id == max(lead.at, first + heard - 1)
+    assert held(other) == truth(other.update_id)
+    other.receive(run(other.update_id + 1, other.update_id + 1))
+    assert held(lead.sync) == truth(lead.at), "the first is left alone"
+
+
+def test_a_book_does_not_begin_from_one_that_is_not_believed_or_does_not_reach() -> None:
+    lead, other = Exchange(), BookSync()
+    lead.emit(2, lost=False)
+    other.receive(run(9, 9))
+    assert not other.join_from(lead.sync)
+    lead.fetch(0)
+
+    assert not other.join_from(lead.sync)
+    assert (other.state, other.wants_snapshot) == ("syncing", True)
+    assert not other.join_from(BookSync(keep_levels=False))
+
+
+def test_a_shadow_is_given_each_delta_once_also_when_the_book_begins_again() -> None:
+    sync, given_to_shadow = BookSync(), []
+
+    class Shadow(BookSync):
+        def receive(self, delta: BookDelta) -> None:
+            given_to_shadow.append(delta.final_update_id)
+
+    sync.shadow = Shadow()
+    for update_id in (1, 2, 3):
+        sync.receive(run(update_id, update_id))
+    assert sync.join(true_snapshot(1))
+
+    assert given_to_shadow == [1, 2, 3]
+    assert sync.shadow is not None

@@ -7,7 +7,7 @@ knows nothing of who hears it.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -265,6 +265,41 @@ class BusFell(Fact, frozen=True, kw_only=True):
     """How often one's queue was found full."""
     missed: int
     """Messages that they say they missed."""
+
+
+class StreamSuspected(Fact, frozen=True, kw_only=True):
+    """A stream is silent for longer than is usual for it: somebody looks. Told once a silence."""
+
+    exchange: str
+    channel: str
+    symbol: str
+    silent_s: float
+
+
+class LookTaken(Fact, frozen=True, kw_only=True):
+    """Whether a silent stream had something to say: ``nothing``, ``news``, or it is not known."""
+
+    exchange: str
+    channel: str
+    symbol: str
+    found: Literal["nothing", "news", "failed"]
+
+
+class StreamMute(Fact, frozen=True, kw_only=True):
+    """A stream does not bring what happens on its market, and what is done about it."""
+
+    exchange: str
+    channel: str
+    symbol: str
+    remedy: Literal["asked_anew", "rotated"]
+
+
+class StreamSpeaks(Fact, frozen=True, kw_only=True):
+    """A stream that was mute brings something again."""
+
+    exchange: str
+    channel: str
+    symbol: str
 
 
 Listener = Callable[[Fact], None]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from penstock.app import build_simulator, open_collector
 from penstock.cli.judge import gather
@@ -21,7 +22,15 @@ from penstock.simulator.judge import Judge
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.storage.log.keys import Stream, id_of_key
-from penstock.telemetry import ExchangeSilent, Fact, RequestSent, StatusUnreadable, StatusUnwritable
+from penstock.telemetry import (
+    ExchangeSilent,
+    Fact,
+    RequestSent,
+    StatusUnreadable,
+    StatusUnwritable,
+    StreamMute,
+    StreamSpeaks,
+)
 
 NAMES = ("BTCUSDT",)
 SLOT = "collect-binance"
@@ -401,3 +410,22 @@ async def test_a_book_that_cannot_be_recorded_ends_it_with_the_reason(
     status = read_status(tmp_path, SLOT)
     assert status is not None
     assert status.state == "stopped"
+
+
+async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_reconnected(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate(replace_struct(QUICK, faults="mute@btcusdt@trade=4s"))
+    wanted = settings(server.address, tmp_path, silence=1.0, first_word=2.0)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+        await life.until(lambda status: status.mute == ["trades btc_usdt"])
+        await life.until(lambda status: bool(status.reconnects))
+        await life.until(lambda status: status.mute == [])
+
+    remedies = [fact.remedy for fact in life.facts if isinstance(fact, StreamMute)]
+    assert remedies[:2] == ["asked_anew", "rotated"]
+    assert any(isinstance(fact, StreamSpeaks) for fact in life.facts)
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert status.mute == []

@@ -6,7 +6,16 @@ from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
 from penstock.stats.metrics import Metrics, fleet_text, store_text
 from penstock.storage.state import open_store
-from penstock.telemetry import RequestCrashed, RequestFailed, RequestSent, RequestServed
+from penstock.telemetry import (
+    LookTaken,
+    RequestCrashed,
+    RequestFailed,
+    RequestSent,
+    RequestServed,
+    StreamMute,
+    StreamSpeaks,
+    StreamSuspected,
+)
 from penstock.throttle.gate import Limit
 
 
@@ -35,6 +44,22 @@ def test_requests_and_failures_are_counted_by_exchange() -> None:
     assert found["penstock_request_seconds_count", "x"] == 3
     assert found["penstock_request_seconds_bucket", "x", "0.1"] == 0
     assert found["penstock_request_seconds_bucket", "x", "0.25"] == 3
+
+
+def test_a_mute_stream_is_counted_once_until_it_speaks() -> None:
+    metrics, where = Metrics(), {"exchange": "x", "channel": "trades"}
+    metrics(StreamSuspected(**where, symbol="a_b", silent_s=10.0))
+    for symbol in ("a_b", "a_b", "c_d"):
+        metrics(LookTaken(**where, symbol=symbol, found="news"))
+        metrics(StreamMute(**where, symbol=symbol, remedy="asked_anew"))
+    for symbol in ("c_d", "e_f"):
+        metrics(StreamSpeaks(**where, symbol=symbol))
+
+    found = samples(metrics.text())
+    assert found["penstock_stream_suspicions_total", "trades", "x"] == 1
+    assert found["penstock_stream_looks_total", "x", "news"] == 3
+    assert found["penstock_stream_remedies_total", "x", "asked_anew"] == 3
+    assert found["penstock_streams_mute", "trades", "x"] == 1
 
 
 def test_answers_of_the_api_are_counted() -> None:

@@ -111,6 +111,17 @@ def test_what_comes_at_once_is_one_arrival() -> None:
     assert found_ns - last_ns > 200 * SECOND_NS, "two in a minute may well be silent for minutes"
 
 
+def test_a_market_that_wakes_up_is_soon_judged_by_its_new_pace() -> None:
+    live, now_ns = Liveness[str](), 0
+    live.expect(["it"], 0)
+    for gap_s in [100.0] * 30 + [0.1] * 3000:
+        now_ns += round(gap_s * SECOND_NS)
+        live.heard("it", now_ns)
+        live.next_ns()  # whoever asks often must not be told late for it
+
+    assert live.next_ns() == now_ns + 10 * SECOND_NS
+
+
 def test_a_stream_that_never_spoke_is_suspect_after_a_while_and_then_ever_more_slowly() -> None:
     live, waits, now_ns = Liveness[str](first_s=60.0), [], 0
     live.expect(["mute"], 0)

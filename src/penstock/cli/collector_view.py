@@ -89,6 +89,8 @@ def _notes(status: CollectorStatus) -> Text:
     lines += [f"{book.symbol}: {book.state}: {book.reason}" for book in stale]
     if status.refused:
         lines.append("refused " + "; ".join(status.refused))
+    if status.mute:
+        lines.append("mute " + ", ".join(status.mute))
     if status.trouble:
         lines.append(f"trouble: {status.trouble}")
     return Text("\n".join(lines))

@@ -18,6 +18,7 @@ from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
 from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
 from penstock.exchanges.base import Exchange, Info, Rest
@@ -80,14 +81,19 @@ class Collector:
         wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
         connection = Connection(dialect, wanted, random, exchange=self.exchange.name)
         keeper = self._keeper(rest, dialect, connection)
-        session = self._session(dialect, connection, keeper)
-        self.reporter.watch(connection, self.gateway)
+        watch = self._watch(rest)
+        if self.settings.watch:
+            whole_books = dialect.books.begins != "rest"
+            watch.expect(self.settings.channels, symbols, whole_books=whole_books)
+        session = self._session(dialect, connection, keeper, watch)
+        self.reporter.watch(connection, self.gateway, watch.mute)
         self.reporter.watch_books(keeper)
         streaming = asyncio.create_task(session.run(closing))
         stopping = asyncio.create_task(stop.wait())
         chores = [
             asyncio.create_task(self._report_forever()),
             asyncio.create_task(keeper.run()),
+            asyncio.create_task(watch.run(session)),
         ]
         try:
             # Chores never end but by an error, and theirs is everybody's.
@@ -142,7 +148,17 @@ class Collector:
             tell=self.tell,
         )
 
-    def _session(self, dialect: Dialect, connection: Connection, keeper: BookKeeper) -> Session:
+    def _watch(self, rest: Rest) -> Watch:
+        return Watch(
+            Looks(self.exchange.name, rest, self.gateway.fetch),
+            self.clock,
+            self.tell,
+            Patience(self.settings.silence, self.settings.first_word),
+        )
+
+    def _session(
+        self, dialect: Dialect, connection: Connection, keeper: BookKeeper, watch: Watch
+    ) -> Session:
         return Session(
             connection,
             Endpoint(
@@ -151,7 +167,7 @@ class Collector:
                 dialect.limits.heartbeat_s * _SILENT_HEARTBEATS,
                 dialect.limits.pings_are_life,
             ),
-            Outlets(self.recorder.record, keeper.fetch, self.tell),
+            Outlets(self.recorder.record, keeper.fetch, self.tell, watch.heard),
             self.clock,
             Flushing(every_s=self.settings.flush_ms / 1000),
         )

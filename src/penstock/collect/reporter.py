@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -50,14 +50,17 @@ class Reporter:
         self._connection: Connection | None = None
         self._gateway: Gateway | None = None
         self._keeper: BookKeeper | None = None
+        self._mute: Callable[[], list[str]] = list
         self.latest: CollectorStatus | None = None
         """What was last written."""
         self.trouble = ""
         self._unwritable = ""
 
-    def watch(self, connection: Connection, gateway: Gateway) -> None:
-        """From now on these are reported on."""
-        self._connection, self._gateway = connection, gateway
+    def watch(
+        self, connection: Connection, gateway: Gateway, mute: Callable[[], list[str]] = list
+    ) -> None:
+        """From now on these are reported on; ``mute`` names the streams that are."""
+        self._connection, self._gateway, self._mute = connection, gateway, mute
 
     def watch_books(self, keeper: BookKeeper) -> None:
         """From now on its care for the books is reported too."""
@@ -117,6 +120,7 @@ class Reporter:
             if connection
             else [],
             refused=[f"{r.code}: {r.words}" for r in connection.refusals] if connection else [],
+            mute=self._mute(),
             weight_used=weight[0],
             weight_limit=weight[1],
             trouble=self.trouble,

@@ -73,6 +73,8 @@ class Outlets:
     fetch_book: Callable[[Symbol], Awaitable[BookSnapshot | None]]
     """A snapshot, or None if it was no longer wanted when its turn came."""
     tell: Listener = quiet
+    hear: Callable[[Sequence[AnyEvent]], None] = lambda _: None
+    """Is told what streams brought, before it is recorded."""
 
 
 class Session:
@@ -89,7 +91,7 @@ class Session:
         self.connection = connection
         self._endpoint, self._clock, self._flushing = endpoint, clock, flushing
         self._record, self._fetch_book = outlets.record, outlets.fetch_book
-        self._tell = outlets.tell
+        self._tell, self._hear = outlets.tell, outlets.hear
         self._socket: _Socket | None = None
         self._errands: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
@@ -124,6 +126,20 @@ class Session:
             # Whoever called wants the one thing that went wrong, not the group it was in.
             raise failures.exceptions[0] from None
         await self._flush()
+
+    def standing_since_ns(self, _channel: str, _symbol: Symbol) -> int | None:
+        """Since when the connection stands; None while it does not."""
+        return self.connection.opened_at_ns
+
+    def ask_anew(self, channel: str, symbol: Symbol) -> None:
+        """End a stream and ask for it again."""
+        self.connection.ask_anew(channel, symbol, self._clock.now_ns())
+        self._arrived.set()  # whoever reads runs errands too
+
+    def rotate(self, _channel: str, _symbol: Symbol, reason: str) -> None:
+        """Change the connection for another."""
+        self.connection.give_up(reason)
+        self._arrived.set()
 
     def _run_errands(self, http: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
         """Begin everything the machine has asked for, each in a task of its own."""
@@ -259,6 +275,7 @@ class Session:
         self._read()
         events = self.connection.take_events()
         if events:
+            self._hear(events)
             await self._record(events)
         self._measure_room()
         self._room.set()

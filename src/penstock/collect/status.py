@@ -73,6 +73,8 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     malformed: dict[str, int] = {}
     quarantine: list[str] = []
     refused: list[str] = []
+    mute: list[str] = []
+    """Streams that are silent though their markets move."""
     weight_used: int | None = None
     weight_limit: int | None = None
     trouble: str = ""

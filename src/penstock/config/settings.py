@@ -158,6 +158,12 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     audit_every: Pause = 300.0
     """Seconds within which every book is compared with the exchange's once; 0 never does. Audits
     leave four fifths of the budget to others, so many books may take longer."""
+    watch: bool = True
+    """Whether to look after streams that fall silent while their markets move."""
+    silence: Seconds = 10.0
+    """Seconds that any stream may be silent; longer, the more seldom it speaks."""
+    first_word: Seconds = 60.0
+    """Seconds that a stream may take to bring anything at all."""
 
 
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,11 +13,15 @@ from penstock.connectors.model import Connector
 from penstock.telemetry import (
     BusFell,
     Fact,
+    LookTaken,
     MessagesDropped,
     RequestCrashed,
     RequestFailed,
     RequestSent,
     RequestServed,
+    StreamMute,
+    StreamSpeaks,
+    StreamSuspected,
 )
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -65,9 +69,11 @@ class Metrics:
         self._missed = Counter(
             "penstock_bus_missed", "Messages that subscribers say they missed.", registry=registry
         )
+        self._streams = _StreamMetrics(registry)
 
     def __call__(self, fact: Fact) -> None:
         """Hear a fact."""
+        self._streams.count(fact)
         match fact:
             case RequestSent():
                 self._requests.labels(fact.exchange, fact.status).inc()
@@ -88,6 +94,50 @@ class Metrics:
     def text(self) -> bytes:
         """What was counted here, as Prometheus reads it."""
         return generate_latest(self.registry)
+
+
+class _StreamMetrics:
+    """What is counted of silent streams."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["exchange", "channel"]
+        self._suspected = Counter(
+            "penstock_stream_suspicions", "Silences that were longer than usual.", labels,
+            registry=registry,
+        )  # fmt: skip
+        self._looks = Counter(
+            "penstock_stream_looks", "Looks whether a silent stream had something to say.",
+            ["exchange", "found"], registry=registry,
+        )  # fmt: skip
+        self._remedies = Counter(
+            "penstock_stream_remedies", "What was done about mute streams.",
+            ["exchange", "remedy"], registry=registry,
+        )  # fmt: skip
+        self._mute = Gauge(
+            "penstock_streams_mute", "Streams that are silent though their markets move.", labels,
+            registry=registry,
+        )  # fmt: skip
+        self._are_mute: set[tuple[str, str, str]] = set()
+
+    def count(self, fact: Fact) -> None:
+        """Hear a fact."""
+        match fact:
+            case StreamSuspected():
+                self._suspected.labels(fact.exchange, fact.channel).inc()
+            case LookTaken():
+                self._looks.labels(fact.exchange, fact.found).inc()
+            case StreamMute():
+                self._remedies.labels(fact.exchange, fact.remedy).inc()
+                self._tell_mute(fact, mute=True)
+            case StreamSpeaks():
+                self._tell_mute(fact, mute=False)
+
+    def _tell_mute(self, fact: StreamMute | StreamSpeaks, *, mute: bool) -> None:
+        """Count each stream once, however often it is found to be mute."""
+        stream = (fact.exchange, fact.channel, fact.symbol)
+        if mute is not (stream in self._are_mute):
+            self._are_mute ^= {stream}
+            self._mute.labels(fact.exchange, fact.channel).inc(1 if mute else -1)
 
 
 JobCounts = Mapping[str, Mapping[str, int]]

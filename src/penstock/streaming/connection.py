@@ -112,6 +112,11 @@ class Connection:
             for name, symbol in zip(names, wanted.symbols, strict=True)
         }
         self._stream_of = {symbol: name for name, symbol in self._book_streams.items()}
+        self._names = {
+            (wanted.channel, symbol): name
+            for wanted, names in named
+            for name, symbol in zip(names, wanted.symbols, strict=True)
+        }
         self._begins = dialect.books.begins
         self.books: dict[Symbol, BookSync | StreamedBook] = {
             symbol: BookSync(keep_levels=keep_levels)
@@ -122,6 +127,8 @@ class Connection:
         limits = dialect.limits
         self._ping_every_ns = round(limits.ping_every_s * SECOND_NS) if limits.ping else 0
         self.state: State = "disconnected"
+        self.opened_at_ns: int | None = None
+        """Since when it stands; None while it does not."""
         self.reconnects: Counter[str] = Counter()
         """How often the connection was lost, by reason."""
         self.malformed: Counter[str] = Counter()
@@ -155,6 +162,7 @@ class Connection:
     def opened(self, at_ns: int) -> None:
         """The socket is open: ask for everything."""
         self.state, self._wakes_at_ns = "connected", None
+        self.opened_at_ns = at_ns
         self._pings_at_ns = at_ns + self._ping_every_ns
         self._asking.clear(at_ns)
         for names in self._groups:
@@ -182,7 +190,7 @@ class Connection:
             return
         if self.state == "connected":
             self.events += self._disconnects.mark(reason, at_ns)
-        self.state = "reconnecting"
+        self.state, self.opened_at_ns = "reconnecting", None
         self.reconnects[reason] += 1
         self._asking.clear(at_ns)
         self._begins_at_ns.clear()
@@ -227,6 +235,18 @@ class Connection:
         self._fetching.discard(symbol)
         if self.books[symbol].wants_snapshot:
             self._fetch(symbol)
+
+    def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
+        """End a stream that is mute and ask for it again, where there is a connection."""
+        name = self._names.get((channel, symbol))
+        if name is not None and self.state == "connected":
+            self._asking.ask_anew(name)
+            self._send_due(at_ns)
+
+    def give_up(self, reason: str) -> None:
+        """Close the socket, which is of no use, and open another."""
+        if self.state == "connected":
+            self.commands.append(Close(reason))
 
     def stop(self) -> None:
         """End for good."""

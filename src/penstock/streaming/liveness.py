@@ -12,7 +12,7 @@ took longer, and less a standard deviation. And a silence that a look found to b
 patience: for the rest of that silence each time, and for some hours once.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from heapq import heappop, heappush
 from math import e, exp, log, sqrt
 from typing import Generic, NamedTuple, TypeVar
@@ -23,7 +23,8 @@ FIRST_S = 60.0
 _DAY_S = 86_400.0
 _LONGEST_S = _DAY_S / e
 """What the formula comes to for the slowest stream it holds for; slower ones wait as long."""
-_ONE_ARRIVAL_NS = SECOND_NS // 10
+ONE_ARRIVAL_NS = SECOND_NS // 10
+"""What comes within this is one arrival."""
 _MEMORY_S = 300.0
 _MEMORY_ARRIVALS = 30.0
 _KNOWN_ARRIVALS = 5
@@ -128,7 +129,10 @@ class Liveness(Generic[S]):
     def __len__(self) -> int:
         return len(self._watched)
 
-    def __contains__(self, stream: S) -> bool:
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._watched)
+
+    def __contains__(self, stream: object) -> bool:
         return stream in self._watched
 
     def expect(self, streams: Iterable[S], at_ns: int) -> None:
@@ -150,7 +154,7 @@ class Liveness(Generic[S]):
         watched.last_ns = watched.from_ns = last_at_ns
         if watched.looks or not watched.queued_ns or last_at_ns >= watched.next_arrival_ns:
             watched.looks = 0
-            watched.next_arrival_ns = last_at_ns + _ONE_ARRIVAL_NS
+            watched.next_arrival_ns = last_at_ns + ONE_ARRIVAL_NS
             watched.count(last_at_ns, 1)
             self._plan(stream, watched)
         else:

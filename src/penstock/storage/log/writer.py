@@ -111,7 +111,7 @@ class SlotWriter:
         heads, slot, done = self._heads, self._slot, work.stored.append
         for event in events:
             kind = type(event)
-            address: tuple[object, ...] = (kind, event.exchange, event.symbol.unified)
+            address: tuple[object, ...] = (kind, event.symbol, event.exchange)
             if kind is Candle:
                 address += (event.interval,)  # type: ignore[union-attr]
             head = heads.get(address)

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -27,7 +28,9 @@ from penstock.market.codec import encode
 from penstock.market.events import AggTrade, AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.levels import Level, LevelText
 from penstock.market.symbol import Symbol
-from penstock.streaming.connection import Connection, FetchSnapshot, Subscription
+from penstock.streaming.commands import FetchSnapshot, Subscription
+from penstock.streaming.connection import Connection
+from penstock.streaming.shard import Shard
 
 CHANNELS = {
     "binance": ("book_deltas", "agg_trades", "tickers"),
@@ -73,16 +76,22 @@ class Replay:
             counts["touches" if kind is self.changes else _COUNTED.get(kind, "others")] += count
         return dict(counts)
 
-    def connection(self, *, keep_levels: bool, opened: bool = True) -> Connection:
-        """A connection for everything; if opened, it has asked for it already."""
-        wanted = [Subscription(channel, tuple(self.symbols)) for channel in self._channels]
+    def connection(self, *, keep_levels: bool) -> Connection:
+        """A connection for everything, which it has asked for already."""
         dialect = self._exchange.dialect(self.symbols)
-        connection = Connection(dialect, wanted, lambda: 0.5, keep_levels=keep_levels)
-        if opened:
-            connection.start()
-            connection.opened(0)
-            connection.take_commands()
+        connection = Connection(dialect, self._wanted(), lambda: 0.5, keep_levels=keep_levels)
+        connection.start()
+        connection.opened(0)
+        connection.take_commands()
         return connection
+
+    def shard(self) -> Shard:
+        """A shard for everything that has not begun."""
+        make = partial(self._exchange.dialect, self.symbols)
+        return Shard(self._exchange.name, make, self._wanted(), lambda: 0.5)
+
+    def _wanted(self) -> list[Subscription]:
+        return [Subscription(channel, tuple(self.symbols)) for channel in self._channels]
 
     def snapshot(self, symbol: Symbol, at_ns: int) -> BookSnapshot:
         """A market's book from before the first frame."""

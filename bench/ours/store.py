@@ -9,7 +9,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from penstock.publish import Message
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
 from penstock.storage.log import Stored, open_log, received_at_ns
-from penstock.streaming.connection import Connection
+from penstock.streaming.shard import Shard
 
 SLOT = "bench"
 DAWDLE_S = 180
@@ -73,14 +73,14 @@ async def collect(
             count += len(batch)
         stop.set()
 
-    async def fetch_book(symbol: Symbol) -> BookSnapshot:
+    async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
         return replay.snapshot(symbol, clock.now_ns())
 
     with closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as log:
         recorder = Recorder(log, watch)
-        connection = replay.connection(keep_levels=True, opened=False)
+        shard = replay.shard()
         session = Session(
-            connection,
+            shard,
             Endpoint("binance", url, DAWDLE_S),
             Outlets(recorder.record, fetch_book),
             clock,
@@ -92,7 +92,7 @@ async def collect(
         cpu_s = time.process_time() - cpu_s
         recorder.close()
         repeated = log.counts.repeated
-    _check(connection, repeated)
+    _check(shard, repeated)
     first_ns = min(received_at_ns(message.payload) for message in taken[0][1])
     warm_ns = first_ns + round(WARM_S * NS) if paced else first_ns
     return {
@@ -103,10 +103,13 @@ async def collect(
     }
 
 
-def _check(connection: Connection, repeated: int) -> None:
-    wrong = [symbol for symbol, sync in connection.books.items() if sync.state != "synced"]
-    if wrong or connection.malformed or connection.reconnects or repeated:
-        raise SystemExit(f"{wrong} {connection.malformed} {connection.reconnects} {repeated}")
+def _check(shard: Shard, repeated: int) -> None:
+    wrong, tally = (
+        [name for name, book in shard.books.items() if book.state != "synced"],
+        shard.tally,
+    )
+    if wrong or tally.malformed or tally.reconnects or repeated:
+        raise SystemExit(f"{wrong} {tally.malformed} {tally.reconnects} {repeated}")
 
 
 def _percentiles(

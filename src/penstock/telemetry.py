@@ -302,6 +302,13 @@ class StreamSpeaks(Fact, frozen=True, kw_only=True):
     symbol: str
 
 
+class ConnectionClosed(Fact, frozen=True, kw_only=True):
+    """A stream connection is being closed on purpose: another has taken over, or it is no use."""
+
+    exchange: str
+    reason: str
+
+
 Listener = Callable[[Fact], None]
 
 

@@ -412,7 +412,7 @@ async def test_a_book_that_cannot_be_recorded_ends_it_with_the_reason(
     assert status.state == "stopped"
 
 
-async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_reconnected(
+async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_rotated(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate(replace_struct(QUICK, faults="mute@btcusdt@trade=4s"))
@@ -420,7 +420,7 @@ async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_reconnected(
     async with collecting(wanted) as life:
         await life.until(streaming)
         await life.until(lambda status: status.mute == ["trades btc_usdt"])
-        await life.until(lambda status: bool(status.reconnects))
+        await life.until(lambda status: bool(status.shards[0].rotations))
         await life.until(lambda status: status.mute == [])
 
     remedies = [fact.remedy for fact in life.facts if isinstance(fact, StreamMute)]

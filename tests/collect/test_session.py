@@ -18,14 +18,18 @@ from penstock.collect.session import (
     Flushing,
     Outlets,
     Session,
+    _Wire,
 )
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
+from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.connection import QUARANTINED, Connection, Subscription
+from penstock.streaming.commands import Subscription
+from penstock.streaming.connection import QUARANTINED
+from penstock.streaming.leg import Plan
+from penstock.streaming.shard import Shard
 from penstock.telemetry import ConnectionLost, Fact, SnapshotFailed
 
 from .conftest import Listen, ToyExchange, delta_frame, trade_frame
@@ -56,7 +60,9 @@ class Desk:
             raise self.failures.pop(0)
         self.batches.append(list(events))
 
-    async def fetch_book(self, symbol: Symbol) -> BookSnapshot:
+    async def fetch_book(self, symbol: Symbol, wanted: Callable[[], bool]) -> BookSnapshot | None:
+        if not wanted():
+            return None
         answer = self.books.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -81,8 +87,9 @@ def session(
     pings_are_life: bool = True,
 ) -> Session:
     wanted = [Subscription(channel, (BTC, ETH)) for channel in ("trades", "book_deltas")]
+    plan = Plan(reconnect=QUICK)
     return Session(
-        Connection(BinanceDialect(SYMBOLS), wanted, lambda: 0.0, backoff=QUICK),
+        Shard("binance", lambda: BinanceDialect(SYMBOLS), wanted, lambda: 0.0, plan),
         Endpoint("binance", exchange.url, silence_s, pings_are_life),
         Outlets(desk.record, desk.fetch_book, desk.facts.append),
         SystemClock(),
@@ -123,7 +130,7 @@ async def test_after_a_cut_it_connects_again_and_goes_on(listen: Listen) -> None
         await desk.until(lambda: 4 in desk.trades)
 
     assert len(exchange.connected_at_s) == 4
-    assert under_test.connection.reconnects.total() == 3
+    assert under_test.shard.tally.reconnects.total() == 3
     assert sum(isinstance(fact, ConnectionLost) for fact in desk.facts) >= 3
 
 
@@ -142,7 +149,7 @@ async def test_refused_it_tries_again_ever_more_slowly(listen: Listen) -> None:
     waits_s = [later - sooner for sooner, later in pairwise(at_s)]
     for waited_s, least_s in zip(waits_s, (0.05, 0.1, 0.2, 0.4), strict=True):
         assert waited_s >= least_s
-    [reason] = under_test.connection.reconnects
+    [reason] = under_test.shard.tally.reconnects
     assert "503" in reason
 
 
@@ -151,9 +158,9 @@ async def test_nobody_there_is_tried_again(listen: Listen, unused_tcp_port: int)
     exchange.url = f"http://127.0.0.1:{unused_tcp_port}/stream"
     under_test = session(exchange, desk)
     async with running(under_test):
-        await desk.until(lambda: under_test.connection.reconnects.total() >= 3)
+        await desk.until(lambda: under_test.shard.tally.reconnects.total() >= 3)
 
-    assert "Connect call failed" in next(iter(under_test.connection.reconnects))
+    assert "Connect call failed" in next(iter(under_test.shard.tally.reconnects))
 
 
 async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None:
@@ -167,7 +174,7 @@ async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None
     async with running(under_test):
         await desk.until(lambda: 2 in desk.trades)
 
-    assert under_test.connection.reconnects["silent for 0.2 s"] >= 1
+    assert under_test.shard.tally.reconnects["silent for 0.2 s"] >= 1
     gave_up_after_s = exchange.connected_at_s[1] - exchange.connected_at_s[0]
     assert 0.2 <= gave_up_after_s < 3
 
@@ -186,7 +193,7 @@ async def test_pings_alone_are_no_sign_of_life_where_messages_should_come(listen
         await desk.until(lambda: 2 in desk.trades)
 
     assert exchange.connected_at_s[1] - exchange.connected_at_s[0] >= 0.3
-    assert any("but for pings" in reason for reason in under_test.connection.reconnects)
+    assert any("but for pings" in reason for reason in under_test.shard.tally.reconnects)
 
 
 async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
@@ -207,7 +214,7 @@ async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
         await desk.until(lambda: desk.trades == [1])
 
     assert pongs == [WSMsgType.PONG] * 8
-    assert under_test.connection.reconnects == {}
+    assert under_test.shard.tally.reconnects == {}
 
 
 async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(listen: Listen) -> None:
@@ -231,7 +238,7 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
             await asyncio.sleep(0.2)
             if sent == before:
                 break
-        stuck_at, waiting = sent, len(under_test.connection.events)
+        stuck_at, waiting = sent, under_test.shard.waiting
         desk.open.set()
         await desk.until(lambda: len(desk.trades) == 3_000)
 
@@ -263,13 +270,13 @@ async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: 
     exchange, desk = ToyExchange(behave), Desk()
     await listen(exchange)
     under_test, sizes, began_ns = session(exchange, desk), list[int](), SystemClock().now_ns()
-    read = under_test.connection.received_many
+    read = under_test.shard.received_many
 
-    def read_and_note(frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
+    def read_and_note(number: int, frames: Sequence[bytes | str], at_ns: list[int]) -> None:
         sizes.append(len(frames))
-        read(frames, at_ns)
+        read(number, frames, at_ns)
 
-    under_test.connection.received_many = read_and_note  # type: ignore[method-assign]
+    under_test.shard.received_many = read_and_note  # type: ignore[method-assign]
     async with running(under_test):
         await desk.until(lambda: len(desk.trades) == 2_000)
 
@@ -289,7 +296,7 @@ async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> No
     await listen(exchange)
     under_test = session(exchange, desk, flushing=Flushing(every_s=600))
     async with running(under_test):
-        await desk.until(lambda: len(under_test.connection.events) == 20)
+        await desk.until(lambda: under_test.shard.waiting == 20)
         assert desk.batches == []
 
     assert desk.trades == list(range(1, 21))
@@ -299,8 +306,7 @@ async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) 
     exchange, desk, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Desk(), asyncio.Event()
     await listen(exchange)
     under_test = session(exchange, desk)
-    under_test._frames.append(trade_frame(1).encode())
-    under_test._stamps_ns.append(0)
+    under_test._wires[1] = _Wire(frames=[trade_frame(1).encode()], stamps_ns=[0])
     stop.set()
     await under_test.run(stop)
 
@@ -320,8 +326,9 @@ async def test_what_came_before_a_cut_is_read_before_it(listen: Listen) -> None:
     async with running(under_test):
         await desk.until(lambda: len(exchange.connected_at_s) == 2)
 
-    assert under_test.connection.books[BTC].reason.startswith("disconnected: ")
-    assert [type(event) for batch in desk.batches for event in batch] == [BookDelta]
+    assert under_test.shard.books[BTC].reason.startswith("disconnected: ")
+    kinds = [type(event) for batch in desk.batches for event in batch]
+    assert kinds == [BookDelta, Disconnect, Disconnect], "and the loss is marked for each symbol"
 
 
 async def test_what_cannot_be_recorded_ends_it_with_the_reason(listen: Listen) -> None:
@@ -383,7 +390,7 @@ async def test_rubbish_is_counted_by_reason_and_the_rest_goes_on(listen: Listen)
     async with running(under_test):
         await desk.until(lambda: len(desk.trades) == len(bad))
 
-    connection = under_test.connection
+    connection = under_test.shard.tally
     assert connection.malformed == {reason: 2 * len(frames) for reason, frames in BAD.items()}
     assert connection.reconnects == {}
     assert desk.trades == list(range(1, len(bad) + 1))
@@ -404,9 +411,9 @@ async def test_quarantine_is_bounded_under_a_flood_of_rubbish(listen: Listen) ->
     async with running(under_test):
         await desk.until(lambda: desk.trades == [1])
 
-    assert under_test.connection.malformed == {"not_json": 1_000}
-    assert len(under_test.connection.quarantine) == QUARANTINED
-    assert under_test.connection.quarantine[-1].excerpt == "rubbish 999"
+    assert under_test.shard.tally.malformed == {"not_json": 1_000}
+    assert len(under_test.shard.tally.quarantine) == QUARANTINED
+    assert under_test.shard.tally.quarantine[-1].excerpt == "rubbish 999"
 
 
 async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: Listen) -> None:
@@ -422,7 +429,7 @@ async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: List
     async with running(under_test):
         await desk.until(lambda: desk.trades == [1, 2])
 
-    [reason] = under_test.connection.reconnects
+    [reason] = under_test.shard.tally.reconnects
     assert "exceeds" in reason
 
 
@@ -445,8 +452,8 @@ async def test_a_book_that_cannot_be_had_is_asked_for_again(
     await listen(exchange)
     under_test = session(exchange, desk)
     async with running(under_test):
-        await desk.until(lambda: under_test.connection.books[BTC].state == "synced")
-        shown = under_test.connection.books[BTC]
+        await desk.until(lambda: under_test.shard.books[BTC].state == "synced")
+        shown = under_test.shard.books[BTC]
         assert (shown.update_id, shown.book.texts(1) if shown.book else None) == (
             6,
             ([("1.00", "2.00")], [("3.00", "1.00")]),

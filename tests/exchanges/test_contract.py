@@ -5,9 +5,10 @@ written apart from it, and is judged by the twin's ledger.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from urllib.parse import urlsplit
 
@@ -38,8 +39,9 @@ from penstock.market.symbol import Symbol
 from penstock.simulator import registry as simulators
 from penstock.simulator.judge import Evidence, Judge, SeenBook, SeenTrade
 from penstock.streaming.book_sync import BookSync
-from penstock.streaming.connection import Connection, Subscription
+from penstock.streaming.commands import Subscription
 from penstock.streaming.dialect import Malformed
+from penstock.streaming.shard import Shard
 from penstock.streaming.streamed_book import StreamedBook
 
 A, B, ODD = Symbol("AAA", "USD"), Symbol("BBB", "USD"), Symbol("币", "USD")
@@ -431,25 +433,26 @@ async def test_27_a_market_that_is_gone_is_a_bad_request(live: Live) -> None:
 
 
 @asynccontextmanager
-async def streaming(live: Live) -> AsyncIterator[tuple[Connection, list[AnyEvent]]]:
+async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
     """A connection to the twin for two markets, and everything it brings."""
     dialect, rest = live.exchange.dialect(live.info.symbols), live.exchange.rest(live.info.symbols)
     symbols, seen = tuple(live.symbols[:2]), list[AnyEvent]()
     wanted = [Subscription(each, symbols) for each in ("trades", "book_deltas", "tickers")]
-    connection, stop = Connection(dialect, wanted, lambda: 0.5), asyncio.Event()
+    make, stop = partial(live.exchange.dialect, live.info.symbols), asyncio.Event()
+    shard = Shard(live.exchange.name, make, wanted, lambda: 0.5)
 
     async def record(events: Sequence[AnyEvent]) -> None:
         seen.extend(events)
 
-    async def fetch_book(symbol: Symbol) -> BookSnapshot:
+    async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
         return await live.gateway.fetch(rest.book(symbol, Collect().book_depth))
 
     endpoint = Endpoint(live.exchange.name, dialect.url(f"ws://{live.address}"), 30.0)
-    session = Session(connection, endpoint, Outlets(record, fetch_book), SystemClock())
+    session = Session(shard, endpoint, Outlets(record, fetch_book), SystemClock())
     running = asyncio.create_task(session.run(stop))
     try:
         async with asyncio.timeout(60):
-            yield connection, seen
+            yield shard, seen
     finally:
         stop.set()
         await running
@@ -469,27 +472,27 @@ def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot:
 
 @on_one_loop
 async def test_28_streams_bring_every_kind_and_books_that_are_right(live: Live) -> None:
-    async with streaming(live) as (connection, seen):
-        while not _all_kinds(seen, connection):  # noqa: ASYNC110 (nobody tells when)
+    async with streaming(live) as (shard, seen):
+        while not _all_kinds(seen, shard):  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0.05)
-        shown = {symbol: _shown(symbol, sync) for symbol, sync in connection.books.items()}
+        shown = {symbol: _shown(symbol, sync) for symbol, sync in shard.books.items()}
 
-    assert not connection.malformed, list(connection.quarantine)
-    assert not connection.refusals
+    assert not shard.tally.malformed, list(shard.tally.quarantine)
+    assert not shard.tally.refusals
     for symbol, book in shown.items():
         trades = [each for each in seen if isinstance(each, Trade) and each.symbol is symbol]
         counted = trades if "trades" in live.exchange.consecutive else []
         await live.judged(symbol, [*counted, book])
 
 
-def _all_kinds(seen: Sequence[AnyEvent], connection: Connection) -> bool:
+def _all_kinds(seen: Sequence[AnyEvent], shard: Shard) -> bool:
     kinds = {(type(event), event.symbol) for event in seen}
     return all(
         sync.state == "synced"
         and (Trade, symbol) in kinds
         and (Ticker, symbol) in kinds
         and ((BookDelta, symbol) in kinds or (BookSnapshot, symbol) in kinds)
-        for symbol, sync in connection.books.items()
+        for symbol, sync in shard.books.items()
     )
 
 
@@ -500,17 +503,17 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
     # Where nothing tells of a lost frame, only the exchange's word is between a book and a loss.
     await live.plan_faults("malformed=0.02,nan=0.02" + (",drop=0.1" if books_tell else ""))
     try:
-        async with streaming(live) as (connection, _):
+        async with streaming(live) as (shard, _):
             for _look in range(60):
                 await asyncio.sleep(0.1)
-                for symbol, sync in connection.books.items():
+                for symbol, sync in shard.books.items():
                     if sync.state == "synced" and sync.book is not None and len(sync.book) >= 20:
                         shown[symbol].append(_shown(symbol, sync))
     finally:
         await live.plan_faults("")
 
-    assert connection.malformed
-    assert connection.state == "disconnected", "it was stopped, not lost"
+    assert shard.tally.malformed
+    assert shard.state == "disconnected", "it was stopped, not lost"
     for symbol, books in shown.items():
         await live.judged(symbol, books[:: max(1, len(books) // 10)])
 

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
+from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
 from penstock.market.top_book import Checksum
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.connection import (
-    QUARANTINED,
+from penstock.streaming.commands import (
     Close,
-    Connection,
     FetchSnapshot,
     Open,
+    Rotate,
     Send,
     Subscription,
     WakeAt,
 )
+from penstock.streaming.connection import QUARANTINED, Connection
 from penstock.streaming.dialect import (
     Ack,
     BookRules,
@@ -281,42 +281,6 @@ def test_every_book_is_stale_while_disconnected() -> None:
     assert "cut" in machine.books[A].reason
 
 
-def test_a_lost_connection_is_marked_once_for_each_symbol() -> None:
-    wanted = [Subscription("trades", (A, B)), Subscription("book_deltas", (B,))]
-    machine = Connection(ToyDialect(), wanted, lambda: 0.0, exchange="toy")
-    machine.start()
-    machine.closed("refused", 1)
-    assert machine.take_events() == [], "what was never there is not lost"
-    machine.woken(SECOND_NS)
-    machine.opened(2 * SECOND_NS)
-    machine.received(frame("trade", "a_usdt", 1), 2 * SECOND_NS)
-
-    machine.closed("cut", 3 * SECOND_NS)
-    machine.closed("cut again", 4 * SECOND_NS)
-
-    before, *marks = machine.take_events()
-    assert before == trade(A, 1)
-    assert marks == [
-        Disconnect(
-            exchange="toy", symbol=symbol, received_at_ns=3 * SECOND_NS, channels=channels,
-            reason="cut",
-        )
-        for symbol, channels in ((A, ("trades",)), (B, ("trades", "book_deltas")))
-    ]  # fmt: skip
-
-
-def test_an_end_that_was_wanted_is_no_loss() -> None:
-    wanted = [Subscription("trades", (A,))]
-    machine = Connection(ToyDialect(), wanted, lambda: 0.0, exchange="toy")
-    machine.start()
-    machine.opened(0)
-
-    machine.stop()
-    machine.closed("stopped", 1)
-
-    assert machine.take_events() == []
-
-
 def test_a_missing_acknowledgement_closes_the_connection() -> None:
     machine = connection(Subscription("trades", (A,)))
     machine.start()
@@ -347,11 +311,11 @@ def test_a_malformed_frame_is_counted_and_kept_and_harms_nobody() -> None:
     assert machine.take_events() == [trade(A, 1)]
 
 
-def test_an_announced_shutdown_is_followed() -> None:
+def test_an_announced_shutdown_asks_for_another_connection() -> None:
     machine = connected()
     machine.received(frame("closing"), 0)
 
-    assert machine.take_commands() == [Close("the exchange announced its shutdown")]
+    assert machine.take_commands() == [Rotate("the exchange announced its shutdown")]
 
 
 def test_once_stopped_it_stays_stopped() -> None:

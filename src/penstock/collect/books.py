@@ -104,7 +104,8 @@ class BookKeeper:
                 return None
             snapshot = await self._desk.fetch(symbol)
         sync = self.books().get(symbol)
-        if sync is not None and sync.state != "synced":  # else it comes too late to be joined
+        # A book that is synced cannot be joined any more; but another connection's may be meant.
+        if wanted is not None or (sync is not None and sync.state != "synced"):
             self._horizon.note(snapshot)
         return snapshot
 

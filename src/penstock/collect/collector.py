@@ -7,28 +7,34 @@ the newest ones itself.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import random
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.collect.auditor import Books
 from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.collect.sessions import Sessions
 from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
-from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.errors import ExchangeError, ExchangeUnreachable, NotStreaming, UnexpectedAnswer
 from penstock.exchanges.base import Exchange, Info, Rest
 from penstock.exchanges.gateway import Gateway
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
-from penstock.streaming.connection import Connection, Subscription
 from penstock.streaming.dialect import Dialect
+from penstock.streaming.leg import Plan
+from penstock.streaming.shard import Shard
+from penstock.streaming.sharding import ConnectPace
+from penstock.streaming.wanted import Place, Subscriptions
 from penstock.telemetry import ExchangeSilent, Listener
 
 _STATUS_S = 1.0
@@ -56,6 +62,57 @@ class Collector:
     settings: Collect
     stream_url: str
     tell: Listener
+    _info: Info | None = field(init=False, default=None)
+    _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
+    _sessions: Sessions | None = field(init=False, default=None)
+    _watch: Watch | None = field(init=False, default=None)
+    _whole_books: bool = field(init=False, default=False)
+
+    def books(self) -> Books:
+        """Every book that is kept at the moment."""
+        return self._sessions.books() if self._sessions is not None else {}
+
+    def session_of(self, channel: str, symbol: Symbol) -> Session | None:
+        """Who brings a stream, if anybody does."""
+        return self._sessions.session_of(channel, symbol) if self._sessions is not None else None
+
+    def add(self, names: Sequence[str]) -> None:
+        """Collect these too, from now on; what is collected already goes on undisturbed.
+
+        Raises:
+            NotStreaming: the exchange has not told yet what it lists. Try again later.
+            UnknownSymbol: it does not list one of them; nothing was changed.
+        """
+        symbols = self._find(names)
+        self._streaming().add(self._places(symbols))
+        self._symbols.update(dict.fromkeys(symbols))
+        self._expect(symbols)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Collect these no longer; what was recorded stays.
+
+        Raises:
+            NotStreaming: the exchange has not told yet what it lists. Try again later.
+            UnknownSymbol: it does not list one of them; nothing was changed.
+        """
+        symbols = self._find(names)
+        self._streaming().remove(self._places(symbols))
+        for symbol in symbols:
+            self._symbols.pop(symbol, None)
+        if self._watch is not None:
+            self._watch.forget(symbols)
+
+    def replace(self, names: Sequence[str]) -> None:
+        """Collect these and no others, from now on.
+
+        Raises:
+            NotStreaming: the exchange has not told yet what it lists. Try again later.
+            UnknownSymbol: it does not list one of them; nothing was changed.
+        """
+        wanted = self._find(names)
+        gone = [symbol.unified for symbol in self._symbols if symbol not in wanted]
+        self.add([symbol.unified for symbol in wanted])
+        self.remove(gone)
 
     async def run(self, names: Sequence[str], stop: asyncio.Event) -> None:
         """Collect these symbols.
@@ -67,43 +124,53 @@ class Collector:
         """
         self.reporter.write("starting")
         try:
-            info = await self._learn(stop)
-            if info is not None:
-                # A market named twice, in two spellings, is one market.
-                symbols = tuple(dict.fromkeys(info.symbols.find(name) for name in names))
-                await self._stream(info, symbols, stop)
+            self._info = await self._learn(stop)
+            if self._info is not None:
+                self._symbols = dict.fromkeys(self._find(names))
+                await self._stream(self._info, stop)
         finally:
+            self._sessions = self._watch = None
             self.reporter.write("stopped")
 
-    async def _stream(self, info: Info, symbols: tuple[Symbol, ...], stop: asyncio.Event) -> None:
+    def _find(self, names: Sequence[str]) -> list[Symbol]:
+        if self._info is None:
+            raise NotStreaming(self.exchange.name)
+        # A market named twice, in two spellings, is one market.
+        return list(dict.fromkeys(self._info.symbols.find(name) for name in names))
+
+    def _places(self, symbols: Iterable[Symbol]) -> list[Place]:
+        # All of a market's streams side by side, so that they share a connection if they can.
+        return [(channel, symbol) for symbol in symbols for channel in self.settings.channels]
+
+    def _streaming(self) -> Sessions:
+        if self._sessions is None:
+            raise NotStreaming(self.exchange.name)
+        return self._sessions
+
+    async def _stream(self, info: Info, stop: asyncio.Event) -> None:
         rest, closing = self.exchange.rest(info.symbols), asyncio.Event()
         dialect = self.exchange.dialect(info.symbols)
-        wanted = [Subscription(channel, symbols) for channel in self.settings.channels]
-        connection = Connection(dialect, wanted, random, exchange=self.exchange.name)
-        keeper = self._keeper(rest, dialect, connection)
-        watch = self._watch(rest)
-        if self.settings.watch:
-            whole_books = dialect.books.begins != "rest"
-            watch.expect(self.settings.channels, symbols, whole_books=whole_books)
-        session = self._session(dialect, connection, keeper, watch)
-        self.reporter.watch(connection, self.gateway, watch.mute)
+        keeper, watch = self._keeper(rest, dialect), self._begin_watch(rest, dialect)
+        sessions = self._sessions = self._begin_sessions(info, dialect, keeper, watch)
+        sessions.add(self._places(self._symbols))
+        self.reporter.watch(lambda: sessions.shards, self.gateway, watch.mute)
         self.reporter.watch_books(keeper)
-        streaming = asyncio.create_task(session.run(closing))
+        streaming = asyncio.create_task(sessions.run(closing))
         stopping = asyncio.create_task(stop.wait())
         chores = [
             asyncio.create_task(self._report_forever()),
             asyncio.create_task(keeper.run()),
-            asyncio.create_task(watch.run(session)),
+            asyncio.create_task(watch.run(sessions)),
         ]
         try:
             # Chores never end but by an error, and theirs is everybody's.
             await _first_of(streaming, stopping, *chores)
             if stopping.done():
-                await self._look(rest, symbols)
+                await self._look(rest, tuple(self._symbols))
             closing.set()
             await streaming
             if stopping.done():
-                await self._record_newest(rest, symbols)
+                await self._record_newest(rest, tuple(self._symbols))
             await keeper.record_shown()
             for chore in chores:
                 if chore.done():
@@ -136,11 +203,11 @@ class Collector:
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
         raise AssertionError("counting never ends")
 
-    def _keeper(self, rest: Rest, dialect: Dialect, connection: Connection) -> BookKeeper:
+    def _keeper(self, rest: Rest, dialect: Dialect) -> BookKeeper:
         return BookKeeper(
             gateway=self.gateway,
             rest=rest,
-            books=lambda: connection.books,
+            books=self.books,
             rules=dialect.books,
             record=self.recorder.record,
             clock=self.clock,
@@ -148,29 +215,45 @@ class Collector:
             tell=self.tell,
         )
 
-    def _watch(self, rest: Rest) -> Watch:
-        return Watch(
+    def _begin_watch(self, rest: Rest, dialect: Dialect) -> Watch:
+        self._watch = Watch(
             Looks(self.exchange.name, rest, self.gateway.fetch),
             self.clock,
             self.tell,
             Patience(self.settings.silence, self.settings.first_word),
         )
+        self._whole_books = dialect.books.begins != "rest"
+        self._expect(self._symbols)
+        return self._watch
 
-    def _session(
-        self, dialect: Dialect, connection: Connection, keeper: BookKeeper, watch: Watch
-    ) -> Session:
-        return Session(
-            connection,
-            Endpoint(
-                self.exchange.name,
-                dialect.url(self.stream_url),
-                dialect.limits.heartbeat_s * _SILENT_HEARTBEATS,
-                dialect.limits.pings_are_life,
-            ),
-            Outlets(self.recorder.record, keeper.fetch, self.tell, watch.heard),
-            self.clock,
-            Flushing(every_s=self.settings.flush_ms / 1000),
+    def _expect(self, symbols: Iterable[Symbol]) -> None:
+        """Let the watch know what ought to come."""
+        if self._watch is not None and self.settings.watch:
+            channels, whole_books = self.settings.channels, self._whole_books
+            self._watch.expect(channels, list(symbols), whole_books=whole_books)
+
+    def _begin_sessions(
+        self, info: Info, dialect: Dialect, keeper: BookKeeper, watch: Watch
+    ) -> Sessions:
+        name, settings, limits = self.exchange.name, self.settings, dialect.limits
+        endpoint = Endpoint(
+            name,
+            dialect.url(self.stream_url),
+            limits.heartbeat_s * _SILENT_HEARTBEATS,
+            limits.pings_are_life,
         )
+        pace = ConnectPace(limits)
+        outlets = Outlets(self.recorder.record, keeper.fetch, self.tell, watch.heard, pace)
+        plan = Plan(settings.redundancy, settings.rotate_after, settings.overlap)
+
+        def begin(wanted: Subscriptions) -> Session:
+            make = partial(self.exchange.dialect, info.symbols)
+            shard = Shard(name, make, list(wanted), random, plan)
+            flushing = Flushing(every_s=settings.flush_ms / 1000)
+            return Session(shard, endpoint, outlets, self.clock, flushing)
+
+        most = min(limits.streams_per_connection, settings.streams_per_connection)
+        return Sessions(begin, most)
 
     async def _report_forever(self) -> None:
         while True:

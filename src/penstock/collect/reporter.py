@@ -11,13 +11,21 @@ from typing import Literal
 from penstock.clock import Clock
 from penstock.collect.books import BookKeeper, Care
 from penstock.collect.continuity import Continuity
-from penstock.collect.status import BookStatus, CollectorStatus, StreamStatus, write_status
+from penstock.collect.status import (
+    BookStatus,
+    CollectorStatus,
+    LegStatus,
+    ShardStatus,
+    StreamStatus,
+    write_status,
+)
 from penstock.exchanges.gateway import Gateway
 from penstock.market.events import AggTrade, Ticker, Trade
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.book_sync import BookSync
-from penstock.streaming.connection import Connection
+from penstock.streaming.leg import Leg, Tally
+from penstock.streaming.shard import Shard
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 
@@ -47,7 +55,7 @@ class Reporter:
         self._prices: dict[Stream, str] = {}
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
-        self._connection: Connection | None = None
+        self._shards: Callable[[], Sequence[Shard]] = tuple
         self._gateway: Gateway | None = None
         self._keeper: BookKeeper | None = None
         self._mute: Callable[[], list[str]] = list
@@ -57,10 +65,13 @@ class Reporter:
         self._unwritable = ""
 
     def watch(
-        self, connection: Connection, gateway: Gateway, mute: Callable[[], list[str]] = list
+        self,
+        shards: Callable[[], Sequence[Shard]],
+        gateway: Gateway,
+        mute: Callable[[], list[str]] = list,
     ) -> None:
         """From now on these are reported on; ``mute`` names the streams that are."""
-        self._connection, self._gateway, self._mute = connection, gateway, mute
+        self._shards, self._gateway, self._mute = shards, gateway, mute
 
     def watch_books(self, keeper: BookKeeper) -> None:
         """From now on its care for the books is reported too."""
@@ -97,8 +108,8 @@ class Reporter:
 
     def status(self, state: Literal["starting", "running", "stopped"]) -> CollectorStatus:
         """Everything at this instant."""
-        connection, now_ms = self._connection, self._clock.now_ms()
-        streams = self._streams(now_ms)
+        shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
+        tallies = [shard.tally for shard in shards]
         weight = self._weight()
         return CollectorStatus(
             exchange=self._place.exchange,
@@ -107,23 +118,20 @@ class Reporter:
             started_ms=self._started_ms,
             at_ms=now_ms,
             state=state,
-            connection=connection.state if connection else "",
-            streams=streams,
+            connection=_worst([shard.state for shard in shards]),
+            streams=self._streams(now_ms),
             books=self._books(),
             ids=self._continuity.status(),
-            reconnects=dict(connection.reconnects) if connection else {},
-            malformed=dict(connection.malformed) if connection else {},
-            quarantine=[
-                f"{frame.reason}: {frame.words}: {frame.excerpt}"
-                for frame in list(connection.quarantine)[-_QUARANTINED:]
-            ]
-            if connection
-            else [],
-            refused=[f"{r.code}: {r.words}" for r in connection.refusals] if connection else [],
+            reconnects=_sum([tally.reconnects for tally in tallies]),
+            malformed=_sum([tally.malformed for tally in tallies]),
+            quarantine=_quarantine(tallies),
+            refused=[f"{r.code}: {r.words}" for tally in tallies for r in tally.refusals],
             mute=self._mute(),
             weight_used=weight[0],
             weight_limit=weight[1],
             trouble=self.trouble,
+            shards=[_shard_status(shard, now_ns) for shard in shards],
+            pending=[name for shard in shards for name in shard.lead.connection.pending],
         )
 
     def _weight(self) -> tuple[int | None, int | None]:
@@ -133,12 +141,13 @@ class Reporter:
         return (None, None) if tightest is None else (used[tightest], tightest.amount)
 
     def _books(self) -> list[BookStatus]:
-        connection, keeper = self._connection, self._keeper
-        if connection is None or keeper is None:
+        keeper = self._keeper
+        if keeper is None:
             return []
         return [
             _book_status(symbol.slug, sync, keeper.care_of(symbol))
-            for symbol, sync in connection.books.items()
+            for shard in self._shards()
+            for symbol, sync in shard.books.items()
         ]
 
     def _streams(self, now_ms: int) -> list[StreamStatus]:
@@ -183,3 +192,47 @@ def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care) -> BookSt
 
 def _text(price: Decimal | None) -> str | None:
     return None if price is None else format(price, "f")
+
+
+_STATES = ("disconnected", "reconnecting", "connecting", "rotating", "connected")
+
+
+def _worst(states: Sequence[str]) -> str:
+    return min(states, key=_STATES.index, default="")
+
+
+def _sum(counts: Sequence[Counter[str]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total += each
+    return dict(total)
+
+
+def _quarantine(tallies: Sequence[Tally]) -> list[str]:
+    frames = [frame for tally in tallies for frame in tally.quarantine]
+    return [f"{each.reason}: {each.words}: {each.excerpt}" for each in frames[-_QUARANTINED:]]
+
+
+def _shard_status(shard: Shard, now_ns: int) -> ShardStatus:
+    tally = shard.tally
+    return ShardStatus(
+        state=shard.state,
+        legs=[_leg_status(leg, shard, now_ns) for leg in shard.legs.values()],
+        reconnects=dict(tally.reconnects),
+        rotations=dict(tally.rotations),
+        given_up=dict(tally.given_up),
+        waiting=shard.waiting,
+        dropped=shard.sieve.dropped,
+    )
+
+
+def _leg_status(leg: Leg, shard: Shard, now_ns: int) -> LegStatus:
+    return LegStatus(
+        number=leg.number,
+        state="leaving" if leg.leaving else leg.connection.state,
+        leads=leg is shard.lead,
+        up_s=None if leg.opened_ns is None else (now_ns - leg.opened_ns) // 1_000_000_000,
+        heard_s=None if leg.heard_ns is None else round((now_ns - leg.heard_ns) / 1e9, 1),
+        asked=leg.connection.asked,
+        pending=len(leg.connection.pending),
+    )

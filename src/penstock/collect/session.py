@@ -1,7 +1,7 @@
-"""A session: one connection on a real socket.
+"""A session: one shard on real sockets, one for each of its legs.
 
-It only moves things: frames from the socket to the connection machine, the machine's commands to
-the socket, the gateway and the clock, and its events to the recorder, in batches. Everything that
+It only moves things: frames from the sockets to the shard's machine, the machine's commands to
+the sockets, the gateway and the clock, and its events to the recorder, in batches. Everything that
 could be decided is decided by the machine.
 
 Frames that are already there are taken off the socket before any is read, because together they
@@ -12,7 +12,7 @@ has no more.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -24,15 +24,25 @@ from penstock.clock import Clock
 from penstock.collect.snapshots import UNAVAILABLE
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.streaming.connection import (
+from penstock.streaming.commands import (
     Close,
-    Connection,
     FetchSnapshot,
     Open,
+    Rotate,
     Send,
+    Subscription,
     WakeAt,
 )
-from penstock.telemetry import ConnectionLost, ConnectionOpened, Listener, SnapshotFailed, quiet
+from penstock.streaming.shard import Shard
+from penstock.streaming.sharding import ConnectPace
+from penstock.telemetry import (
+    ConnectionClosed,
+    ConnectionLost,
+    ConnectionOpened,
+    Listener,
+    SnapshotFailed,
+    quiet,
+)
 
 _Socket = aiohttp.ClientWebSocketResponse[Literal[False]]
 """One that hands out frames as the bytes they are."""
@@ -40,6 +50,10 @@ LARGEST_FRAME = 16_000_000
 FRAMES_AT_ONCE = 256
 """So many frames are read without waiting for more."""
 _CONNECT_S = 10.0
+_PACE_S = 1.0
+"""How often it is asked whether a connection may be opened now."""
+_GOOD_AFTER_NS = 3_000_000_000
+"""A connection that lasts so long was worth opening."""
 _CLOSE_S = 1.0
 """How long the exchange may take to say goodbye; a dead connection never does."""
 
@@ -70,37 +84,47 @@ class Outlets:
     """Where a session's errands go."""
 
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
-    fetch_book: Callable[[Symbol], Awaitable[BookSnapshot | None]]
-    """A snapshot, or None if it was no longer wanted when its turn came."""
+    fetch_book: Callable[[Symbol, Callable[[], bool]], Awaitable[BookSnapshot | None]]
+    """A snapshot, or None if it was no longer wanted, as it can be asked, when its turn came."""
     tell: Listener = quiet
     hear: Callable[[Sequence[AnyEvent]], None] = lambda _: None
     """Is told what streams brought, before it is recorded."""
+    pace: ConnectPace | None = None
+    """Says when a connection may be opened; one for all sessions of an exchange."""
+
+
+@dataclass(slots=True)
+class _Wire:
+    """What goes with one leg's socket."""
+
+    socket: _Socket | None = None
+    frames: list[bytes] = field(default_factory=list)
+    """Arrived, stamped and not read yet."""
+    stamps_ns: list[int] = field(default_factory=list)
+    """When each arrived, by the monotonic clock: the cheapest to ask."""
 
 
 class Session:
-    """Runs one connection until told to stop."""
+    """Runs one shard until told to stop."""
 
     def __init__(
         self,
-        connection: Connection,
+        shard: Shard,
         endpoint: Endpoint,
         outlets: Outlets,
         clock: Clock,
         flushing: Flushing = Flushing(),  # noqa: B008 (frozen)
     ) -> None:
-        self.connection = connection
+        self.shard = shard
         self._endpoint, self._clock, self._flushing = endpoint, clock, flushing
         self._record, self._fetch_book = outlets.record, outlets.fetch_book
-        self._tell, self._hear = outlets.tell, outlets.hear
-        self._socket: _Socket | None = None
+        self._tell, self._hear, self._pace = outlets.tell, outlets.hear, outlets.pace
+        self._wires: dict[int, _Wire] = {}
         self._errands: set[asyncio.Task[None]] = set()
+        self._run_errands: Callable[[], None] = lambda: None
         self._room = asyncio.Event()
         self._room_for = 0
         """So many frames may gather before they are read; none while too many events wait."""
-        self._frames: list[bytes] = []
-        """Arrived, stamped and not read yet."""
-        self._stamps_ns: list[int] = []
-        """When each arrived, by the monotonic clock: the cheapest to ask."""
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
         self._arrived = asyncio.Event()
 
@@ -112,14 +136,15 @@ class Session:
         """
         try:
             async with _http() as http, asyncio.TaskGroup() as group:
-                run_errands = partial(self._run_errands, http, group)
+                self._run_errands = partial(self._begin_errands, http, group)
                 self._errands.add(group.create_task(self._flush_forever()))
-                self._errands.add(group.create_task(self._read_forever(run_errands)))
-                self.connection.start()
-                run_errands()
+                self._errands.add(group.create_task(self._read_forever()))
+                self.shard.start(self._clock.now_ns())
+                self._run_errands()
                 await stop.wait()
-                self.connection.stop()
-                await self._close()
+                self.shard.stop()
+                self._run_errands = lambda: None
+                await asyncio.gather(*map(self._close, self._wires))
                 for errand in self._errands:
                     errand.cancel()
         except ExceptionGroup as failures:
@@ -127,55 +152,92 @@ class Session:
             raise failures.exceptions[0] from None
         await self._flush()
 
-    def standing_since_ns(self, _channel: str, _symbol: Symbol) -> int | None:
-        """Since when the connection stands; None while it does not."""
-        return self.connection.opened_at_ns
+    def standing_since_ns(self) -> int | None:
+        """Since when the connection that leads stands; None while there is none."""
+        lead = self.shard.lead
+        return lead.opened_ns if lead.live else None
+
+    def add(self, wanted: Subscription) -> None:
+        """Stream this too.
+
+        Raises:
+            UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
+        """
+        self.shard.add(wanted, self._clock.now_ns())
+        self._run_errands()
+
+    def remove(self, wanted: Subscription) -> None:
+        """Stream this no longer."""
+        self.shard.remove(wanted, self._clock.now_ns())
+        self._run_errands()
 
     def ask_anew(self, channel: str, symbol: Symbol) -> None:
         """End a stream and ask for it again."""
-        self.connection.ask_anew(channel, symbol, self._clock.now_ns())
-        self._arrived.set()  # whoever reads runs errands too
+        self.shard.ask_anew(channel, symbol, self._clock.now_ns())
+        self._run_errands()
 
-    def rotate(self, _channel: str, _symbol: Symbol, reason: str) -> None:
-        """Change the connection for another."""
-        self.connection.give_up(reason)
-        self._arrived.set()
+    def rotate(self, reason: str) -> None:
+        """Replace the connection by another, without losing anything."""
+        self.shard.rotate(reason, self._clock.now_ns())
+        self._run_errands()
 
-    def _run_errands(self, http: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
+    def _begin_errands(self, http: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
         """Begin everything the machine has asked for, each in a task of its own."""
-        again = partial(self._run_errands, http, group)
-        for command in self.connection.take_commands():
+        for number, command in self.shard.take_commands():
             match command:
                 case Open():
-                    errand = self._stream(http, again)
+                    errand = self._stream(http, number)
                 case Send(text):
-                    errand = self._send(text)
-                case Close():
-                    errand = self._close()
+                    errand = self._send(number, text)
+                case Close(reason):
+                    self._tell(ConnectionClosed(exchange=self._endpoint.exchange, reason=reason))
+                    errand = self._close(number)
                 case FetchSnapshot():
-                    errand = self._fetch(command, again)
+                    errand = self._fetch(number, command)
                 case WakeAt(at_ns):
-                    errand = self._wake(at_ns, again)
+                    errand = self._wake(number, at_ns)
+                case Rotate():
+                    raise AssertionError("that is the shard's to do")
             task = group.create_task(errand)
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
 
-    async def _stream(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> None:
-        """Open the socket and read it to its end."""
+    async def _stream(self, http: aiohttp.ClientSession, number: int) -> None:
+        """Open a leg's socket and read it to its end."""
+        await self._wait_for_turn()
+        wire, began_ns = self._wires.setdefault(number, _Wire()), self._clock.monotonic_ns()
         try:
-            reason = await self._receive(http, then)
+            reason = await self._receive(http, number, wire)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             reason = str(error) or type(error).__name__
         finally:
-            self._socket = None
+            wire.socket = None
         self._read()
-        self.connection.closed(reason, self._clock.now_ns())
-        self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
-        then()
+        leg = self.shard.legs.get(number)
+        planned = leg is None or leg.leaving
+        self.shard.closed(number, reason, self._clock.now_ns())
+        if number not in self.shard.legs:
+            del self._wires[number]
+        if not planned:
+            lasted_ns = self._clock.monotonic_ns() - began_ns
+            if self._pace is not None and lasted_ns < _GOOD_AFTER_NS:
+                self._pace.failed()
+            self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
+        self._run_errands()
 
-    async def _receive(self, http: aiohttp.ClientSession, then: Callable[[], None]) -> str:
-        """Open the socket and take frames off it until it closes; the reason."""
-        connection, clock, silence_s = self.connection, self._clock, self._endpoint.silence_s
+    async def _wait_for_turn(self) -> None:
+        """Wait until the exchange allows another connection."""
+        pace, clock = self._pace, self._clock
+        if pace is None:
+            return
+        while (wait_ns := pace.wait_ns(clock.monotonic_ns())) > 0:
+            # Not for all of it at once: by then the trouble may be over.
+            await clock.sleep(min(_PACE_S, wait_ns / 1_000_000_000))
+        pace.note(clock.monotonic_ns())
+
+    async def _receive(self, http: aiohttp.ClientSession, number: int, wire: _Wire) -> str:
+        """Open a leg's socket and take frames off it until it closes; the reason."""
+        clock, silence_s = self._clock, self._endpoint.silence_s
         heard_ns = clock.monotonic_ns()
         async with http.ws_connect(
             self._endpoint.url,
@@ -184,10 +246,12 @@ class Session:
             decode_text=False,
             timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
         ) as socket:
-            self._socket = socket
-            connection.opened(clock.now_ns())
+            wire.socket = socket
+            if self._pace is not None:
+                self._pace.succeeded()
+            self.shard.opened(number, clock.now_ns())
             self._tell(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
-            then()
+            self._run_errands()
             while True:
                 try:
                     message = await socket.receive(timeout=silence_s)
@@ -195,12 +259,12 @@ class Session:
                     return f"silent for {silence_s:g} s"
                 if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
                     heard_ns = clock.monotonic_ns()
-                    self._frames.append(message.data)
-                    self._stamps_ns.append(heard_ns)
-                    if len(self._frames) == 1:
+                    wire.frames.append(message.data)
+                    wire.stamps_ns.append(heard_ns)
+                    if len(wire.frames) == 1:
                         self._arrived.set()
-                    if len(self._frames) >= self._room_for:
-                        await self._make_room(then)
+                    if len(wire.frames) >= self._room_for:
+                        await self._make_room()
                 elif message.type is WSMsgType.PING:
                     await socket.pong(message.data)
                     quiet_s = (clock.monotonic_ns() - heard_ns) / 1_000_000_000
@@ -212,59 +276,70 @@ class Session:
                 elif message.type is not WSMsgType.PONG:
                     return _reason(socket)
 
-    async def _make_room(self, then: Callable[[], None]) -> None:
+    async def _make_room(self) -> None:
         """Read what has arrived; while too many events are not recorded, wait."""
         self._read()
-        then()
+        self._run_errands()
         if self._room_for <= 0:
             self._room.clear()
             await self._room.wait()
 
-    async def _read_forever(self, then: Callable[[], None]) -> None:
-        """Read what has arrived whenever the task that receives has to wait for more."""
+    async def _read_forever(self) -> None:
+        """Read what has arrived whenever the tasks that receive have to wait for more."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
             self._read()
-            then()
+            self._run_errands()
 
     def _read(self) -> None:
         """Hand all frames to the machine."""
-        frames, instants_ns = self._frames, [self._anchor_ns + each for each in self._stamps_ns]
-        self._frames, self._stamps_ns = [], []
-        self.connection.received_many(frames, instants_ns)
+        for number, wire in self._wires.items():
+            if wire.frames:
+                frames, instants_ns = wire.frames, [self._anchor_ns + at for at in wire.stamps_ns]
+                wire.frames, wire.stamps_ns = [], []
+                self.shard.received_many(number, frames, instants_ns)
         self._measure_room()
 
-    async def _send(self, text: str) -> None:
-        if self._socket is None or self._socket.closed:
+    async def _send(self, number: int, text: str) -> None:
+        wire = self._wires.get(number)
+        if wire is None or wire.socket is None or wire.socket.closed:
             return  # whatever was to be asked is asked again on the next connection
         try:
-            await self._socket.send_str(text)
+            await wire.socket.send_str(text)
         except (ConnectionError, aiohttp.ClientError):
             return  # the reader notices too, and says why
 
-    async def _close(self) -> None:
-        if self._socket is not None:
-            await _say_goodbye(self._socket)
+    async def _close(self, number: int) -> None:
+        wire = self._wires.get(number)
+        if wire is not None and wire.socket is not None:
+            await _say_goodbye(wire.socket)
 
-    async def _fetch(self, wanted: FetchSnapshot, then: Callable[[], None]) -> None:
+    async def _fetch(self, number: int, wanted: FetchSnapshot) -> None:
         await self._clock.sleep(wanted.after_s)
         try:
-            snapshot = await self._fetch_book(wanted.symbol)
+            still = partial(self._wants, number, wanted.symbol)
+            snapshot = await self._fetch_book(wanted.symbol, still)
         except UNAVAILABLE as error:
             slug, reason = wanted.symbol.slug, str(error)
             self._tell(SnapshotFailed(exchange=self._endpoint.exchange, symbol=slug, reason=reason))
             snapshot = None
         if snapshot is None:
-            self.connection.snapshot_failed(wanted.symbol)
+            self.shard.snapshot_failed(number, wanted.symbol, self._clock.now_ns())
         else:
-            self.connection.snapshot_arrived(snapshot)
-        then()
+            self.shard.snapshot_arrived(number, snapshot, self._clock.now_ns())
+        self._run_errands()
 
-    async def _wake(self, at_ns: int, then: Callable[[], None]) -> None:
+    def _wants(self, number: int, symbol: Symbol) -> bool:
+        """Whether a leg's book still waits for a snapshot."""
+        leg = self.shard.legs.get(number)
+        book = leg.connection.books.get(symbol) if leg is not None and not leg.leaving else None
+        return book is not None and book.wants_snapshot
+
+    async def _wake(self, number: int, at_ns: int) -> None:
         await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)
-        self.connection.woken(self._clock.now_ns())
-        then()
+        self.shard.woken(number, self._clock.now_ns())
+        self._run_errands()
 
     async def _flush_forever(self) -> None:
         while True:
@@ -273,7 +348,7 @@ class Session:
 
     async def _flush(self) -> None:
         self._read()
-        events = self.connection.take_events()
+        events = self.shard.take_events()
         if events:
             self._hear(events)
             await self._record(events)
@@ -281,7 +356,7 @@ class Session:
         self._room.set()
 
     def _measure_room(self) -> None:
-        room = self._flushing.most_waiting - len(self.connection.events)
+        room = self._flushing.most_waiting - self.shard.waiting
         self._room_for = min(FRAMES_AT_ONCE, room)
 
 

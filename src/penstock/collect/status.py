@@ -56,6 +56,38 @@ class IdsStatus(Struct, frozen=True, kw_only=True):
     missing: list[tuple[int, int]]
 
 
+class LegStatus(Struct, frozen=True, kw_only=True):
+    """One connection."""
+
+    number: int
+    state: str
+    leads: bool
+    up_s: int | None = None
+    """Seconds since it was opened; None if it is not open."""
+    heard_s: float | None = None
+    """Seconds since the newest frame."""
+    asked: int = 0
+    """Streams it is to bring."""
+    pending: int = 0
+    """Streams of those that the exchange has not answered for yet."""
+
+
+class ShardStatus(Struct, frozen=True, kw_only=True):
+    """Streams that are carried together, and the connections that carry them."""
+
+    state: str
+    legs: list[LegStatus]
+    reconnects: dict[str, int] = {}
+    rotations: dict[str, int] = {}
+    """How often one connection took over from another, by reason."""
+    given_up: dict[str, int] = {}
+    """How often that was tried in vain, by reason."""
+    waiting: int = 0
+    """Events received and not recorded yet."""
+    dropped: int = 0
+    """Copies of events that another connection had brought."""
+
+
 class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Everything a collector says of itself."""
 
@@ -79,6 +111,9 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     weight_limit: int | None = None
     trouble: str = ""
     """What keeps it from working, in words."""
+    shards: list[ShardStatus] = []
+    pending: list[str] = []
+    """Streams that were asked for and not answered for yet, by the exchange's names."""
 
 
 def write_status(folder: Path, status: CollectorStatus) -> None:

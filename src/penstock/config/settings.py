@@ -164,6 +164,15 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds that any stream may be silent; longer, the more seldom it speaks."""
     first_word: Seconds = 60.0
     """Seconds that a stream may take to bring anything at all."""
+    rotate_after: Seconds = 82800.0
+    """Seconds after which a stream connection is replaced by another, before the exchange ends it;
+    up to a fifth is taken off at random, so that not all are replaced at once."""
+    overlap: Seconds = 5.0
+    """Seconds for which both run, at least, after the new one has everything."""
+    redundancy: Count = 1
+    """Connections that bring the same streams at the same time; copies are dropped."""
+    streams_per_connection: Count = 1000
+    """Streams a connection carries, at most; fewer where the exchange allows fewer."""
 
 
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -38,6 +38,7 @@ PenstockError
 ├── UnknownJob             no job has that id
 ├── JobRunning             it runs just now: pause it, and ask again
 ├── JobEnded               it is done or was deleted: create another
+├── NotStreaming           the collector has not begun, or has ended: try again later
 └── StorageError           the store could not do it: look at the disk
     ├── StorageFull        there is no room: make some, and go on
     ├── StoreUnreachable   no answer from the database in time: back off and ask again
@@ -99,6 +100,7 @@ from penstock.errors.work import (
     ConnectorPaused,
     JobEnded,
     JobRunning,
+    NotStreaming,
     UnknownConnector,
     UnknownJob,
 )
@@ -127,6 +129,7 @@ __all__ = [
     "NewerStore",
     "NoAnswer",
     "NotOurRecord",
+    "NotStreaming",
     "PenstockError",
     "PortInUse",
     "RateLimited",

@@ -1,4 +1,4 @@
-"""Connectors and jobs that are not there, or not in the state for what is asked."""
+"""Connectors, jobs and collectors that are not there, or not in the state for what is asked."""
 
 from collections.abc import Iterable
 
@@ -69,4 +69,15 @@ class JobEnded(PenstockError):
         self.job_id, self.how = job_id, how
         super().__init__(
             f"Job {job_id!r} {how}. Create it anew to have it run again; what it brought is kept."
+        )
+
+
+class NotStreaming(PenstockError):
+    """A collector that has not begun, or has ended."""
+
+    def __init__(self, exchange: str) -> None:
+        self.exchange = exchange
+        super().__init__(
+            f"Nothing is streamed from {exchange} at the moment. Nothing was changed; try again"
+            " once it answers."
         )

@@ -89,6 +89,33 @@ class Asking:
         self._messages.append(_Message(text, None, (), again=False))
         self.ask((name,), again=True)
 
+    def end(self, names: Sequence[str]) -> None:
+        """End these streams, and wait for none of them any longer."""
+        ended = set(names)
+        self._messages = deque(
+            each._replace(names=tuple(name for name in each.names if name not in ended))
+            for each in self._messages
+        )
+        for number, waiting in list(self._waiting.items()):
+            waiting.names -= ended
+            if not waiting.names:
+                del self._waiting[number]
+        self._later = [
+            (at_ns, kept)
+            for at_ns, some in self._later
+            if (kept := tuple(name for name in some if name not in ended))
+        ]
+        step = self._dialect.limits.names_per_message
+        for start in range(0, len(names), step):
+            self._request_id += 1
+            text = self._dialect.unsubscribe(names[start : start + step], self._request_id)
+            self._messages.append(_Message(text, None, (), again=False))
+
+    def pending(self) -> list[str]:
+        """Streams that are to be asked for, or were and are not answered yet."""
+        queued = [name for message in self._messages for name in message.names]
+        return queued + [name for each in self._waiting.values() for name in sorted(each.names)]
+
     def take_due(self, at_ns: int) -> list[tuple[str, tuple[str, ...]]]:
         """The messages to send at this instant, each with the streams it asks for."""
         for each in [each for each in self._later if each[0] <= at_ns]:
@@ -101,7 +128,7 @@ class Asking:
         while self._messages and at_ns >= self._sends_at_ns:
             text, request_id, names, again = self._messages.popleft()
             due.append((text, names))
-            if request_id is not None:
+            if request_id is not None and names:
                 self._waiting[request_id] = _Waiting(names, at_ns + ACK_WITHIN_NS, again=again)
             self._sends_at_ns = at_ns + space_ns
         return due

@@ -10,15 +10,24 @@ it delivers (``take_events``). Live sockets, recordings and tests all drive the 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.asking import ACK_WITHIN_NS, SECOND_NS, Asking
 from penstock.streaming.book_sync import BookSync
+from penstock.streaming.commands import (
+    Close,
+    Command,
+    FetchSnapshot,
+    Open,
+    Rotate,
+    Send,
+    Subscription,
+    WakeAt,
+)
 from penstock.streaming.dialect import (
     Ack,
     Dialect,
@@ -28,8 +37,8 @@ from penstock.streaming.dialect import (
     Received,
     Refusal,
 )
-from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.streamed_book import StreamedBook
+from penstock.streaming.wanted import Place, Wanted
 
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
@@ -39,46 +48,6 @@ _EARLY_NS = SECOND_NS // 10
 """How much too early somebody may be woken by a clock that runs differently."""
 
 State = Literal["disconnected", "connecting", "connected", "reconnecting"]
-
-
-class Open(NamedTuple):
-    """Open the socket."""
-
-
-class Send(NamedTuple):
-    """Send a text frame."""
-
-    text: str
-
-
-class Close(NamedTuple):
-    """Close the socket; ``closed`` is expected to follow."""
-
-    reason: str
-
-
-class FetchSnapshot(NamedTuple):
-    """After a pause, ask the exchange for a book; hand it in, or say that it could not be had."""
-
-    symbol: Symbol
-    after_s: float
-
-
-class WakeAt(NamedTuple):
-    """Call ``woken`` at this instant, or later."""
-
-    at_ns: int
-
-
-Command = Open | Send | Close | FetchSnapshot | WakeAt
-
-
-@dataclass(frozen=True)
-class Subscription:
-    """What to stream."""
-
-    channel: str
-    symbols: tuple[Symbol, ...]
 
 
 class Connection:
@@ -92,43 +61,20 @@ class Connection:
         *,
         backoff: Backoff = Backoff(first_s=0.25, longest_s=30.0),  # noqa: B008 (frozen)
         keep_levels: bool = True,
-        exchange: str = "",
     ) -> None:
-        """``exchange`` is whose name disconnects are delivered under; without it none are."""
         self._dialect, self._backoff, self._random = dialect, backoff, random
         self._read = dialect.read
         self._read_many = dialect.read_many if isinstance(dialect, ReadsMany) else None
         self._asking = Asking(dialect)
-        subscribed = [(each.channel, each.symbols) for each in subscriptions]
-        self._disconnects = Disconnects(exchange, subscribed)
-        named = [(each, dialect.streams(each.channel, each.symbols)) for each in subscriptions]
-        self._groups = [names for _, names in named]
-        if dialect.limits.mixed_channels:
-            self._groups = [[name for names in self._groups for name in names]]
-        self._book_streams = {
-            name: symbol
-            for wanted, names in named
-            if wanted.channel == "book_deltas"
-            for name, symbol in zip(names, wanted.symbols, strict=True)
-        }
-        self._stream_of = {symbol: name for name, symbol in self._book_streams.items()}
-        self._names = {
-            (wanted.channel, symbol): name
-            for wanted, names in named
-            for name, symbol in zip(names, wanted.symbols, strict=True)
-        }
+        self._keep_levels = keep_levels
+        self._wanted = Wanted(dialect)
         self._begins = dialect.books.begins
-        self.books: dict[Symbol, BookSync | StreamedBook] = {
-            symbol: BookSync(keep_levels=keep_levels)
-            if self._begins == "rest"
-            else StreamedBook(dialect.books, keep_levels=keep_levels)
-            for symbol in self._book_streams.values()
-        }
+        self.books: dict[Symbol, BookSync | StreamedBook] = {}
+        for wanted in subscriptions:
+            self._begin_books(self._wanted.add(wanted))
         limits = dialect.limits
         self._ping_every_ns = round(limits.ping_every_s * SECOND_NS) if limits.ping else 0
         self.state: State = "disconnected"
-        self.opened_at_ns: int | None = None
-        """Since when it stands; None while it does not."""
         self.reconnects: Counter[str] = Counter()
         """How often the connection was lost, by reason."""
         self.malformed: Counter[str] = Counter()
@@ -162,12 +108,43 @@ class Connection:
     def opened(self, at_ns: int) -> None:
         """The socket is open: ask for everything."""
         self.state, self._wakes_at_ns = "connected", None
-        self.opened_at_ns = at_ns
         self._pings_at_ns = at_ns + self._ping_every_ns
         self._asking.clear(at_ns)
-        for names in self._groups:
+        for names in self._wanted.groups(self._wanted):
             self._asking.ask(names)
         self._send_due(at_ns)
+
+    def add(self, wanted: Subscription, at_ns: int) -> None:
+        """From now on stream this too; what runs already goes on undisturbed.
+
+        Raises:
+            UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
+        """
+        fresh = self._wanted.add(wanted)
+        self._begin_books(fresh)
+        if self.state == "connected":
+            for names in self._wanted.groups(fresh):
+                self._asking.ask(names)
+            self._send_due(at_ns)
+
+    def remove(self, wanted: Subscription, at_ns: int) -> None:
+        """Stream this no longer; the rest goes on undisturbed."""
+        names = self._wanted.remove(wanted)
+        for name in names:
+            del self._refused[name]
+        for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
+            self.books.pop(symbol, None)
+            self._begins_at_ns.pop(symbol, None)
+        if names and self.state == "connected":
+            self._asking.end(names)
+            self._send_due(at_ns)
+
+    def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
+        """End a stream and ask for it again: it may have died in silence."""
+        name = self._wanted.name(channel, symbol)
+        if name is not None and self.state == "connected":
+            self._asking.ask_anew(name)
+            self._send_due(at_ns)
 
     def received(self, frame: bytes | str, at_ns: int) -> None:
         """A frame arrived."""
@@ -188,9 +165,7 @@ class Connection:
         """The socket is closed, or could not be opened: try again after a while."""
         if self.state == "disconnected":
             return
-        if self.state == "connected":
-            self.events += self._disconnects.mark(reason, at_ns)
-        self.state, self.opened_at_ns = "reconnecting", None
+        self.state = "reconnecting"
         self.reconnects[reason] += 1
         self._asking.clear(at_ns)
         self._begins_at_ns.clear()
@@ -223,8 +198,9 @@ class Connection:
         """A book that was asked for: the new baseline, recorded like any event."""
         self._fetching.discard(snapshot.symbol)
         self.events.append(snapshot)
-        book = self.books[snapshot.symbol]
-        assert isinstance(book, BookSync), "nobody asked for it"
+        book = self.books.get(snapshot.symbol)
+        if not isinstance(book, BookSync):
+            return  # wanted no longer
         if book.wants_snapshot and book.join(snapshot):
             del self._tries[snapshot.symbol]
         elif book.wants_snapshot:
@@ -233,25 +209,38 @@ class Connection:
     def snapshot_failed(self, symbol: Symbol) -> None:
         """A book could not be had; ask again if it is still wanted."""
         self._fetching.discard(symbol)
-        if self.books[symbol].wants_snapshot:
+        book = self.books.get(symbol)
+        if book is not None and book.wants_snapshot:
             self._fetch(symbol)
 
-    def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
-        """End a stream that is mute and ask for it again, where there is a connection."""
-        name = self._names.get((channel, symbol))
-        if name is not None and self.state == "connected":
-            self._asking.ask_anew(name)
-            self._send_due(at_ns)
+    def join_book(self, symbol: Symbol, other: BookSync) -> bool:
+        """Begin a book from the same one of another connection; whether that was possible."""
+        book = self.books.get(symbol)
+        if not isinstance(book, BookSync) or not book.join_from(other):
+            return False
+        self._fetching.discard(symbol)
+        del self._tries[symbol]
+        return True
 
-    def give_up(self, reason: str) -> None:
-        """Close the socket, which is of no use, and open another."""
-        if self.state == "connected":
-            self.commands.append(Close(reason))
+    @property
+    def settled(self) -> bool:
+        """Whether it is open and everything asked for was answered."""
+        return self.state == "connected" and self._asking.settled
 
-    def stop(self) -> None:
+    @property
+    def asked(self) -> int:
+        """How many streams are wanted."""
+        return len(self._wanted)
+
+    @property
+    def pending(self) -> list[str]:
+        """Streams that were asked for, or are about to be, and not answered yet."""
+        return self._asking.pending()
+
+    def stop(self, reason: str = "stopped") -> None:
         """End for good."""
         if self.state in ("connecting", "connected"):
-            self.commands.append(Close("stopped"))
+            self.commands.append(Close(reason))
         self.state = "disconnected"
 
     def take_events(self) -> list[AnyEvent]:
@@ -263,6 +252,14 @@ class Connection:
         """What is to be done since the last call, in order."""
         commands, self.commands = self.commands, []
         return commands
+
+    def _begin_books(self, places: Iterable[Place]) -> None:
+        rules, keep = self._dialect.books, self._keep_levels
+        for channel, symbol in places:
+            if channel == "book_deltas":
+                numbered = rules.begins == "rest"
+                fresh = BookSync(keep_levels=keep) if numbered else None
+                self.books[symbol] = fresh or StreamedBook(rules, keep_levels=keep)
 
     def _note(self, said: Sequence[Received]) -> None:
         for each in said:
@@ -292,7 +289,7 @@ class Connection:
             if not self._dialect.books.shows_loss:
                 self._doubt_books(said)
         elif isinstance(said, Notice):
-            self.commands.append(Close("the exchange announced its shutdown"))
+            self.commands.append(Rotate("the exchange announced its shutdown"))
         else:
             if isinstance(said, Ack):
                 for name in self._asking.answered(said.request_id, said.names):
@@ -305,7 +302,7 @@ class Connection:
     def _doubt_books(self, said: Malformed) -> None:
         """Begin again what may have lost a change, where nothing but its absence would tell."""
         name = said.stream
-        for symbol in [self._book_streams.get(name)] if name else [*self.books]:
+        for symbol in [self._wanted.book_of(name)] if name else [*self.books]:
             book = self.books[symbol] if symbol else None
             if symbol and isinstance(book, StreamedBook) and book.state == "synced":
                 book.doubt(f"a frame could not be read: {said.words}")
@@ -317,7 +314,7 @@ class Connection:
         names = self._asking.answered(said.request_id, said.names)
         for name in names:
             self._refused[name] += 1
-            symbol = self._book_streams.get(name)
+            symbol = self._wanted.book_of(name)
             if symbol is not None:
                 self.books[symbol].distrust(f"refused: {said.words}")
                 self._begins_at_ns.pop(symbol, None)
@@ -334,7 +331,7 @@ class Connection:
         if isinstance(book, StreamedBook):
             book.begin(snapshot)
             if not self._asking.settled:  # that the stream has begun is an answer too
-                self._asking.answered(None, (self._stream_of[symbol],))
+                self._asking.answered(None, (self._book_stream(symbol),))
             if book.wants_snapshot:
                 self._begin(symbol, at_ns)
             else:
@@ -366,9 +363,10 @@ class Connection:
     def _send_due(self, at_ns: int) -> None:
         """Send what is due, and ask to be woken for what is not."""
         for symbol in [each for each, due_ns in self._begins_at_ns.items() if due_ns <= at_ns]:
-            self._asking.ask_anew(self._stream_of[symbol])
+            name = self._book_stream(symbol)
+            self._asking.ask_anew(name)
             self._tries[symbol] += 1
-            self._wait_for_book(self._stream_of[symbol], at_ns)
+            self._wait_for_book(name, at_ns)
         for text, names in self._asking.take_due(at_ns):
             self.commands.append(Send(text))
             for name in names:
@@ -378,9 +376,14 @@ class Connection:
             self._pings_at_ns = at_ns + self._ping_every_ns
         self._wake_for_next()
 
+    def _book_stream(self, symbol: Symbol) -> str:
+        name = self._wanted.name("book_deltas", symbol)
+        assert name is not None, "there is a book only where its stream is wanted"
+        return name
+
     def _wait_for_book(self, name: str, at_ns: int) -> None:
         """Give a stream that was asked for some time to begin with a snapshot."""
-        symbol = self._book_streams.get(name)
+        symbol = self._wanted.book_of(name)
         if symbol is not None and self._begins == "stream":
             self._begins_at_ns[symbol] = at_ns + ACK_WITHIN_NS + self._pause_ns(symbol)
 

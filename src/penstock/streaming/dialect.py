@@ -6,7 +6,7 @@ exchange may send makes ``read`` raise: what cannot be read is returned as ``Mal
 reason, and harms nobody else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -166,5 +166,17 @@ class ReadsMany(Protocol):
 
         None unless the frames hold events and nothing else: whoever asked then reads them one by
         one and learns which is an answer, and which is malformed.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsTwins(Protocol):
+    """A dialect whose exchange stamps an event anew on every connection."""
+
+    def twin_key(self, event: AnyEvent) -> Hashable | None:
+        """What copies of an event on two connections share, and no other event has.
+
+        None if nothing tells. Without this, ``dedupe.twin_key`` is what counts.
         """
         ...

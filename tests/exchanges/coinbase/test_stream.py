@@ -12,7 +12,8 @@ from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.stream import LARGEST_FRAME, CoinbaseDialect
 from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.symbol import Symbol
-from penstock.streaming.connection import Connection, Send, Subscription
+from penstock.streaming.commands import Send, Subscription
+from penstock.streaming.connection import Connection
 from penstock.streaming.dialect import Ack, Dialect, Malformed, Refusal
 
 BTC, SKL, ODD = Symbol("BTC", "USD"), Symbol("SKL", "BTC"), Symbol("币", "USD")

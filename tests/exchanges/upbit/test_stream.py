@@ -10,7 +10,8 @@ from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.upbit.stream import LARGEST_FRAME, UpbitDialect
 from penstock.market.events import BookSnapshot, Ticker, Trade
 from penstock.market.symbol import Symbol
-from penstock.streaming.connection import Connection, Send, Subscription
+from penstock.streaming.commands import Send, Subscription
+from penstock.streaming.connection import Connection
 from penstock.streaming.dialect import Ack, Dialect, Malformed, Refusal
 
 BTC, LAMB, ODD = Symbol("BTC", "KRW"), Symbol("LAMB", "KRW"), Symbol("币", "KRW")

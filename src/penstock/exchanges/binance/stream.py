@@ -11,11 +11,12 @@ again with care, by itself, to find out what it is: an answer, a notice, or malf
 reason.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
@@ -24,9 +25,10 @@ from penstock.exchanges.binance.limits import STREAM_LIMITS
 from penstock.exchanges.binance.payloads import Reader
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
 from penstock.exchanges.unchecked import Unchecked
-from penstock.market.events import AnyEvent
+from penstock.market.events import AnyEvent, Ticker
 from penstock.market.interval import COMMON
 from penstock.market.symbol import Symbol
+from penstock.streaming.dedupe import contents, twin_key
 from penstock.streaming.dialect import Ack, BookRules, Notice, Received, Refusal
 
 # The longest frame seen is some hundred kilobytes: a whole second of a busy book.
@@ -178,6 +180,12 @@ class BinanceDialect:
                     return events
         self._unchecked.forget()
         return None
+
+    def twin_key(self, event: AnyEvent) -> Hashable | None:
+        """See ``KnowsTwins``; ``E`` is stamped on each connection by itself."""
+        if isinstance(event, Ticker) and event.update_id is None:
+            return contents(replace(event, at_ms=None))
+        return twin_key(event)
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> Received:
         """What a frame says, whatever it is."""

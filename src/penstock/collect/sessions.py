@@ -1,0 +1,115 @@
+"""Sessions: all connections of one exchange, a session for each shard of its streams.
+
+Streams are added and removed while everything else goes on. A shard that has lost its last stream
+ends; one that is needed begins.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from penstock.collect.session import Session
+from penstock.market.symbol import Symbol
+from penstock.streaming.book_sync import BookSync
+from penstock.streaming.shard import Shard
+from penstock.streaming.sharding import Sharding
+from penstock.streaming.streamed_book import StreamedBook
+from penstock.streaming.wanted import Place, Subscriptions
+
+
+@dataclass(slots=True)
+class _Running:
+    session: Session
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Sessions:
+    """Runs as many sessions as the streams of one exchange need."""
+
+    def __init__(self, begin: Callable[[Subscriptions], Session], most: int) -> None:
+        """``begin`` makes the session of a new shard; one carries at most so many streams."""
+        self._make, self._sharding = begin, Sharding(most)
+        self._sessions: dict[int, _Running] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The machines of all sessions there are."""
+        return [each.session.shard for each in self._sessions.values()]
+
+    def books(self) -> Mapping[Symbol, BookSync | StreamedBook]:
+        """All books there are, of whichever shard."""
+        shards = self.shards
+        if len(shards) == 1:
+            return shards[0].books
+        return {symbol: book for shard in shards for symbol, book in shard.books.items()}
+
+    def session_of(self, channel: str, symbol: Symbol) -> Session | None:
+        """Who brings a stream."""
+        number = self._sharding.shard_of((channel, symbol))
+        return self._sessions[number].session if number is not None else None
+
+    def standing_since_ns(self, channel: str, symbol: Symbol) -> int | None:
+        """Since when the stream's connection stands; None while it does not."""
+        session = self.session_of(channel, symbol)
+        return session.standing_since_ns() if session is not None else None
+
+    def ask_anew(self, channel: str, symbol: Symbol) -> None:
+        """End a stream and ask for it again."""
+        session = self.session_of(channel, symbol)
+        if session is not None:
+            session.ask_anew(channel, symbol)
+
+    def rotate(self, channel: str, symbol: Symbol, reason: str) -> None:
+        """Change the stream's connection for another, without losing anything."""
+        session = self.session_of(channel, symbol)
+        if session is not None:
+            session.rotate(reason)
+
+    def add(self, places: Iterable[Place]) -> None:
+        """Stream these too.
+
+        Raises:
+            UnknownChannel, UnknownSymbol: the exchange does not have one of them.
+        """
+        for number, some in self._sharding.add(places).items():
+            wanted = Subscriptions.of(some)
+            if number in self._sessions:
+                for each in wanted:
+                    self._sessions[number].session.add(each)
+            else:
+                running = self._sessions[number] = _Running(self._make(wanted))
+                if self._group is not None:
+                    self._group.create_task(running.session.run(running.stop))
+
+    def remove(self, places: Iterable[Place]) -> None:
+        """Stream these no longer."""
+        for number, some in self._sharding.remove(places).items():
+            running = self._sessions[number]
+            if number in self._sharding.shards:
+                for each in Subscriptions.of(some):
+                    running.session.remove(each)
+            else:
+                del self._sessions[number]
+                running.stop.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stream and record until ``stop``; then close, and record what had arrived.
+
+        Raises:
+            StorageError: what arrived cannot be recorded. All connections are closed first.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for running in self._sessions.values():
+                    group.create_task(running.session.run(running.stop))
+                self._group = group
+                await stop.wait()
+                self._group = None
+                for running in self._sessions.values():
+                    running.stop.set()
+        except ExceptionGroup as failures:
+            # Whoever called wants the one thing that went wrong, not the group it was in.
+            raise failures.exceptions[0] from None
+        finally:
+            self._group = None

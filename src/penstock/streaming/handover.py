@@ -1,0 +1,92 @@
+"""A handover: when may a connection be closed because another brings the same?
+
+The new one must be open, with everything it asked for answered, and its books must be begun. Then
+for a while both are watched. Whatever the old one brings must be met on the new one: the very same
+event on both shows that the old one has come to where the new one began, and so that nothing lies
+between them. Where events cannot be told apart, it is enough that the new one brings some.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+from penstock.streaming.book_sync import BookSync
+from penstock.streaming.connection import Connection
+from penstock.streaming.streamed_book import StreamedBook
+
+_Kind = tuple[type[AnyEvent], Symbol]
+
+
+@dataclass(slots=True)
+class Handover:
+    """From one leg of a shard to another, by their numbers."""
+
+    old: int
+    new: int
+    reason: str
+    until_ns: int
+    """It is given up then."""
+    overlap_ns: int
+    settled_ns: int | None = None
+    """Since when the new leg has everything."""
+    owed: set[_Kind] = field(default_factory=set)
+    """What the old leg brought since."""
+    met: set[_Kind] = field(default_factory=set)
+    """What both brought."""
+
+    def note(self, event: AnyEvent, leg: int, first: int | None, keyed: bool) -> None:
+        """A leg brought an event; who had brought it first, if somebody had."""
+        if event.source != "live":
+            return  # fetched, and for one leg alone
+        kind = type(event), event.symbol
+        if leg == self.old:
+            self.owed.add(kind)
+        if (keyed and first is not None and self.new in (leg, first) and leg != first) or (
+            not keyed and leg == self.new
+        ):
+            self.met.add(kind)
+
+    def ready(self, old: Connection, new: Connection, at_ns: int) -> bool:
+        """Whether the old leg may go."""
+        if not new.settled:
+            self.settled_ns = None
+            return False
+        if self.settled_ns is None:
+            self.settled_ns = at_ns
+            self.owed.clear()
+        return (
+            at_ns >= self.settled_ns + self.overlap_ns
+            and self.owed <= self.met
+            and _as_good(old.books, new.books)
+        )
+
+
+_Books = Mapping[Symbol, BookSync | StreamedBook]
+
+
+def _as_good(old: _Books, new: _Books) -> bool:
+    """Whether every book that can be believed can be believed on the new side too."""
+    return all(
+        new[symbol].state == "synced" for symbol, book in old.items() if book.state == "synced"
+    )
+
+
+def baselines(exchange: str, books: _Books, at_ns: int) -> list[BookSnapshot]:
+    """Books without numbers as they stand: what follows from their connection continues these."""
+    shown = []
+    for symbol, sync in books.items():
+        if isinstance(sync, StreamedBook) and sync.state == "synced" and sync.book is not None:
+            bids, asks = sync.book.texts()
+            shown.append(
+                BookSnapshot(
+                    exchange=exchange,
+                    symbol=symbol,
+                    received_at_ns=at_ns,
+                    at_ms=sync.at_ms,
+                    bids_raw=write_levels(bids),
+                    asks_raw=write_levels(asks),
+                )
+            )
+    return shown

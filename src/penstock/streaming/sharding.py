@@ -1,0 +1,106 @@
+"""Sharding: which connection carries which streams, and how fast connections are opened.
+
+A stream stays on the connection it was given to. Added streams go where there is room, the fullest
+first, so that no connection is opened without need; removed ones leave room. Both are pure.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from penstock.streaming.asking import SECOND_NS
+from penstock.streaming.dialect import StreamLimits
+from penstock.streaming.wanted import Place
+
+_SHARE = 0.8
+"""Of the connections an exchange allows; the rest is for others at the same address."""
+TROUBLED_CONNECTS = 10
+TROUBLED_PERIOD_NS = 60 * SECOND_NS
+
+
+class Sharding:
+    """Streams by shard, each within what a connection may carry."""
+
+    def __init__(self, streams_per_connection: int) -> None:
+        self._room = streams_per_connection
+        self._shard_of: dict[Place, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._shards_ever = 0
+
+    @property
+    def shards(self) -> dict[int, list[Place]]:
+        """The streams of every shard that has any."""
+        shards: dict[int, list[Place]] = {number: [] for number in self._sizes}
+        for place, number in self._shard_of.items():
+            shards[number].append(place)
+        return shards
+
+    def shard_of(self, place: Place) -> int | None:
+        """Where a stream is."""
+        return self._shard_of.get(place)
+
+    def add(self, places: Iterable[Place]) -> dict[int, list[Place]]:
+        """Find room for streams; those that were not there, by shard."""
+        added: dict[int, list[Place]] = {}
+        for place in places:
+            if place not in self._shard_of:
+                number = self._with_room()
+                self._shard_of[place] = number
+                self._sizes[number] += 1
+                added.setdefault(number, []).append(place)
+        return added
+
+    def remove(self, places: Iterable[Place]) -> dict[int, list[Place]]:
+        """Let go of streams; those that were there, by shard. A shard without any is gone."""
+        removed: dict[int, list[Place]] = {}
+        for place in places:
+            number = self._shard_of.pop(place, None)
+            if number is not None:
+                self._sizes[number] -= 1
+                removed.setdefault(number, []).append(place)
+        for number in removed:
+            if not self._sizes[number]:
+                del self._sizes[number]
+        return removed
+
+    def _with_room(self) -> int:
+        open_ones = [number for number, size in self._sizes.items() if size < self._room]
+        if open_ones:
+            return max(open_ones, key=lambda number: self._sizes[number])
+        self._shards_ever += 1
+        self._sizes[self._shards_ever] = 0
+        return self._shards_ever
+
+
+class ConnectPace:
+    """When the next connection to an exchange may be opened, whoever of us wants one."""
+
+    def __init__(self, limits: StreamLimits) -> None:
+        self._most = max(1, int(limits.connects * _SHARE))
+        self._period_ns = round(limits.connects_period_s * SECOND_NS)
+        self._troubled = False
+        self._at_ns: deque[int] = deque(maxlen=max(self._most, TROUBLED_CONNECTS))
+
+    def wait_ns(self, at_ns: int) -> int:
+        """How long to wait, at this instant; ask again then."""
+        wait_ns = self._wait_ns(self._most, self._period_ns, at_ns)
+        if self._troubled:
+            troubled_ns = self._wait_ns(TROUBLED_CONNECTS, TROUBLED_PERIOD_NS, at_ns)
+            wait_ns = max(wait_ns, troubled_ns)
+        return wait_ns
+
+    def note(self, at_ns: int) -> None:
+        """One is being opened."""
+        self._at_ns.append(at_ns)
+
+    def succeeded(self) -> None:
+        """One was opened: whatever was wrong is over."""
+        self._troubled = False
+
+    def failed(self) -> None:
+        """One could not be opened, or did not last: from now on be slow."""
+        self._troubled = True
+
+    def _wait_ns(self, most: int, period_ns: int, at_ns: int) -> int:
+        if len(self._at_ns) < most:
+            return 0
+        return max(0, self._at_ns[-most] + period_ns - at_ns)

@@ -1,0 +1,121 @@
+"""Dedupe: of two copies one is kept, of two events that look alike both."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.kraken.stream import KrakenDialect
+from penstock.market.events import (
+    AnyEvent,
+    BookDelta,
+    BookSnapshot,
+    Candle,
+    Disconnect,
+    Ticker,
+    Trade,
+)
+from penstock.market.symbol import Symbol
+from penstock.streaming.dedupe import Sieve, Twins, twin_key
+from penstock.streaming.dialect import KnowsTwins
+
+BTC = Symbol("BTC", "USDT")
+NOTHING = Raw(b"[]")
+
+
+def ticker(at_ms: int | None = 5, bid: str = "1", update_id: int | None = None) -> Ticker:
+    return Ticker(
+        exchange="x", symbol=BTC, received_at_ns=0, at_ms=at_ms, bid_text=bid, update_id=update_id
+    )
+
+
+def delta(first: int | None, final: int | None) -> BookDelta:
+    return BookDelta(
+        exchange="x", symbol=BTC, received_at_ns=0, at_ms=0, first_update_id=first,
+        final_update_id=final, bids_raw=NOTHING, asks_raw=NOTHING,
+    )  # fmt: skip
+
+
+def snapshot(update_id: int) -> BookSnapshot:
+    return BookSnapshot(
+        exchange="x", symbol=BTC, received_at_ns=0, update_id=update_id,
+        bids_raw=NOTHING, asks_raw=NOTHING,
+    )  # fmt: skip
+
+
+def trade(number: int) -> Trade:
+    return Trade(
+        exchange="x", symbol=BTC, received_at_ns=0, id=number, at_ms=0,
+        price_text="1", quantity_text="1", taker="buy",
+    )  # fmt: skip
+
+
+def candle(volume: str) -> Candle:
+    return Candle(
+        exchange="x", symbol=BTC, received_at_ns=0, interval="1m", open_ms=0, close_ms=59_999,
+        open_text="1", high_text="1", low_text="1", close_text="1", volume_text=volume,
+    )  # fmt: skip
+
+
+KEYED: list[AnyEvent] = [
+    trade(1), trade(2), delta(1, 2), delta(2, 2), snapshot(3), ticker(5), ticker(6),
+    ticker(5, "2"), ticker(update_id=7), ticker(update_id=8), candle("1"), candle("2"),
+    Disconnect(exchange="x", symbol=BTC, received_at_ns=1, channels=(), reason="cut"),
+    Disconnect(exchange="x", symbol=BTC, received_at_ns=2, channels=(), reason="cut"),
+]  # fmt: skip
+
+
+def test_copies_share_a_key_and_nothing_else_does() -> None:
+    keys = [twin_key(event) for event in KEYED]
+    assert None not in keys
+    assert len(set(keys)) == len(KEYED)
+    for event, key in zip(KEYED, keys, strict=True):
+        if not isinstance(event, Disconnect):
+            assert twin_key(replace(event, received_at_ns=99)) == key
+
+
+def test_what_has_neither_a_number_nor_a_time_has_no_key() -> None:
+    assert [twin_key(each) for each in (delta(None, None), snapshot(0), ticker(None))] == [None] * 3
+
+
+def test_where_every_connection_stamps_its_own_time_the_time_does_not_count() -> None:
+    dialect = BinanceDialect(SymbolMap("binance", [("BTCUSDT", BTC)]))
+    key_of = dialect.twin_key
+    assert isinstance(dialect, KnowsTwins)
+    assert key_of(ticker(5)) == key_of(ticker(6))
+    assert key_of(ticker(5)) != key_of(ticker(5, "2"))
+    assert key_of(ticker(5, update_id=1)) != key_of(ticker(5, update_id=2))
+    assert key_of(trade(1)) == twin_key(trade(1))
+    assert not isinstance(KrakenDialect(SymbolMap("kraken", [])), KnowsTwins)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 3))), st.integers(1, 8))
+def test_the_memory_knows_the_newest_keys_and_is_bounded(
+    notes: list[tuple[int, int]], remembered: int
+) -> None:
+    twins, fresh = Twins(remembered), list[int]()
+    for key, leg in notes:
+        first = twins.note(key, leg)
+        if key in fresh[-remembered:]:
+            assert first is not None, "one of the newest was forgotten"
+        if first is None:
+            fresh.append(key)
+        assert len(twins) <= 2 * remembered
+
+
+def test_who_brought_it_first_is_known() -> None:
+    twins = Twins()
+    assert (twins.note("a", 1), twins.note("a", 2), twins.note("b", 2)) == (None, 1, None)
+    assert twins.note("b", 2) == 2
+
+
+def test_without_a_key_only_who_leads_is_heard() -> None:
+    sieve = Sieve()
+    sieve.use()
+    sieve.sift([trade(1), snapshot(0)], 1, None, leads=True)
+    sieve.sift([trade(1), snapshot(0), trade(2)], 2, None, leads=False)
+
+    assert sieve.passed == [trade(1), snapshot(0), trade(2)]
+    assert sieve.dropped == 2

@@ -1,0 +1,494 @@
+"""The shard: connections come and go, and what they bring comes once and is all there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Ticker, Trade
+from penstock.resilience.backoff import Backoff
+from penstock.streaming.commands import Close, Command, FetchSnapshot, Open, Send, Subscription
+from penstock.streaming.leg import Plan
+from penstock.streaming.shard import SHARD, Shard
+
+from .toys import (
+    SECOND_NS,
+    A,
+    B,
+    NumberedDialect,
+    StampingDialect,
+    StreamedDialect,
+    frame,
+    rest_book,
+    truth,
+)
+
+QUICK = Plan(
+    rotate_after_s=1000.0,
+    overlap_s=2.0,
+    patience_s=20.0,
+    reconnect=Backoff(first_s=1.0, longest_s=8.0, jitter=0.0),
+    rotate_again=Backoff(first_s=10.0, longest_s=40.0, jitter=0.0),
+)
+TRADES = Subscription("trades", (A, B))
+BOOKS = Subscription("book_deltas", (A,))
+
+
+@dataclass
+class Bench:
+    """A shard, its clock, and everything it ever asked for."""
+
+    shard: Shard
+    now_s: float = 0.0
+    asked: list[tuple[int, Command]] = field(default_factory=list)
+
+    @property
+    def now_ns(self) -> int:
+        return round(self.now_s * SECOND_NS)
+
+    def asks(self) -> list[tuple[int, Command]]:
+        """What is asked for since the last call, but to be woken."""
+        fresh = [each for each in self.shard.take_commands() if type(each[1]).__name__ != "WakeAt"]
+        self.asked += fresh
+        return fresh
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass, waking everybody ten times a second."""
+        for _ in range(round(seconds * 10)):
+            self.now_s += 0.1
+            for number in (SHARD, *self.shard.legs):
+                self.shard.woken(number, self.now_ns)
+
+    def bring(self, number: int, *frames: bytes) -> None:
+        self.shard.received_many(number, frames, [self.now_ns] * len(frames))
+
+    def open(self, number: int) -> None:
+        """Open a leg's socket and let the exchange grant everything it asks for."""
+        self.shard.opened(number, self.now_ns)
+        for _ in range(20):
+            for leg, command in self.asks():
+                if isinstance(command, Send) and leg == number:
+                    self.bring(leg, frame("ack", int(command.text.partition(":")[0])))
+            if self.shard.legs[number].connection.settled:
+                return
+            self.pass_s(0.1)
+        pytest.fail("it does not settle")
+
+    def trades(self) -> list[int]:
+        return [each.id for each in self.shard.take_events() if isinstance(each, Trade)]
+
+
+def bench(
+    *wanted: Subscription,
+    plan: Plan = QUICK,
+    dialect: type[NumberedDialect] = NumberedDialect,
+) -> Bench:
+    """A shard whose legs that are to stay are open."""
+    shard = Shard("toy", dialect, wanted or (TRADES,), lambda: 0.0, plan)
+    made = Bench(shard)
+    shard.start(0)
+    made.asks()
+    for number in list(shard.legs):
+        made.open(number)
+    made.asks()
+    return made
+
+
+def sends(asks: Sequence[tuple[int, Command]]) -> list[tuple[int, str]]:
+    return [(number, each.text) for number, each in asks if isinstance(each, Send)]
+
+
+def trades(*numbers: int) -> list[bytes]:
+    return [frame("trade", "a_usdt", number) for number in numbers]
+
+
+def test_one_leg_is_all_there_is_and_nothing_is_added_to_it() -> None:
+    made = bench()
+    made.bring(1, *trades(1, 2))
+
+    assert (made.shard.state, list(made.shard.legs), made.shard.lead.number) == (
+        "connected",
+        [1],
+        1,
+    )
+    assert made.shard.lead.connection.events, "events stay where they are until they are taken"
+    assert made.shard.waiting == 2
+    assert made.trades() == [1, 2]
+    assert not made.shard.sieve.in_use
+
+
+def test_a_leg_is_replaced_before_it_is_too_old() -> None:
+    made = bench()
+    made.pass_s(999)
+    assert made.asks() == []
+    made.pass_s(1)
+
+    assert made.asks() == [(2, Open())]
+    assert made.shard.state == "rotating"
+    made.open(2)
+    made.pass_s(2)
+    assert made.asks() == [(1, Close("old age"))]
+    assert (made.shard.state, made.shard.lead.number) == ("connected", 2)
+    made.shard.closed(1, "closed", made.now_ns)
+    assert list(made.shard.legs) == [2]
+    assert made.shard.tally.rotations == {"old age": 1}
+    assert not made.shard.tally.reconnects
+    assert [each for each in made.shard.take_events() if isinstance(each, Disconnect)] == []
+
+
+def test_an_announced_shutdown_opens_another_leg_before_the_old_one_is_closed() -> None:
+    made = bench()
+    made.bring(1, frame("closing"))
+    assert made.asks() == [(2, Open())]
+    made.bring(1, frame("closing"), *trades(1))
+    assert made.asks() == [], "once is enough"
+    made.open(2)
+    made.bring(2, *trades(1, 2))
+    made.pass_s(2.1)
+
+    assert made.asks() == [(1, Close("the exchange announced its shutdown"))]
+    made.bring(1, *trades(2, 3))
+    assert made.trades() == [1, 2, 3], "what still comes on the old one counts"
+
+
+def test_the_old_leg_stays_until_everything_it_brings_was_met_on_the_new_one() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    made.bring(1, *trades(7), frame("trade", "b_usdt", 1))
+    made.bring(2, *trades(7, 8))
+    made.pass_s(5)
+    assert Close not in [type(each) for _, each in made.asks()], "b_usdt was not met"
+    made.bring(2, frame("trade", "b_usdt", 1))
+    made.pass_s(0.3)
+
+    assert made.asks() == [(1, Close("wanted"))]
+    assert made.trades() == [7, 1, 8]
+
+
+def test_an_old_leg_that_lags_is_waited_for() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    made.bring(2, *trades(20, 21))
+    for late in range(10, 20):  # what came before the new leg was there
+        made.bring(1, *trades(late))
+        made.pass_s(0.5)
+        assert made.asks() == []
+    made.bring(1, *trades(20))
+    made.pass_s(0.3)
+
+    assert made.asks() == [(1, Close("wanted"))]
+    assert sorted(made.trades()) == list(range(10, 22))
+
+
+def test_copies_that_come_after_the_old_leg_is_gone_are_known() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    made.bring(1, *trades(1, 2, 3))
+    made.bring(2, *trades(1))
+    made.pass_s(2.1)
+    made.shard.closed(1, "closed", made.now_ns)
+    made.bring(2, *trades(2, 3, 4))
+    assert made.trades() == [1, 2, 3, 4]
+    assert made.shard.sieve.dropped == 3
+
+    made.pass_s(11)
+    assert not made.shard.sieve.in_use, "nobody looks for copies that cannot come"
+
+
+def test_a_new_leg_that_cannot_be_had_is_given_up_and_tried_again_ever_more_slowly() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    opened_s = [made.now_s]
+    for number in range(2, 6):
+        made.shard.closed(number, "refused", made.now_ns)
+        while not (asks := made.asks()) or asks[-1] == (number, Open()):
+            made.pass_s(0.1)
+            assert made.now_s < 500
+        assert asks == [(number + 1, Open())]
+        opened_s.append(made.now_s)
+
+    waits = [round(b - a) for a, b in pairwise(opened_s)]
+    assert waits == [10, 20, 40, 40]
+    assert made.shard.lead.number == 1
+    assert made.shard.lead.live
+    assert made.shard.tally.given_up == {"refused": 4}
+    assert not made.shard.tally.reconnects
+
+
+def test_a_new_leg_that_never_brings_what_the_old_one_does_is_closed_and_the_old_one_kept() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    for number in range(24):
+        made.bring(1, *trades(number))
+        made.pass_s(1)
+
+    assert made.asks() == [(2, Close("given up"))]
+    made.shard.closed(2, "closed", made.now_ns)
+    assert (made.shard.state, made.shard.lead.number, list(made.shard.legs)) == (
+        "connected",
+        1,
+        [1],
+    )
+    assert made.shard.tally.given_up == {"it did not take over in time": 1}
+
+
+def test_a_new_leg_that_is_told_to_go_too_is_given_up() -> None:
+    made = bench()
+    made.bring(1, frame("closing"))
+    made.open(2)
+    made.bring(2, frame("closing"))
+
+    assert made.asks() == [(2, Close("the exchange announced its shutdown"))]
+    assert (made.shard.lead.number, made.shard.state) == (1, "connected")
+    made.shard.closed(2, "gone", made.now_ns)
+    made.pass_s(10.1)
+    assert made.asks() == [(3, Open())]
+
+
+def test_a_socket_that_opens_after_it_was_given_up_is_closed() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    made.pass_s(22.1)
+    assert made.asks() == [(2, Open()), (2, Close("given up"))]
+    made.shard.opened(2, made.now_ns)
+
+    assert made.asks() == [(2, Close("not wanted any more"))]
+    made.shard.opened(9, made.now_ns)
+    assert made.asks() == [(9, Close("not wanted any more"))]
+
+
+def test_an_old_leg_that_is_cut_before_its_time_is_not_opened_again() -> None:
+    made = bench()
+    made.shard.rotate("wanted", made.now_ns)
+    made.shard.closed(1, "cut", made.now_ns)
+    assert made.asks() == [(2, Open())]
+    assert (made.shard.state, made.shard.lead.number) == ("connecting", 2)
+    assert [type(each) for each in made.shard.take_events()] == [Disconnect, Disconnect]
+    made.open(2)
+    made.pass_s(30)
+
+    assert list(made.shard.legs) == [2]
+    assert Open() not in [each for _, each in made.asks()]
+
+
+def test_the_only_leg_is_opened_again_and_its_loss_is_marked_for_each_symbol_once() -> None:
+    shard = Shard("toy", NumberedDialect, [TRADES, BOOKS], lambda: 0.0, QUICK)
+    shard.start(0)
+    shard.closed(1, "refused", 1)
+    assert shard.take_events() == [], "what was never there is not lost"
+    made = Bench(shard, 1.1)
+    shard.woken(1, made.now_ns)
+    made.open(1)
+    made.bring(1, *trades(1))
+    shard.closed(1, "cut", made.now_ns)
+    shard.closed(1, "cut again", made.now_ns)
+
+    before, *marks = shard.take_events()
+    assert isinstance(before, Trade)
+    assert marks == [
+        Disconnect(
+            exchange="toy", symbol=symbol, received_at_ns=made.now_ns, channels=channels,
+            reason="cut",
+        )
+        for symbol, channels in ((A, ("trades", "book_deltas")), (B, ("trades",)))
+    ]  # fmt: skip
+    assert shard.state == "reconnecting"
+    assert shard.tally.reconnects == {"refused": 1, "cut": 1, "cut again": 1}
+
+
+def test_an_end_that_was_wanted_is_no_loss() -> None:
+    made = bench()
+    made.shard.stop()
+    assert made.asks() == [(1, Close("stopped"))]
+    made.shard.closed(1, "closed", made.now_ns)
+    made.pass_s(5)
+
+    assert made.shard.take_events() == []
+    assert made.asks() == []
+    assert made.shard.state == "disconnected"
+
+
+def test_with_redundancy_the_loss_of_a_leg_loses_nothing() -> None:
+    made = bench(plan=Plan(redundancy=2, reconnect=QUICK.reconnect))
+    assert list(made.shard.legs) == [1, 2]
+    made.bring(1, *trades(1, 2))
+    made.bring(2, *trades(1, 2, 3))
+    made.shard.closed(1, "cut", made.now_ns)
+    made.bring(2, *trades(4))
+
+    assert made.shard.lead.number == 2
+    assert made.trades() == [1, 2, 3, 4]
+    made.pass_s(1.1)
+    assert made.asks() == [(1, Open())], "it comes back"
+    made.open(1)
+    made.bring(1, *trades(4, 5))
+    assert made.trades() == [5]
+    assert [type(each) for each in made.shard.take_events()] == []
+    made.shard.closed(1, "cut", made.now_ns)
+    made.shard.closed(2, "cut", made.now_ns)
+    assert [type(each) for each in made.shard.take_events()] == [Disconnect, Disconnect]
+
+
+def begun() -> Bench:
+    """One leg with a numbered book that stands at 5."""
+    made = bench(BOOKS)
+    made.bring(1, frame("delta", "a_usdt", 4))
+    assert made.asks() == [(1, FetchSnapshot(A, 0.0))]
+    made.shard.snapshot_arrived(1, rest_book(A, 3), made.now_ns)
+    made.bring(1, frame("delta", "a_usdt", 5))
+    made.shard.take_events()
+    return made
+
+
+def shown(made: Bench) -> dict[str, str] | None:
+    sync = made.shard.books[A]
+    if sync.state != "synced" or sync.book is None:
+        return None
+    return {str(price): str(quantity) for price, quantity in sync.book.texts()[0]}
+
+
+def test_a_numbered_book_is_handed_over_without_a_request() -> None:
+    made = begun()
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    made.bring(2, frame("delta", "a_usdt", 7))
+    made.pass_s(3)
+    assert made.asks() == [], "6 is in neither yet"
+    made.bring(1, frame("delta", "a_usdt", 6), frame("delta", "a_usdt", 7))
+    made.pass_s(0.3)
+
+    assert made.asks() == [(1, Close("wanted"))]
+    made.shard.closed(1, "closed", made.now_ns)
+    made.bring(2, frame("delta", "a_usdt", 8))
+    assert shown(made) == truth(8)
+    deltas = [each for each in made.shard.take_events() if isinstance(each, BookDelta)]
+    assert sorted(each.final_update_id or 0 for each in deltas) == [6, 7, 8]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_book_that_cannot_be_handed_over_is_fetched(lost: bool) -> None:
+    made = begun()
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    made.bring(2, frame("delta", "a_usdt", 9))
+    if lost:
+        made.shard.closed(1, "cut", made.now_ns)
+    else:
+        made.pass_s(5.1)  # the old leg never gets there
+
+    assert made.asks() == [(2, FetchSnapshot(A, 0.0))]
+    made.shard.snapshot_arrived(2, rest_book(A, 9), made.now_ns)
+    if lost:
+        assert shown(made) == truth(9)
+
+
+def test_the_leading_legs_book_is_fetched_though_another_has_it() -> None:
+    made = bench(BOOKS, plan=Plan(redundancy=2))
+    for number in (2, 1):
+        made.bring(number, frame("delta", "a_usdt", 4))
+    assert made.asks() == [(1, FetchSnapshot(A, 0.0))], "one snapshot is for both"
+    made.pass_s(30)
+    assert made.asks() == []
+    made.shard.snapshot_arrived(1, rest_book(A, 3), made.now_ns)
+    made.bring(2, frame("delta", "a_usdt", 5))
+    assert made.shard.legs[2].synced_books == 1
+    made.shard.books[A].distrust("somebody knows better")
+    made.bring(1, frame("delta", "a_usdt", 5))
+
+    assert made.asks() == [(1, FetchSnapshot(A, 0.0))]
+
+
+def test_a_book_without_numbers_comes_from_the_leading_leg_and_begins_anew_with_the_next() -> None:
+    made = bench(BOOKS, dialect=StreamedDialect)
+    made.bring(1, frame("whole", "a_usdt", 3), frame("delta", "a_usdt", 4))
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    made.bring(2, frame("whole", "a_usdt", 4), frame("delta", "a_usdt", 5))
+    made.bring(1, frame("delta", "a_usdt", 5))
+    made.bring(2, frame("delta", "a_usdt", 6))
+    made.pass_s(2.1)
+    made.bring(1, frame("delta", "a_usdt", 6))
+    made.bring(2, frame("delta", "a_usdt", 7))
+
+    told = made.shard.take_events()
+    assert [type(each) for each in told] == [
+        BookSnapshot, BookDelta, BookDelta, BookSnapshot, BookDelta,
+    ]  # fmt: skip
+    baseline = told[3]
+    assert isinstance(baseline, BookSnapshot)
+    assert {str(p): str(q) for p, q in baseline.bids} == truth(6)
+    assert (baseline.exchange, baseline.at_ms) == ("toy", 6)
+    assert shown(made) == truth(7)
+
+
+def test_what_has_no_key_comes_from_the_leading_leg_alone() -> None:
+    tickers = Subscription("tickers", (A,))
+    made, stamping = (
+        bench(tickers, plan=Plan(redundancy=2), dialect=each)
+        for each in (NumberedDialect, StampingDialect)
+    )
+    for each in (made, stamping):
+        each.bring(2, frame("ticker", "a_usdt", "2"), frame("ticker", "a_usdt", "3"))
+        each.bring(1, frame("ticker", "a_usdt", "1"), frame("ticker", "a_usdt", "2"))
+
+    def told(each: Bench) -> list[str | None]:
+        return [event.bid_text for event in each.shard.take_events() if isinstance(event, Ticker)]
+
+    assert told(made) == ["1", "2"]
+    assert told(stamping) == ["2", "3", "1"], "its exchange knows how to tell copies"
+
+
+def test_a_symbol_is_added_and_removed_without_touching_the_others() -> None:
+    made = begun()
+    made.shard.add(Subscription("book_deltas", (B,)), made.now_ns)
+    made.pass_s(0.3)
+    assert sends(made.asks()) == [(1, "2:b_usdt@book_deltas")]
+    made.bring(1, frame("ack", 2), frame("delta", "b_usdt", 1))
+    assert made.asks() == [(1, FetchSnapshot(B, 0.0))]
+    assert made.shard.books[A].state == "synced"
+    made.shard.remove(Subscription("book_deltas", (B,)), made.now_ns)
+    made.pass_s(0.3)
+
+    assert sends(made.asks()) == [(1, "3:-b_usdt@book_deltas")]
+    assert list(made.shard.books) == [A]
+    made.shard.snapshot_arrived(1, rest_book(B, 1), made.now_ns)
+    made.shard.snapshot_failed(1, B, made.now_ns)
+    assert made.asks() == []
+    assert shown(made) == truth(5)
+
+
+def test_what_was_added_is_asked_for_on_every_later_connection() -> None:
+    made = bench()
+    made.shard.add(BOOKS, made.now_ns)
+    made.shard.remove(Subscription("trades", (B,)), made.now_ns)
+    made.shard.rotate("wanted", made.now_ns)
+    made.shard.opened(2, made.now_ns)
+
+    assert (2, "1:a_usdt@trades,a_usdt@book_deltas") in sends(made.asks())
+
+
+def test_a_stream_is_asked_for_anew_on_the_leading_leg() -> None:
+    made = bench()
+    made.shard.ask_anew("trades", A, made.now_ns)
+    made.shard.ask_anew("tickers", A, made.now_ns)
+    made.pass_s(1)
+
+    assert sends(made.asks()) == [(1, "2:-a_usdt@trades"), (1, "3:a_usdt@trades")]
+
+
+def test_legs_do_not_all_grow_old_at_once() -> None:
+    draws = iter([0.0, 0.5, 0.9])
+    lives_s = []
+    for _ in range(3):
+        shard = Shard("toy", NumberedDialect, [TRADES], lambda: next(draws), QUICK)
+        shard.start(0)
+        shard.opened(1, 0)
+        assert shard.lead.rotates_ns is not None
+        lives_s.append(shard.lead.rotates_ns / SECOND_NS)
+
+    assert lives_s == [1000.0, 900.0, pytest.approx(820.0)]

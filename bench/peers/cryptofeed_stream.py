@@ -1,0 +1,93 @@
+"""cryptofeed's side of the stream benchmark, in its own environment: from a socket to the bus.
+
+Its feed, connection handler and ZMQ backends as they come, numbers as floats (their default), in
+one process on uvloop (as its FeedHandler does); or, without a bus, callbacks that look at every
+event once. Snapshots are handed in where it would ask over HTTP, and its connection, which refuses
+addresses without TLS, is given ours afterwards. Each line it reads is a question in JSON.
+"""
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+from bench.inputs.stored import Inputs
+from bench.peers.cryptofeed_store import Watch
+from cryptofeed.backends.zmq import BookZMQ, TickerZMQ, TradeZMQ
+from cryptofeed.connection_handler import ConnectionHandler
+from cryptofeed.defines import BINANCE, L2_BOOK, TICKER, TRADES
+from cryptofeed.exchanges import Binance
+from cryptofeed.symbols import Symbols
+
+PATIENCE_S = 180
+WARM_S = 0.3
+"""What a backend's socket is given to connect: what is sent before is lost."""
+
+
+async def look(_event, _at):
+    """A callback that does nothing."""
+
+
+async def open_backends(port, loop):
+    """Its three backends on one endpoint, connected; or callbacks alone."""
+    if not port:
+        return {L2_BOOK: look, TRADES: look, TICKER: look}, []
+    backends = {
+        L2_BOOK: BookZMQ(port=port),
+        TRADES: TradeZMQ(port=port),
+        TICKER: TickerZMQ(port=port),
+    }
+    for backend in backends.values():
+        backend.start(loop)
+    await asyncio.sleep(WARM_S)
+    return backends, list(backends.values())
+
+
+async def stream(inputs, url, messages, port):
+    snapshots = inputs.snapshots()
+    natives = {f"{name.removesuffix('USDT')}-USDT": name for name in snapshots}
+    Symbols.set(BINANCE, natives, {})
+    loop, watch = asyncio.get_running_loop(), Watch(messages)
+    callbacks, backends = await open_backends(port, loop)
+    feed = Binance(symbols=list(natives), channels=list(callbacks), callbacks=callbacks)
+
+    async def read(address):
+        return snapshots[address.partition("symbol=")[2].partition("&")[0]]
+
+    feed.http_conn.read = read
+    gc.collect()
+    cpu_s = time.process_time()
+    ((connection, subscribe, handle, authenticate),) = feed.connect()
+    connection.address = url + "?streams=all"
+    handler = ConnectionHandler(
+        connection, subscribe, watch.handling(handle), authenticate, feed.retries
+    )
+    handler.start(loop)
+    async with asyncio.timeout(PATIENCE_S):
+        await watch.all_handled.wait()
+        for backend in backends:
+            await backend.queue.join()
+        wall_s = time.time() - watch.first_s
+        cpu_s = time.process_time() - cpu_s
+        handler.running = False
+        for backend in backends:
+            await backend.stop()
+            await backend.worker
+        await connection.close()
+    return {"wall_s": wall_s, "cpu_s": cpu_s}
+
+
+async def main():
+    url = sys.argv[1]
+    for line in sys.stdin:
+        asked = json.loads(line)
+        inputs = Inputs(Path(asked["inputs"]))
+        result = await stream(inputs, url, asked["messages"], asked["port"])
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

@@ -7,6 +7,7 @@ from penstock.connectors import ConnectorManager
 from penstock.stats.metrics import Metrics, fleet_text, store_text
 from penstock.storage.state import open_store
 from penstock.telemetry import (
+    BookDrifted,
     LookTaken,
     RequestCrashed,
     RequestFailed,
@@ -71,6 +72,16 @@ def test_answers_of_the_api_are_counted() -> None:
     assert found["penstock_api_requests_total", "GET", "200"] == 1
     assert found[("penstock_api_crashes_total",)] == 1
     assert b"secret" not in metrics.text(), "a path may hold anything, and makes a series each"
+
+
+def test_drifts_are_counted_by_book() -> None:
+    metrics = Metrics()
+    for levels in (3, 4):
+        metrics(BookDrifted(exchange="x", symbol="btc_usdt", levels=levels))
+
+    found = samples(metrics.text())
+    assert found["penstock_book_drifts_total", "x", "btc_usdt"] == 2
+    assert found["penstock_book_drift_levels_total", "x", "btc_usdt"] == 7
 
 
 def test_two_registries_know_nothing_of_each_other() -> None:

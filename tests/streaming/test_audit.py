@@ -108,25 +108,25 @@ steps = st.lists(
 def test_through_any_losses_a_shadow_that_meets_a_book_finds_it_right(
     book: Book, events: list[tuple[str, Book]]
 ) -> None:
-    market, shadow = Market(book), None
+    market, shadow, begun = Market(book), None, None
     for what, change in events:
         if what == "shadow" and shadow is None:
-            shadow = Shadow(market.sync)
+            shadow, begun = Shadow(market.sync), None
         elif what == "cut":
             market.sync.distrust("disconnected")
         elif what == "fetch":
             fetched = market.fetch(age=change.get(0, 0))
             if market.sync.wants_snapshot and market.sync.join(fetched):
                 market.ends = ends_of(sides(market.history[fetched.update_id]), DEPTH)
-            elif shadow is not None and shadow.join(fetched) and shadow.meets():
-                ends = ends_of(sides(market.history[fetched.update_id]), DEPTH)
-                assert shadow.drift(ends.within(market.ends)) == 0, "reported without being there"
-                shadow.take_over()
-                market.ends = ends
-                shadow.close()
-                shadow = None
+            elif shadow is not None and begun is None and shadow.join(fetched):
+                begun = ends_of(sides(market.history[fetched.update_id]), DEPTH)
         elif what in ("change", "lose"):
             market.change(change, lost=what == "lose")
+        if shadow is not None and begun is not None and shadow.meets():
+            assert shadow.drift(begun.within(market.ends)) == 0, "reported without being there"
+            shadow.take_over()
+            shadow.close()
+            shadow, market.ends = None, begun
         sync = market.sync
         if sync.state == "synced":
             truth = sides(market.history[sync.update_id])
@@ -307,7 +307,20 @@ def test_a_snapshot_from_the_middle_of_a_change_is_recognised_too(
     place = which % len(after)
     middle = stream.history[place] | dict(list(after[place].items())[:part])
 
-    assert passage.compare(snapshot(middle, 0, 20)).drift == 0
+    seen = passage.compare(snapshot(middle, 0, 20))
+    assert (seen.drift, seen.moving) == (0, 0)
+
+
+def test_a_change_that_heals_what_was_lost_before_is_not_taken_for_a_proof() -> None:
+    stream = Stream(WHOLE, {1: 1, 11: 1})
+    passage = Passage(stream.sync, WHOLE, 20)
+    stream.change({1: 2}, lost=True)
+    stream.change({1: 3})
+    # The book was wrong when this was made, and is right again since.
+    seen = passage.compare(snapshot(stream.history[1], 0, 20))
+
+    assert seen == (0, 1, 1)
+    assert passage.compare(snapshot(stream.history[2], 0, 20)) == (0, 0, 1)
 
 
 @RULES

@@ -87,6 +87,12 @@ def _notes(status: CollectorStatus) -> Text:
         lines.append("malformed " + ", ".join(f"{n} × {r}" for r, n in status.malformed.items()))
     stale = [book for book in status.books if book.reason]
     lines += [f"{book.symbol}: {book.state}: {book.reason}" for book in stale]
+    if audits := sum(book.audits for book in status.books):
+        drifted = {book.symbol: book.drift for book in status.books if book.drift}
+        words = ", ".join(f"{symbol} by {levels} levels" for symbol, levels in drifted.items())
+        lines.append(
+            f"books audited {audits:,} times, {'last wrong: ' + words if words else 'right'}"
+        )
     if status.refused:
         lines.append("refused " + "; ".join(status.refused))
     if status.mute:

@@ -149,7 +149,7 @@ class Auditor:
         if found.in_a_row > 1:
             sync.doubt(_wrong(seen.drift))
             self.found[symbol] = replace(found, in_a_row=0)
-        elif not seen.drift and not self.rules.shows_loss:
+        elif not (seen.drift or seen.moving or self.rules.shows_loss):
             (bids, asks), at_ms = passage.state(seen.changes)
             most = self.settings.book_levels
             sides = bids[:most], asks[:most]

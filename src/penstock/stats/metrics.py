@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from penstock.connectors.model import Connector
 from penstock.telemetry import (
+    BookDrifted,
     BusFell,
     Fact,
     LookTaken,
@@ -70,6 +71,14 @@ class Metrics:
             "penstock_bus_missed", "Messages that subscribers say they missed.", registry=registry
         )
         self._streams = _StreamMetrics(registry)
+        self._drifts = Counter(
+            "penstock_book_drifts", "Audits that found a book to differ.", ["exchange", "symbol"],
+            registry=registry,
+        )  # fmt: skip
+        self._drifted = Counter(
+            "penstock_book_drift_levels", "Levels in which they differed.", ["exchange", "symbol"],
+            registry=registry,
+        )  # fmt: skip
 
     def __call__(self, fact: Fact) -> None:
         """Hear a fact."""
@@ -90,6 +99,9 @@ class Metrics:
             case BusFell():
                 self._overflows.inc(fact.overflows)
                 self._missed.inc(fact.missed)
+            case BookDrifted():
+                self._drifts.labels(fact.exchange, fact.symbol).inc()
+                self._drifted.labels(fact.exchange, fact.symbol).inc(fact.levels)
 
     def text(self) -> bytes:
         """What was counted here, as Prometheus reads it."""

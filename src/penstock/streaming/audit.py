@@ -118,9 +118,10 @@ class Seen(NamedTuple):
     drift: int
     """Levels that differ."""
     moving: int
-    """Levels that differ as well, but just then changed."""
+    """Levels that changed just then, and are neither as they were before nor as they were after."""
     changes: int
-    """After how many changes since the beginning the book was in the state that was meant."""
+    """After how many changes since the beginning the book was in the state that was meant; if that
+    was in the middle of a change, after it."""
 
 
 class Passage:
@@ -176,8 +177,7 @@ class Passage:
             changed = _levels(_told_sides(told), ends)
             if isinstance(told, BookSnapshot):
                 changed = dict.fromkeys(ours, _NOTHING) | changed
-            moving = len(wrong & changed.keys())
-            yield Seen(len(wrong) - moving, moving, changes)
+            yield self._seen(wrong, changed, truth, changes)
             for price, quantity in changed.items():
                 ours[price] = quantity
                 if _alike(quantity, truth.get(price, _NOTHING), self._step):
@@ -193,17 +193,26 @@ class Passage:
         for changes, (told, after) in enumerate(zip(self._told, states, strict=True)):
             both = ends.within(ends_of(now, self._rules.depth))
             both = both.within(ends_of(after, self._rules.depth))
-            ours, then = _levels(now, both), _levels(after, both)
-            wrong = _wrong(ours, _levels(theirs, both), self._step)
+            ours, then, truth = (_levels(each, both) for each in (now, after, theirs))
             touched = _wrong(ours, then, _NOTHING)
             if isinstance(told, BookDelta):
                 touched |= _levels(_told_sides(told), both).keys()
-            moving = len(wrong & touched)
-            yield Seen(len(wrong) - moving, moving, changes)
+            changed = {price: then.get(price, _NOTHING) for price in touched}
+            yield self._seen(_wrong(ours, truth, self._step), changed, truth, changes)
             now = after
         ends = ends.within(ends_of(now, self._rules.depth))
         wrong = _wrong(_levels(now, ends), _levels(theirs, ends), self._step)
         yield Seen(len(wrong), 0, len(self._told))
+
+    def _seen(self, wrong: set[_Price], changed: _Levels, truth: _Levels, changes: int) -> Seen:
+        """What a snapshot is that shows the book before a change, or in the middle of it."""
+        moving = wrong & changed.keys()
+        unlike = [
+            price
+            for price in moving
+            if not _alike(changed[price], truth.get(price, _NOTHING), self._step)
+        ]
+        return Seen(len(wrong) - len(moving), len(unlike), changes + bool(moving))
 
     def _states(self, told: Sequence[Told]) -> Iterator[Sides]:
         """The book as it was in the beginning, and after each change."""

@@ -14,6 +14,9 @@ from msgspec.structs import replace
 from penstock.clock import Clock
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
+from penstock.collect.fetcher import Fetcher, Turns, plan_loops
+from penstock.collect.fetches import Desk, kinds_to_fetch
+from penstock.collect.pace import Spacing
 from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
@@ -87,6 +90,59 @@ async def open_collector(
             stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
             tell=listener,
         )
+
+
+@asynccontextmanager
+async def open_fetcher(
+    settings: Settings,
+    name: str,
+    symbols: Sequence[str],
+    clock: Clock,
+    listener: Listener = quiet,
+) -> AsyncIterator[Fetcher]:
+    """A fetcher for one exchange, in a slot of its own, once it is known that it can be asked.
+
+    Raises:
+        UnknownExchange, UnknownSymbol: something is named that does not exist.
+        ConfigError: something of a market is asked for, and none is named.
+        ExchangeError, ExchangeUnreachable, UnexpectedAnswer: the exchange cannot be asked.
+        SlotInUse: another process fetches from it into the same folder.
+        StorageError: the folder cannot be written.
+        StoreUnreachable, NewerStore: the state cannot be had.
+    """
+    exchange = exchanges.load(name)
+    kinds_to_fetch(settings.fetch, symbols)
+    folder, slot = Path(settings.collect.data_dir), f"fetch-{name}"
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_state(settings, clock))
+        # A loop has its own patience with failures, and more of it.
+        once = replace(settings, requests=replace(settings.requests, attempts=1))
+        gateways = FleetGateways(store, once, clock, listener)
+        await stack.enter_async_context(aclosing(gateways))
+        gateway = await gateways.of(name)
+        markets = Markets(store, gateways, listener)
+        listed = await markets.of(name)
+        wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
+        await ConnectorManager(store).ensure_connector(name)
+        log = open_log(f"rocksdb:{folder}")
+        writer = stack.enter_context(closing(log.writer(slot)))
+        reader = stack.enter_context(closing(log.reader()))
+        reporter = Reporter(Place(name, slot, folder), Continuity((), listener), clock, listener)
+        recorder = Recorder(
+            writer,
+            MemoryPublisher(),
+            (reporter,),
+            durability=settings.collect.durability,
+            listener=listener,
+        )
+        stack.enter_context(closing(recorder))
+        turns = Turns(Spacing(settings.fetch.max_requests, settings.fetch.window), clock)
+        desk = Desk(
+            exchange, exchange.rest(listed), gateway, recorder, reader, clock, turns, listener
+        )
+        loops = plan_loops(desk, markets, wanted, settings.fetch)
+        reporter.watch_fetches(lambda: [loop.status() for loop in loops], gateway)
+        yield Fetcher(loops, reporter, clock, listener)
 
 
 @asynccontextmanager

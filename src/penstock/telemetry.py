@@ -309,6 +309,35 @@ class ConnectionClosed(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class FetchDone(Fact, frozen=True, kw_only=True):
+    """A fetcher asked for something and recorded what was new."""
+
+    exchange: str
+    what: str
+    symbol: str
+    records: int
+    at_ms: int
+
+
+class FetchFailed(Fact, frozen=True, kw_only=True):
+    """A fetcher could not have something; it asks again after the delay."""
+
+    exchange: str
+    what: str
+    symbol: str
+    reason: str
+    delay_s: float
+
+
+class FetchFellShort(Fact, frozen=True, kw_only=True):
+    """So many trades were missed that those between these two were left out."""
+
+    exchange: str
+    symbol: str
+    after_id: int
+    before_id: int
+
+
 Listener = Callable[[Fact], None]
 
 

@@ -17,6 +17,7 @@ from penstock.cli.collect import collect
 from penstock.cli.connectors import connectors
 from penstock.cli.context import Sources
 from penstock.cli.demo import demo
+from penstock.cli.fetch import fetch
 from penstock.cli.jobs import jobs
 from penstock.cli.judge import judge
 from penstock.cli.log import log
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(collect)
+app.command()(fetch)
 app.command()(work)
 app.command()(serve)
 app.command()(apply)

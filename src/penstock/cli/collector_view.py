@@ -5,6 +5,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.fetcher_view import draw_fetches
 from penstock.collect.status import BookStatus, CollectorStatus
 
 _STATES = {"synced": "green", "syncing": "yellow", "stale": "red"}
@@ -19,6 +20,8 @@ def draw_collector(status: CollectorStatus | None, *, gone: bool = False) -> Ren
         (status.exchange, "bold"), f"  {status.slot}  ", (state, "red" if gone else "cyan")
     )
     parts: list[RenderableType] = [_streams(status), "", _notes(status)]
+    if status.fetches:
+        parts = [draw_fetches(status), "", *parts]
     return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=100)
 
 

@@ -14,6 +14,7 @@ from penstock.collect.continuity import Continuity
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
+    FetchStatus,
     LegStatus,
     ShardStatus,
     StreamStatus,
@@ -59,6 +60,7 @@ class Reporter:
         self._gateway: Gateway | None = None
         self._keeper: BookKeeper | None = None
         self._mute: Callable[[], list[str]] = list
+        self._fetches: Callable[[], list[FetchStatus]] = list
         self.latest: CollectorStatus | None = None
         """What was last written."""
         self.trouble = ""
@@ -76,6 +78,10 @@ class Reporter:
     def watch_books(self, keeper: BookKeeper) -> None:
         """From now on its care for the books is reported too."""
         self._keeper = keeper
+
+    def watch_fetches(self, fetches: Callable[[], list[FetchStatus]], gateway: Gateway) -> None:
+        """From now on these are reported on."""
+        self._fetches, self._gateway = fetches, gateway
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -127,6 +133,7 @@ class Reporter:
             quarantine=_quarantine(tallies),
             refused=[f"{r.code}: {r.words}" for tally in tallies for r in tally.refusals],
             mute=self._mute(),
+            fetches=self._fetches(),
             weight_used=weight[0],
             weight_limit=weight[1],
             trouble=self.trouble,

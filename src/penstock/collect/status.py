@@ -88,8 +88,25 @@ class ShardStatus(Struct, frozen=True, kw_only=True):
     """Copies of events that another connection had brought."""
 
 
+class FetchStatus(Struct, frozen=True, kw_only=True):
+    """One thing that is fetched again and again."""
+
+    what: str
+    symbol: str
+    """Empty where it is about the whole exchange."""
+    fetches: int
+    records: int
+    errors: int
+    errors_in_a_row: int
+    last_ms: int | None
+    """When it was last had."""
+    next_ms: int
+    reason: str = ""
+    """Why it cannot be had just now."""
+
+
 class CollectorStatus(Struct, frozen=True, kw_only=True):
-    """Everything a collector says of itself."""
+    """Everything a collector, or a fetcher, says of itself."""
 
     exchange: str
     slot: str
@@ -107,6 +124,8 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     refused: list[str] = []
     mute: list[str] = []
     """Streams that are silent though their markets move."""
+    fetches: list[FetchStatus] = []
+    """What a fetcher fetches; a collector has none."""
     weight_used: int | None = None
     weight_limit: int | None = None
     trouble: str = ""

@@ -175,6 +175,30 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Streams a connection carries, at most; fewer where the exchange allows fewer."""
 
 
+FetchKind = Literal["trades", "book", "info", "tickers"]
+
+
+class Fetch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked for again and again, and how often (``penstock fetch``)."""
+
+    what: tuple[FetchKind, ...] = ()
+    """Any of trades, book, info, tickers. Empty: all of them; without a market, the last two."""
+    every: Seconds = 60.0
+    """Seconds between two fetches of the same thing; trades that are behind are fetched at once."""
+    info_every: Seconds = 3600.0
+    """Seconds between looks at what the exchange lists and allows."""
+    book_depth: Count = 100
+    """Levels a side to ask for."""
+    max_requests: Count = 600
+    """Requests of this process in a window, beside all limits of the exchange …"""
+    window: Seconds = 60.0
+    """… of so many seconds; they are spread evenly over it."""
+    first_delay: Seconds = 1.0
+    """Seconds before what failed is asked for again; twice as many after each failure …"""
+    longest_delay: Seconds = 60.0
+    """… but never more."""
+
+
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all processes share: connectors, jobs and budgets."""
 
@@ -301,6 +325,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     logging: Logging = Logging()
     simulator: Simulator = Simulator()
     collect: Collect = Collect()
+    fetch: Fetch = Fetch()
     state: State = State()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()

@@ -1,0 +1,79 @@
+"""``penstock fetch``: one exchange's REST side, asked again and again until told to stop."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from penstock.app import measured, open_fetcher
+from penstock.cli.collector_view import draw_collector
+from penstock.cli.context import read_settings
+from penstock.cli.fetcher_view import describe_fetcher
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
+from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.clock import SystemClock
+from penstock.collect.status import CollectorStatus
+from penstock.config import Settings
+from penstock.telemetry import Fact, FetchDone, Listener, RequestSent, log_facts, quiet
+
+
+def fetch(
+    context: typer.Context,
+    exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
+    symbols: Annotated[
+        list[str] | None, typer.Argument(help="Markets: btc_usdt, BTC/USDT or BTCUSDT.")
+    ] = None,
+    what: Annotated[
+        str | None, typer.Option(help="Any of trades,book,info,tickers, separated by commas.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option(help="Seconds between two fetches of the same thing.")
+    ] = None,
+    data_dir: DataOption = None,
+    seconds: SecondsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an exchange again and again for trades, books, tickers and what it lists.
+
+    Trades go on after the last one stored. Without a market, all tickers and what is listed are
+    fetched. Ctrl-C or SIGTERM stops it; streams that are collected meanwhile are not touched.
+
+    Example: penstock fetch binance btc_usdt --what trades,book --every 10 --data-dir ~/market-data
+    """
+    options = {"collect.data_dir": data_dir, "fetch.what": split(what), "fetch.every": every}
+    settings = read_settings(context, options).settings
+    with measured(settings, quiet if on_terminal() else _log) as listener:
+        status = asyncio.run(_fetch(settings, exchange, symbols or [], seconds, listener))
+    if as_json and status is not None:
+        say(status)
+
+
+async def _fetch(
+    settings: Settings,
+    exchange: str,
+    symbols: list[str],
+    seconds: float | None,
+    listener: Listener,
+) -> CollectorStatus | None:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    async with open_fetcher(settings, exchange, symbols, clock, listener) as fetcher:
+        fetching = asyncio.create_task(fetcher.run(stop))
+        fetching.add_done_callback(lambda _: stop.set())
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        reporter = fetcher.reporter
+        await show_until(
+            stop,
+            clock,
+            lambda: draw_collector(reporter.latest),
+            lambda: describe_fetcher(reporter.latest),
+        )
+        deadline.cancel()
+        await fetching
+    return reporter.latest
+
+
+def _log(fact: Fact) -> None:
+    # Both are counted in the status; a line for each would drown the rest.
+    if not isinstance(fact, RequestSent | FetchDone):
+        log_facts(fact)

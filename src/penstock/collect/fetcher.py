@@ -1,0 +1,190 @@
+"""The fetcher: one exchange's REST side, asked again and again until told to stop.
+
+Every loop goes through the same phases: work out what to ask from what is stored; wait for the
+operator's spacing and the fleet's budget; ask; record and broadcast; wait for the rest of the
+interval. What fails is tried again, ever more slowly, and harms no other loop.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.collect.fetches import (
+    BookFetch,
+    Desk,
+    Fetch,
+    Fetched,
+    InfoFetch,
+    TickersFetch,
+    TradesFetch,
+    kinds_to_fetch,
+)
+from penstock.collect.pace import SECOND_NS, Pace, Rhythm, Spacing
+from penstock.collect.reporter import Reporter
+from penstock.collect.status import FetchStatus
+from penstock.config import Fetch as Settings
+from penstock.connectors.markets import Markets
+from penstock.errors import (
+    ConnectorPaused,
+    ExchangeError,
+    ExchangeUnreachable,
+    StoreUnreachable,
+    UnexpectedAnswer,
+)
+from penstock.market.symbol import Symbol
+from penstock.telemetry import FetchDone, FetchFailed, Listener
+
+_STATUS_S = 1.0
+_PASSING = (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, StoreUnreachable, ConnectorPaused)
+"""What may be over the next time. A disk that cannot be written is everybody's end."""
+
+
+class Turns:
+    """The operator's own limit on the requests of this process, evenly spaced."""
+
+    def __init__(self, spacing: Spacing, clock: Clock) -> None:
+        self._spacing, self._clock = spacing, clock
+
+    async def __call__(self) -> None:
+        """Wait for the next turn."""
+        now_ns = self._clock.monotonic_ns()
+        await self._clock.sleep((self._spacing.take(now_ns) - now_ns) / SECOND_NS)
+
+
+class FetchLoop:
+    """Fetches one thing, for ever."""
+
+    def __init__(self, exchange: str, fetch: Fetch, rhythm: Rhythm, clock: Clock) -> None:
+        self._exchange, self._fetch, self._clock = exchange, fetch, clock
+        self._pace = Pace(rhythm)
+        self._fetches = self._records = self._errors = 0
+        self._last_ms: int | None = None
+        self._next_ns = clock.now_ns()
+        self._reason = ""
+
+    async def run(self, tell: Listener) -> None:
+        """Ask whenever it is due.
+
+        Raises:
+            StorageError: what was fetched cannot be recorded.
+        """
+        while True:
+            await self._clock.sleep(max(0, self._next_ns - self._clock.now_ns()) / SECOND_NS)
+            began_ns = self._clock.now_ns()
+            try:
+                fetched = await self._fetch.step()
+            except _PASSING as error:
+                self._failed(error, tell)
+            else:
+                self._succeeded(began_ns, fetched, tell)
+
+    def status(self) -> FetchStatus:
+        """How it gets on."""
+        return FetchStatus(
+            what=self._fetch.what,
+            symbol=self._fetch.symbol,
+            fetches=self._fetches,
+            records=self._records,
+            errors=self._errors,
+            errors_in_a_row=self._pace.failures,
+            last_ms=self._last_ms,
+            next_ms=self._next_ns // 1_000_000,
+            reason=self._reason,
+        )
+
+    def _succeeded(self, began_ns: int, fetched: Fetched, tell: Listener) -> None:
+        now_ns = self._clock.now_ns()
+        self._fetches += 1
+        self._records += fetched.records
+        self._last_ms, self._reason = now_ns // 1_000_000, ""
+        self._next_ns = self._pace.succeeded(began_ns, now_ns, more=fetched.more)
+        tell(
+            FetchDone(
+                exchange=self._exchange,
+                what=self._fetch.what,
+                symbol=self._fetch.symbol,
+                records=fetched.records,
+                at_ms=self._last_ms,
+            )
+        )
+
+    def _failed(self, error: Exception, tell: Listener) -> None:
+        self._errors += 1
+        self._reason = str(error)
+        self._next_ns = self._pace.failed(self._clock.now_ns())
+        tell(
+            FetchFailed(
+                exchange=self._exchange,
+                what=self._fetch.what,
+                symbol=self._fetch.symbol,
+                reason=self._reason,
+                delay_s=self._pace.delay_s(),
+            )
+        )
+
+
+def plan_loops(
+    desk: Desk, markets: Markets, symbols: Sequence[Symbol], settings: Settings
+) -> list[FetchLoop]:
+    """A loop for each thing that is to be fetched of these symbols.
+
+    Raises:
+        ConfigError: something is asked for that is of a market, and none is named.
+    """
+    fetches: list[Fetch] = []
+    for kind in kinds_to_fetch(settings, symbols):
+        match kind:
+            case "info":
+                fetches.append(InfoFetch(desk, markets))
+            case "tickers":
+                fetches.append(TickersFetch(desk, symbols))
+            case "trades":
+                fetches += [TradesFetch(desk, symbol, settings.every) for symbol in symbols]
+            case "book":
+                fetches += [BookFetch(desk, symbol, settings.book_depth) for symbol in symbols]
+    return [
+        FetchLoop(desk.exchange.name, each, _rhythm(each, settings), desk.clock) for each in fetches
+    ]
+
+
+def _rhythm(fetch: Fetch, settings: Settings) -> Rhythm:
+    every_s = settings.info_every if fetch.what == "info" else settings.every
+    return Rhythm(every_s, settings.first_delay, settings.longest_delay)
+
+
+@dataclass
+class Fetcher:
+    """Fetches from one exchange until told to stop."""
+
+    loops: Sequence[FetchLoop]
+    reporter: Reporter
+    clock: Clock
+    tell: Listener
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run every loop.
+
+        Raises:
+            StorageError: what was fetched cannot be recorded.
+        """
+        self.reporter.write("starting")
+        stopping = asyncio.create_task(stop.wait())
+        tasks = [asyncio.create_task(loop.run(self.tell)) for loop in self.loops]
+        tasks.append(asyncio.create_task(self._report_forever()))
+        try:
+            await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():  # loops never end but by an error
+                    task.result()
+        finally:
+            stopping.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(stopping, *tasks, return_exceptions=True)
+            self.reporter.write("stopped")
+
+    async def _report_forever(self) -> None:
+        while True:
+            self.reporter.write("running")
+            await self.clock.sleep(_STATUS_S)

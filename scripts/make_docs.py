@@ -55,9 +55,11 @@ def pages() -> dict[Path, str]:
     return {DOCS / "cli.md": cli_page(), DOCS / "settings.md": settings_page()}
 
 
-def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand]]:
+def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
+            if command.invoke_without_command:
+                yield f"{path} {name}", command
             yield from _commands(command, f"{path} {name}")
         elif isinstance(command, TyperCommand):
             yield f"{path} {name}", command

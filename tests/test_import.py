@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+import penstock
+
 PROBE = """
 import sys, threading
 
@@ -28,3 +32,9 @@ def test_importing_the_package_opens_nothing_and_starts_nothing() -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_what_the_package_offers_is_found_when_asked_for() -> None:
+    assert penstock.subscribe.__module__ == "penstock.app"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        penstock.nothing  # type: ignore[attr-defined]  # noqa: B018

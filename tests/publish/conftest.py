@@ -45,7 +45,11 @@ class Shelf:
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = sorted(numbers)
+        self.log = LOG
         self.asked: list[tuple[str, str, int, int]] = []
+
+    def holds(self, log: int) -> bool:
+        return log == self.log
 
     def read(self, topic: str, slot: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         self.asked.append((topic, slot, first, last))
@@ -93,7 +97,7 @@ class Town:
             publisher.close()
 
     def subscriber(self, *wanted: str, **options: Any) -> Subscriber:
-        return Subscriber(self.wiring(), wanted or ("",), log=LOG, **options)
+        return Subscriber(self.wiring(), wanted or ("",), **options)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import typer
 
 from penstock import __version__
 from penstock.cli.apply import apply
+from penstock.cli.bus import bus
 from penstock.cli.collect import collect
 from penstock.cli.connectors import connectors
 from penstock.cli.context import Sources
@@ -25,6 +26,7 @@ from penstock.cli.serve import serve
 from penstock.cli.settings import config
 from penstock.cli.sim import sim
 from penstock.cli.status import status
+from penstock.cli.tail import tail
 from penstock.cli.work import work
 from penstock.errors import PenstockError
 
@@ -44,6 +46,8 @@ app.command()(work)
 app.command()(serve)
 app.command()(apply)
 app.command()(status)
+app.add_typer(bus, name="bus")
+app.command()(tail)
 app.add_typer(connectors, name="connectors")
 app.add_typer(jobs, name="jobs")
 app.add_typer(log, name="log")

@@ -84,6 +84,8 @@ def _notes(status: CollectorStatus) -> Text:
     if status.weight_limit:
         lines.append(f"weight used {status.weight_used:,} of {status.weight_limit:,}")
     lines.append(f"missing ids {missing(status):,}")
+    if status.bus_dropped:
+        lines.append(f"dropped by the bus {status.bus_dropped:,}; the log has them")
     if status.reconnects:
         lines.append("reconnects " + ", ".join(f"{n} × {r}" for r, n in status.reconnects.items()))
     if status.malformed:

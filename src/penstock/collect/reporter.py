@@ -22,6 +22,7 @@ from penstock.collect.status import (
 )
 from penstock.exchanges.gateway import Gateway
 from penstock.market.events import AggTrade, Ticker, Trade
+from penstock.publish.zeromq import PublishedCounts
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.book_sync import BookSync
@@ -61,6 +62,8 @@ class Reporter:
         self._keeper: BookKeeper | None = None
         self._mute: Callable[[], list[str]] = list
         self._fetches: Callable[[], list[FetchStatus]] = list
+        self.bus = PublishedCounts()
+        """What became of messages for other processes, where there is a bus."""
         self.latest: CollectorStatus | None = None
         """What was last written."""
         self.trouble = ""
@@ -136,6 +139,8 @@ class Reporter:
             fetches=self._fetches(),
             weight_used=weight[0],
             weight_limit=weight[1],
+            bus_published=self.bus.published,
+            bus_dropped=self.bus.dropped,
             trouble=self.trouble,
             shards=[_shard_status(shard, now_ns) for shard in shards],
             pending=[name for shard in shards for name in shard.lead.connection.pending],

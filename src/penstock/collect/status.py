@@ -128,6 +128,9 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """What a fetcher fetches; a collector has none."""
     weight_used: int | None = None
     weight_limit: int | None = None
+    bus_published: int = 0
+    bus_dropped: int = 0
+    """Messages that the bus did not take; the log has them."""
     trouble: str = ""
     """What keeps it from working, in words."""
     shards: list[ShardStatus] = []

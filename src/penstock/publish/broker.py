@@ -5,6 +5,7 @@ for a subscriber: where one's queue is full, that one's messages are dropped; it
 numbers.
 """
 
+import asyncio
 import fcntl
 import os
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from penstock.publish.wiring import Wiring, socket_file
 from penstock.telemetry import BusFell, Listener, quiet
 
 _BATCH = 500
+_TELL_S = 1.0
 _REMEMBERED_BYTES = 64 * 1024 * 1024
 _SLOT = "_bus"
 
@@ -43,7 +45,7 @@ class Broker:
 
     def __init__(self, wiring: Wiring, clock: Clock, listener: Listener = quiet) -> None:
         self.counts = BusCounts()
-        self._wiring, self._clock, self._tell = wiring, clock, listener
+        self.wiring, self._clock, self._tell = wiring, clock, listener
         self._told = BusCounts()
         self._registry = Registry(_REMEMBERED_BYTES)
         with ExitStack() as stack:
@@ -62,6 +64,23 @@ class Broker:
             # Everything: each publisher is told once, when it connects.
             self._publishers.send(b"\x01")
             self._open = stack.pop_all()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Forward until told to stop, and tell every second what fell."""
+        works = (self.forward(), self._keep_telling(), stop.wait())
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for task in done:
+            task.result()
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await self._clock.sleep(_TELL_S)
+            self.tell()
 
     async def forward(self) -> None:
         """Forward for ever."""
@@ -134,7 +153,7 @@ class Broker:
             question, _, rest = topic.partition(".")
             if question == JOIN:
                 wanted = rest.partition(".")[2]
-                payloads = self._registry.known(wanted, self._wiring.settings.message_bytes // 2)
+                payloads = self._registry.known(wanted, self.wiring.settings.message_bytes // 2)
                 for left, payload in zip(range(len(payloads))[::-1], payloads, strict=True):
                     self._send(write_frame(Frame(topic, _SLOT, left, Kind.JOINED, payload)))
             elif question == STREAMS:

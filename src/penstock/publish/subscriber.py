@@ -41,6 +41,10 @@ _BATCH = 1000
 class Filler(Protocol):
     """Where records are read that the bus dropped. Used in one thread at a time."""
 
+    def holds(self, log: int) -> bool:
+        """Whether this is the log of that id; another machine's slot may bear the same name."""
+        ...
+
     def read(self, topic: str, slot: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         """The numbers among these that are there, rising, with their records.
 
@@ -118,11 +122,10 @@ class Subscriber:
         *,
         start: Start = "last",
         fill: Filler | None = None,
-        log: int | None = None,
     ) -> None:
         self.counts = SubscriberCounts()
         self._ordering = Ordering(start)
-        self._fill, self._log = fill, log
+        self._fill = fill
         self._logs: dict[str, int] = {}
         self._todo: deque[tuple[Frame, bool]] = deque()
         self._ready: deque[Delivery | Missing] = deque()
@@ -259,9 +262,8 @@ class Subscriber:
 
     def _read(self, hole: _Hole) -> list[tuple[int, bytes]]:
         """In the thread: the next records, fewer than a batch if they are the last."""
-        frame, log = hole.frame, self._logs.get(hole.frame.slot, self._log)
-        # Another machine's slot may bear the name of one of ours.
-        if self._fill is None or log != self._log:
+        frame, log = hole.frame, self._logs.get(hole.frame.slot)
+        if self._fill is None or (log is not None and not self._fill.holds(log)):
             return []
         try:
             if hole.records is None:

@@ -25,6 +25,7 @@ from penstock.publish.readiness import Socket
 Side = Literal["publish", "subscribe"]
 _LONGEST_PATH = 100
 """The kernel takes 107 bytes."""
+_LOG_ID = Path("bus", "log.id")
 _RETRY_MS, _RETRY_MOST_MS = 100, 2000
 _HANDSHAKE_MS = 3000
 _BEAT_MS = 5000
@@ -39,6 +40,8 @@ class Wiring:
     """What publishers connect to, and the broker listens on."""
     subscribe: str
     settings: Bus
+    folder: Path
+    """The folder for collected data."""
     secret: Secret | None = None
     broker_key: str = ""
 
@@ -115,7 +118,7 @@ def wire(settings: Bus, folder: Path, *, broker: bool = False) -> Wiring | None:
         raise _wrong("clients", "names no folder with the public keys of those who may connect.")
     if secret and not broker:
         read_public(settings.broker_key, "bus.broker_key")
-    return Wiring(publish, subscribe, settings, secret, settings.broker_key)
+    return Wiring(publish, subscribe, settings, folder, secret, settings.broker_key)
 
 
 def _find(endpoint: str, folder: Path, side: Side) -> str:
@@ -157,13 +160,21 @@ def socket_file(endpoint: str) -> Path | None:
     return None if path == endpoint or path.startswith("@") else Path(path)
 
 
+def find_log_id(folder: Path) -> int | None:
+    """What tells this folder's log from all others; None if nobody ever published from here."""
+    try:
+        return int((folder / _LOG_ID).read_text(), 16) & (1 << 63) - 1
+    except (OSError, ValueError):
+        return None
+
+
 def log_id(folder: Path) -> int:
-    """What tells this folder's log from all others; given to the folder on first use.
+    """The same, given to the folder on first use.
 
     Raises:
         StorageError: the folder cannot be written.
     """
-    file = folder / "bus" / "log.id"
+    file = folder / _LOG_ID
     try:
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -172,9 +183,12 @@ def log_id(folder: Path) -> int:
             with suppress(FileExistsError):
                 os.link(fresh, file)
             fresh.unlink()
-        return int(file.read_text(), 16) & (1 << 63) - 1
-    except (OSError, ValueError) as error:
-        raise StorageError(str(file), str(error)) from error
+    except OSError as error:
+        raise StorageError(str(file), error.strerror or str(error)) from error
+    found = find_log_id(folder)
+    if found is None:
+        raise StorageError(str(file), "is damaged", "Remove it; the next start makes another.")
+    return found
 
 
 def _wrong(field: str, problem: str) -> ConfigError:

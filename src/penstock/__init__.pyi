@@ -1,0 +1,5 @@
+from penstock.app import subscribe as subscribe
+from penstock.publish.subscriber import Delivery as Delivery
+from penstock.publish.subscriber import Missing as Missing
+
+__version__: str

@@ -1,0 +1,110 @@
+"""``penstock bus``: the broker, until told to stop; its streams, and keys for it."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.app import bus_wiring, measured, open_bus
+from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
+from penstock.cli.running import stop_after, stop_on_signals
+from penstock.clock import SystemClock
+from penstock.config import Settings
+from penstock.publish.asking import ask_bus
+from penstock.publish.keys import make_keys
+from penstock.publish.registry import BusFacts
+from penstock.telemetry import Listener, log_facts
+
+bus = typer.Typer(invoke_without_command=True)
+
+
+@bus.callback()
+def run(
+    context: typer.Context,
+    data_dir: DataOption = None,
+    seconds: SecondsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand what collectors and workers record to every process that wants it.
+
+    They and their subscribers find it by themselves, come and go as they like, and lose nothing if
+    it is stopped for a while. Other machines need keys; see docs/bus.md.
+
+    Example: penstock bus --data-dir ~/market-data
+    """
+    if context.invoked_subcommand is not None:
+        return
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    with measured(settings, log_facts) as listener:
+        asyncio.run(_run(settings, seconds, as_json, listener))
+
+
+async def _run(
+    settings: Settings, seconds: float | None, as_json: bool, listener: Listener
+) -> None:
+    stop, clock = asyncio.Event(), SystemClock()
+    stop_on_signals(stop)
+    with open_bus(settings, clock, listener) as broker:
+        if as_json:
+            say({"publish": broker.wiring.publish, "subscribe": broker.wiring.subscribe})
+        else:
+            typer.echo(f"publishers: {broker.wiring.publish}")
+            typer.echo(f"subscribers: {broker.wiring.subscribe}; Ctrl-C stops")
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        await broker.run(stop)
+        deadline.cancel()
+    if as_json:
+        say(broker.counts)
+
+
+@bus.command()
+def streams(
+    context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """List what is published just now: every stream, by slot, and its last number.
+
+    Example: penstock bus streams --data-dir ~/market-data
+    """
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    facts = asyncio.run(ask_bus(bus_wiring(settings), SystemClock()))
+    if as_json:
+        say(facts)
+    else:
+        _draw(facts)
+
+
+@bus.command()
+def keys(
+    name: Annotated[str, typer.Argument(help="Whose: broker, or the name of a client.")],
+    folder: Annotated[Path, typer.Option(help="Where to put the two files.")] = Path(),
+) -> None:
+    """Make a key pair: NAME.secret, for its owner alone, and NAME.public, to hand out.
+
+    Example: penstock bus keys collector-1 --folder ~/keys
+    """
+    made = make_keys(folder, name)
+    typer.echo(f"secret key in {made.secret}: set bus.key_file to it, and keep it to yourself")
+    typer.echo(f"public key in {made.public}: {made.public_key}")
+
+
+def _draw(facts: BusFacts) -> None:
+    table = Table(box=None, header_style="dim")
+    for name in ("stream", "slot"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("last number", justify="right")
+    for slot in facts.slots:
+        for topic, number in sorted(slot.numbers.items()):
+            table.add_row(topic, slot.slot, f"{number:,}")
+    console = Console()
+    console.print(table if facts.slots else "Nothing is published. Begin with: penstock collect")
+    counts, dropped = facts.counts, sum(slot.dropped for slot in facts.slots)
+    console.print(
+        f"{counts.forwarded:,} forwarded, {dropped:,} dropped before the bus,"
+        f" {counts.missed:,} missed by slow subscribers, {counts.malformed:,} malformed,"
+        f" {counts.refused:,} connections refused",
+        style="dim",
+    )

@@ -1,0 +1,108 @@
+"""``penstock tail``: records as they are written, from the bus."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import msgspec
+import typer
+
+from penstock.app import bus_wiring, subscribe
+from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, SecondsOption
+from penstock.cli.running import stop_after, stop_on_signals
+from penstock.clock import SystemClock
+from penstock.config import Settings
+from penstock.publish.asking import ask_bus
+from penstock.publish.frames import wanted_bytes
+from penstock.publish.ordering import Start
+from penstock.publish.registry import BusFacts
+from penstock.publish.subscriber import Delivery, Missing, Subscriber
+
+
+def tail(
+    context: typer.Context,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(help="exchange.channel.symbol, or a beginning that ends with a dot."),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    start: Annotated[
+        str, typer.Option(help="Begin with the last record, with those from now on, or a number.")
+    ] = "last",
+    seconds: SecondsOption = None,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print records as they are written, each once and in order; without a topic, all of them.
+
+    What the bus drops is read from the log in its place; what cannot be had is named. Needs a
+    running bus.
+
+    Example: penstock tail binance.trades.btc_usdt --json --count 10
+    """
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    printing = _Printing(topics or [""], _start(start), count, as_json)
+    asyncio.run(printing.run(settings, seconds))
+
+
+class _Printing:
+    def __init__(self, topics: list[str], start: Start, count: int | None, as_json: bool) -> None:
+        self._topics, self._start = topics, start
+        self._left, self._as_json = count, as_json
+
+    async def run(self, settings: Settings, seconds: float | None) -> None:
+        stop, clock = asyncio.Event(), SystemClock()
+        stop_on_signals(stop)
+        _note_unknown(self._topics, await ask_bus(bus_wiring(settings), clock))
+        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+        async with subscribe(self._topics, start=self._start, settings=settings) as found:
+            printing = asyncio.create_task(self._print(found))
+            printing.add_done_callback(lambda _: stop.set())
+            await stop.wait()
+            if printing.done():
+                printing.result()
+            printing.cancel()
+        deadline.cancel()
+
+    async def _print(self, found: Subscriber) -> None:
+        async for each in found:
+            typer.echo(_json(each) if self._as_json else _line(each))
+            if self._left is not None:
+                self._left -= 1
+                if not self._left:
+                    return
+
+
+def _json(each: Delivery | Missing) -> str:
+    if isinstance(each, Missing):
+        return msgspec.json.encode({"missing": each}).decode()
+    head = {"topic": each.topic, "slot": each.slot, "number": each.number, "filled": each.filled}
+    # The record's own JSON, with where it came from before it.
+    return msgspec.json.encode(head).decode()[:-1] + "," + each.record[2:].decode()
+
+
+def _line(each: Delivery | Missing) -> str:
+    if isinstance(each, Missing):
+        return f"{each.topic} {each.slot} {each.first}–{each.last} are missing"
+    return f"{each.topic} {each.slot} {each.number} {each.record[1:].decode()}"
+
+
+def _note_unknown(topics: list[str], facts: BusFacts) -> None:
+    known = [f"{topic}\0".encode() for slot in facts.slots for topic in slot.numbers]
+    for wanted in topics:
+        if not any(each.startswith(wanted_bytes(wanted)) for each in known):
+            name = wanted or "anything"
+            sys.stderr.write(f"nobody publishes {name} yet; waiting. See: penstock bus streams\n")
+
+
+def _start(text: str) -> Start:
+    if text == "last":
+        return "last"
+    if text == "now":
+        return "now"
+    if text.isdecimal():
+        return int(text)
+    raise typer.BadParameter(
+        f"{text!r} is neither last, nor now, nor a number", param_hint="--start"
+    )

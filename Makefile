@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test check bench chaos-collect chaos-jobs chaos-snapshots docs clean
+.PHONY: help setup demo test check bench chaos-bus chaos-collect chaos-jobs chaos-snapshots chaos-streams soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -47,8 +47,17 @@ chaos-collect: $(READY) ## Kill the collector over a hundred times and judge wha
 chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and judge; SEED=7 KILLS=300
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),210) PENSTOCK_TEST_DAYS=$(or $(DAYS),365) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_kill_workers.py $(ARGS)
 
+chaos-bus: $(READY) ## Stop a subscriber under load, and see whether it has every number; STOP_S=30 RATE=2500
+	PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s tests/chaos/test_stop_subscriber.py $(ARGS)
+
 chaos-snapshots: $(READY) ## Begin 400 cold books within the exchange's limit, and lose one of them; BOOKS=100
 	PENSTOCK_TEST_BOOKS=$(or $(BOOKS),400) PENSTOCK_TEST_WEIGHT=6000 PENSTOCK_TEST_WINDOW=60 $(BIN)/pytest -s tests/chaos/test_cold_books.py $(ARGS)
+
+chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for ten minutes; SEED=7 SECONDS=600
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),600) PENSTOCK_TEST_SYMBOLS=20 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_streams.py $(ARGS)
+
+soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)
 
 docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
 	$(BIN)/python scripts/make_docs.py

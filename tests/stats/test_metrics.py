@@ -8,7 +8,9 @@ from penstock.stats.metrics import Metrics, fleet_text, store_text
 from penstock.storage.state import open_store
 from penstock.telemetry import (
     BookDrifted,
+    BusFell,
     LookTaken,
+    MessagesDropped,
     RequestCrashed,
     RequestFailed,
     RequestSent,
@@ -61,6 +63,18 @@ def test_a_mute_stream_is_counted_once_until_it_speaks() -> None:
     assert found["penstock_stream_looks_total", "x", "news"] == 3
     assert found["penstock_stream_remedies_total", "x", "asked_anew"] == 3
     assert found["penstock_streams_mute", "trades", "x"] == 1
+
+
+def test_what_falls_from_the_bus_is_counted() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics(MessagesDropped(slot="a", count=3))
+        metrics(BusFell(overflows=1, missed=40))
+
+    found = samples(metrics.text())
+    assert found["penstock_bus_dropped_total", "a"] == 6
+    assert found["penstock_bus_overflows_total",] == 2
+    assert found["penstock_bus_missed_total",] == 80
 
 
 def test_answers_of_the_api_are_counted() -> None:

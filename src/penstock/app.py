@@ -117,7 +117,8 @@ async def open_fetcher(
 
     Raises:
         UnknownExchange, UnknownSymbol: something is named that does not exist.
-        ConfigError: something of a market is asked for, and none is named.
+        ConfigError: something of a market is asked for, and none is named; or the bus cannot be as
+            it is set.
         ExchangeError, ExchangeUnreachable, UnexpectedAnswer: the exchange cannot be asked.
         SlotInUse: another process fetches from it into the same folder.
         StorageError: the folder cannot be written.
@@ -126,6 +127,7 @@ async def open_fetcher(
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
     folder, slot = Path(settings.collect.data_dir), f"fetch-{name}"
+    wiring = wire(settings.bus, folder)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_state(settings, clock))
         # A loop has its own patience with failures, and more of it.
@@ -141,9 +143,12 @@ async def open_fetcher(
         writer = stack.enter_context(closing(log.writer(slot)))
         reader = stack.enter_context(closing(log.reader()))
         reporter = Reporter(Place(name, slot, folder), Continuity((), listener), clock, listener)
+        publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
+        if publisher is not None:
+            reporter.bus = publisher.counts
         recorder = Recorder(
             writer,
-            MemoryPublisher(),
+            publisher,
             (reporter,),
             durability=settings.collect.durability,
             listener=listener,

@@ -33,9 +33,13 @@ from penstock.simulator.listings import slug
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 30)
 SYMBOLS = int(os.environ.get("PENSTOCK_TEST_SYMBOLS") or 5)
+LIFE_S = min(60.0, max(12.0, SECONDS / 3))
+"""About how long a connection lasts before one of several things ends it."""
 FAULTS = (
     "drop=0.002,duplicate=0.005,reorder=0.002,delay=0.002,malformed=0.001,nan=0.001,huge=0.001,"
-    "cut=40s,close=60s,shutdown=50s,lostack=0.05,refusedack=0.05"
+    f"cut={LIFE_S:.0f}s,close={1.5 * LIFE_S:.0f}s,shutdown={1.2 * LIFE_S:.0f}s,"
+    f"lifetime={3 * LIFE_S:.0f}s,mute@*btc*trade|*trade/BTC*|matches:BTC*={0.7 * LIFE_S:.0f}s,"
+    "lostack=0.05,refusedack=0.05"
 )
 START_S, CALM_S, POLL_S = 60.0, 60.0, 0.5
 CONNECTS_A_MINUTE = 10

@@ -14,14 +14,11 @@ off the socket, write it as it is, publish it as it is, and look at nothing.
 
 import json
 import os
-import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
-from bench._sides import Answer, Side, in_turn, our_python, peer_python, pinned_versions, running
-from bench.inputs.binance import MARKETS, MESSAGES, make_inputs
+from bench._sides import Answer, Side, our_python, peer_python, running
+from bench.inputs.binance import MESSAGES
 from bench.inputs.sender import Sender
 from bench.inputs.stored import Inputs
 

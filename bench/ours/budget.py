@@ -25,8 +25,7 @@ from penstock.config import Exchanges, Settings, State
 from penstock.connectors.gateways import FleetGateways
 from penstock.errors import Banned, PenstockError
 from penstock.exchanges import registry
-from penstock.exchanges.base import Request
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Request, WayOut
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact, RequestSent, SendingStopped
@@ -54,7 +53,7 @@ class Heard:
             self.stops.append(fact.until_ms)
 
 
-async def ask_on(gateway: Gateway, questions: Sequence[Request[object]], heard: Heard) -> None:
+async def ask_on(gateway: WayOut, questions: Sequence[Request[object]], heard: Heard) -> None:
     for question in cycle(questions):
         try:
             await gateway.fetch(question)
@@ -63,7 +62,7 @@ async def ask_on(gateway: Gateway, questions: Sequence[Request[object]], heard: 
             heard.errors[type(error).__name__] += 1
 
 
-async def provoke(gateway: Gateway) -> None:
+async def provoke(gateway: WayOut) -> None:
     request = Request(PROVOKED, 2, lambda body, _: body, {"symbol": "BTCUSDT"})
     try:
         await gateway.fetch(request)

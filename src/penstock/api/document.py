@@ -24,7 +24,7 @@ Schema = dict[str, Any]
 
 _JSON = "application/json"
 _PATH_PARAMETERS: dict[str, Schema] = {
-    "exchange_id": {"type": "string", "pattern": "^[a-z0-9_]+$"},
+    "exchange_id": {"type": "string", "pattern": "^[a-z0-9_]+(:[a-z0-9_]+)?$"},
     "job_id": {"type": "string", "pattern": "^[0-9a-z]+$"},
 }
 _TEXT: Schema = {"type": "string"}
@@ -44,7 +44,7 @@ def document() -> Schema:
         [*kinds, Problem], ref_template="#/components/schemas/{name}"
     )
     for name in ("NewConnector", "NewJob"):
-        components[name]["properties"]["exchange_id"]["enum"] = exchanges
+        components[name]["properties"]["exchange_id"]["anyOf"] = _named(exchanges)
     pages = _Writer(components, examples.answers(exchanges[0]), examples.bodies(exchanges[0]))
     paths: Schema = {}
     for operation in OPERATIONS:
@@ -63,6 +63,14 @@ def document() -> Schema:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _named(exchanges: list[str]) -> list[Schema]:
+    """One of these, or a member of a family."""
+    families = [
+        {"pattern": f"^{name}{registry.SEPARATOR}[a-z0-9]+$"} for name in registry.families()
+    ]
+    return [{"enum": exchanges}, *families]
 
 
 def path_of(operation: Operation) -> str:

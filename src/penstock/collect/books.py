@@ -17,8 +17,7 @@ from penstock.collect.auditor import Audited, Auditor, Books
 from penstock.collect.horizon import Horizon
 from penstock.collect.snapshots import SnapshotDesk
 from penstock.config import Collect
-from penstock.exchanges.base import Rest
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Rest, WayOut
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
@@ -41,7 +40,7 @@ class Care(NamedTuple):
 class BookKeeper:
     """Takes care of one exchange's books."""
 
-    gateway: Gateway
+    gateway: WayOut
     rest: Rest
     books: Callable[[], Books]
     """All there are at the moment."""

@@ -18,14 +18,14 @@ from penstock.clock import Clock
 from penstock.collect.auditor import Books
 from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
+from penstock.collect.fed_session import FedSession, Following
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Flushing, Outlets, Session
 from penstock.collect.sessions import Sessions
 from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
 from penstock.errors import ExchangeError, ExchangeUnreachable, NotStreaming, UnexpectedAnswer
-from penstock.exchanges.base import Exchange, Info, Rest
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Exchange, Feed, Info, Rest, WayOut
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
@@ -54,7 +54,7 @@ class Collector:
     """Collects from one exchange until told to stop."""
 
     exchange: Exchange
-    gateway: Gateway
+    gateway: WayOut
     recorder: Recorder
     continuity: Continuity
     reporter: Reporter
@@ -65,6 +65,7 @@ class Collector:
     _info: Info | None = field(init=False, default=None)
     _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
     _sessions: Sessions | None = field(init=False, default=None)
+    _fed: FedSession | None = field(init=False, default=None)
     _watch: Watch | None = field(init=False, default=None)
     _whole_books: bool = field(init=False, default=False)
 
@@ -127,9 +128,13 @@ class Collector:
             self._info = await self._learn(stop)
             if self._info is not None:
                 self._symbols = dict.fromkeys(self._find(names))
-                await self._stream(self._info, stop)
+                feed = self.gateway.feed(self._info.symbols)
+                if feed is None:
+                    await self._stream(self._info, stop)
+                else:
+                    await self._follow(feed, stop)
         finally:
-            self._sessions = self._watch = None
+            self._sessions = self._watch = self._fed = None
             self.reporter.write("stopped")
 
     def _find(self, names: Sequence[str]) -> list[Symbol]:
@@ -142,10 +147,32 @@ class Collector:
         # All of a market's streams side by side, so that they share a connection if they can.
         return [(channel, symbol) for symbol in symbols for channel in self.settings.channels]
 
-    def _streaming(self) -> Sessions:
-        if self._sessions is None:
+    def _streaming(self) -> Sessions | FedSession:
+        streaming = self._sessions or self._fed
+        if streaming is None:
             raise NotStreaming(self.exchange.name)
-        return self._sessions
+        return streaming
+
+    async def _follow(self, feed: Feed, stop: asyncio.Event) -> None:
+        """Record what a feed brings; whether all came, only who keeps its sockets could tell."""
+        settings, closing = self.settings, asyncio.Event()
+        flushing = Flushing(every_s=settings.flush_ms / 1000)
+        following = Following(self.exchange.name, feed, settings.book_levels)
+        fed = FedSession(following, self.recorder.record, self.clock, flushing, self.tell)
+        fed.add(self._places(self._symbols))
+        self._fed = fed
+        self.reporter.watch_feed(fed.followed, self.gateway)
+        running = asyncio.create_task(fed.run(closing))
+        others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._report_forever())]
+        try:
+            await _first_of(running, *others)
+            closing.set()
+            await running
+        finally:
+            closing.set()
+            for task in others:
+                task.cancel()
+            await asyncio.gather(running, *others, return_exceptions=True)
 
     async def _stream(self, info: Info, stop: asyncio.Event) -> None:
         rest, closing = self.exchange.rest(info.symbols), asyncio.Event()

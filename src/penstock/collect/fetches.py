@@ -13,8 +13,7 @@ from penstock.config import Fetch as Settings
 from penstock.config import FetchKind
 from penstock.connectors.markets import Markets
 from penstock.errors import ConfigError
-from penstock.exchanges.base import Exchange, Request, Rest, TradePage
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Exchange, Request, Rest, TradePage, WayOut
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
@@ -62,7 +61,7 @@ class Desk:
 
     exchange: Exchange
     rest: Rest
-    gateway: Gateway
+    gateway: WayOut
     recorder: Recorder
     reader: LogReader
     clock: Clock

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from penstock.clock import Clock
+from penstock.collect.auditor import Audited
 from penstock.collect.books import BookKeeper, Care
 from penstock.collect.continuity import Continuity
+from penstock.collect.fed_session import Followed
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
@@ -20,7 +22,7 @@ from penstock.collect.status import (
     StreamStatus,
     write_status,
 )
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import WayOut
 from penstock.market.events import AggTrade, Ticker, Trade
 from penstock.publish.zeromq import PublishedCounts
 from penstock.storage.log import Stored
@@ -31,6 +33,7 @@ from penstock.streaming.shard import Shard
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 
+_NO_CARE = Care(Audited(), None, None)
 _QUARANTINED = 20
 """Malformed frames shown."""
 
@@ -58,8 +61,9 @@ class Reporter:
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
         self._shards: Callable[[], Sequence[Shard]] = tuple
-        self._gateway: Gateway | None = None
+        self._gateway: WayOut | None = None
         self._keeper: BookKeeper | None = None
+        self._followed: Followed | None = None
         self._mute: Callable[[], list[str]] = list
         self._fetches: Callable[[], list[FetchStatus]] = list
         self.bus = PublishedCounts()
@@ -72,7 +76,7 @@ class Reporter:
     def watch(
         self,
         shards: Callable[[], Sequence[Shard]],
-        gateway: Gateway,
+        gateway: WayOut,
         mute: Callable[[], list[str]] = list,
     ) -> None:
         """From now on these are reported on; ``mute`` names the streams that are."""
@@ -82,7 +86,11 @@ class Reporter:
         """From now on its care for the books is reported too."""
         self._keeper = keeper
 
-    def watch_fetches(self, fetches: Callable[[], list[FetchStatus]], gateway: Gateway) -> None:
+    def watch_feed(self, followed: Followed, gateway: WayOut) -> None:
+        """From now on what comes by a feed is reported on."""
+        self._followed, self._gateway = followed, gateway
+
+    def watch_fetches(self, fetches: Callable[[], list[FetchStatus]], gateway: WayOut) -> None:
         """From now on these are reported on."""
         self._fetches, self._gateway = fetches, gateway
 
@@ -118,7 +126,8 @@ class Reporter:
     def status(self, state: Literal["starting", "running", "stopped"]) -> CollectorStatus:
         """Everything at this instant."""
         shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
-        tallies = [shard.tally for shard in shards]
+        carried: list[Shard | Followed] = [*shards, *([self._followed] if self._followed else [])]
+        tallies = [each.tally for each in carried]
         weight = self._weight()
         return CollectorStatus(
             exchange=self._place.exchange,
@@ -127,7 +136,7 @@ class Reporter:
             started_ms=self._started_ms,
             at_ms=now_ms,
             state=state,
-            connection=_worst([shard.state for shard in shards]),
+            connection=_worst([each.state for each in carried]),
             streams=self._streams(now_ms),
             books=self._books(),
             ids=self._continuity.status(),
@@ -153,7 +162,9 @@ class Reporter:
         return (None, None) if tightest is None else (used[tightest], tightest.amount)
 
     def _books(self) -> list[BookStatus]:
-        keeper = self._keeper
+        keeper, followed = self._keeper, self._followed
+        if followed is not None:
+            return [_book_status(symbol.slug, sync) for symbol, sync in followed.books.items()]
         if keeper is None:
             return []
         return [
@@ -184,7 +195,7 @@ def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
     return stream.symbol, stream.channel
 
 
-def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care) -> BookStatus:
+def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care = _NO_CARE) -> BookStatus:
     bids, asks = sync.book.texts(1) if sync.book is not None else ([], [])
     return BookStatus(
         symbol=slug,

@@ -11,8 +11,7 @@ from penstock.errors import (
     StoreUnreachable,
     UnexpectedAnswer,
 )
-from penstock.exchanges.base import Rest
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Rest, WayOut
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -34,7 +33,7 @@ _AUDITS_SHARE = 0.2
 class SnapshotDesk:
     """Asks one exchange for books of so many levels."""
 
-    gateway: Gateway
+    gateway: WayOut
     rest: Rest
     depth: int
     admission: Admission

@@ -106,7 +106,8 @@ class Exchanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where exchanges are found, when not at their own public addresses."""
 
     rest_urls: dict[str, str] = {}
-    """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``."""
+    """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``. Of a family's
+    member, all its hosts are replaced and paths are kept."""
     stream_urls: dict[str, str] = {}
     """Address to open streams at, by exchange: ``name=ws://127.0.0.1:8790``."""
 

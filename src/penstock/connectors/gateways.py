@@ -10,7 +10,8 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.gate import SharedGate
 from penstock.exchanges import registry
-from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.base import WayOut
+from penstock.exchanges.gateway import way_out_for
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
@@ -23,10 +24,10 @@ class FleetGateways:
     ) -> None:
         self._store, self._settings = store, settings
         self._clock, self._listener = clock, listener
-        self._opened: dict[str, tuple[Gateway, SharedGate]] = {}
+        self._opened: dict[str, tuple[WayOut, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def open(self, exchange_id: str) -> Gateway:
+    def open(self, exchange_id: str) -> WayOut:
         """The way out to an exchange. It is not asked anything yet.
 
         Raises:
@@ -36,7 +37,7 @@ class FleetGateways:
             self._opened[exchange_id] = self._made(exchange_id)
         return self._opened[exchange_id][0]
 
-    async def of(self, exchange_id: str) -> Gateway:
+    async def of(self, exchange_id: str) -> WayOut:
         """The way out to an exchange whose clock is known.
 
         Raises:
@@ -56,7 +57,7 @@ class FleetGateways:
             await gateway.aclose()
             await gate.aclose()
 
-    def _made(self, exchange_id: str) -> tuple[Gateway, SharedGate]:
+    def _made(self, exchange_id: str) -> tuple[WayOut, SharedGate]:
         exchange = registry.load(exchange_id)
         requests = self._settings.requests
         gate = SharedGate(
@@ -68,4 +69,4 @@ class FleetGateways:
             guard_ms=requests.guard_ms,
             listener=self._listener,
         )
-        return gateway_for(exchange, self._settings, self._clock, self._listener, gate), gate
+        return way_out_for(exchange, self._settings, self._clock, self._listener, gate), gate

@@ -12,8 +12,7 @@ import msgspec
 
 from penstock.connectors.limits import restored, stored
 from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
-from penstock.exchanges.base import Info, Listed, SymbolMap
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Info, Listed, SymbolMap, WayOut
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
@@ -28,7 +27,7 @@ _LOOK_AGAIN_MS = 60_000
 class Gateways(Protocol):
     """The ways out, one per exchange; each pays from the fleet's budget."""
 
-    async def of(self, exchange_id: str) -> Gateway: ...
+    async def of(self, exchange_id: str) -> WayOut: ...
 
 
 class Change(NamedTuple):

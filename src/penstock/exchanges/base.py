@@ -7,16 +7,32 @@ gateway can send one, and a gateway has a gate. So no code can ask without payin
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from penstock.clock import Clock
+from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
-from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.events import AnyEvent, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
-from penstock.throttle.gate import Limit
+from penstock.throttle.gate import Gate, Limit
+from penstock.throttle.offset import Offset
 
+if TYPE_CHECKING:
+    from penstock.exchanges.gateway import Gateway
+
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Letter(NamedTuple):
+    """An HTTP request that somebody else's client has written: it is sent as it is."""
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = MappingProxyType({})
+    body: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,12 @@ class Request(Generic[T_co]):
     category: str = ""
     dated: Callable[[int], Mapping[str, str | int]] | None = None
     """Further parameters, which depend on the exchange's time (ms) when it is sent."""
+    part: int = 0
+    """The most to pay at a time, where the whole is more than passes a gate at once; 0 is all."""
+    letter: Letter | None = None
+    """What to send in place of path and parameters, which then only name it."""
+    refusal: Callable[[int, Mapping[str, str], bytes], "Complaint | None"] | None = None
+    """(status, headers, body) → what an answer complains of, where its asker knows better."""
 
     def params_at(self, now_ms: int) -> Mapping[str, str | int]:
         """All parameters, if it is sent at this instant."""
@@ -218,6 +240,61 @@ class Rest(Protocol):
         ...
 
 
+class Feed(Protocol):
+    """Live data that a client of the exchange's own brings, sockets and all."""
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """The kinds of data it has. ``book_deltas`` are whole books."""
+        ...
+
+    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[AnyEvent]:
+        """What comes next on a channel; of books, so many levels a side.
+
+        Raises:
+            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: nothing does, for now.
+        """
+        ...
+
+
+class WayOut(Protocol):
+    """The way out to an exchange. Whoever holds it cannot ask without paying."""
+
+    @property
+    def exchange(self) -> "Exchange": ...
+
+    @property
+    def gate(self) -> Gate: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def offset(self) -> Offset | None:
+        """How far the exchange's clock is ahead, once known."""
+        ...
+
+    async def fetch(self, request: Request[T]) -> T:
+        """Ask, waiting for the gate if need be. See ``Gateway.fetch``."""
+        ...
+
+    async def learn(self) -> Info:
+        """Read what the exchange announces, and keep the limits it names."""
+        ...
+
+    async def measure_clock(self) -> Offset | None:
+        """Find out how far the exchange's clock is ahead."""
+        ...
+
+    def feed(self, symbols: SymbolMap) -> Feed | None:
+        """What brings live data; None where the exchange's dialect does."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...
+
+
 @dataclass(frozen=True)
 class Exchange:
     """One exchange. Its folder exports one of these as ``EXCHANGE``."""
@@ -256,3 +333,6 @@ class Exchange:
     """No market of it has a candle from before this."""
     empty_candles: bool = True
     """Whether there is a candle where nothing was traded; if not, a hole proves nothing."""
+    way_out: "Callable[[Gateway, Exchanges], WayOut] | None" = None
+    """What to ask through in place of the gateway itself, where a request takes more than one
+    answer. All that leaves goes through the gateway; the addresses are an operator's."""

@@ -24,8 +24,17 @@ from penstock.errors import (
     RateLimited,
     UnexpectedAnswer,
 )
-from penstock.exchanges.base import Complaint, Exchange, Info, Meaning, Request
-from penstock.exchanges.http import Answer, HttpTransport, Transport
+from penstock.exchanges.base import (
+    Complaint,
+    Exchange,
+    Feed,
+    Info,
+    Meaning,
+    Request,
+    SymbolMap,
+    WayOut,
+)
+from penstock.exchanges.http import Answer, HttpTransport, SendsLetters, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import (
     CapacityLow,
@@ -115,6 +124,10 @@ class Gateway:
         step_ms = self.exchange.time_step_ms
         return self._align(seen(shown_ms, step_ms, exchanged.sent_ms, exchanged.received_ms + 1))
 
+    def feed(self, _symbols: SymbolMap) -> Feed | None:
+        """None: what the exchange streams, its dialect reads."""
+        return None
+
     async def aclose(self) -> None:
         """Close every connection."""
         await self.transport.close()
@@ -131,7 +144,7 @@ class Gateway:
 
     async def _ask(self, request: Request[T]) -> _Exchanged:
         while True:
-            grant = await self.gate.acquire(request.cost, request.category)
+            grant = await self._pay(request)
             try:
                 exchanged = await self._send(request, grant)
             except _Lapsed:
@@ -141,6 +154,14 @@ class Gateway:
             self._sync_usage(exchanged)
             self._check(request, exchanged)
             return exchanged
+
+    async def _pay(self, request: Request[T]) -> Grant:
+        """Pay for all of a request; by the last part it may leave, the others are spent."""
+        cost = request.cost
+        while 0 < request.part < cost:
+            (await self.gate.acquire(request.part, request.category)).answered()
+            cost -= request.part
+        return await self.gate.acquire(cost, request.category)
 
     async def _send(self, request: Request[T], grant: Grant) -> _Exchanged:
         sent_ms = self.clock.now_ms()
@@ -153,7 +174,7 @@ class Gateway:
             sent_ms, left = self.clock.now_ms(), True
 
         try:
-            answer = await self.transport.send(request.path, self._params(request), leaving)
+            answer = await self._carry(request, leaving)
         except (NeverSent, NoAnswer) as error:
             self._tell_failure(request, error)
             raise
@@ -172,6 +193,12 @@ class Gateway:
             )
         )
         return exchanged
+
+    async def _carry(self, request: Request[T], leaving: Callable[[], None]) -> Answer:
+        if request.letter is None:
+            return await self.transport.send(request.path, self._params(request), leaving)
+        assert isinstance(self.transport, SendsLetters), "nobody here carries letters"
+        return await self.transport.send_letter(request.letter, leaving)
 
     def _params(self, request: Request[T]) -> Mapping[str, str | int]:
         ahead_ms = self.offset.middle_ms if self.offset else 0
@@ -205,9 +232,7 @@ class Gateway:
     def _check(self, request: Request[T], exchanged: _Exchanged) -> None:
         """Raise what a refusal means: a status other than 200, or words in the body."""
         status, name = exchanged.answer.status, self.exchange.name
-        if status == 200 and not self.exchange.refuses_with_200:
-            return
-        complaint = self.exchange.complaint(exchanged.answer.body)
+        complaint = self._complaint(request, exchanged.answer)
         if status == 200 and complaint is None:
             return
         words = complaint.message if complaint else ""
@@ -232,6 +257,13 @@ class Gateway:
             code=complaint.code,
             message=complaint.message,
         )
+
+    def _complaint(self, request: Request[T], answer: Answer) -> Complaint | None:
+        if request.refusal is not None:
+            return request.refusal(answer.status, answer.headers, answer.body)
+        if answer.status == 200 and not self.exchange.refuses_with_200:
+            return None
+        return self.exchange.complaint(answer.body)
 
     def _stop(self, request: Request[T], exchanged: _Exchanged, complaint: Complaint | None) -> int:
         """Shut the gate until the exchange listens again; when that is."""
@@ -285,6 +317,18 @@ def gateway_for(
         ),
         listener,
     )
+
+
+def way_out_for(
+    exchange: Exchange,
+    settings: Settings,
+    clock: Clock,
+    listener: Listener = quiet,
+    gate: Gate | None = None,
+) -> WayOut:
+    """What an exchange is asked through: a gateway, or what it has in place of one."""
+    gateway = gateway_for(exchange, settings, clock, listener, gate)
+    return exchange.way_out(gateway, settings.exchanges) if exchange.way_out else gateway
 
 
 def _own_gate(

@@ -7,15 +7,17 @@ kept connection turns out dead; nobody would have paid for that one, so it is st
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.connector import Connection
+from yarl import URL
 
 from penstock import __version__
 from penstock.config import Requests
 from penstock.errors import NeverSent, NoAnswer
+from penstock.exchanges.base import Letter
 
 # The largest answer anybody needs, a full listing of symbols, is a quarter of this.
 LARGEST_ANSWER = 64_000_000
@@ -46,6 +48,15 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
+        ...
+
+
+@runtime_checkable
+class SendsLetters(Protocol):
+    """A transport that also carries what somebody else has written."""
+
+    async def send_letter(self, letter: Letter, leaving: Callable[[], None]) -> Answer:
+        """As ``Transport.send``."""
         ...
 
 
@@ -81,6 +92,14 @@ class HttpTransport:
         self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
     ) -> Answer:
         """See ``Transport``."""
+        url = URL(self._base_url + path).extend_query(params)
+        return await self._carry(Letter(str(url)), f"{self._base_url}{path}", leaving)
+
+    async def send_letter(self, letter: Letter, leaving: Callable[[], None]) -> Answer:
+        """See ``SendsLetters``."""
+        return await self._carry(letter, letter.url.partition("?")[0], leaving)
+
+    async def _carry(self, letter: Letter, what: str, leaving: Callable[[], None]) -> Answer:
         left = False
 
         def mark() -> None:
@@ -96,8 +115,13 @@ class HttpTransport:
             return await send(request)
 
         try:
-            async with self._open().get(
-                self._base_url + path, params=params, allow_redirects=False, middlewares=(guard,)
+            async with self._open().request(
+                letter.method,
+                URL(letter.url, encoded=True),
+                headers=letter.headers,
+                data=letter.body,
+                allow_redirects=False,
+                middlewares=(guard,),
             ) as response:
                 return Answer(
                     response.status,
@@ -105,10 +129,10 @@ class HttpTransport:
                     await _body_of(response),
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            what = f"{self._base_url}{path}: {str(error) or type(error).__name__}"
+            words = f"{what}: {str(error) or type(error).__name__}"
             if left:
-                raise NoAnswer(f"No answer from {what}") from error
-            raise NeverSent(f"Could not reach {what}. Is the network up?") from error
+                raise NoAnswer(f"No answer from {words}") from error
+            raise NeverSent(f"Could not reach {words}. Is the network up?") from error
 
     async def close(self) -> None:
         """See ``Transport``."""

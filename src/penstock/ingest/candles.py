@@ -13,8 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import Request, Rest
-from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.base import Request, Rest, WayOut
 from penstock.ingest.history import kept_from_ms, longest, told_until
 from penstock.ingest.means import Means
 from penstock.jobs.turn import Turn
@@ -44,7 +43,7 @@ class CandleWalk:
 
     means: Means
     turn: Turn
-    gateway: Gateway
+    gateway: WayOut
     rest: Rest
     symbol: Symbol
     interval: Interval

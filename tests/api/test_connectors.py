@@ -122,3 +122,15 @@ async def test_a_connector_with_jobs_is_not_deleted(api: Client) -> None:
     deleted = await api.ask("GET", "connectors?status=deleted")
     assert [one["id"] for one in deleted.json["items"]] == ["binance"]
     assert (await api.ask("POST", "connectors", {"exchange_id": "binance"})).status == 201
+
+
+async def test_a_connector_of_a_family_is_named_in_paths_as_it_is(api: Client) -> None:
+    made = await api.ask("POST", "connectors", {"exchange_id": "ccxt:okx"})
+    paused = await api.ask("POST", "connectors/ccxt:okx/pause")
+    spelt = await api.ask("GET", "connectors/ccxt%3Aokx")
+    unknown = await api.ask("POST", "connectors", {"exchange_id": "ccxt:okxx"})
+
+    assert made.status == 201
+    assert made.headers["Location"] == "/api/v1/connectors/ccxt:okx"
+    assert (paused.json["status"], spelt.json["status"]) == ("paused", "paused")
+    assert "ccxt:okx" in unknown.is_problem(422)["near"]

@@ -1,0 +1,118 @@
+"""ccxt's methods, called as requests say, and what they give brought to plain rows.
+
+A request's path is the name of a method, and its parameters are the method's. What comes back is
+written as JSON, so that whoever reads it has nothing of ccxt's in hand: texts for numbers, and no
+more than is asked for.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from penstock.exchanges.ccxt.numbers import text_of
+
+Params = Mapping[str, str | int]
+Row = dict[str, Any]
+
+
+async def load_markets(client: Any, _params: Params) -> list[Row]:
+    """What is listed now; asked anew, whatever the client knows."""
+    markets = await client.load_markets(True)
+    fields = ("symbol", "base", "quote", "spot", "active")
+    return [
+        # Some exchanges have numbers for names.
+        {"id": str(market["id"]), **{field: market.get(field) for field in fields}}
+        for market in markets.values()
+    ]
+
+
+async def fetch_time(client: Any, _params: Params) -> int:
+    """The exchange's clock, in ms."""
+    return int(await client.fetch_time())
+
+
+async def fetch_order_book(client: Any, params: Params) -> Row:
+    """A book, as deep as the exchange tells of it by itself."""
+    return book_row(await client.fetch_order_book(params["symbol"]), None)
+
+
+async def fetch_trades(client: Any, params: Params) -> list[Row]:
+    """Trades since an instant, or the newest."""
+    since, limit = params.get("since"), params.get("limit")
+    return trade_rows(await client.fetch_trades(params["symbol"], since, limit))
+
+
+async def fetch_ohlcv(client: Any, params: Params) -> list[list[Any]]:
+    """Candles since an instant."""
+    rows = await client.fetch_ohlcv(
+        params["symbol"], params["timeframe"], params["since"], params["limit"]
+    )
+    return [[row[0], *map(text_of, row[1:6])] for row in rows]
+
+
+async def fetch_tickers(client: Any, params: Params) -> list[Row]:
+    """Tickers of some markets, or of all; one by one where the exchange has no other way.
+
+    A single one is asked for alone: that is cheaper, and often tells more.
+    """
+    symbols = [name for name in str(params.get("symbols", "")).split(",") if name]
+    is_one = len(symbols) == 1 and client.has.get("fetchTicker")
+    if not symbols or (client.has.get("fetchTickers") and not is_one):
+        found = await client.fetch_tickers(symbols or None)
+        return [ticker_row(each) for each in found.values()]
+    return [ticker_row(await client.fetch_ticker(name)) for name in symbols]
+
+
+CALLS: Mapping[str, Callable[[Any, Params], Awaitable[object]]] = {
+    f"/{call.__name__}": call
+    for call in (
+        load_markets,
+        fetch_time,
+        fetch_order_book,
+        fetch_trades,
+        fetch_ohlcv,
+        fetch_tickers,
+    )
+}
+"""By the path of a request."""
+
+
+def trade_rows(trades: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Trades, oldest first as ccxt gives them."""
+    return [
+        {
+            "id": None if each.get("id") is None else str(each["id"]),
+            "at_ms": each.get("timestamp"),
+            "price": text_of(each.get("price")),
+            "quantity": text_of(each.get("amount")),
+            "side": each.get("side"),
+        }
+        for each in trades
+    ]
+
+
+def book_row(book: Mapping[str, Any], levels: int | None) -> Row:
+    """A book's best levels, copied: the next update changes the very lists."""
+    return {
+        "nonce": book.get("nonce"),
+        "at_ms": book.get("timestamp"),
+        "bids": [[text_of(row[0]), text_of(row[1])] for row in book["bids"][:levels]],
+        "asks": [[text_of(row[0]), text_of(row[1])] for row in book["asks"][:levels]],
+    }
+
+
+def ticker_row(ticker: Mapping[str, Any]) -> Row:
+    """A ticker's state, without what can be worked out of it."""
+    numbers = {
+        "bid": "bid",
+        "bid_quantity": "bidVolume",
+        "ask": "ask",
+        "ask_quantity": "askVolume",
+        "last": "last",
+        "open": "open",
+        "high": "high",
+        "low": "low",
+        "volume": "baseVolume",
+        "quote_volume": "quoteVolume",
+    }
+    told = {ours: text_of(ticker.get(theirs)) for ours, theirs in numbers.items()}
+    return {"symbol": ticker.get("symbol"), "at_ms": ticker.get("timestamp"), **told}

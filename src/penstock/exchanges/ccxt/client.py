@@ -1,0 +1,148 @@
+"""ccxt's own client of an exchange, which sends nothing itself.
+
+Its limiter is replaced by one that only notes what a request costs, and its ``fetch`` by ours, so
+that every request it makes, asked for or on the way, is paid for at the gate and sent by the
+gateway. Its sockets are its own: they bring data and ask nothing of the REST side.
+"""
+
+import importlib
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.errors import MissingExtra, UnknownExchange
+from penstock.exchanges.base import Letter, Request
+from penstock.exchanges.ccxt.limits import UNITS, units
+from penstock.exchanges.ccxt.numbers import ExactNumber, exact_float
+from penstock.exchanges.ccxt.refusals import Parser, judge_of
+from penstock.exchanges.gateway import Gateway
+
+PREFIX = "ccxt:"
+
+
+def names() -> list[str]:
+    """Every exchange ccxt knows, as it is named here.
+
+    Raises:
+        MissingExtra: ccxt is not installed.
+    """
+    return [PREFIX + name for name in _library("ccxt.async_support").exchanges]
+
+
+def make(name: str) -> Any:
+    """A client of an exchange. It opens nothing, and cannot send yet what should be paid for.
+
+    Raises:
+        UnknownExchange: ccxt knows none of that name.
+        MissingExtra: ccxt is not installed.
+    """
+    known = names()
+    if PREFIX + name not in known:
+        raise UnknownExchange(PREFIX + name, known)
+    streaming, asking = _library("ccxt.pro"), _library("ccxt.async_support")
+    made = getattr(streaming if name in streaming.exchanges else asking, name)
+    client = made({"enableRateLimit": True})
+    _only_spot(client.options)
+    _count_exactly(client)
+    return client
+
+
+def _count_exactly(client: Any) -> None:
+    """Let a client keep the digits of all numbers but those of its own listings.
+
+    What it has listed it reads again, and then knows no numbers but its own.
+    """
+    is_listing = ContextVar("is_listing", default=False)
+    load = client.load_markets_helper
+
+    async def listing(*arguments: Any) -> Any:
+        is_listing.set(True)  # it runs in a task of its own
+        return await load(*arguments)
+
+    def number(value: str | float) -> float:
+        return float(value) if is_listing.get() else ExactNumber(value)
+
+    client.number, client.safe_float, client.load_markets_helper = number, exact_float, listing
+
+
+def pay_through(client: Any, gateway: Gateway, rest_url: str | None) -> None:
+    """Let a client send, by a gateway; to another address than the exchange's, if there is one."""
+    cost: ContextVar[float] = ContextVar("cost", default=1.0)
+
+    async def note(price: float | None = None) -> None:
+        cost.set(1.0 if price is None else price)
+
+    async def fetch(
+        url: str, method: str = "GET", headers: Any = None, body: str | None = None
+    ) -> Any:
+        if rest_url is not None:
+            url = _moved(url, rest_url)
+        sent, answers = _headers(client, headers), Parser()
+        request = Request(
+            path=urlsplit(url).path or "/",
+            cost=units(cost.get()),
+            read=lambda answer, _at_ns: _readable(answer, answers),
+            part=UNITS,
+            letter=Letter(url, method, sent, body.encode() if body else None),
+            refusal=judge_of(client, answers, (url, method, sent, body)),
+        )
+        return await gateway.fetch(request)
+
+    client.throttle, client.fetch = note, fetch
+
+
+def move_streams(client: Any, stream_url: str) -> None:
+    """Let a client open its streams at another address than the exchange's."""
+    client.urls["api"] = _moved_streams(client.urls.get("api"), stream_url)
+
+
+def _headers(client: Any, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """What a request says about itself; which program sends it, only where ccxt has to pretend."""
+    agent = client.userAgent
+    pretended = {"User-Agent": agent} if isinstance(agent, str) else agent or {}
+    return {**(headers or {}), **client.headers, **pretended}
+
+
+def _readable(answer: bytes, answers: Parser) -> Any:
+    found = answers.parse(answer)
+    return answer.decode(errors="replace") if found is None else found
+
+
+def _moved_streams(urls: Any, stream_url: str) -> Any:
+    if isinstance(urls, Mapping):
+        return {key: _moved_streams(below, stream_url) for key, below in urls.items()}
+    is_stream = isinstance(urls, str) and urls.startswith(("ws://", "wss://"))
+    return _moved(urls, stream_url) if is_stream else urls
+
+
+def _moved(url: str, base: str) -> str:
+    """The same path and query at another host."""
+    found = urlsplit(url)
+    query = f"?{found.query}" if found.query else ""
+    return f"{base.rstrip('/')}{found.path}{query}"
+
+
+def _only_spot(options: dict[str, Any]) -> None:
+    """Ask for no listings of derivatives, where ccxt lets one choose."""
+    options["defaultType"] = "spot"
+    chosen = options.get("fetchMarkets")
+    if not isinstance(chosen, dict):
+        return
+    kinds = chosen.get("types")
+    if isinstance(kinds, list) and "spot" in kinds:
+        options["fetchMarkets"] = {**chosen, "types": ["spot"]}
+    elif isinstance(kinds, dict) and "spot" in kinds:
+        options["fetchMarkets"] = {**chosen, "types": {**_off(kinds), "spot": True}}
+
+
+def _off(kinds: Any) -> Any:
+    """The same choice with nothing chosen."""
+    return {key: _off(each) for key, each in kinds.items()} if isinstance(kinds, dict) else False
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or name, "ccxt") from error

@@ -1,0 +1,87 @@
+"""The family: an ``Exchange`` for each that ccxt knows, made of what ccxt says of it."""
+
+from functools import cache, partial
+from typing import Any, NoReturn
+
+from penstock.errors import UnknownInterval
+from penstock.exchanges.base import Exchange, SymbolMap
+from penstock.exchanges.ccxt.client import PREFIX, make
+from penstock.exchanges.ccxt.gateway import opened
+from penstock.exchanges.ccxt.limits import limits_of
+from penstock.exchanges.ccxt.rest import TIME, CcxtRest, info_of
+from penstock.market.interval import DAY_MS, Interval
+
+# The first exchange for this opened in the middle of 2010.
+_OPENED_MS = 1_262_304_000_000
+# Fewer candles than any exchange gives at a time, where ccxt does not know how many it gives.
+_SMALL_PAGE = 100
+
+
+@cache
+def load(name: str) -> Exchange:
+    """The exchange that ccxt knows by this name.
+
+    Raises:
+        UnknownExchange: with near matches.
+        MissingExtra: ccxt is not installed.
+    """
+    client, ours = make(name), PREFIX + name
+    limits, intervals = limits_of(client.rateLimit), _intervals(client)
+    page = _candle_page(client)
+
+    def rest(symbols: SymbolMap) -> CcxtRest:
+        return CcxtRest(ours, intervals, page, symbols)
+
+    return Exchange(
+        name=ours,
+        rest_url=_first(client.urls.get("api"), "https://"),
+        stream_url=_first(client.urls.get("api"), "wss://"),
+        limits=lambda _at_ms: limits,
+        time=TIME if client.has.get("fetchTime") is True else None,
+        info=info_of(ours),
+        rest=rest,
+        dialect=partial(_no_dialect, ours),
+        usages=lambda _headers: [],
+        complaint=lambda _body: None,
+        time_step_ms=1000,
+        trade_pages="after_ns",
+        intervals=intervals,
+        candle_span=page,
+        opened_ms=_OPENED_MS,
+        empty_candles=False,
+        way_out=opened,
+    )
+
+
+def _no_dialect(exchange: str, _symbols: SymbolMap) -> NoReturn:
+    raise TypeError(f"{exchange} is streamed by its feed: ask the way out for it")
+
+
+def _intervals(client: Any) -> tuple[str, ...]:
+    """Lengths of candles that begin at the same instants everywhere: a day at the most.
+
+    Weeks, months and several days begin where each exchange likes, and ccxt does not say where.
+    """
+    found = []
+    for text in client.timeframes or {}:
+        try:
+            length_ms = Interval.parse(text).fixed_ms
+        except UnknownInterval:
+            continue
+        if length_ms is not None and DAY_MS % length_ms == 0:
+            found.append((length_ms, text))
+    is_offered = client.has.get("fetchOHLCV") is True
+    return tuple(text for _, text in sorted(found)) if is_offered else ()
+
+
+def _candle_page(client: Any) -> int:
+    spot = (client.features or {}).get("spot") or {}
+    known = (spot.get("fetchOHLCV") or {}).get("limit")
+    return known if isinstance(known, int) and known > 0 else _SMALL_PAGE
+
+
+def _first(urls: Any, scheme: str) -> str:
+    """The first address with this scheme in a tree of them."""
+    if isinstance(urls, dict):
+        return next(filter(None, (_first(below, scheme) for below in urls.values())), "")
+    return urls if isinstance(urls, str) and urls.startswith(scheme) else ""

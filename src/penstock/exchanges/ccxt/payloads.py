@@ -1,0 +1,234 @@
+"""Readers: rows out of ccxt's methods (``calls.py``) made into events.
+
+ccxt has brought every exchange's answers to one shape; what an exchange does not tell is None
+there, and refused here where an event cannot be without it. An id is a number here: one that is a
+text becomes a number that no other text gives, and a trade without any is known by what it says.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from penstock.errors import MalformedSymbol
+from penstock.exchanges.answers import (
+    Text,
+    Whole,
+    decoded,
+    plain_number,
+    surely_over_ms,
+)
+from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.interval import Interval
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+
+Id = Annotated[str, Meta(max_length=200, pattern="^[!-~]+$")]
+# A text that is no number is told apart from all numbers by its length in bytes.
+_TEXT_BYTES = 24
+
+
+class _Market(Struct):
+    """{"id":"BTC-USDT","symbol":"BTC/USDT","base":"BTC","quote":"USDT","spot":true,"active":null}"""
+
+    id: str
+    symbol: str
+    base: str | None
+    quote: str | None
+    spot: bool | None = None
+    active: bool | None = None
+
+
+class _Trade(Struct):
+    """{"id":"9012","at_ms":1762820248123,"price":"105944.3","quantity":"0.1","side":"buy"}"""
+
+    at_ms: Whole
+    price: Text
+    quantity: Text
+    side: Literal["buy", "sell"]
+    id: Id | None = None
+
+
+class _Book(Struct):
+    """{"nonce":71,"at_ms":null,"bids":[["105944.2","0.1"]],"asks":[["105944.3","0.2"]]}"""
+
+    bids: list[tuple[Text, Text]]
+    asks: list[tuple[Text, Text]]
+    nonce: Whole | None = None
+    at_ms: Whole | None = None
+
+
+class _Candle(Struct, array_like=True):
+    """[1762777020000,"105433.6","105433.6","105433.6","105433.6","0.5"]"""
+
+    open_ms: Whole
+    open: Text
+    high: Text
+    low: Text
+    close: Text
+    volume: Text
+
+
+class _Ticker(Struct):
+    """{"symbol":"BTC/USDT","at_ms":null,"bid":"105944.2",…}; whatever is not told is null"""
+
+    symbol: str
+    at_ms: Whole | None = None
+    bid: Text | None = None
+    bid_quantity: Text | None = None
+    ask: Text | None = None
+    ask_quantity: Text | None = None
+    last: Text | None = None
+    open: Text | None = None
+    high: Text | None = None
+    low: Text | None = None
+    volume: Text | None = None
+    quote_volume: Text | None = None
+
+
+_decode_time = msgspec.json.Decoder(Whole).decode
+_decode_markets = msgspec.json.Decoder(list[_Market]).decode
+_decode_trades = msgspec.json.Decoder(list[_Trade]).decode
+_decode_book = msgspec.json.Decoder(_Book).decode
+_decode_candles = msgspec.json.Decoder(list[_Candle]).decode
+_decode_tickers = msgspec.json.Decoder(list[_Ticker]).decode
+
+
+def read_time(body: bytes, _received_at_ns: int) -> int:
+    """The exchange's clock, in ms."""
+    return decoded(_decode_time, body)
+
+
+def read_info(exchange: str, body: bytes) -> Info:
+    """What is listed for spot trading; ccxt announces no limits beside those it knows."""
+    listed: dict[Symbol, Listed] = {}
+    for market in decoded(_decode_markets, body):
+        if not market.spot or market.active is False or not (market.base and market.quote):
+            continue
+        try:
+            symbol = Symbol(market.base, market.quote)
+        except MalformedSymbol:
+            continue  # a name that is no name; the others are
+        # The first of two that are spelt alike: ccxt finds markets in this order too.
+        listed.setdefault(symbol, Listed(market.id, symbol, market.symbol))
+    return Info(SymbolMap(exchange, listed.values()), ())
+
+
+def read_trades(
+    exchange: str, symbol: Symbol, body: bytes, received_at_ns: int, source: Source
+) -> list[Trade]:
+    """Trades, oldest first."""
+    alike: Counter[str] = Counter()
+    rows = decoded(_decode_trades, body)
+    return [
+        Trade(
+            exchange=exchange,
+            symbol=symbol,
+            received_at_ns=received_at_ns,
+            source=source,
+            id=_id_of(row, alike),
+            at_ms=row.at_ms,
+            price_text=plain_number(row.price),
+            quantity_text=plain_number(row.quantity),
+            taker=row.side,
+        )
+        for row in sorted(rows, key=lambda row: row.at_ms)
+    ]
+
+
+def _id_of(row: _Trade, alike: "Counter[str]") -> int:
+    if row.id is not None:
+        return number_of(row.id)
+    said = f"{row.at_ms} {row.side} {row.price} {row.quantity}"
+    alike[said] += 1
+    return number_of("=" + blake2b(f"{said} {alike[said]}".encode(), digest_size=10).hexdigest())
+
+
+def number_of(text: str) -> int:
+    """A number for an id: itself, if it is one; else one that no other id gives."""
+    if text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0")):
+        return int(text)
+    return int.from_bytes(b"\xff" + text.encode().rjust(_TEXT_BYTES, b"\0"))
+
+
+def read_book(
+    exchange: str, symbol: Symbol, body: bytes, received_at_ns: int, source: Source
+) -> BookSnapshot:
+    """A book's best levels."""
+    row = decoded(_decode_book, body)
+    return BookSnapshot(
+        exchange=exchange,
+        symbol=symbol,
+        received_at_ns=received_at_ns,
+        source=source,
+        update_id=row.nonce or 0,
+        at_ms=row.at_ms,
+        bids_raw=write_levels((plain_number(p), plain_number(q)) for p, q in row.bids),
+        asks_raw=write_levels((plain_number(p), plain_number(q)) for p, q in row.asks),
+    )
+
+
+def read_candles(
+    exchange: str, symbol: Symbol, interval: Interval, body: bytes, received_at_ns: int
+) -> list[Candle]:
+    """Candles, oldest first; one is closed when it is over, however the clocks differ."""
+    over_ms = surely_over_ms(received_at_ns)
+    rows = {row.open_ms: row for row in decoded(_decode_candles, body)}
+    return [
+        Candle(
+            exchange=exchange,
+            symbol=symbol,
+            received_at_ns=received_at_ns,
+            source="rest",
+            interval=interval.text,
+            open_ms=open_ms,
+            close_ms=interval.next_open(open_ms) - 1,
+            open_text=plain_number(row.open),
+            high_text=plain_number(row.high),
+            low_text=plain_number(row.low),
+            close_text=plain_number(row.close),
+            volume_text=plain_number(row.volume),
+            closed=interval.next_open(open_ms) <= over_ms,
+        )
+        for open_ms, row in sorted(rows.items())
+    ]
+
+
+def read_tickers(
+    exchange: str, by_name: Mapping[str, Symbol], body: bytes, received_at_ns: int, source: Source
+) -> list[Ticker]:
+    """Tickers of these markets, by ccxt's names; others must not hide them."""
+    rows = [(row, by_name.get(row.symbol)) for row in decoded(_decode_tickers, body)]
+    return [
+        _ticker(exchange, row, symbol, received_at_ns, source) for row, symbol in rows if symbol
+    ]
+
+
+def _ticker(
+    exchange: str, row: _Ticker, symbol: Symbol, received_at_ns: int, source: Source
+) -> Ticker:
+    return Ticker(
+        exchange=exchange,
+        symbol=symbol,
+        received_at_ns=received_at_ns,
+        source=source,
+        at_ms=row.at_ms,
+        bid_text=_plain(row.bid),
+        bid_quantity_text=_plain(row.bid_quantity),
+        ask_text=_plain(row.ask),
+        ask_quantity_text=_plain(row.ask_quantity),
+        last_text=_plain(row.last),
+        open_text=_plain(row.open),
+        high_text=_plain(row.high),
+        low_text=_plain(row.low),
+        volume_text=_plain(row.volume),
+        quote_volume_text=_plain(row.quote_volume),
+    )
+
+
+def _plain(text: str | None) -> str | None:
+    return None if text is None else plain_number(text)

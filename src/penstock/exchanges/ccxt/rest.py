@@ -1,0 +1,127 @@
+"""The REST side by ccxt: requests that name one of its methods, and readers of what it gives.
+
+How many requests a method makes, only ccxt knows: each is paid for as it leaves, by ccxt's own
+table. The cost a request names here is what one of them costs as a rule.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.errors import UnknownInterval
+from penstock.exchanges.base import Info, Mark, Request, SymbolMap, TradePage
+from penstock.exchanges.ccxt.limits import UNITS
+from penstock.exchanges.ccxt.payloads import (
+    read_book,
+    read_candles,
+    read_info,
+    read_tickers,
+    read_time,
+    read_trades,
+)
+from penstock.exchanges.marks import levels, marked, trading
+from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.interval import Interval
+from penstock.market.symbol import Symbol
+
+R = TypeVar("R")
+_MS_NS = 1_000_000
+
+TIME: Request[int] = Request("/fetch_time", UNITS, read_time)
+
+
+def info_of(exchange: str) -> Request[Info]:
+    """The request for what an exchange lists."""
+    return Request("/load_markets", UNITS, lambda body, _at_ns: read_info(exchange, body))
+
+
+@dataclass(frozen=True)
+class CcxtRest:
+    """Requests to an exchange by ccxt. See ``Rest``."""
+
+    exchange: str
+    intervals: tuple[str, ...]
+    candle_page: int
+    """The most candles to ask for at a time."""
+    symbols: SymbolMap
+
+    def book(self, symbol: Symbol, _depth: int = 0) -> Request[BookSnapshot]:
+        """A book as deep as the exchange tells of it unasked: it refuses most other depths."""
+        return self._asking(
+            "/fetch_order_book",
+            symbol,
+            lambda body, at_ns: read_book(self.exchange, symbol, body, at_ns, "rest"),
+        )
+
+    def recent_trades(self, symbol: Symbol, limit: int = 100) -> Request[list[Trade]]:
+        """The newest trades. ccxt is told no limit: some exchanges would then give the oldest."""
+        return self._asking(
+            "/fetch_trades",
+            symbol,
+            lambda body, at_ns: read_trades(self.exchange, symbol, body, at_ns, "rest")[-limit:],
+        )
+
+    def trades(
+        self, symbol: Symbol, cursor: int, source: Source = "backfill"
+    ) -> Request[TradePage]:
+        """A page of trades after an instant in nanoseconds, as far as the exchange allows for it.
+
+        One that only tells its newest trades begins later: ccxt does not say so.
+        """
+        since_ms = (cursor + _MS_NS) // _MS_NS
+
+        def read(body: bytes, received_at_ns: int) -> TradePage:
+            found = read_trades(self.exchange, symbol, body, received_at_ns, source)
+            return _page([each for each in found if each.at_ms >= since_ms], cursor)
+
+        return self._asking("/fetch_trades", symbol, read, since=since_ms)
+
+    def candles(
+        self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
+    ) -> Request[list[Candle]]:
+        """Candles that begin in [start, end), at most a page; the last may still be running."""
+        if interval.text not in self.intervals:
+            raise UnknownInterval(interval.text, self.intervals)
+        opens = interval.opens(start_ms, end_ms)
+        since_ms = next(opens, start_ms)
+        count = 1 + sum(1 for _, _ in zip(opens, range(self.candle_page - 1), strict=False))
+
+        def read(body: bytes, received_at_ns: int) -> list[Candle]:
+            found = read_candles(self.exchange, symbol, interval, body, received_at_ns)
+            return [each for each in found if start_ms <= each.open_ms < end_ms]
+
+        return self._asking(
+            "/fetch_ohlcv", symbol, read, timeframe=interval.text, since=since_ms, limit=count
+        )
+
+    def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
+        """The state of these markets; of all, if none is named."""
+        by_name = {self.symbols.stream_name(symbol): symbol for symbol in symbols or self.symbols}
+
+        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
+            return read_tickers(self.exchange, by_name, body, received_at_ns, "rest")
+
+        params = {"symbols": ",".join(by_name)} if symbols else {}
+        return Request("/fetch_tickers", UNITS, read, params)
+
+    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+        """The newest trade; of a book its levels. No id: streams may have others than answers."""
+        if channel == "book_deltas":
+            return marked(self.book(symbol), levels)
+        return marked(self.recent_trades(symbol), trading)
+
+    def _asking(
+        self, path: str, symbol: Symbol, read: Callable[[bytes, int], R], **params: str | int
+    ) -> Request[R]:
+        return Request(path, UNITS, read, {"symbol": self.symbols.stream_name(symbol), **params})
+
+
+def _page(trades: list[Trade], cursor: int) -> TradePage:
+    """Trades up to the last instant, of which the page may not hold all; that one comes next."""
+    if not trades:
+        return TradePage([], cursor)
+    last_ms = trades[-1].at_ms
+    if trades[0].at_ms == last_ms:
+        return TradePage(trades, (last_ms + 1) * _MS_NS - 1)
+    whole = [each for each in trades if each.at_ms < last_ms]
+    return TradePage(whole, last_ms * _MS_NS - 1)

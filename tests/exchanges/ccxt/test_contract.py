@@ -1,0 +1,49 @@
+"""The cases that every exchange's folder must pass, as far as they apply to a client of its own."""
+
+from typing import cast
+
+import pytest
+
+from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.gateway import Gateway
+
+from .. import test_contract as contract
+from .twins import TWINS, opened
+
+CASES = [
+    contract.test_01_the_folder_exports_an_exchange_of_its_own_name,
+    contract.test_02_limits_are_known_before_the_exchange_is_asked,
+    contract.test_03_every_request_is_counted_by_a_limit_that_can_bear_it,
+    contract.test_04_requests_are_data,
+    contract.test_06_candles_are_offered_in_the_lengths_it_says_and_no_others,
+    contract.test_07_an_answer_that_is_none_of_its_own_is_refused_whole,
+    contract.test_08_a_page_of_html_is_no_complaint,
+]
+LIVE_CASES = [
+    contract.test_20_learning_maps_every_symbol_both_ways,
+    contract.test_21_its_clock_is_known_within_its_step,
+    contract.test_24_candles_are_those_the_trades_make,
+    contract.test_25_a_book_is_sorted_and_not_crossed,
+    contract.test_26_tickers_are_of_the_markets_asked_for,
+]
+every_twin = pytest.mark.parametrize("name", sorted(TWINS))
+
+
+@every_twin
+def test_the_cases_that_need_the_folder_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [Listed("AAAUSD", contract.A), Listed("币USD", contract.ODD)]
+    monkeypatch.setitem(contract.MAP_OF, name, SymbolMap(name, listed))
+    for case in CASES:
+        case(name)
+
+
+@every_twin
+async def test_the_cases_that_speak_to_the_twin(name: str) -> None:
+    async with opened(name) as twin:
+        info = await twin.way.learn()
+        address, symbols = twin.server.address, list(twin.symbols)
+        # They ask it nothing but what any way out can be asked.
+        gateway = cast("Gateway", twin.way)
+        live = contract.Live(twin.exchange, gateway, info, address, twin.http, symbols)
+        for case in LIVE_CASES:
+            await case(live)

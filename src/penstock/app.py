@@ -69,7 +69,7 @@ async def open_collector(
     """
     exchange = exchanges.load(name)
     wiring = wire(settings.bus, Path(settings.collect.data_dir))
-    folder, slot = Path(settings.collect.data_dir), _slot_of("collect", name)
+    folder, slot = Path(settings.collect.data_dir), f"collect-{exchanges.file_name(name)}"
     continuity = Continuity(exchange.consecutive, listener)
     reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
     log = open_log(f"rocksdb:{folder}")
@@ -126,7 +126,7 @@ async def open_fetcher(
     """
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
-    folder, slot = Path(settings.collect.data_dir), _slot_of("fetch", name)
+    folder, slot = Path(settings.collect.data_dir), f"fetch-{exchanges.file_name(name)}"
     wiring = wire(settings.bus, folder)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_state(settings, clock))
@@ -369,11 +369,6 @@ async def open_state(settings: Settings, clock: Clock) -> AsyncIterator[StateSto
         yield store
     finally:
         await store.close()
-
-
-def _slot_of(kind: str, exchange: str) -> str:
-    """The slot of an exchange's process. No folder has a hyphen in its name, so no two meet."""
-    return f"{kind}-{exchange.replace(exchanges.SEPARATOR, '-')}"
 
 
 def _free_slot(log: EventLog, name: str) -> LogWriter:

@@ -26,6 +26,11 @@ def families() -> list[str]:
     return [name for name in _folders() if _is_family(name)]
 
 
+def file_name(name: str) -> str:
+    """An exchange's name as files may have it. No folder's holds a hyphen, so no two meet."""
+    return name.replace(SEPARATOR, "-")
+
+
 def load(name: str) -> Exchange:
     """The exchange of that name; only its own folder is imported.
 

@@ -10,12 +10,30 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from msgspec.structs import replace
 
-from penstock.app import build_simulator, open_collector, open_intake, open_state, open_worker
+from penstock.app import (
+    build_simulator,
+    open_collector,
+    open_fetcher,
+    open_intake,
+    open_state,
+    open_worker,
+)
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
+from penstock.collect.fetcher import Fetcher
 from penstock.collect.status import CollectorStatus, read_status
-from penstock.config import Collect, ConnectorPlan, Jobs, LimitPlan, Requests, Settings, Simulator
+from penstock.config import (
+    Collect,
+    ConnectorPlan,
+    Fetch,
+    Jobs,
+    LimitPlan,
+    Requests,
+    Settings,
+    Simulator,
+)
 from penstock.connectors import ConnectorManager
 from penstock.errors import UnknownChannel
 from penstock.ingest.apply import carry_out, prepare
@@ -217,6 +235,35 @@ async def collected(place: Place, until: Callable[[CollectorStatus], bool]) -> C
         await running
     assert collector.reporter.latest is not None
     return collector.reporter.latest
+
+
+def _all_fetched(fetcher: Fetcher) -> bool:
+    return all(each.fetches for each in fetcher.reporter.status("running").fetches)
+
+
+@pytest.mark.parametrize("name", ["ccxt:coinbaseexchange", "ccxt:upbit"])
+async def test_a_fetcher_asks_it_again_and_again(name: str, tmp_path: Path) -> None:
+    async with placed(name, tmp_path) as place:
+        settings = replace(place.settings, fetch=Fetch(every=0.3))
+        stop, symbols = asyncio.Event(), [place.symbol.slug]
+        async with open_fetcher(settings, name, symbols, SystemClock(), place.facts.append) as at:
+            fetching = asyncio.create_task(at.run(stop))
+            async with asyncio.timeout(PATIENCE_S):
+                while not _all_fetched(at):  # noqa: ASYNC110 (nobody tells)
+                    await asyncio.sleep(0.05)
+            stop.set()
+            await fetching
+
+        status = read_status(tmp_path, f"fetch-{name.replace(':', '-')}")
+        assert status is not None
+        assert {each.what for each in status.fetches} == {"trades", "book", "info", "tickers"}
+        assert not any(each.errors for each in status.fetches)
+        assert {each.channel for each in status.streams} == {"trades", "book_snapshots", "tickers"}
+        arrivals = (await place.ask("requests"))["requests"]
+        sent = [fact for fact in place.facts if isinstance(fact, RequestSent)]
+        assert {each["status"] for each in arrivals} == {200}
+        # Each loop may have been stopped with a request under way.
+        assert len(sent) <= len(arrivals) <= len(sent) + len(status.fetches)
 
 
 async def test_what_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_an_unknown_one_is_named_with_those_that_are_near() -> None:
 def test_a_family_is_no_exchange_and_is_offered_as_what_it_is() -> None:
     assert "ccxt" not in registry.names()
     assert registry.families() == ["ccxt"]
+    assert registry.file_name("ccxt:okx") == "ccxt-okx"
     with pytest.raises(UnknownExchange, match="ccxt:NAME"):
         registry.load("mtgox")
 

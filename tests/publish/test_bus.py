@@ -1,6 +1,7 @@
 """The bus: what is published arrives, once and in order, whoever comes late, is slow, or dies."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from penstock.errors import BusUnreachable, ConfigError
 from penstock.market.codec import decode
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
+from penstock.publish.frames import BATCH, JOIN, Frame, Kind, pack_frames, write_frame
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.telemetry import BusFell, Fact, MessagesDropped
 
@@ -218,7 +220,9 @@ async def test_what_the_broker_does_not_take_is_counted_to_the_last_message(town
             await heard(publisher)
             publisher.publish(messages(1, 20))
             await forwarded(first, 20)
-        publisher.publish(messages(21, 1020))
+        for number in range(21, 1020, 4):
+            publisher.publish(messages(number, number + 2))
+            publisher.publish(messages(number + 3, number + 3))
         publisher.announce()
         counts = publisher.counts
         async with town.bus() as second:
@@ -229,6 +233,18 @@ async def test_what_the_broker_does_not_take_is_counted_to_the_last_message(town
     assert counts.published + counts.dropped == 1020
     assert counts.dropped > 800
     assert facts == [MessagesDropped(slot="a", count=counts.dropped)]
+
+
+async def test_closing_waits_for_a_broker_that_is_gone_no_longer_than_it_is_told(
+    town: Town,
+) -> None:
+    async with town.publisher(linger=0.2) as publisher:
+        async with town.bus():
+            await heard(publisher)
+        publisher.publish(messages(1, 1000))
+        before = time.monotonic()
+
+    assert 0.15 < time.monotonic() - before < 10
 
 
 async def test_while_no_broker_was_there_nothing_is_made_or_queued(town: Town) -> None:
@@ -296,6 +312,20 @@ async def test_a_message_too_large_is_dropped_and_harms_no_other(tmp_path: Path)
     assert publisher.counts.dropped == 1
 
 
+@pytest.mark.parametrize("largest", [1024, 16 * 1024 * 1024])
+async def test_what_is_published_at_once_arrives_whole(tmp_path: Path, largest: int) -> None:
+    town = Town(tmp_path, message_bytes=largest)
+    async with town.bus(), town.publisher() as publisher:
+        await heard(publisher)
+        async with town.subscriber(TOPIC) as subscriber:
+            await joined(subscriber)
+            publisher.publish(messages(1, 2000))
+            got = await take(subscriber, 2000)
+
+    assert got == [Delivery(TOPIC, "a", n, record(n)) for n in range(1, 2001)]
+    assert (publisher.counts.published, publisher.counts.dropped) == (2000, 0)
+
+
 async def test_junk_on_the_bus_is_counted_and_harms_nobody(town: Town) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     stranger = context.socket(zmq.PUB)
@@ -311,10 +341,14 @@ async def test_junk_on_the_bus_is_counted_and_harms_nobody(town: Town) -> None:
                 await joined(subscriber)
                 broken = b"_announce" + bytes([0, 1, 5, 1]) + b"a" + bytes(8) + b"{"
 
+                inner = write_frame(Frame(BATCH, "a", 0, Kind.BATCH, b"\xc1"))
+                nested = write_frame(Frame(BATCH, "a", 1, Kind.BATCH, pack_frames([inner])))
+                reply = write_frame(Frame(f"{JOIN}.x.y", "a", 1, Kind.JOINED, b""))
+
                 def send_junk() -> bool:
-                    for junk in (b"", b"x", broken, b"_"):
+                    for junk in (b"", b"x", broken, b"_", inner, nested, reply):
                         stranger.send(junk)
-                    return broker.counts.malformed >= 12
+                    return broker.counts.malformed >= 21
 
                 await eventually(send_junk)
                 publisher.publish(messages(1, 1))

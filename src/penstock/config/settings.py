@@ -266,8 +266,8 @@ class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     payload: Literal["json", "msgpack"] = "json"
     """What records are sent as."""
     queue: Count = 10_000
-    """Messages that may wait for one subscriber, or for the broker; more are dropped, counted, and
-    read from the log."""
+    """Messages that may wait for one subscriber; a tenth as many batches of them may wait for the
+    broker. More are dropped, counted, and read from the log."""
     message_bytes: Annotated[int, Meta(ge=1024)] = 16 * 1024 * 1024
     """No message on the bus is larger."""
     linger: Annotated[float, Meta(ge=0, le=60)] = 0.5

@@ -19,6 +19,7 @@ from penstock.clock import Clock
 from penstock.errors import ConfigError, NotOurRecord
 from penstock.publish.frames import (
     ANNOUNCE,
+    BATCH,
     JOIN,
     MISSED,
     STREAMS,
@@ -26,6 +27,7 @@ from penstock.publish.frames import (
     Kind,
     read_announcement,
     read_frame,
+    unpack_frames,
     write_frame,
 )
 from penstock.publish.keys import Doorkeeper
@@ -34,7 +36,7 @@ from penstock.publish.registry import BusCounts, BusFacts, Registry
 from penstock.publish.wiring import Wiring, socket_file
 from penstock.telemetry import BusFell, Listener, quiet
 
-_BATCH = 500
+_AT_ONCE = 500
 _TELL_S = 1.0
 _REMEMBERED_BYTES = 64 * 1024 * 1024
 _SLOT = "_bus"
@@ -106,21 +108,27 @@ class Broker:
         self._open.close()
 
     def _pass_on(self) -> bool:
-        taken = drain(self._publishers, _BATCH)
+        taken = drain(self._publishers, _AT_ONCE)
         for data in taken:
             try:
                 frame = read_frame(data)
                 if frame.topic == ANNOUNCE:
                     self._take_announcement(frame)
-                elif frame.topic.startswith("_") or frame.kind not in (Kind.JSON, Kind.MSGPACK):
-                    self.counts.malformed += 1
+                elif frame.topic == BATCH:
+                    for each in unpack_frames(frame.payload):
+                        self._take_record(read_frame(each), each)
                 else:
-                    self._send(data)
-                    self._registry.passed(frame, data)
-                    self.counts.forwarded += 1
+                    self._take_record(frame, data)
             except NotOurRecord:
                 self.counts.malformed += 1
         return bool(taken)
+
+    def _take_record(self, frame: Frame, data: bytes) -> None:
+        if frame.topic.startswith("_") or frame.kind not in (Kind.JSON, Kind.MSGPACK):
+            raise NotOurRecord("a frame that is not for a publisher to send")
+        self._send(data)
+        self._registry.passed(frame, data)
+        self.counts.forwarded += 1
 
     def _take_announcement(self, frame: Frame) -> None:
         announcement = read_announcement(frame.payload)
@@ -139,7 +147,7 @@ class Broker:
 
     def _answer(self) -> bool:
         """Answer subscriptions that ask something, and hear what subscribers say."""
-        taken = drain(self._subscribers, _BATCH)
+        taken = drain(self._subscribers, _AT_ONCE)
         for data in taken:
             if data[:1] == MISSED and len(data) == 9:
                 self.counts.missed += min(int.from_bytes(data[1:], "big"), 1 << 32)

@@ -23,6 +23,8 @@ from penstock.market.codec import VERSION as RECORD_VERSION
 VERSION = 1
 ANNOUNCE = "_announce"
 """The topic of announcements."""
+BATCH = "_batch"
+"""The topic of frames that carry others to the broker, which hands them on one by one."""
 JOIN = "_join"
 """Whoever subscribes to the topic ``_join.NONCE.WANTED`` is told there, and so alone, what is known
 of the topics wanted."""
@@ -47,9 +49,11 @@ class Kind(IntEnum):
     HEAD = 3
     """Nothing new: the number is the last that was given; see ``Head``."""
     JOINED = 4
-    """Frames that were sent before, packed; so many further ones follow as the number says."""
+    """Packed frames that were sent before; so many further ones follow as the number says."""
     FACTS = 5
     """A JSON object of the bus's own: an announcement, or a list of streams."""
+    BATCH = 6
+    """Packed frames that are new; the number says how many."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}
@@ -191,13 +195,12 @@ def pack_frames(frames: list[bytes]) -> bytes:
     return msgspec.msgpack.encode(frames)
 
 
-def unpack_frames(payload: bytes) -> list[Frame]:
-    """Raises: NotOurRecord: one of them is damaged."""
+def unpack_frames(payload: bytes) -> list[bytes]:
+    """Raises: NotOurRecord: it is damaged; the frames themselves are not looked at."""
     try:
-        packed = _unpack(payload)
+        return _unpack(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise NotOurRecord(f"a damaged payload: {error}") from error
-    return [read_frame(each) for each in packed]
 
 
 def read_announcement(payload: bytes) -> Announcement:

@@ -195,7 +195,7 @@ class Subscriber:
     def _sort(self, data: bytes) -> None:
         frame = read_frame(data)
         if frame.kind is Kind.JOINED:
-            self._todo.extend((each, True) for each in unpack_frames(frame.payload))
+            self._todo.extend((read_frame(each), True) for each in unpack_frames(frame.payload))
             if not frame.number:
                 self._unanswered -= 1
                 self._say(b"\0" + wanted_bytes(frame.topic))

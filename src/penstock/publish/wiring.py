@@ -65,7 +65,7 @@ class Wiring:
             problem = "another program listens there already" if held else error.strerror
             raise _wrong(side, f"cannot listen on {endpoint}: {problem}.") from error
 
-    def connect(self, socket: Socket, side: Side) -> None:
+    def connect(self, socket: Socket, side: Side, queue: int | None = None) -> None:
         """Speak to the broker, now or as soon as it is there."""
         endpoint: str = getattr(self, side)
         if self.secret is not None:
@@ -74,6 +74,8 @@ class Wiring:
             socket.setsockopt(zmq.CURVE_PUBLICKEY, zmq.curve_public(own))
             socket.setsockopt(zmq.CURVE_SERVERKEY, self.broker_key.encode())
         self._prepare(socket, endpoint)
+        if queue is not None:
+            socket.setsockopt(zmq.SNDHWM, queue)
         socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MS)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MOST_MS)
         for everywhere in ("//*:", "//0.0.0.0:", "//[::]:"):

@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 _OFFERED = {
     "Delivery": "penstock.publish.subscriber",
     "Missing": "penstock.publish.subscriber",
-    "subscribe": "penstock.app",
+    "subscribe": "penstock.app.bus",
 }
 
 

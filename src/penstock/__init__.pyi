@@ -1,4 +1,4 @@
-from penstock.app import subscribe as subscribe
+from penstock.app.bus import subscribe as subscribe
 from penstock.publish.subscriber import Delivery as Delivery
 from penstock.publish.subscriber import Missing as Missing
 

@@ -11,7 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from penstock.app import publishing
+from penstock.app.bus import publishing
 from penstock.clock import SystemClock
 from penstock.config import Bus
 from penstock.market.events import Trade

@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.app import bus_wiring, measured, open_bus
+from penstock.app import measured
+from penstock.app.bus import bus_wiring, open_bus
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.running import stop_after, stop_on_signals

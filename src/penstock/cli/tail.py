@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.app import bus_wiring, subscribe
+from penstock.app.bus import bus_wiring, subscribe
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption
 from penstock.cli.running import stop_after, stop_on_signals

@@ -1,6 +1,5 @@
 """The composition root: settings in, parts put together out."""
 
-import asyncio
 import os
 import platform
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.app.bus import publishing
 from penstock.clock import Clock
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
@@ -24,7 +24,7 @@ from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.errors import ConfigError, MissingExtra, NotOurRecord, SlotInUse
+from penstock.errors import MissingExtra, NotOurRecord, SlotInUse
 from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry as handlers
 from penstock.ingest.means import Means
@@ -32,21 +32,14 @@ from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases
 from penstock.jobs.worker import Worker
-from penstock.publish import topic_of
-from penstock.publish.broker import Broker
-from penstock.publish.frames import Head
-from penstock.publish.ordering import Start
-from penstock.publish.subscriber import Subscriber
-from penstock.publish.wiring import Wiring, find_log_id, log_id, wire
-from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
+from penstock.publish.wiring import wire
 from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.ports import holder_of
 from penstock.simulator.server import SimulatorServer
-from penstock.storage.log import EventLog, LogReader, LogWriter, open_log
-from penstock.storage.log.keys import Stream
+from penstock.storage.log import EventLog, LogWriter, open_log
 from penstock.storage.state import StateStore, open_store
 from penstock.telemetry import Listener, StatusUnreadable, quiet, tell_all
 
@@ -232,98 +225,6 @@ async def open_server(
     opened = partial(open_intake, settings, clock)
     async with serving(settings.api, opened, clock, listener, holder_of) as server:
         yield server
-
-
-@contextmanager
-def open_bus(settings: Settings, clock: Clock, listener: Listener = quiet) -> Iterator[Broker]:
-    """The broker of the bus, listening.
-
-    Raises:
-        ConfigError: there is to be no bus, it lacks keys, or another one serves there.
-    """
-    with closing(Broker(bus_wiring(settings, broker=True), clock, listener)) as broker:
-        yield broker
-
-
-def bus_wiring(settings: Settings, *, broker: bool = False) -> Wiring:
-    """Where the bus is.
-
-    Raises:
-        ConfigError: there is to be none, or it lacks keys.
-    """
-    wiring = wire(settings.bus, Path(settings.collect.data_dir), broker=broker)
-    if wiring is None:
-        problem = "is empty, so there is no bus. Set it, or leave it out for the default."
-        raise ConfigError("bus.publish or bus.subscribe", problem=problem, origin="settings")
-    return wiring
-
-
-def subscribe(
-    topics: str | Sequence[str] = "",
-    *,
-    data_dir: str | Path | None = None,
-    start: Start = "last",
-    settings: Settings | None = None,
-) -> Subscriber:
-    """Every record of some topics, once each, as it is written; to be used in an event loop.
-
-    A topic is wanted whole (``sim.trades.btc_usdt``), or all that begin so where it ends with a dot
-    (``sim.trades.``); an empty text wants everything. It begins with the last record of each stream
-    (``"last"``), with what comes from now on (``"now"``), or with a number. What the bus drops is
-    read from the log in ``data_dir``, in its place; what is not there is told as ``Missing``.
-
-    Raises:
-        ConfigError: there is to be no bus, or it lacks keys.
-    """
-    settings = settings or Settings()
-    if data_dir is not None:
-        settings = replace(settings, collect=replace(settings.collect, data_dir=str(data_dir)))
-    wanted = [topics] if isinstance(topics, str) else list(topics)
-    filler = _LogFiller(Path(settings.collect.data_dir))
-    return Subscriber(bus_wiring(settings), wanted, start=start, fill=filler)
-
-
-class _LogFiller:
-    """A folder's log, opened once something is to be read from it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._reader: LogReader | None = None
-
-    def holds(self, log: int) -> bool:
-        return find_log_id(self._folder) == log
-
-    def read(self, topic: str, slot: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        parts = topic.split(".")
-        if len(parts) != 3:
-            return iter(())
-        if self._reader is None:
-            self._reader = open_log(f"rocksdb:{self._folder}").reader()
-        found = self._reader.numbers(Stream(*parts), slot, first, last)
-        return ((stored.number, stored.record) for stored in found)
-
-    def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-
-
-@asynccontextmanager
-async def publishing(
-    wiring: Wiring | None, writer: LogWriter, clock: Clock, listener: Listener
-) -> AsyncIterator[ZeroMqPublisher | None]:
-    """What carries a slot's records to other processes; None if nothing is to."""
-    if wiring is None:
-        yield None
-        return
-    numbers = {topic_of(*stream): number for stream, number in writer.last_numbers().items()}
-    head = Head(run=clock.now_ns(), log=log_id(wiring.folder))
-    publisher = ZeroMqPublisher(wiring, writer.slot, head, numbers, listener)
-    announcing = asyncio.create_task(keep_announcing(publisher, clock))
-    try:
-        yield publisher
-    finally:
-        announcing.cancel()
-        publisher.close()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from penstock.clock import ManualClock, SystemClock
 from penstock.collect.fetcher import Fetcher, FetchLoop
 from penstock.collect.fetches import Fetched
 from penstock.collect.pace import Rhythm
-from penstock.collect.status import CollectorStatus, FetchStatus, read_status
+from penstock.collect.status import FetchStatus, read_status
 from penstock.config import Collect, Exchanges, Fetch, FetchKind, Requests, Settings, Simulator
 from penstock.connectors.markets import Markets
 from penstock.errors import (
@@ -357,8 +357,3 @@ async def test_what_is_behind_is_fetched_without_a_pause() -> None:
 async def test_a_disk_that_is_full_ends_it() -> None:
     with pytest.raises(StorageFull):
         await lived([StorageFull("log", "no space")], 1)
-
-
-def test_a_status_without_fetches_can_still_be_read() -> None:
-    status = CollectorStatus(exchange="x", slot="s", pid=1, started_ms=1, at_ms=1, state="running")
-    assert status.fetches == []

@@ -9,6 +9,8 @@ from penstock.storage.state import open_store
 from penstock.telemetry import (
     BookDrifted,
     BusFell,
+    FetchDone,
+    FetchFailed,
     LookTaken,
     MessagesDropped,
     RequestCrashed,
@@ -75,6 +77,20 @@ def test_what_falls_from_the_bus_is_counted() -> None:
     assert found["penstock_bus_dropped_total", "a"] == 6
     assert found["penstock_bus_overflows_total",] == 2
     assert found["penstock_bus_missed_total",] == 80
+
+
+def test_fetches_are_counted_by_what_they_fetch() -> None:
+    metrics = Metrics()
+    for records, at_ms in ((5, 1_000), (0, 2_000)):
+        done = FetchDone(exchange="x", what="trades", symbol="a_b", records=records, at_ms=at_ms)
+        metrics(done)
+    metrics(FetchFailed(exchange="x", what="book", symbol="a_b", reason="lost", delay_s=1.0))
+
+    found = samples(metrics.text())
+    assert found["penstock_fetches_total", "x", "trades"] == 2
+    assert found["penstock_fetch_records_total", "x", "trades"] == 5
+    assert found["penstock_fetch_last_timestamp_seconds", "x", "trades"] == 2.0
+    assert found["penstock_fetch_failures_total", "x", "book"] == 1
 
 
 def test_answers_of_the_api_are_counted() -> None:

@@ -189,7 +189,9 @@ def describe(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(get_args(hint))
     if get_origin(hint) is tuple:
-        return "a list, or names separated by commas"
+        part = get_args(hint)[0]
+        each = f", each {describe(part)}" if get_origin(part) is Literal else ""
+        return f"a list, or names separated by commas{each}"
     if table_of(hint):
         return "tables, one by name"
     if get_origin(hint) is dict:

@@ -14,6 +14,8 @@ from penstock.telemetry import (
     BookDrifted,
     BusFell,
     Fact,
+    FetchDone,
+    FetchFailed,
     LookTaken,
     MessagesDropped,
     RequestCrashed,
@@ -79,10 +81,12 @@ class Metrics:
             "penstock_book_drift_levels", "Levels in which they differed.", ["exchange", "symbol"],
             registry=registry,
         )  # fmt: skip
+        self._fetches = _FetchMetrics(registry)
 
     def __call__(self, fact: Fact) -> None:
         """Hear a fact."""
         self._streams.count(fact)
+        self._fetches.count(fact)
         match fact:
             case RequestSent():
                 self._requests.labels(fact.exchange, fact.status).inc()
@@ -150,6 +154,36 @@ class _StreamMetrics:
         if mute is not (stream in self._are_mute):
             self._are_mute ^= {stream}
             self._mute.labels(fact.exchange, fact.channel).inc(1 if mute else -1)
+
+
+class _FetchMetrics:
+    """What is counted of a fetcher's loops."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["exchange", "what"]
+        self._fetches = Counter(
+            "penstock_fetches", "Fetches that went well.", labels, registry=registry
+        )
+        self._records = Counter(
+            "penstock_fetch_records", "What they recorded.", labels, registry=registry
+        )
+        self._failures = Counter(
+            "penstock_fetch_failures", "Fetches that did not.", labels, registry=registry
+        )
+        self._last = Gauge(
+            "penstock_fetch_last_timestamp_seconds", "When one last went well.", labels,
+            registry=registry,
+        )  # fmt: skip
+
+    def count(self, fact: Fact) -> None:
+        """Hear a fact."""
+        match fact:
+            case FetchDone():
+                self._fetches.labels(fact.exchange, fact.what).inc()
+                self._records.labels(fact.exchange, fact.what).inc(fact.records)
+                self._last.labels(fact.exchange, fact.what).set(fact.at_ms / 1000)
+            case FetchFailed():
+                self._failures.labels(fact.exchange, fact.what).inc()
 
 
 JobCounts = Mapping[str, Mapping[str, int]]

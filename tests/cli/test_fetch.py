@@ -107,3 +107,17 @@ def test_an_exchange_that_cannot_be_reached_is_said_at_once(
     assert done.returncode == 2
     assert "Could not reach" in done.stderr
     assert not (tmp_path / "log").exists()
+
+
+def test_a_judge_does_not_call_twice_what_two_slots_hold(tmp_path: Path, exchange: str) -> None:
+    collect = ("collect", "binance", "btc_usdt", "--data-dir", ".", "--seconds", "2")
+    done = run(*collect, folder=tmp_path, **urls(exchange))
+    assert done.returncode == 0, done.stderr
+    with closing(open_log(f"rocksdb:{tmp_path}").reader()) as reader:
+        stored = [*reader.scan(Stream("binance", "trades", "btc_usdt"))]
+    with closing(open_log(f"rocksdb:{tmp_path}").writer("fetch-binance")) as writer:
+        assert len(writer.append([each.event for each in stored])) == len(stored) > 0
+    judged = run("judge", exchange, "--data-dir", ".", "--json", folder=tmp_path)
+
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    assert json.loads(judged.stdout)["trades_duplicated"] == 0

@@ -61,6 +61,12 @@ def test_a_stream_that_is_alive_is_looked_at_about_once_a_day(rate: float) -> No
     assert max(day.looks for day in days) <= 6
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("rate", [3.0, 10.0, 100.0, 1000.0])
+def test_a_busy_stream_is_not_looked_at_all_day(rate: float) -> None:
+    assert Lived(poisson(rate), DAY_S, 1).looks == 0
+
+
 @given(power=st.floats(-2.0, 3.0), seed=st.integers(0, 2**32))
 def test_no_rate_makes_for_many_looks(power: float, seed: int) -> None:
     rate = 10.0**power

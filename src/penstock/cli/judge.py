@@ -65,10 +65,14 @@ def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
 
 def _gather_records(log: LogReader, stream: Stream, evidence: Evidence) -> None:
     for slot in log.slots():
+        # What several slots hold, such as a collector's and a fetcher's, readers show once.
+        elsewhere = {trade.id for trade in evidence.trades}
         # By number and not by key: a record that was numbered twice would be seen twice.
         for stored in log.numbers(stream, slot, 1):
             event = stored.event
             if isinstance(event, Trade):
+                if event.id in elsewhere:
+                    continue
                 taker_buys = event.taker == "buy"
                 evidence.trades.append(
                     SeenTrade(event.id, event.at_ms, event.price, event.quantity, taker_buys)

@@ -19,7 +19,7 @@ _FRESH_MS = 5_000
 def status(
     context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show every collector of a data folder: streams, books, budget, and what is missing.
+    """Show every collector and fetcher of a data folder: what it has, and what is missing.
 
     Exits 1 if one of them should be running and is not.
 

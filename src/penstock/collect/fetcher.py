@@ -23,7 +23,7 @@ from penstock.collect.fetches import (
 from penstock.collect.pace import SECOND_NS, Pace, Rhythm, Spacing
 from penstock.collect.reporter import Reporter
 from penstock.collect.status import FetchStatus
-from penstock.config import Fetch as Settings
+from penstock.config import Fetch as FetchSettings
 from penstock.connectors.markets import Markets
 from penstock.errors import (
     ConnectorPaused,
@@ -125,7 +125,7 @@ class FetchLoop:
 
 
 def plan_loops(
-    desk: Desk, markets: Markets, symbols: Sequence[Symbol], settings: Settings
+    desk: Desk, markets: Markets, symbols: Sequence[Symbol], settings: FetchSettings
 ) -> list[FetchLoop]:
     """A loop for each thing that is to be fetched of these symbols.
 
@@ -148,7 +148,7 @@ def plan_loops(
     ]
 
 
-def _rhythm(fetch: Fetch, settings: Settings) -> Rhythm:
+def _rhythm(fetch: Fetch, settings: FetchSettings) -> Rhythm:
     every_s = settings.info_every if fetch.what == "info" else settings.every
     return Rhythm(every_s, settings.first_delay, settings.longest_delay)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from penstock.clock import Clock
-from penstock.config import Fetch as Settings
+from penstock.config import Fetch as FetchSettings
 from penstock.config import FetchKind
 from penstock.connectors.markets import Markets
 from penstock.errors import ConfigError
@@ -79,7 +79,7 @@ class Desk:
         return len(await self.recorder.record(events))
 
 
-def kinds_to_fetch(settings: Settings, markets: Sequence[object]) -> tuple[FetchKind, ...]:
+def kinds_to_fetch(settings: FetchSettings, markets: Sequence[object]) -> tuple[FetchKind, ...]:
     """What the settings ask for, of these markets.
 
     Raises:
@@ -216,6 +216,8 @@ class InfoFetch:
     async def step(self) -> Fetched:
         """See ``Fetch``; what it counts are markets that came or went."""
         await self.desk.turn()
+        if self.desk.exchange.time is not None:
+            await self.desk.turn()  # for its clock, which is asked for first
         info = await self.desk.gateway.learn()
         change = await self.markets.refresh(self.desk.exchange.name, info)
         return Fetched(len(change.listed) + len(change.delisted))

@@ -130,7 +130,7 @@ async def test_where_losses_do_not_show_only_right_books_are_recorded(tmp_path: 
 async def test_with_a_shallow_snapshot_the_book_is_refreshed_as_its_price_moves(
     tmp_path: Path,
 ) -> None:
-    async with collecting("binance", tmp_path, book_depth=8, audit_every=0.0) as scene:
+    async with collecting("binance", tmp_path, book_depth=40, audit_every=0.0) as scene:
         first = await scene.until(lambda book: book.known_bid is not None)
         refreshed = await scene.until(lambda book: book.audits >= 1)
         assert (refreshed.drift, refreshed.audits) == (0, 1)

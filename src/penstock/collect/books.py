@@ -25,7 +25,7 @@ from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, quiet
 
-_HORIZON_S = 1.0
+_HORIZON_S = 0.25
 
 
 class Care(NamedTuple):

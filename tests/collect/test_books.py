@@ -310,6 +310,20 @@ async def test_an_audit_that_cannot_be_had_harms_nothing(reason: Exception) -> N
     assert scene.books[A].state == "synced"
     assert scene.keeper.care_of(A).audited.audits == 0
     assert isinstance(scene.facts[-1], SnapshotFailed)
+    assert scene.numbered(A).shadow is None, "and leaves nobody listening"
+
+
+async def test_stopped_in_the_middle_of_an_audit_it_leaves_nobody_listening() -> None:
+    numbered, unnumbered = stage(audit_every=5.0), stage(rules=UNPROVEN, audit_every=5.0)
+    await numbered.begin(A)
+    sync = streamed(unnumbered)
+    for scene in (numbered, unnumbered):
+        scene.market.takes_s = 60.0
+        await scene.care(7)
+
+    assert len(unnumbered.market.asked) == 1
+    assert numbered.numbered(A).shadow is None
+    assert sync.told is None
 
 
 async def test_without_audits_nothing_is_asked() -> None:
@@ -346,6 +360,13 @@ async def test_a_book_is_refreshed_before_its_price_leaves_what_is_known() -> No
     assert sync.book is not None
     assert sync.book.texts(5)[0] == scene.market.bids[:5]
     assert [each.source for each in scene.recorded] == ["rest"], "a new baseline is recorded"
+
+
+async def test_a_book_is_known_no_further_than_the_exchange_ever_answers() -> None:
+    scene = stage(rules=BookRules(fetched_levels=3), book_depth=9)
+    await scene.begin(A)
+
+    assert [str(each) for each in scene.keeper.care_of(A)[1:]] == ["98.0", "103.0"]
 
 
 async def test_a_price_beyond_what_is_known_makes_the_book_stale_within_seconds() -> None:

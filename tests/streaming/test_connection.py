@@ -207,6 +207,22 @@ def test_a_book_is_fetched_once_when_its_stream_runs() -> None:
     assert snapshot(A, 4) in machine.take_events(), "the baseline is recorded too"
 
 
+def test_while_a_book_is_fetched_again_every_delta_is_delivered_all_the_same() -> None:
+    machine = connected()
+    machine.received(frame("delta", "a_usdt", 1, 2), 0)
+    machine.snapshot_arrived(snapshot(A, 1))
+    machine.take_events()
+
+    for first in range(5, 50):
+        machine.received(frame("delta", "a_usdt", first, first), first)
+    assert machine.books[A].state == "stale"
+    assert machine.take_events() == [delta(A, first, first) for first in range(5, 50)]
+    machine.snapshot_arrived(snapshot(A, 30))
+
+    assert (machine.books[A].state, machine.books[A].update_id) == ("synced", 49)
+    assert machine.take_events() == [snapshot(A, 30)]
+
+
 def test_snapshots_that_do_not_join_are_asked_for_ever_more_slowly() -> None:
     machine = connected()
     machine.received(frame("delta", "a_usdt", 50, 60), 0)

@@ -6,6 +6,7 @@ place to begin from.
 """
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -54,7 +55,8 @@ class BookKeeper:
     _auditor: Auditor = field(init=False)
 
     def __post_init__(self) -> None:
-        depth = self.settings.book_depth
+        # An answer with fewer levels than could be asked for is the whole book.
+        depth = min(self.settings.book_depth, self.rules.fetched_levels or sys.maxsize)
         admission = Admission(self.settings.snapshots_at_once)
         self._desk = SnapshotDesk(self.gateway, self.rest, depth, admission)
         self._horizon = Horizon(depth)

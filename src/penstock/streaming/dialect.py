@@ -82,6 +82,8 @@ class BookRules:
     """Levels a side the stream tells of, where it does not say when one is pushed out of them."""
     checksum: Checksum | None = None
     """What every change carries, of the book after it; only of one with a depth."""
+    fetched_levels: int | None = None
+    """Levels a side a book fetched by REST has at most, however many are asked for."""
     fetched_decimals: int | None = None
     """Decimals that quantities are rounded to in books fetched by REST; None if they are not."""
 

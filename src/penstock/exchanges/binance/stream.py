@@ -23,6 +23,7 @@ from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance import payloads
 from penstock.exchanges.binance.limits import STREAM_LIMITS
 from penstock.exchanges.binance.payloads import Reader
+from penstock.exchanges.binance.rest import DEEPEST_BOOK
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
 from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import AnyEvent, Ticker
@@ -103,7 +104,7 @@ class BinanceDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
-    books = BookRules(begins="rest")
+    books = BookRules(begins="rest", fetched_levels=DEEPEST_BOOK)
     channels: Sequence[str] = tuple(_CHANNELS)
 
     def __init__(self, symbols: SymbolMap) -> None:

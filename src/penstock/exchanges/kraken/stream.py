@@ -24,7 +24,7 @@ from penstock.exchanges.kraken.payloads import (
     spell_at_once,
     spell_with_care,
 )
-from penstock.exchanges.kraken.rest import MINUTES
+from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
 from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import AnyEvent, Candle
 from penstock.market.symbol import Symbol
@@ -82,7 +82,13 @@ class KrakenDialect:
 
     limits = STREAM_LIMITS
     # Fetched books tell quantities to three decimals, streamed ones to eight.
-    books = BookRules(begins="stream", depth=DEPTH, checksum=CHECKSUM, fetched_decimals=3)
+    books = BookRules(
+        begins="stream",
+        depth=DEPTH,
+        checksum=CHECKSUM,
+        fetched_levels=DEEPEST_BOOK,
+        fetched_decimals=3,
+    )
     channels: Sequence[str] = tuple(_OPTIONS)
 
     def __init__(self, symbols: SymbolMap) -> None:

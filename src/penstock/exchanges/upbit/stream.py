@@ -15,6 +15,7 @@ from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
+from penstock.exchanges.upbit.rest import DEEPEST_BOOK
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
@@ -53,7 +54,7 @@ class UpbitDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
-    books = BookRules(begins="frame", depth=30)
+    books = BookRules(begins="frame", depth=30, fetched_levels=DEEPEST_BOOK)
     channels: Sequence[str] = tuple(_KINDS)
 
     def __init__(self, symbols: SymbolMap) -> None:

@@ -6,67 +6,68 @@ from penstock.collect.horizon import Horizon
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
-
-BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
+from penstock.streaming.book_sync import BookSync
+from penstock.streaming.dialect import BookRules
+from penstock.streaming.streamed_book import StreamedBook
 
 
 def levels(*prices: str) -> list[LevelText]:
     return [(price, "1") for price in prices]
 
 
-def snapshot(bids: list[LevelText], asks: list[LevelText]) -> BookSnapshot:
-    return BookSnapshot(
-        exchange="toy", symbol=BTC, received_at_ns=1, update_id=1, at_ms=None,
-        bids_raw=write_levels(bids), asks_raw=write_levels(asks),
+def begun(bids: list[LevelText], asks: list[LevelText]) -> BookSync:
+    sync = BookSync()
+    assert sync.join(
+        BookSnapshot(
+            exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=1, update_id=1,
+            bids_raw=write_levels(bids), asks_raw=write_levels(asks),
+        )
     )  # fmt: skip
+    return sync
 
 
 def test_levels_below_the_end_of_a_full_snapshot_are_not_known() -> None:
-    horizon = Horizon(depth=2)
-    horizon.note(snapshot(levels("10", "9.5"), levels("11", "12")))
+    ends = Horizon(depth=2).ends(begun(levels("10", "9.5"), levels("11", "12")))
 
-    known = horizon.known(BTC, levels("9.6", "9.50", "9.4"), levels("11.5", "12.0", "12.1"))
+    known = ends.known((levels("9.6", "9.50", "9.4"), levels("11.5", "12.0", "12.1")))
 
     assert known == (levels("9.6", "9.50"), levels("11.5", "12.0"))
-    assert horizon.known(BTC, levels("9"), levels("13")) == ([], [])
+    assert ends.known((levels("9"), levels("13"))) == ([], [])
 
 
 def test_a_snapshot_that_ended_by_itself_hides_nothing() -> None:
-    horizon = Horizon(depth=3)
-    horizon.note(snapshot(levels("10", "9"), levels("11", "12", "13")))
+    ends = Horizon(depth=3).ends(begun(levels("10", "9"), levels("11", "12", "13")))
 
-    assert horizon.known(BTC, levels("8", "1"), levels("12", "14")) == (
-        levels("8", "1"),
-        levels("12"),
-    )
+    known = ends.known((levels("8", "1"), levels("12", "14")))
+
+    assert known == (levels("8", "1"), levels("12"))
 
 
-def test_a_book_that_began_from_no_snapshot_is_known_as_it_is() -> None:
-    horizon = Horizon(depth=1)
-    horizon.note(snapshot(levels("10"), levels("11")))
+def test_a_book_that_began_from_no_snapshot_or_in_its_stream_is_known_as_it_is() -> None:
+    horizon, frames = Horizon(depth=1), BookRules(begins="frame", depth=1)
+    for sync in (BookSync(), BookSync(keep_levels=False), StreamedBook(frames)):
+        assert horizon.ends(sync) == (None, None)
+        assert not horizon.nears(sync)
+        assert not horizon.left(sync)
 
-    assert horizon.known(ETH, levels("1"), levels("99")) == (levels("1"), levels("99"))
 
+def test_the_newest_snapshot_counts_whichever_book_brought_it() -> None:
+    book, shadow = begun(levels("10"), levels("11")), begun(levels("8"), levels("9"))
 
-def test_the_newest_snapshot_counts() -> None:
-    horizon = Horizon(depth=1)
-    horizon.note(snapshot(levels("10"), levels("11")))
-    horizon.note(snapshot(levels("8"), levels("9")))
+    book.continue_from(shadow)
 
-    assert horizon.known(BTC, levels("8", "7"), levels("9", "10")) == (levels("8"), levels("9"))
+    assert Horizon(depth=1).ends(book) == (Decimal(8), Decimal(9))
 
 
 def test_a_price_among_the_last_fifth_of_the_levels_nears_the_horizon() -> None:
-    horizon = Horizon(depth=5)
-    horizon.note(snapshot(levels("10", "9", "8", "7", "6"), levels("11", "12", "13", "14", "15")))
+    def look(bid: str, ask: str) -> tuple[bool, bool]:
+        bids, asks = levels("10", "9", "8", "7", "6"), levels("11", "12", "13", "14", "15")
+        sync, horizon = begun(bids, asks), Horizon(depth=5)
+        assert sync.book is not None
+        sync.book.load_plain(levels(bid) if bid else [], levels(ask) if ask else [])
+        return horizon.nears(sync), horizon.left(sync)
 
-    def nears(bid: str | None, ask: str | None) -> tuple[bool, bool]:
-        best = [(Decimal(price), Decimal(1)) if price else None for price in (bid, ask)]
-        return horizon.nears(BTC, *best), horizon.left(BTC, *best)
-
-    assert nears("7", "14") == (False, False)
-    assert nears("6", "11") == nears("10", "15") == (True, False)
-    assert nears("5", "11") == nears("10", "16") == (True, True)
-    assert nears(None, None) == (False, False)
-    assert not horizon.nears(ETH, (Decimal(1), Decimal(1)), None)
-    assert horizon.ends(BTC) == (Decimal(6), Decimal(15))
+    assert look("7", "14") == (False, False)
+    assert look("6", "11") == look("10", "15") == (True, False)
+    assert look("5", "11") == look("10", "16") == (True, True)
+    assert look("", "") == (False, False)

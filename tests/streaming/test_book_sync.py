@@ -284,6 +284,7 @@ def test_a_book_may_begin_from_another_of_the_same_market(
 
     assert joined == (first <= lead.at + 1)
     assume(joined)
+    assert other.reach == lead.sync.reach, "it is known no further than the other"
     assert other.update_id == max(lead.at, first + heard - 1)
     assert held(other) == truth(other.update_id)
     other.receive(run(other.update_id + 1, other.update_id + 1))

@@ -114,11 +114,13 @@ class Auditor:
                     listening.enter_context(closing(passage))
                 snapshot = await self.desk.fetch(symbol)
             if isinstance(sync, BookSync):
-                await self._meet(shadow, snapshot, urgency)
+                await self._meet(sync, shadow, snapshot, urgency)
             else:
                 await self._recognise(sync, passage, snapshot)
 
-    async def _meet(self, shadow: Shadow, snapshot: BookSnapshot, urgency: Urgency) -> None:
+    async def _meet(
+        self, sync: BookSync, shadow: Shadow, snapshot: BookSnapshot, urgency: Urgency
+    ) -> None:
         """Compare a numbered book with a snapshot, at one update; from then on it is its base."""
         if not shadow.join(snapshot):
             return
@@ -130,10 +132,9 @@ class Auditor:
             return
         symbol = snapshot.symbol
         ends = ends_of(sides_of(snapshot), self.desk.depth)
-        drift = shadow.drift(ends.within(self.horizon.ends(symbol)))
+        drift = shadow.drift(ends.within(self.horizon.ends(sync)))
         self._note(symbol, drift)
         shadow.take_over(_wrong(drift) if drift else "")
-        self.horizon.note(snapshot)
         if drift or urgency is Urgency.FADING:
             await self.record([snapshot])
 

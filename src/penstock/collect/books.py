@@ -21,6 +21,7 @@ from penstock.config import Collect
 from penstock.exchanges.base import Rest, WayOut
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
+from penstock.streaming.audit import Ends
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
@@ -103,16 +104,12 @@ class BookKeeper:
         async with self._desk.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
             if not (wanted() if wanted is not None else self._wants(symbol)):
                 return None
-            snapshot = await self._desk.fetch(symbol)
-        sync = self.books().get(symbol)
-        # A book that is synced cannot be joined any more; but another connection's may be meant.
-        if wanted is not None or (sync is not None and sync.state != "synced"):
-            self._horizon.note(snapshot)
-        return snapshot
+            return await self._desk.fetch(symbol)
 
     def care_of(self, symbol: Symbol) -> Care:
         """What audits found of a book, and how far it is known."""
-        ends = self._horizon.ends(symbol)
+        sync = self.books().get(symbol)
+        ends = self._horizon.ends(sync) if sync is not None else Ends()
         return Care(self._auditor.found.get(symbol, Audited()), ends.bid, ends.ask)
 
     async def record_shown(self) -> None:
@@ -121,9 +118,9 @@ class BookKeeper:
             return
         shown = []
         for symbol, sync in self.books().items():
-            if sync.state != "synced" or sync.book is None or self._has_left(symbol, sync):
+            if sync.state != "synced" or sync.book is None or self._has_left(sync):
                 continue
-            sides = self._horizon.known(symbol, *sync.book.texts(self.settings.book_levels))
+            sides = self._horizon.ends(sync).known(sync.book.texts(self.settings.book_levels))
             shown.append(self._desk.shown(symbol, sides, sync.update_id, sync.at_ms))
         await self.record(shown)
 
@@ -131,10 +128,9 @@ class BookKeeper:
         sync = self.books().get(symbol)
         return sync is not None and sync.wants_snapshot
 
-    def _has_left(self, symbol: Symbol, sync: BookSync | StreamedBook) -> bool:
+    def _has_left(self, sync: BookSync | StreamedBook) -> bool:
         """Stop believing a book whose price is beyond all that is known of it."""
-        book = sync.book
-        if book is None or not self._horizon.left(symbol, book.best_bid, book.best_ask):
+        if not self._horizon.left(sync):
             return False
         sync.distrust("the price has left all that the snapshot showed")
         return True
@@ -149,11 +145,9 @@ class BookKeeper:
         while True:
             await self.clock.sleep(_HORIZON_S)
             for symbol, sync in self.books().items():
-                book = sync.book
-                if sync.state != "synced" or not isinstance(sync, BookSync) or book is None:
+                if sync.state != "synced" or not self._horizon.nears(sync):
                     continue
-                if self._horizon.nears(symbol, book.best_bid, book.best_ask):
-                    self._has_left(symbol, sync)
+                if not self._has_left(sync):
                     group.create_task(self._auditor.audit(symbol, Urgency.FADING))
 
     async def _audit_forever(self, group: asyncio.TaskGroup) -> None:

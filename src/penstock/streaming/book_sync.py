@@ -12,11 +12,25 @@ from typing import NamedTuple
 from penstock.errors import MalformedLevels
 from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
-from penstock.market.levels import split_levels
+from penstock.market.levels import LevelText, split_levels
 from penstock.streaming.dialect import BookState
 
 BUFFERED_DELTAS = 4_096
 """Deltas kept while a snapshot is under way: seven minutes at ten a second."""
+
+
+_LAST_PART = 0.2
+"""Of a snapshot's levels: a price that comes among these nears the end of what is known."""
+
+
+class Reach(NamedTuple):
+    """How far one side of a snapshot went. Of what rests below, a book knows only what changes."""
+
+    levels: int = 0
+    last: str = ""
+    """The price of its last level."""
+    late: str = ""
+    """That of the first among its last ones."""
 
 
 class _Numbered(NamedTuple):
@@ -38,6 +52,7 @@ class BookSync:
     __slots__ = (
         "_buffer",
         "book",
+        "reach",
         "reason",
         "resyncs",
         "shadow",
@@ -55,6 +70,8 @@ class BookSync:
         self.resyncs = 0
         """How often a book that was synced had to begin again."""
         self.book = OrderBook() if keep_levels else None
+        self.reach = Reach(), Reach()
+        """Of the bids and asks of the snapshot that it goes on from."""
         self.shadow: BookSync | None = None
         """Another one that is given everything this one is given; see ``audit``."""
         self._buffer: deque[_Numbered] = deque(maxlen=BUFFERED_DELTAS)
@@ -86,9 +103,9 @@ class BookSync:
             return False
         try:
             if self.book is not None:
-                self.book.load_plain(
-                    split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
-                )
+                bids, asks = split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
+                self.book.load_plain(bids, asks)
+                self.reach = _reach(bids), _reach(asks)
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False
@@ -106,13 +123,14 @@ class BookSync:
             return False
         if self.book is not None and other.book is not None:
             self.book.load_plain(*other.book.texts())
+            self.reach = other.reach
         self._follow(other.update_id)
         return True
 
     def continue_from(self, other: "BookSync") -> None:
         """Go on with the levels of another that stands at the same update, and is not used on."""
         self.state, self.reason, self.wants_snapshot = "synced", "", False
-        self.book, self.update_id = other.book, other.update_id
+        self.book, self.reach, self.update_id = other.book, other.reach, other.update_id
         self._buffer.clear()
 
     def _reached_by(self, update_id: int) -> bool:
@@ -161,3 +179,10 @@ class BookSync:
             return
         if book.crossed():
             self.distrust(f"crossed at {self.update_id}: somebody bids what is asked")
+
+
+def _reach(levels: list[LevelText]) -> Reach:
+    if not levels:
+        return Reach()
+    late = min(len(levels) - 1, round(len(levels) * (1 - _LAST_PART)))
+    return Reach(len(levels), levels[-1][0], levels[late][0])

@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test check bench chaos-bus chaos-collect chaos-jobs chaos-snapshots chaos-streams soak docs clean
+.PHONY: help setup demo test check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -58,6 +58,9 @@ chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for
 
 soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)
+
+chaos-rotation: $(READY) ## Replace connections every five seconds under load, and judge; SECONDS=600 RATE=6000
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),120) PENSTOCK_TEST_RATE=$(or $(RATE),6000) $(BIN)/pytest -s tests/chaos/test_rotation.py $(ARGS)
 
 docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
 	$(BIN)/python scripts/make_docs.py

@@ -338,6 +338,13 @@ class FetchFellShort(Fact, frozen=True, kw_only=True):
     before_id: int
 
 
+class SymbolsReread(Fact, frozen=True, kw_only=True):
+    """A collector was told anew what to collect; if that was ``refused``, it goes on as before."""
+
+    exchange: str
+    refused: str
+
+
 Listener = Callable[[Fact], None]
 
 

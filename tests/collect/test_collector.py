@@ -16,7 +16,7 @@ from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Requests, Settings, Simulator
-from penstock.errors import SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
+from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
 from penstock.simulator.judge import Judge
 from penstock.simulator.server import SimulatorServer
@@ -429,3 +429,97 @@ async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_rotated(
     status = read_status(tmp_path, SLOT)
     assert status is not None
     assert status.mute == []
+
+
+TWO = Simulator(port=0, symbols=("btc_usdt", "eth_usdt"), uplink_ms=0, latency_ms=1)
+
+
+def streamed(status: CollectorStatus) -> set[str]:
+    """Markets whose books are synced."""
+    return {book.symbol for book in status.books if book.state == "synced"}
+
+
+async def test_symbols_are_added_and_removed_while_the_others_go_on(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate(TWO)
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+        with pytest.raises(UnknownSymbol, match="Did you mean"):
+            life.collector.add(["eth_usdt", "btc_usd"])
+        life.collector.add(["ETH/USDT"])
+        await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
+        life.collector.replace(["eth_usdt"])
+        await life.until(lambda status: streamed(status) == {"eth_usdt"})
+        count = -1
+        async with asyncio.timeout(20):
+            while count != (count := len(recorded_ids(tmp_path, "btc_usdt"))):  # noqa: ASYNC110
+                await asyncio.sleep(0.7)  # in which some forty trades happen
+        status = life.collector.reporter.status("running")
+
+    assert status.reconnects == {}
+    assert [book.resyncs for book in status.books] == [0]
+    assert len(status.shards) == 1, "all on one connection"
+    assert status.shards[0].legs[0].asked == 3
+    with pytest.raises(NotStreaming, match="try again"):
+        life.collector.add(["btc_usdt"])
+
+
+async def test_streams_beyond_what_a_connection_carries_go_to_another(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate(TWO)
+    wanted = settings(server.address, tmp_path, streams_per_connection=4)
+    async with collecting(wanted, ("btc_usdt", "eth_usdt")) as life:
+        await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
+        status = life.collector.reporter.status("running")
+        assert [shard.legs[0].asked for shard in status.shards] == [4, 2]
+        life.collector.remove(["btc_usdt"])
+        await life.until(lambda status: sum(s.legs[0].asked for s in status.shards) == 3)
+        life.collector.add(["btc_usdt"])
+        await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
+
+    written = read_status(tmp_path, SLOT)
+    assert written is not None
+    assert written.reconnects == {}
+    assert missing(tmp_path, "eth_usdt") == []
+
+
+async def test_with_redundancy_a_cut_connection_loses_nothing(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path, redundancy=2)) as life:
+        await life.until(streaming)
+        await life.until(lambda status: status.shards[0].dropped > 20)
+        async with aiohttp.ClientSession() as http:
+            await http.post(f"http://{server.address}/_sim/disconnect?connection=1")
+        await life.until(lambda status: bool(status.reconnects))
+        await life.until(
+            lambda status: [leg.state for leg in status.shards[0].legs] == ["connected"] * 2
+        )
+        assert [book.resyncs for book in life.collector.reporter.status("running").books] == [0]
+
+    ids = [number for number in recorded_ids(tmp_path, "btc_usdt") if number is not None]
+    assert ids == list(range(ids[0], ids[0] + len(ids)))
+    assert missing(tmp_path, "btc_usdt") == []
+
+
+async def test_an_announced_shutdown_loses_nothing(tmp_path: Path, simulate: Simulate) -> None:
+    server = await simulate()
+    wanted = settings(server.address, tmp_path, overlap=0.2)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+        async with aiohttp.ClientSession() as http:
+            await http.post(
+                f"http://{server.address}/_sim/shutdown_notice", json={"after_ms": 5000}
+            )
+        await life.until(lambda status: bool(status.shards[0].rotations))
+        await life.until(streaming)
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert status.shards[0].rotations == {"the exchange announced its shutdown": 1}
+    assert status.reconnects == {}
+    ids = [number for number in recorded_ids(tmp_path, "btc_usdt") if number is not None]
+    assert ids == list(range(ids[0], ids[0] + len(ids)))

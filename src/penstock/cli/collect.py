@@ -1,6 +1,9 @@
 """``penstock collect``: one exchange's streams, recorded until told to stop."""
 
 import asyncio
+import signal
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,16 +13,29 @@ from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
 from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.symbols_file import OPTION, Markets
 from penstock.clock import SystemClock
+from penstock.collect.collector import Collector
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
-from penstock.telemetry import Fact, Listener, RequestSent, log_facts, quiet
+from penstock.errors import PenstockError
+from penstock.telemetry import Fact, Listener, RequestSent, SymbolsReread, log_facts, quiet
 
 
 def collect(
     context: typer.Context,
     exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
-    symbols: Annotated[list[str], typer.Argument(help="Markets: btc_usdt, BTC/USDT or BTCUSDT.")],
+    symbols: Annotated[
+        list[str] | None, typer.Argument(help="Markets: btc_usdt, BTC/USDT or BTCUSDT.")
+    ] = None,
+    symbols_file: Annotated[
+        Path | None,
+        typer.Option(
+            OPTION,
+            help="A file that names further markets; read again on SIGHUP.",
+            show_default=False,
+        ),
+    ] = None,
     data_dir: DataOption = None,
     channels: Annotated[
         str | None, typer.Option(help="Kinds of data, separated by commas: trades,book_deltas.")
@@ -29,14 +45,18 @@ def collect(
 ) -> None:
     """Record an exchange's streams, keep its books, and name everything that is missing.
 
-    Ctrl-C or SIGTERM stops it; started again, it takes up where it stopped.
+    Ctrl-C or SIGTERM stops it; started again, it takes up where it stopped. With a file of markets,
+    SIGHUP makes it read the file again and collect what that names from then on: what is new is
+    added, what is gone is removed, and nothing else is touched.
 
     Example: penstock collect binance btc_usdt eth_usdt --data-dir ~/market-data
     """
+    markets = Markets(tuple(symbols or ()), symbols_file)
+    markets.names()
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
     settings = read_settings(context, options).settings
     with measured(settings, quiet if on_terminal() else _log) as listener:
-        collecting = _collect(settings, exchange, symbols, seconds, listener)
+        collecting = _collect(settings, exchange, markets, seconds, listener)
         status = asyncio.run(collecting)
     if as_json and status is not None:
         say(status)
@@ -45,14 +65,17 @@ def collect(
 async def _collect(
     settings: Settings,
     exchange: str,
-    symbols: list[str],
+    markets: Markets,
     seconds: float | None,
     listener: Listener,
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_collector(settings, exchange, clock, listener) as collector:
-        collecting = asyncio.create_task(collector.run(symbols, stop))
+        collecting = asyncio.create_task(collector.run(markets.names(), stop))
+        if markets.file is not None:
+            again = partial(_read_again, collector, markets, listener)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again)
         collecting.add_done_callback(lambda _: stop.set())
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         reporter = collector.reporter
@@ -65,6 +88,16 @@ async def _collect(
         deadline.cancel()
         await collecting
     return reporter.latest
+
+
+def _read_again(collector: Collector, markets: Markets, tell: Listener) -> None:
+    """Collect what the file names now; if that cannot be done, go on as before and say why."""
+    refused = ""
+    try:
+        collector.replace(markets.names())
+    except PenstockError as error:
+        refused = str(error)
+    tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
 
 
 def _log(fact: Fact) -> None:

@@ -135,8 +135,9 @@ class Control:
         self._engine.admission.unban()
         return {"forgiven": sorted(banned)}
 
-    def _disconnect(self, *_: object) -> object:
-        clients = list(self._streams.open.values())
+    def _disconnect(self, query: Query, _: bytes) -> object:
+        only = query.get("connection")
+        clients = [each for each in self._streams.open.values() if only in (None, str(each.id))]
         for client in clients:
             client.abort("disconnected on request", self._engine.clock.now_ms())
         return {"disconnected": len(clients)}

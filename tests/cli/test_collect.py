@@ -190,3 +190,48 @@ def test_without_room_it_stops_and_says_so_and_keeps_what_it_acknowledged(
     assert len(found) > 10
     assert again.returncode == 0, again.stderr
     assert judged.returncode == 0, judged.stdout
+
+
+def test_a_file_of_markets_is_read_again_when_told(tmp_path: Path, exchange: str) -> None:
+    file = tmp_path / "markets"
+    file.write_text("btc_usdt  # the first\n")
+    words = ("collect", "binance", "--symbols-file", str(file), "--data-dir", str(tmp_path))
+
+    def synced() -> set[str]:
+        status = read_status(tmp_path, SLOT)
+        return {book.symbol for book in status.books if book.state == "synced"} if status else set()
+
+    with started(*words, folder=tmp_path, environment=urls(exchange)) as process:
+        wait_until(lambda: synced() == {"btc_usdt"}, process)
+        file.write_text("btc_usdt, ETH/USDT\n")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: synced() == {"btc_usdt", "eth_usdt"}, process)
+        for bad in ("btc_usdt no_such\n", "# nothing\n"):
+            file.write_text(bad)
+            process.send_signal(signal.SIGHUP)
+        file.write_text("eth_usdt\n")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: synced() == {"eth_usdt"}, process)
+        code, _, errors = stopped(process)
+
+    assert code == 0
+    assert "SymbolsReread" in errors
+    assert status_in(tmp_path).reconnects == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(None, "cannot be read"), ("# nothing\n", "names no market")]
+)
+def test_a_file_of_markets_that_is_no_use_is_refused_at_once(
+    tmp_path: Path, content: str | None, says: str
+) -> None:
+    file = tmp_path / "markets"
+    if content is not None:
+        file.write_text(content)
+    done = run("collect", "binance", "--symbols-file", str(file), folder=tmp_path)
+    nothing = run("collect", "binance", folder=tmp_path)
+
+    assert (done.returncode, nothing.returncode) == (2, 2)
+    assert says in done.stderr
+    assert "no market is named" in nothing.stderr
+    assert not (tmp_path / "penstock-data").exists()

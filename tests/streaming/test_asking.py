@@ -116,6 +116,32 @@ def test_a_stream_is_asked_for_anew_by_ending_it_first() -> None:
     assert asking.settled
 
 
+def test_what_is_not_answered_yet_is_pending() -> None:
+    asking = Asking(Words())
+    asking.ask(["a", "b", "c"])
+    assert asking.pending() == ["a", "b", "c"]
+    asking.take_due(0)
+    asking.answered(1, ("a",))
+    assert sorted(asking.pending()) == ["b", "c"]
+    asking.take_due(SECOND_NS)
+    asking.answered(2, ())
+    assert asking.pending() == ["b"]
+
+
+def test_streams_that_are_ended_are_neither_waited_for_nor_asked_for_again() -> None:
+    asking = Asking(Words())
+    asking.ask(["a", "b", "c", "d"])
+    asking.ask_later(["e", "f"], 9 * SECOND_NS)
+    asking.take_due(0)
+    asking.end(["b", "c", "d", "e"])
+    sent = [text for each in range(1, 9) for text, _ in asking.take_due(each * SECOND_NS)]
+
+    assert sent == ["2+c,d", "3-b,c", "4-d,e"], "what was worded already is sent, then ended"
+    assert asking.pending() == ["a"]
+    assert asking.overdue(ACK_WITHIN_NS).silent, "that b was ended is no answer for a"
+    assert asking.take_due(9 * SECOND_NS) == [("5+f", ("f",))]
+
+
 def test_a_new_connection_forgets_what_the_old_one_was_asked() -> None:
     asking = asked("a", "b")
     asking.ask(["c"])

@@ -316,6 +316,32 @@ def test_a_refusal_is_kept_with_the_exchanges_words() -> None:
     assert list(machine.refusals) == [Refusal(1, 2, "no such stream")]
 
 
+class Wordy(ToyDialect):
+    limits = replace(ToyDialect.limits, names_per_message=100)
+
+
+def test_one_bad_symbol_among_fifty_is_found_and_the_others_are_streamed() -> None:
+    symbols = tuple(Symbol(f"S{number}", "USDT") for number in range(51))
+    machine = Connection(Wordy(), [Subscription("trades", symbols)], lambda: 0.0)
+    machine.start()
+    machine.opened(0)
+    granted, asked, at_ns = set[str](), 0, 0
+    while at_ns < 8 * SECOND_NS:
+        for command in machine.take_commands():
+            if isinstance(command, Send):
+                number, _, names = command.text.partition(":")
+                bad, asked = "s17_usdt@trades" in names.split(","), asked + 1
+                machine.received(frame("refused" if bad else "ack", int(number)), at_ns)
+                granted |= set() if bad else set(names.split(","))
+        at_ns += SECOND_NS // 4
+        machine.woken(at_ns)
+
+    assert granted == {f"{each.slug}@trades" for each in symbols} - {"s17_usdt@trades"}
+    assert asked <= 2 * 6 + 6, "the fault is found by halves, and asked for ever more slowly"
+    assert machine.state == "connected"
+    assert {refusal.words for refusal in machine.refusals} == {"no such stream"}
+
+
 def test_a_malformed_frame_is_counted_and_kept_and_harms_nobody() -> None:
     machine = connected()
     for n in range(QUARANTINED + 5):

@@ -77,6 +77,12 @@ class Asking:
             text = self._dialect.subscribe(some, self._request_id)
             self._messages.append(_Message(text, self._request_id, some, again))
 
+    def ask_halves(self, names: Sequence[str]) -> None:
+        """Ask for these streams, which were refused together, in two messages."""
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]):
+            self.ask(half, again=True)
+
     def ask_later(self, names: Sequence[str], at_ns: int) -> None:
         """Ask for these streams, which were refused, once more at that instant."""
         self._later.append((at_ns, tuple(names)))
@@ -140,7 +146,7 @@ class Asking:
         """
         if request_id is not None and not names:
             whole = self._waiting.pop(request_id, None)
-            return tuple(whole.names) if whole else ()
+            return tuple(sorted(whole.names)) if whole else ()
         numbers = list(self._waiting) if request_id is None else [request_id]
         for number in numbers:
             waiting = self._waiting.get(number)

@@ -28,15 +28,7 @@ from penstock.streaming.commands import (
     Subscription,
     WakeAt,
 )
-from penstock.streaming.dialect import (
-    Ack,
-    Dialect,
-    Malformed,
-    Notice,
-    ReadsMany,
-    Received,
-    Refusal,
-)
+from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, ReadsMany, Received, Refusal
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import Place, Wanted
 
@@ -312,6 +304,11 @@ class Connection:
         """Some streams cannot be had, for now: ask for them again, ever more slowly."""
         self.refusals.append(said)
         names = self._asking.answered(said.request_id, said.names)
+        if len(names) > 1 and not said.names:
+            # One of them may be at fault, and which is not said: ask for each half by itself.
+            self._asking.ask_halves(names)
+            self._send_due(self._now_ns)
+            return
         for name in names:
             self._refused[name] += 1
             symbol = self._wanted.book_of(name)

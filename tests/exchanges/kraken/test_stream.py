@@ -268,6 +268,16 @@ def test_a_refusal_hits_the_stream_it_names() -> None:
     assert refused(words, symbol="ETH/USD", req_id=7).request_id is None
 
 
+def test_acknowledgements_that_name_no_symbol_are_counted() -> None:
+    made = dialect()
+    made.subscribe(["book:BTC/USD", "book:MINA/GBP"], 7)
+    unnamed = '{"method":"subscribe","result":{"channel":"book"},"success":true}'
+
+    assert made.read(unnamed, AT_NS) == []
+    assert made.read(unnamed, AT_NS) == [Ack(None, ("book:BTC/USD", "book:MINA/GBP"))]
+    assert made.read(unnamed, AT_NS) == []
+
+
 def test_being_subscribed_already_is_as_good_as_an_acknowledgement() -> None:
     made = KrakenDialect(SYMBOLS)
     names = made.streams("trades", [BTC])

@@ -28,6 +28,7 @@ from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
 from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import AnyEvent, Candle
 from penstock.market.symbol import Symbol
+from penstock.streaming.counting import AckCounts
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
 # A snapshot of a thousand levels a side takes a tenth of this.
@@ -100,6 +101,7 @@ class KrakenDialect:
         self._running = RunningCandles()
         self._unchecked = Unchecked()
         self._make = EventMaker(self._asked, self._candles_asked, self._unchecked.texts).make
+        self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
         """Names of streams by the exchange's symbol, of the newest requests: a refusal does not
         name its channel."""
@@ -204,6 +206,11 @@ class KrakenDialect:
         if message.method != "subscribe" or result is None:
             return [malformed("unknown_message", "neither data nor an answer", frame)]
         name = _name(result.channel, result.interval, result.symbol)
+        key = _key(message.method, name)
+        if not result.symbol:
+            answered = self._counts.unnamed(key)
+            return [Ack(None, answered)] if answered else []
+        self._counts.named(key, name)
         if name not in self._streams:
             return [malformed("not_asked_for", f"nobody asked for {name!r}", frame)]
         return [Ack(message.req_id, (name,))]
@@ -222,6 +229,7 @@ class KrakenDialect:
         natives = {self._streams[name][1]: name for name in names}
         if method == "subscribe":
             self._requests[request_id] = natives
+            self._counts.ask(_key(method, names[0]), names)
             if len(self._requests) > _REMEMBERED_REQUESTS:
                 del self._requests[next(iter(self._requests))]
         params = {**_OPTIONS[channel], "symbol": list(natives)}
@@ -232,3 +240,8 @@ class KrakenDialect:
 
 def _name(kind: str, minutes: int | None, native: str) -> str:
     return f"{kind}:{native}" if minutes is None else f"{kind}-{minutes}:{native}"
+
+
+def _key(method: str, name: str) -> str:
+    """What answers to one kind of request have in common: ``subscribe-book``."""
+    return f"{method}-{name.partition(':')[0]}"

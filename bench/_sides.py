@@ -27,13 +27,21 @@ class Side:
 
     def ask(self, question: str) -> Answer:
         """Hand over a line and wait for the answer."""
+        self.tell(question)
+        return self.hear()
+
+    def tell(self, question: str) -> None:
+        """Hand over a line."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
+
+    def hear(self) -> Answer:
+        """Wait for the next line."""
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self.name} ended while it was asked for {question!r}")
+            raise SystemExit(f"{self.name} ended while it was waited for")
         answer: Answer = json.loads(line)
         return answer
 

@@ -5,7 +5,7 @@ the books, writes every event to RocksDB (it survives ``kill -9``) and then publ
 number, as exact decimals. cryptofeed decodes, keeps the books, and publishes floats by its ZMQ
 backend; or hands events to callbacks that do nothing, which is as little as it can do. Both publish
 to one socket of a process that takes everything; a broker would stand there in earnest, and costs
-neither side anything. What is published is counted, none may be lost.
+neither side anything. What arrives is counted: of ours nothing may be lost.
 
 At a pace, the time counts from the moment the sender hands a frame to the kernel until the far end
 has the trade in it. The physical limit is what the same libraries can do at best: take each frame
@@ -14,62 +14,65 @@ off the socket, write it as it is, publish it as it is, and look at nothing.
 
 import json
 import os
+import statistics
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
-from bench._sides import Answer, Side, our_python, peer_python, running
-from bench.inputs.binance import MESSAGES
+from bench._sides import Answer, Side, our_python, peer_python, pinned_versions, running
+from bench.inputs.binance import MESSAGES, make_inputs
 from bench.inputs.sender import Sender
 from bench.inputs.stored import Inputs
 
 ROUNDS = 3
 PACES = (1_000, 10_000, 20_000, 30_000, 40_000, 50_000)
+"""Messages a second; of those above 10,000 the highest that is sustained is told."""
 PACED_S = 4.0
 WARM_SHARE = 0.25
 """Of a paced run, what comes first is not counted: books are loaded then."""
-LATE_MS = 50.0
-"""A pace is sustained if half of the messages arrive within this."""
-MANY = 400
-"""Markets in the test of what many of them cost."""
+LATE_MS = 100.0
+"""A pace is sustained if all but a hundredth of the trades arrive within this."""
+FEW, MANY = 8, 400
+"""Markets, to see what many of them cost."""
 
 
 class Bench:
     """The sender, the far end and the sides, all running."""
 
-    def __init__(self, stack: ExitStack, inputs: Inputs) -> None:
-        self.sender = Sender(inputs.frames())
+    def __init__(self, stack: ExitStack) -> None:
+        self.sender = Sender([])
         url = f"ws://127.0.0.1:{self.sender.port}/stream"
-        start = stack.enter_context
-        self.sink = start(running("sink", our_python(), "bench.inputs.sink"))
-        self._port = self.sink.hear()["port"]
-        self.ours = start(running("ours", our_python(), "bench.ours.stream", url))
-        self.peer = start(
-            running("cryptofeed", peer_python("cryptofeed"), "bench.peers.cryptofeed_stream", url)
-        )
+        start, ours, theirs = stack.enter_context, our_python(), peer_python("cryptofeed")
+        self._sink = start(running("sink", ours, "bench.inputs.sink"))
+        self._port = self._sink.hear()["port"]
+        self.ours = start(running("ours", ours, "bench.ours.stream", url))
+        self.peer = start(running("cryptofeed", theirs, "bench.peers.cryptofeed_stream", url))
 
-    def run(self, side: Side, inputs: Inputs, messages: int, how: str) -> Answer:
-        """One run; what the far end took is in the answer."""
-        self.sender.most = messages
+    def run(self, side: Side, inputs: Inputs, how: str, messages: int = MESSAGES) -> Answer:
+        """One run, with what the far end took of it."""
+        self.sender.load(inputs.frames()[:messages])
+        published = how != "callbacks"
+        if published:
+            self._sink.tell(str(messages))
         with tempfile.TemporaryDirectory(prefix="penstock-bench-log-") as folder:
             question = {
                 "inputs": str(inputs.folder),
                 "folder": folder,
                 "messages": messages,
-                "port": self._port if how != "callbacks" else 0,
+                "port": self._port if published else 0,
                 "how": how,
             }
-            if how == "callbacks":
-                return side.ask(json.dumps(question))
-            self.sink.tell(json.dumps({"records": messages}))
-            return {**side.ask(json.dumps(question)), **self.sink.hear()}
-
-    def load(self, inputs: Inputs) -> None:
-        """Send these from now on."""
-        self.sender.load(inputs.frames())
+            answer = side.ask(json.dumps(question))
+        if published:
+            answer |= self._sink.hear()
+            if side is self.ours and answer["records"] < messages:
+                raise SystemExit(f"{side.name} ({how}): {answer['records']} of {messages} arrived")
+        return answer
 
 
 def compare(bench: Bench, inputs: Inputs) -> dict[str, list[float]]:
-    """CPU seconds by side and round."""
+    """CPU seconds of everybody, in turn."""
     sides = {
         "ours": (bench.ours, "whole"),
         "physical": (bench.ours, "physical"),
@@ -77,14 +80,93 @@ def compare(bench: Bench, inputs: Inputs) -> dict[str, list[float]]:
         "callbacks": (bench.peer, "callbacks"),
     }
     spent: dict[str, list[float]] = {name: [] for name in sides}
-    names = list(sides)
     for turn in range(ROUNDS):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        names = list(sides)
+        for name in names[turn:] + names[:turn]:
             side, how = sides[name]
-            answer = bench.run(side, inputs, MESSAGES, how)
-            if how != "callbacks" and answer["records"] < MESSAGES:
-                raise SystemExit(f"{name}: {answer['records']} of {MESSAGES} messages came through")
+            answer = bench.run(side, inputs, how)
             spent[name].append(answer["cpu_s"])
+            if name == "zmq" and answer["records"] < MESSAGES:
+                print(f"   of the peer's messages {answer['records']} of {MESSAGES} arrived")
         seconds = ", ".join(f"{name} {each[-1]:.2f} s" for name, each in spent.items())
-        print(f"   round {turn + 1} of {ROUNDS}: {seconds}, load {os.getloadavg()[0]:.1f}")
+        print(
+            f"   round {turn + 1} of {ROUNDS}: {seconds}, load {os.getloadavg()[0]:.1f}", flush=True
+        )
     return spent
+
+
+def measure_growth(bench: Bench, few: Inputs, many: Inputs) -> float:
+    """What a message costs with many markets, in terms of what it costs with few."""
+    ratios = []
+    for _ in range(ROUNDS):
+        cost = [bench.run(bench.ours, inputs, "whole")["cpu_s"] for inputs in (few, many)]
+        ratios.append(cost[1] / cost[0])
+    return round(float(statistics.median(ratios)), 3)
+
+
+def measure_latency(bench: Bench, side: Side, inputs: Inputs, rate: int) -> dict[str, float]:
+    """Milliseconds from the sender to the far end, at a pace."""
+    messages = min(MESSAGES, round(rate * PACED_S))
+    bench.sender.frames_per_s = rate
+    answer = bench.run(side, inputs, "whole" if side is bench.ours else "zmq", messages)
+    bench.sender.frames_per_s = None
+    sent_ns = {_trade_of(frame): at for frame, at in bench.sender.sent() if b"aggTrade" in frame}
+    waits = [at_ns - sent_ns[market, number] for market, number, at_ns in answer["trades"]]
+    waits = sorted(waits[round(WARM_SHARE * len(waits)) :])
+    return {
+        name: round(waits[min(len(waits) - 1, int(share * len(waits)))] / 1e6, 2)
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+    } | {"sender_late_ms": round(bench.sender.late_ms, 1)}
+
+
+def _trade_of(frame: bytes) -> tuple[str, int]:
+    data = json.loads(frame)["data"]
+    return data["s"], data["a"]
+
+
+def measure_latencies(bench: Bench, inputs: Inputs) -> tuple[dict[str, object], int]:
+    """At every pace that is sustained, and the highest of them."""
+    found: dict[str, object] = {}
+    sustained = 0
+    for rate in PACES:
+        latency = measure_latency(bench, bench.ours, inputs, rate)
+        print(f"   at {rate}/s: {latency}, load {os.getloadavg()[0]:.1f}", flush=True)
+        if rate > PACES[1] and latency["p99"] > LATE_MS:
+            break
+        sustained = rate
+        found[str(rate)] = latency
+    return found, sustained
+
+
+def main() -> Mapping[str, object]:
+    """Make the inputs, start everybody, and measure."""
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
+        inputs = make_inputs(Path(folder, "few"))
+        crowd = make_inputs(Path(folder, "many"), markets=MANY)
+        bench = Bench(stack)
+        spent = compare(bench, inputs)
+        growth = measure_growth(bench, inputs, crowd)
+        latency, sustained = measure_latencies(bench, inputs)
+        theirs = {str(rate): measure_latency(bench, bench.peer, inputs, rate) for rate in PACES[:2]}
+
+    def ratio(one: str, other: str) -> float:
+        pairs = zip(spent[one], spent[other], strict=True)
+        return round(statistics.median(first / second for first, second in pairs), 2)
+
+    return {
+        "ratios": {
+            "vs_cryptofeed_zmq": ratio("zmq", "ours"),
+            "vs_cryptofeed_callbacks": ratio("callbacks", "ours"),
+        },
+        "latency_ms": latency,
+        "highest_sustained": sustained,
+        "share_of_physical_limit": ratio("physical", "ours"),
+        "cost_growth_400_symbols": growth,
+        "messages_per_cpu_s": {
+            name: round(MESSAGES / statistics.median(each)) for name, each in spent.items()
+        },
+        "peer_latency_ms": theirs,
+        "load": [round(load, 2), round(os.getloadavg()[0], 2)],
+        "versions": pinned_versions("cryptofeed", ("cryptofeed", "pyzmq")),
+    }

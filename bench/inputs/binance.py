@@ -6,6 +6,8 @@ comparing two programs on the same bytes, no claim about live traffic.
 """
 
 import random
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle, islice
 from pathlib import Path
 
 from bench.inputs.book import Changes, MadeBook, fixed
@@ -31,9 +33,11 @@ MARKETS = {
 class _Market:
     """One market: a book that never crosses, and the ids of what happens on it."""
 
-    def __init__(self, native: str, number: int, chance: random.Random) -> None:
+    def __init__(
+        self, native: str, number: int, chance: random.Random, shape: tuple[int, int]
+    ) -> None:
         self.native, self._chance = native, chance
-        middle, self._decimals = MARKETS[native]
+        middle, self._decimals = shape
         self.book = MadeBook(chance, middle, LEVELS)
         self.update_id = self._told_id = number * 1_000_000_000
         self.trade_id = number * 100_000_000
@@ -111,10 +115,28 @@ def _text(units: int) -> str:
     return fixed(units, 8)
 
 
-def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Inputs:
-    """Write messages and snapshots into a folder: the same bytes for the same seed."""
+def make_inputs(
+    folder: Path, messages: int = MESSAGES, seed: int = SEED, markets: int = len(MARKETS)
+) -> Inputs:
+    """Write messages and snapshots into a folder: the same bytes for the same seed.
+
+    Where more markets are wanted than have names, the rest are made like the first ones.
+    """
     chance = random.Random(seed)
-    markets = [_Market(native, 1 + n, chance) for n, native in enumerate(MARKETS)]
+    shapes = dict(islice(_endless_markets(), markets))
+    made = [_Market(native, 1 + n, chance, shapes[native]) for n, native in enumerate(shapes)]
+    return _store(folder, made, messages, chance)
+
+
+def _endless_markets() -> Iterator[tuple[str, tuple[int, int]]]:
+    yield from MARKETS.items()
+    for number, shape in zip(count(1), cycle(MARKETS.values()), strict=False):
+        yield f"M{number}USDT", shape
+
+
+def _store(
+    folder: Path, markets: Sequence[_Market], messages: int, chance: random.Random
+) -> Inputs:
     snapshots = {market.native: compact(market.snapshot()) for market in markets}
     frames = []
     for at_ms in range(START_MS, START_MS + messages):
@@ -126,5 +148,6 @@ def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Inp
         else:
             name, data = market.trade(at_ms)
         frames.append(compact({"stream": f"{market.native.lower()}@{name}", "data": data}))
-    listed = [Market(name.removesuffix("USDT"), "USDT", name, name) for name in MARKETS]
+    names = [market.native for market in markets]
+    listed = [Market(name.removesuffix("USDT"), "USDT", name, name) for name in names]
     return store(folder, listed, frames, snapshots=snapshots)

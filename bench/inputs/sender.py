@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -21,16 +21,29 @@ class Sender:
     """Serves one client at a time; each gets all frames, once."""
 
     def __init__(self, frames: Sequence[bytes]) -> None:
-        self._frames = [_framed(frame) for frame in frames]
+        self.load(frames)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self.frames_per_s: int | None = None
         """None for as fast as they are taken."""
-        self.most = len(frames)
-        """How many frames a client gets."""
         self.late_ms = 0.0
         """How far the last paced run fell behind, at worst."""
         threading.Thread(target=self._serve_forever, daemon=True).start()
+
+    def load(self, frames: Sequence[bytes]) -> None:
+        """Send these from now on."""
+        self._plain = list(frames)
+        self._frames = [_framed(frame) for frame in frames]
+        self.most = len(frames)
+        """How many frames a client gets."""
+        self._sent: list[tuple[int, int]] = []
+
+    def sent(self) -> Iterator[tuple[bytes, int]]:
+        """What the last paced run sent, each frame with its instant by the monotonic clock."""
+        first = 0
+        for end, at_ns in self._sent:
+            yield from ((frame, at_ns) for frame in self._plain[first:end])
+            first = end
 
     def _serve_forever(self) -> None:
         while True:
@@ -61,11 +74,13 @@ class Sender:
 
     def _pace(self, client: socket.socket, frames: Sequence[bytes], frames_per_s: int) -> None:
         start_s, sent, self.late_ms = time.monotonic(), 0, 0.0
+        self._sent = []
         while sent < len(frames):
             passed_s = time.monotonic() - start_s
             due = min(len(frames), int(passed_s * frames_per_s))
             if due > sent:
                 self.late_ms = max(self.late_ms, 1000 * (passed_s - sent / frames_per_s))
+                self._sent.append((due, time.monotonic_ns()))
                 client.sendall(b"".join(frames[sent:due]))
                 sent = due
             time.sleep(_TICK_S)

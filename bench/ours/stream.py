@@ -1,0 +1,121 @@
+"""Our side of the stream benchmark: from a socket to the log on disk and to the bus.
+
+Everything is what a collector is made of; only the exchange's REST side is missing, and snapshots
+are handed in where it would be asked. Told to do no more than the libraries beneath it must, it
+takes each frame off the socket, writes it and publishes it, and looks at nothing.
+"""
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import zmq
+from bench.inputs.stored import Inputs
+from bench.ours.decode import Replay
+from rocksdict import Options, Rdict, WriteBatch
+
+from penstock.clock import SystemClock
+from penstock.collect.session import FRAMES_AT_ONCE, Endpoint, Outlets, Session
+from penstock.config import Bus
+from penstock.market.events import BookSnapshot
+from penstock.market.symbol import Symbol
+from penstock.publish.frames import Head
+from penstock.publish.wiring import wire
+from penstock.publish.zeromq import ZeroMqPublisher
+from penstock.recorder import Recorder
+from penstock.storage.log import Stored, open_log
+
+SLOT = "bench"
+DAWDLE_S = 180
+WARM_S = 0.3
+"""What a socket is given to connect: before, nobody listens."""
+
+
+class Question(msgspec.Struct):
+    """What is asked: which inputs, where to, and how."""
+
+    inputs: str
+    folder: str
+    messages: int
+    port: int
+    how: str
+
+
+async def collect(asked: Question, url: str) -> dict[str, object]:
+    """Stream so many messages into a fresh log and to the bus; the CPU time it took."""
+    replay, folder = Replay("binance", Inputs(Path(asked.inputs))), Path(asked.folder)
+    clock, stop, expected = SystemClock(), asyncio.Event(), asked.messages + len(replay.symbols)
+    wiring = wire(Bus(publish=f"tcp://127.0.0.1:{asked.port}", queue=1_000_000, linger=30), folder)
+    assert wiring is not None
+    recorded = 0
+
+    def count(stored: Sequence[Stored]) -> None:
+        nonlocal recorded
+        recorded += len(stored)
+        if recorded >= expected:
+            stop.set()
+
+    async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
+        return replay.snapshot(symbol, clock.now_ns())
+
+    publisher = ZeroMqPublisher(wiring, SLOT, Head(run=1, log=1))
+    with closing(publisher), closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as log:
+        recorder, shard = Recorder(log, publisher, (count,)), replay.shard()
+        outlets = Outlets(recorder.record, fetch_book)
+        session = Session(shard, Endpoint("binance", url, DAWDLE_S), outlets, clock)
+        await clock.sleep(WARM_S)
+        gc.collect()
+        cpu_s = time.process_time()
+        async with asyncio.timeout(DAWDLE_S):
+            await session.run(stop)
+        cpu_s = time.process_time() - cpu_s
+        recorder.close()
+        wrong = [each for each, book in shard.books.items() if book.state != "synced"]
+    if wrong or shard.tally.malformed or publisher.counts.dropped or publisher.counts.unheard:
+        raise SystemExit(f"{wrong} {shard.tally.malformed} {publisher.counts}")
+    return {"cpu_s": cpu_s}
+
+
+async def pass_through(asked: Question, url: str) -> dict[str, object]:
+    """Take, write and publish so many frames as they are; the CPU time it took."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    bus = context.socket(zmq.PUB)
+    bus.setsockopt(zmq.SNDHWM, 0)
+    bus.connect(f"tcp://127.0.0.1:{asked.port}")
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    with closing(Rdict(asked.folder, options)) as db:
+        async with aiohttp.ClientSession() as http:
+            await asyncio.sleep(WARM_S)
+            gc.collect()
+            cpu_s = time.process_time()
+            async with http.ws_connect(f"{url}?streams=all", decode_text=False) as socket:
+                for start in range(0, asked.messages, FRAMES_AT_ONCE):
+                    batch = WriteBatch(raw_mode=True)
+                    for number in range(start, min(start + FRAMES_AT_ONCE, asked.messages)):
+                        frame = (await socket.receive()).data
+                        batch.put(number.to_bytes(8, "big"), frame)
+                        bus.send(frame)
+                    db.write(batch)
+            cpu_s = time.process_time() - cpu_s
+    bus.close(DAWDLE_S * 1000)
+    context.term()
+    return {"cpu_s": cpu_s}
+
+
+async def main() -> None:
+    """Answer questions until there are no more."""
+    for line in sys.stdin:
+        asked = msgspec.json.decode(line, type=Question)
+        answer = await (pass_through if asked.how == "physical" else collect)(asked, sys.argv[1])
+        print(msgspec.json.encode(answer).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

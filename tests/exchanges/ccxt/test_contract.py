@@ -4,8 +4,10 @@ from typing import cast
 
 import pytest
 
-from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.base import Exchange, Listed, Request, SymbolMap
 from penstock.exchanges.gateway import Gateway
+from penstock.market.interval import MINUTE_MS
+from penstock.market.symbol import Symbol
 
 from .. import test_contract as contract
 from .twins import TWINS, opened
@@ -26,6 +28,26 @@ LIVE_CASES = [
     contract.test_25_a_book_is_sorted_and_not_crossed,
     contract.test_26_tickers_are_of_the_markets_asked_for,
 ]
+CHANNELS = ("trades", "book_deltas", "tickers")
+"""A feed's: there is no dialect to ask for them."""
+
+
+def requests_of(exchange: Exchange, symbols: SymbolMap, symbol: Symbol) -> list[Request[object]]:
+    """One of each kind there is."""
+    rest = exchange.rest(symbols)
+    return [
+        *([exchange.time] if exchange.time else []),
+        exchange.info,
+        rest.book(symbol, 10),
+        rest.recent_trades(symbol, 5),
+        rest.trades(symbol, 1),
+        rest.candles(symbol, contract.MINUTE, 0, MINUTE_MS),
+        rest.tickers([symbol]),
+        rest.tickers([]),
+        *(rest.newest(symbol, channel) for channel in CHANNELS),
+    ]
+
+
 every_twin = pytest.mark.parametrize("name", sorted(TWINS))
 
 
@@ -33,6 +55,7 @@ every_twin = pytest.mark.parametrize("name", sorted(TWINS))
 def test_the_cases_that_need_the_folder_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [Listed("AAAUSD", contract.A), Listed("币USD", contract.ODD)]
     monkeypatch.setitem(contract.MAP_OF, name, SymbolMap(name, listed))
+    monkeypatch.setattr(contract, "requests_of", requests_of)
     for case in CASES:
         case(name)
 

@@ -15,9 +15,8 @@ from penstock.app.bus import publishing
 from penstock.clock import Clock
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
-from penstock.collect.fetcher import Fetcher, Turns, plan_loops
+from penstock.collect.fetcher import Fetcher, Turns, build_fetcher
 from penstock.collect.fetches import Desk, kinds_to_fetch
-from penstock.collect.pace import Spacing
 from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import IdsStatus, read_status
 from penstock.config import Settings, Simulator
@@ -100,11 +99,7 @@ async def open_collector(
 
 @asynccontextmanager
 async def open_fetcher(
-    settings: Settings,
-    name: str,
-    symbols: Sequence[str],
-    clock: Clock,
-    listener: Listener = quiet,
+    settings: Settings, name: str, symbols: Sequence[str], clock: Clock, listener: Listener = quiet
 ) -> AsyncIterator[Fetcher]:
     """A fetcher for one exchange, in a slot of its own, once it is known that it can be asked.
 
@@ -147,13 +142,9 @@ async def open_fetcher(
             listener=listener,
         )
         stack.enter_context(closing(recorder))
-        turns = Turns(Spacing(settings.fetch.max_requests, settings.fetch.window), clock)
-        desk = Desk(
-            exchange, exchange.rest(listed), gateway, recorder, reader, clock, turns, listener
-        )
-        loops = plan_loops(desk, markets, wanted, settings.fetch)
-        reporter.watch_fetches(lambda: [loop.status() for loop in loops], gateway)
-        yield Fetcher(loops, reporter, clock, listener)
+        rest, turn = exchange.rest(listed), Turns(settings.fetch, clock)
+        desk = Desk(exchange, rest, gateway, recorder, reader, clock, turn, listener)
+        yield build_fetcher(desk, markets, wanted, settings.fetch, reporter)
 
 
 @asynccontextmanager

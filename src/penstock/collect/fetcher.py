@@ -43,8 +43,9 @@ _PASSING = (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, StoreUnreachab
 class Turns:
     """The operator's own limit on the requests of this process, evenly spaced."""
 
-    def __init__(self, spacing: Spacing, clock: Clock) -> None:
-        self._spacing, self._clock = spacing, clock
+    def __init__(self, settings: FetchSettings, clock: Clock) -> None:
+        self._spacing = Spacing(settings.max_requests, settings.window)
+        self._clock = clock
 
     async def __call__(self) -> None:
         """Wait for the next turn."""
@@ -124,35 +125,6 @@ class FetchLoop:
         )
 
 
-def plan_loops(
-    desk: Desk, markets: Markets, symbols: Sequence[Symbol], settings: FetchSettings
-) -> list[FetchLoop]:
-    """A loop for each thing that is to be fetched of these symbols.
-
-    Raises:
-        ConfigError: something is asked for that is of a market, and none is named.
-    """
-    fetches: list[Fetch] = []
-    for kind in kinds_to_fetch(settings, symbols):
-        match kind:
-            case "info":
-                fetches.append(InfoFetch(desk, markets))
-            case "tickers":
-                fetches.append(TickersFetch(desk, symbols))
-            case "trades":
-                fetches += [TradesFetch(desk, symbol, settings.every) for symbol in symbols]
-            case "book":
-                fetches += [BookFetch(desk, symbol, settings.book_depth) for symbol in symbols]
-    return [
-        FetchLoop(desk.exchange.name, each, _rhythm(each, settings), desk.clock) for each in fetches
-    ]
-
-
-def _rhythm(fetch: Fetch, settings: FetchSettings) -> Rhythm:
-    every_s = settings.info_every if fetch.what == "info" else settings.every
-    return Rhythm(every_s, settings.first_delay, settings.longest_delay)
-
-
 @dataclass
 class Fetcher:
     """Fetches from one exchange until told to stop."""
@@ -188,3 +160,44 @@ class Fetcher:
         while True:
             self.reporter.write("running")
             await self.clock.sleep(_STATUS_S)
+
+
+def build_fetcher(
+    desk: Desk,
+    markets: Markets,
+    symbols: Sequence[Symbol],
+    settings: FetchSettings,
+    reporter: Reporter,
+) -> Fetcher:
+    """A fetcher with a loop for each thing that is to be fetched of these symbols.
+
+    Raises:
+        ConfigError: something is asked for that is of a market, and none is named.
+    """
+    loops = _plan_loops(desk, markets, symbols, settings)
+    reporter.watch_fetches(lambda: [loop.status() for loop in loops], desk.gateway)
+    return Fetcher(loops, reporter, desk.clock, desk.tell)
+
+
+def _plan_loops(
+    desk: Desk, markets: Markets, symbols: Sequence[Symbol], settings: FetchSettings
+) -> list[FetchLoop]:
+    fetches: list[Fetch] = []
+    for kind in kinds_to_fetch(settings, symbols):
+        match kind:
+            case "info":
+                fetches.append(InfoFetch(desk, markets))
+            case "tickers":
+                fetches.append(TickersFetch(desk, symbols))
+            case "trades":
+                fetches += [TradesFetch(desk, symbol, settings.every) for symbol in symbols]
+            case "book":
+                fetches += [BookFetch(desk, symbol, settings.book_depth) for symbol in symbols]
+    return [
+        FetchLoop(desk.exchange.name, each, _rhythm(each, settings), desk.clock) for each in fetches
+    ]
+
+
+def _rhythm(fetch: Fetch, settings: FetchSettings) -> Rhythm:
+    every_s = settings.info_every if fetch.what == "info" else settings.every
+    return Rhythm(every_s, settings.first_delay, settings.longest_delay)

@@ -83,7 +83,8 @@ def _notes(status: CollectorStatus) -> Text:
     lines = []
     if status.weight_limit:
         lines.append(f"weight used {status.weight_used:,} of {status.weight_limit:,}")
-    lines.append(f"missing ids {missing(status):,}")
+    if not status.fetches:  # a fetcher counts none, so it claims nothing
+        lines.append(f"missing ids {missing(status):,}")
     if status.bus_dropped:
         lines.append(f"dropped by the bus {status.bus_dropped:,}; the log has them")
     if status.reconnects:

@@ -202,6 +202,24 @@ async def test_publisher_and_subscriber_outlive_the_broker(town: Town) -> None:
             assert numbers(await take(subscriber, 6)) == [4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("wanted", [TOPIC, "sim.", ""])
+async def test_what_was_asked_once_is_not_asked_of_the_next_broker(town: Town, wanted: str) -> None:
+    shelf = Shelf(range(9))
+    async with town.publisher() as publisher, town.subscriber(wanted, fill=shelf) as subscriber:
+        async with town.bus():
+            await heard(publisher)
+            await joined(subscriber)
+            publisher.publish(messages(1, 1))
+            assert numbers(await take(subscriber, 1)) == [1]
+        async with town.bus():
+            publisher.publish(messages(2, 2))
+            assert numbers(await take(subscriber, 1)) == [2]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(subscriber), 0.2)
+
+    assert subscriber._unanswered == 0
+
+
 @pytest.mark.parametrize("at", ["ipc", "tcp"])
 async def test_a_second_broker_is_told_so(town: Town, at: str, unused_tcp_port: int) -> None:
     where = "ipc" if at == "ipc" else f"tcp://127.0.0.1:{unused_tcp_port}"

@@ -198,7 +198,7 @@ class Subscriber:
             self._todo.extend((read_frame(each), True) for each in unpack_frames(frame.payload))
             if not frame.number:
                 self._unanswered -= 1
-                self._say(b"\0" + wanted_bytes(frame.topic))
+                self._say(f"\0{frame.topic}\0".encode())
         elif not frame.topic.startswith("_"):
             self._todo.append((frame, False))
 

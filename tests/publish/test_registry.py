@@ -1,0 +1,99 @@
+"""The registry: the last record of every stream, which streams there are, and no more than that."""
+
+from penstock.publish.frames import (
+    Announcement,
+    Frame,
+    Kind,
+    read_frame,
+    unpack_frames,
+    write_frame,
+)
+from penstock.publish.registry import Registry
+
+from .conftest import OTHER, TOPIC
+
+ROOM = 1 << 20
+
+
+def passed(registry: Registry, topic: str, number: int, size: int = 10) -> bytes:
+    frame = Frame(topic, "a", number, Kind.JSON, b"x" * size)
+    data = write_frame(frame)
+    registry.passed(frame, data)
+    return data
+
+
+def announced(registry: Registry, now_ms: int, slot: str = "a", **numbers: int) -> list[Frame]:
+    names = {"topic": TOPIC, "other": OTHER}
+    told = {names[name]: number for name, number in numbers.items()}
+    word = Announcement(slot=slot, run=1, log=1, numbers=told)
+    return [read_frame(head) for head in registry.announced(word, now_ms)]
+
+
+def known(registry: Registry, wanted: str, most_bytes: int = ROOM) -> list[list[Frame]]:
+    payloads = registry.known(wanted, most_bytes)
+    return [[read_frame(each) for each in unpack_frames(payload)] for payload in payloads]
+
+
+def test_the_last_record_of_each_stream_is_kept() -> None:
+    registry = Registry(ROOM)
+    for number in (1, 2, 3):
+        passed(registry, TOPIC, number)
+    passed(registry, OTHER, 9)
+
+    assert [(f.topic, f.number) for f in known(registry, "sim.")[0]] == [(TOPIC, 3), (OTHER, 9)]
+    assert [f.number for f in known(registry, OTHER)[0]] == [9]
+    assert known(registry, "toy.") == [[]]
+
+
+def test_what_was_not_heard_of_for_longest_makes_room() -> None:
+    registry = Registry(3000)
+    passed(registry, "sim.trades.a", 1, 1000)
+    passed(registry, "sim.trades.b", 1, 1000)
+    passed(registry, "sim.trades.a", 2, 1000)
+    passed(registry, "sim.trades.c", 1, 1000)
+
+    assert [f.topic[-1] for f in known(registry, "")[0]] == ["a", "c"]
+
+
+def test_an_announcement_is_told_to_the_subscribers_of_each_topic() -> None:
+    heads = announced(Registry(ROOM), 0, topic=5, other=7)
+
+    assert [(h.topic, h.number, h.kind) for h in heads] == [
+        (TOPIC, 5, Kind.HEAD),
+        (OTHER, 7, Kind.HEAD),
+    ]
+
+
+def test_who_joins_hears_of_no_number_less_than_one_that_was_sent() -> None:
+    registry = Registry(ROOM)
+    announced(registry, 0, topic=5, other=2)
+    passed(registry, TOPIC, 8)
+
+    (frames,) = known(registry, "")
+    assert [(f.kind, f.topic, f.number) for f in frames] == [
+        (Kind.JSON, TOPIC, 8),
+        (Kind.HEAD, TOPIC, 8),
+        (Kind.HEAD, OTHER, 2),
+    ]
+
+
+def test_much_that_is_known_is_told_in_several_pieces() -> None:
+    registry = Registry(ROOM)
+    for number in range(10):
+        passed(registry, f"sim.trades.{number}", 1, 1000)
+
+    pieces = known(registry, "", 2500)
+    assert len(pieces) == 5
+    assert [f.topic[-1] for piece in pieces for f in piece] == list("0123456789")
+
+
+def test_a_slot_that_fell_silent_is_listed_no_longer() -> None:
+    registry = Registry(ROOM)
+    announced(registry, 0, "old", topic=1)
+    announced(registry, 50_000, "new", topic=1)
+
+    assert [(s.slot, s.silent_ms) for s in registry.slots(55_000)] == [
+        ("new", 5_000),
+        ("old", 55_000),
+    ]
+    assert [s.slot for s in registry.slots(70_000)] == ["new"]

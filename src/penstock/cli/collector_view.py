@@ -8,6 +8,8 @@ from rich.text import Text
 from penstock.cli.fetcher_view import draw_fetches
 from penstock.collect.status import BookStatus, CollectorStatus
 
+_PENDING = 5
+"""Streams that are named while they wait for an answer."""
 _STATES = {"synced": "green", "syncing": "yellow", "stale": "red"}
 
 
@@ -85,6 +87,7 @@ def _notes(status: CollectorStatus) -> Text:
         lines.append(f"weight used {status.weight_used:,} of {status.weight_limit:,}")
     if not status.fetches:  # a fetcher counts none, so it claims nothing
         lines.append(f"missing ids {missing(status):,}")
+    lines += _connections(status)
     if status.bus_dropped:
         lines.append(f"dropped by the bus {status.bus_dropped:,}; the log has them")
     if status.reconnects:
@@ -106,3 +109,33 @@ def _notes(status: CollectorStatus) -> Text:
     if status.trouble:
         lines.append(f"trouble: {status.trouble}")
     return Text("\n".join(lines))
+
+
+def _connections(status: CollectorStatus) -> list[str]:
+    """How many connections there are and how it is with them; of those that are well, no more."""
+    legs = [leg for shard in status.shards for leg in shard.legs]
+    if not legs:
+        return []
+    up_s = min((leg.up_s for leg in legs if leg.up_s is not None), default=None)
+    words = [f"connections {len(legs)}, the youngest for {_lasted(up_s)}"]
+    if rotated := sum(sum(shard.rotations.values()) for shard in status.shards):
+        words.append(f"replaced {rotated:,} times")
+    if given_up := sum(sum(shard.given_up.values()) for shard in status.shards):
+        words.append(f"in vain {given_up:,} times")
+    if dropped := sum(shard.dropped for shard in status.shards):
+        words.append(f"{dropped:,} copies dropped")
+    lines = [", ".join(words)]
+    if status.pending:
+        more = (
+            f" and {len(status.pending) - _PENDING} more" if len(status.pending) > _PENDING else ""
+        )
+        lines.append("not answered yet " + ", ".join(status.pending[:_PENDING]) + more)
+    return lines
+
+
+def _lasted(seconds: int | None) -> str:
+    if seconds is None:
+        return "no time"
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -11,17 +11,15 @@ has no more.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 import aiohttp
-from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import WSMsgType
 
-from penstock import __version__
 from penstock.clock import Clock
 from penstock.collect.snapshots import UNAVAILABLE
+from penstock.collect.sockets import CLOSE_S, Socket, open_http, reason_of, say_goodbye
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import (
@@ -44,18 +42,13 @@ from penstock.telemetry import (
     quiet,
 )
 
-_Socket = aiohttp.ClientWebSocketResponse[Literal[False]]
-"""One that hands out frames as the bytes they are."""
 LARGEST_FRAME = 16_000_000
 FRAMES_AT_ONCE = 256
 """So many frames are read without waiting for more."""
-_CONNECT_S = 10.0
 _PACE_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
 """A connection that lasts so long was worth opening."""
-_CLOSE_S = 1.0
-"""How long the exchange may take to say goodbye; a dead connection never does."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ class Outlets:
 class _Wire:
     """What goes with one leg's socket."""
 
-    socket: _Socket | None = None
+    socket: Socket | None = None
     frames: list[bytes] = field(default_factory=list)
     """Arrived, stamped and not read yet."""
     stamps_ns: list[int] = field(default_factory=list)
@@ -137,7 +130,7 @@ class Session:
             StorageError: what arrived cannot be recorded. The connection is closed first.
         """
         try:
-            async with _http() as http, asyncio.TaskGroup() as group:
+            async with open_http() as http, asyncio.TaskGroup() as group:
                 self._run_errands = partial(self._begin_errands, http, group)
                 self._errands.add(group.create_task(self._flush_forever()))
                 self._errands.add(group.create_task(self._read_forever()))
@@ -244,7 +237,7 @@ class Session:
             autoping=False,  # so that a ping is seen: on a quiet stream it is the sign of life
             max_msg_size=LARGEST_FRAME,
             decode_text=False,
-            timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),
         ) as socket:
             wire.socket, wire.heard_ns = socket, self._clock.monotonic_ns()
             if self._pace is not None:
@@ -263,10 +256,10 @@ class Session:
                 await asyncio.gather(taking, minding, return_exceptions=True)
             if ended:
                 return taking.result()
-            await _say_goodbye(socket)
+            await say_goodbye(socket)
             return minding.result()
 
-    async def _take_frames(self, wire: _Wire, socket: _Socket) -> str:
+    async def _take_frames(self, wire: _Wire, socket: Socket) -> str:
         monotonic_ns, pings_are_life = self._clock.monotonic_ns, self._endpoint.pings_are_life
         while True:
             # Without a timeout, which would cost four times as much as all the rest here.
@@ -286,7 +279,7 @@ class Session:
             elif message.type is WSMsgType.ERROR and socket.exception() is None:
                 return f"unreadable: {message.data}"  # then it was us who closed it
             elif message.type is not WSMsgType.PONG:
-                return _reason(socket)
+                return reason_of(socket)
 
     async def _mind_silence(self, wire: _Wire) -> str:
         """Wait until there was no sign of life for too long; in words."""
@@ -335,7 +328,7 @@ class Session:
     async def _close(self, number: int) -> None:
         wire = self._wires.get(number)
         if wire is not None and wire.socket is not None:
-            await _say_goodbye(wire.socket)
+            await say_goodbye(wire.socket)
 
     async def _fetch(self, number: int, wanted: FetchSnapshot) -> None:
         await self._clock.sleep(wanted.after_s)
@@ -380,24 +373,3 @@ class Session:
     def _measure_room(self) -> None:
         room = self._flushing.most_waiting - self.shard.waiting
         self._room_for = min(FRAMES_AT_ONCE, room)
-
-
-def _http() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
-        headers={"User-Agent": f"penstock/{__version__}"},
-    )
-
-
-async def _say_goodbye(socket: _Socket) -> None:
-    """Close; an exchange that goes on talking instead of answering is left to talk."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(2 * _CLOSE_S):
-            await socket.close()
-
-
-def _reason(socket: _Socket) -> str:
-    code, error = socket.close_code, socket.exception()
-    if code in (None, WSCloseCode.ABNORMAL_CLOSURE):
-        return "cut off" if error is None else f"cut off: {error}"
-    return f"closed by the exchange ({code})"

@@ -523,3 +523,22 @@ async def test_an_announced_shutdown_loses_nothing(tmp_path: Path, simulate: Sim
     assert status.reconnects == {}
     ids = [number for number in recorded_ids(tmp_path, "btc_usdt") if number is not None]
     assert ids == list(range(ids[0], ids[0] + len(ids)))
+
+
+async def test_an_exchange_that_ends_every_connection_after_a_while_is_never_cut_off(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    brief = Simulator(port=0, symbols=QUICK.symbols, uplink_ms=0, connection_lifetime=8.0)
+    server = await simulate(brief)
+    wanted = settings(server.address, tmp_path, rotate_after=2.0, overlap=0.2, audit_every=0)
+    async with collecting(wanted) as life:
+        await life.until(lambda status: bool(status.shards))
+        await life.until(lambda status: sum(status.shards[0].rotations.values()) >= 3)
+        await life.until(streaming)
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert (status.reconnects, status.books[0].resyncs) == ({}, 0)
+    assert missing(tmp_path, "btc_usdt") == []
+    asked = [fact.path for fact in life.facts if isinstance(fact, RequestSent)]
+    assert sum(path.endswith("/depth") for path in asked) == 1, "books are handed over for nothing"

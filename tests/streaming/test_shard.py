@@ -387,6 +387,20 @@ def test_a_book_that_cannot_be_handed_over_is_fetched(lost: bool) -> None:
         assert shown(made) == truth(9)
 
 
+def test_how_often_a_book_began_again_is_not_forgotten_with_its_connection() -> None:
+    made = begun()
+    made.bring(1, frame("delta", "a_usdt", 9))
+    made.shard.snapshot_arrived(1, rest_book(A, 9), made.now_ns)
+    assert made.shard.books[A].resyncs == 1
+    made.shard.rotate("wanted", made.now_ns)
+    made.open(2)
+    for number in (1, 2):
+        made.bring(number, frame("delta", "a_usdt", 10))
+    made.pass_s(2.3)
+
+    assert (made.shard.lead.number, made.shard.books[A].resyncs) == (2, 1)
+
+
 def test_the_leading_legs_book_is_fetched_though_another_has_it() -> None:
     made = bench(BOOKS, plan=Plan(redundancy=2))
     for number in (2, 1):

@@ -14,6 +14,7 @@ from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection
+from penstock.streaming.leg import Leg
 from penstock.streaming.streamed_book import StreamedBook
 
 _Kind = tuple[type[AnyEvent], Symbol]
@@ -90,3 +91,14 @@ def baselines(exchange: str, books: _Books, at_ns: int) -> list[BookSnapshot]:
                 )
             )
     return shown
+
+
+def carry_resyncs(old: Leg, new: Leg) -> None:
+    """Go on counting how often a book had to begin again where the old leg's count ends.
+
+    Not if that was lost: its books have stopped to be believed, and the new one's have not.
+    """
+    if old.live:
+        for symbol, book in new.connection.books.items():
+            before = old.connection.books.get(symbol)
+            book.resyncs = max(book.resyncs, before.resyncs if before is not None else 0)

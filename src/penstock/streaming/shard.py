@@ -26,7 +26,7 @@ from penstock.streaming.connection import Connection
 from penstock.streaming.dedupe import Sieve
 from penstock.streaming.dialect import Dialect, KnowsTwins
 from penstock.streaming.disconnects import Disconnects
-from penstock.streaming.handover import Handover, baselines
+from penstock.streaming.handover import Handover, baselines, carry_resyncs
 from penstock.streaming.leg import Leg, Plan, Tally
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import Subscriptions
@@ -253,9 +253,8 @@ class Shard:
         return leg
 
     def _look_for_twins(self) -> None:
-        if not self.sieve.in_use:
-            self.sieve.use()
-            self._sift(self.lead)
+        self.sieve.use()
+        self._sift(self.lead)
 
     def _sift(self, leg: Leg) -> None:
         """Deliver what a leg brought and no other has."""
@@ -302,6 +301,7 @@ class Shard:
 
     def _lead_by(self, leg: Leg, at_ns: int) -> None:
         """Pass the lead over; where books have no numbers, the new one's are a new beginning."""
+        carry_resyncs(self.lead, leg)
         self.lead = leg
         if self.sieve.in_use:
             self._sift(leg)

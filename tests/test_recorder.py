@@ -11,7 +11,7 @@ from penstock.errors import StorageFull
 from penstock.market.codec import decode
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
-from penstock.publish import Message
+from penstock.publish import Message, Published
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
@@ -78,7 +78,7 @@ async def test_only_what_is_new_is_published_with_its_number(log: LogWriter) -> 
 
     messages = listening.take()
     assert [(m.topic, m.slot, m.number) for m in messages] == [(TOPIC, "a", n) for n in (1, 2, 3)]
-    assert [decode(m.payload) for m in messages] == [trade(1), trade(2), trade(3)]
+    assert [decode(m.record) for m in messages] == [trade(1), trade(2), trade(3)]
     assert elsewhere.take() == []
     recorder.close()
 
@@ -87,7 +87,7 @@ async def test_log_then_publisher_then_taps(log: LogWriter) -> None:
     order: list[str] = []
 
     class Listening:
-        def publish(self, messages: Sequence[Message]) -> None:
+        def publish(self, messages: Sequence[Published]) -> None:
             order.append(f"published {[m.number for m in messages]}")
             assert list(log.last_numbers().values()) == [2], "it is in the log by now"
 
@@ -109,7 +109,7 @@ async def test_a_tap_or_publisher_that_raises_harms_only_itself(log: LogWriter) 
     seen: list[int] = []
 
     class Broken:
-        def publish(self, messages: Sequence[Message]) -> None:
+        def publish(self, messages: Sequence[Published]) -> None:
             raise OSError(f"no bus for {len(messages)}")
 
         def close(self) -> None: ...
@@ -204,7 +204,7 @@ async def test_batches_of_many_tasks_keep_their_order(
 
     messages = listening.take()
     assert [m.number for m in messages] == list(range(1, 201))
-    assert [decode(m.payload) for m in messages] == [trade(i) for i in range(200)]
+    assert [decode(m.record) for m in messages] == [trade(i) for i in range(200)]
     recorder.close()
     log.close()
 

@@ -21,7 +21,6 @@ from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 
 from penstock.clock import SystemClock
-from penstock.collect.session import FRAMES_AT_ONCE
 from penstock.exchanges.base import Rest, SymbolMap
 from penstock.exchanges.registry import load
 from penstock.market.codec import encode
@@ -45,6 +44,8 @@ _COUNTED: dict[type[AnyEvent], str] = {
     Ticker: "tickers",
 }
 """What the truth calls events."""
+FRAMES_AT_ONCE = 256
+"""What a session finds on its socket, about, when it has all it can do."""
 WITHOUT_IDS = {"kraken"}
 """Where the peer's format does not number trades."""
 

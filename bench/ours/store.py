@@ -23,7 +23,7 @@ from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.market.events import AggTrade, BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.publish import Message
+from penstock.publish import Published
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
 from penstock.storage.log import Stored, open_log, received_at_ns
@@ -44,9 +44,9 @@ class Watch:
 
     clock: SystemClock
     publisher: MemoryPublisher
-    durable: list[tuple[int, Sequence[Message]]] = field(default_factory=list)
+    durable: list[tuple[int, Sequence[Published]]] = field(default_factory=list)
 
-    def publish(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[Published]) -> None:
         """Only what is in the log reaches a publisher: it is durable now."""
         self.durable.append((self.clock.now_ns(), messages))
         self.publisher.publish(messages)
@@ -62,7 +62,7 @@ async def collect(
     clock, stop = SystemClock(), asyncio.Event()
     watch = Watch(clock, MemoryPublisher())
     subscription = watch.publisher.subscribe(capacity=2 * messages)
-    taken: list[tuple[int, Sequence[Message]]] = []
+    taken: list[tuple[int, Sequence[Published]]] = []
     expected = messages + len(replay.symbols)
 
     async def take() -> None:
@@ -93,7 +93,7 @@ async def collect(
         recorder.close()
         repeated = log.counts.repeated
     _check(shard, repeated)
-    first_ns = min(received_at_ns(message.payload) for message in taken[0][1])
+    first_ns = min(received_at_ns(message.record) for message in taken[0][1])
     warm_ns = first_ns + round(WARM_S * NS) if paced else first_ns
     return {
         "wall_s": (taken[-1][0] - first_ns) / NS,
@@ -113,14 +113,14 @@ def _check(shard: Shard, repeated: int) -> None:
 
 
 def _percentiles(
-    batches: Sequence[tuple[int, Sequence[Message]]], from_ns: int
+    batches: Sequence[tuple[int, Sequence[Published]]], from_ns: int
 ) -> dict[str, float]:
     """Milliseconds from the receipt of each message to the instant its batch was noted."""
     waits = sorted(
         at_ns - received_ns
         for at_ns, batch in batches
         for message in batch
-        if (received_ns := received_at_ns(message.payload)) >= from_ns
+        if (received_ns := received_at_ns(message.record)) >= from_ns
     )
     return {
         name: round(waits[min(len(waits) - 1, int(len(waits) * share))] / 1e6, 2)

@@ -17,11 +17,11 @@ import aiohttp
 import msgspec
 import zmq
 from bench.inputs.stored import Inputs
-from bench.ours.decode import Replay
+from bench.ours.decode import FRAMES_AT_ONCE, Replay
 from rocksdict import Options, Rdict, WriteBatch
 
 from penstock.clock import SystemClock
-from penstock.collect.session import FRAMES_AT_ONCE, Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.config import Bus
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol

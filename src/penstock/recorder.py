@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from penstock.market.events import AnyEvent
-from penstock.publish import Message, Publisher, topic_of
+from penstock.publish import Publisher
 from penstock.storage.log import Durability, LogWriter, Stored
 from penstock.telemetry import Listener, ListenerFailed, quiet
 
@@ -74,7 +74,7 @@ class Recorder:
             return
         if self._publisher is not None:
             try:
-                self._publisher.publish([_message(each) for each in stored])
+                self._publisher.publish(stored)
             except Exception as error:
                 self._count_failure("publisher", error)
         for tap in self._taps:
@@ -90,7 +90,3 @@ class Recorder:
     def close(self) -> None:
         """Wait for what is being written."""
         self._disk.shutdown()
-
-
-def _message(stored: Stored) -> Message:
-    return Message(topic_of(*stored.stream), stored.slot, stored.number, stored.record)

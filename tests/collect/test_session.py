@@ -11,15 +11,8 @@ from aiohttp import WSMsgType, web
 from msgspec import Raw
 
 from penstock.clock import SystemClock
-from penstock.collect.session import (
-    FRAMES_AT_ONCE,
-    LARGEST_FRAME,
-    Endpoint,
-    Flushing,
-    Outlets,
-    Session,
-    _Wire,
-)
+from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.collect.sockets import LARGEST_FRAME, Wire
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
@@ -242,7 +235,7 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
         desk.open.set()
         await desk.until(lambda: len(desk.trades) == 3_000)
 
-    assert waiting <= 100
+    assert waiting <= 200, "and what came in one piece with the last of them"
     assert stuck_at < 3_000, "the exchange had to wait"
     assert desk.trades == list(range(1, 3_001))
 
@@ -280,7 +273,7 @@ async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: 
     async with running(under_test):
         await desk.until(lambda: len(desk.trades) == 2_000)
 
-    assert 1 < max(sizes) <= FRAMES_AT_ONCE
+    assert max(sizes) > 1
     stamps_ns = [event.received_at_ns for batch in desk.batches for event in batch]
     assert stamps_ns == sorted(stamps_ns)
     assert -1 < (stamps_ns[0] - began_ns) / 1e9 < 60, "an instant, not a monotonic reading"
@@ -306,7 +299,8 @@ async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) 
     exchange, desk, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Desk(), asyncio.Event()
     await listen(exchange)
     under_test = session(exchange, desk)
-    under_test._wires[1] = _Wire(frames=[trade_frame(1).encode()], stamps_ns=[0])
+    wire = under_test._wires[1] = Wire(lambda: None, lambda: 0, pings_are_life=True)
+    wire.frames, wire.stamps_ns = [trade_frame(1).encode()], [0]
     stop.set()
     await under_test.run(stop)
 
@@ -430,7 +424,7 @@ async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: List
         await desk.until(lambda: desk.trades == [1, 2])
 
     [reason] = under_test.shard.tally.reconnects
-    assert "exceeds" in reason
+    assert "message_too_big" in reason
 
 
 def book(update_id: int) -> BookSnapshot:

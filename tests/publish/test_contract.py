@@ -30,7 +30,8 @@ class _Memory:
     async def take(self, last: int) -> list[Message]:
         taken: list[Message] = []
         while not taken or taken[-1].number < last:
-            taken += await self._subscription.receive()
+            received = await self._subscription.receive()
+            taken += [Message(each.topic, each.slot, each.number, each.record) for each in received]
         return taken
 
 

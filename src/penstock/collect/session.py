@@ -4,22 +4,18 @@ It only moves things: frames from the sockets to the shard's machine, the machin
 the sockets, the gateway and the clock, and its events to the recorder, in batches. Everything that
 could be decided is decided by the machine.
 
-Frames that are already there are taken off the socket before any is read, because together they
-cost less to read than one by one. None waits longer for that: they are read as soon as the socket
-has no more.
+Frames that came in one piece are read together, because that costs less than one by one, and as
+soon as the socket has no more of them.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-
-import aiohttp
-from aiohttp import WSMsgType
 
 from penstock.clock import Clock
 from penstock.collect.snapshots import UNAVAILABLE
-from penstock.collect.sockets import CLOSE_S, Socket, open_http, reason_of, say_goodbye
+from penstock.collect.sockets import NoWire, Wire, open_wire
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import (
@@ -42,9 +38,6 @@ from penstock.telemetry import (
     quiet,
 )
 
-LARGEST_FRAME = 16_000_000
-FRAMES_AT_ONCE = 256
-"""So many frames are read without waiting for more."""
 _PACE_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
@@ -86,19 +79,6 @@ class Outlets:
     """Says when a connection may be opened; one for all sessions of an exchange."""
 
 
-@dataclass(slots=True)
-class _Wire:
-    """What goes with one leg's socket."""
-
-    socket: Socket | None = None
-    frames: list[bytes] = field(default_factory=list)
-    """Arrived, stamped and not read yet."""
-    stamps_ns: list[int] = field(default_factory=list)
-    """When each arrived, by the monotonic clock: the cheapest to ask."""
-    heard_ns: int = 0
-    """When there was a last sign of life, by that clock."""
-
-
 class Session:
     """Runs one shard until told to stop."""
 
@@ -114,12 +94,9 @@ class Session:
         self._endpoint, self._clock, self._flushing = endpoint, clock, flushing
         self._record, self._fetch_book = outlets.record, outlets.fetch_book
         self._tell, self._hear, self._pace = outlets.tell, outlets.hear, outlets.pace
-        self._wires: dict[int, _Wire] = {}
+        self._wires: dict[int, Wire] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._run_errands: Callable[[], None] = lambda: None
-        self._room = asyncio.Event()
-        self._room_for = 0
-        """So many frames may gather before they are read; none while too many events wait."""
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
         self._arrived = asyncio.Event()
 
@@ -130,8 +107,8 @@ class Session:
             StorageError: what arrived cannot be recorded. The connection is closed first.
         """
         try:
-            async with open_http() as http, asyncio.TaskGroup() as group:
-                self._run_errands = partial(self._begin_errands, http, group)
+            async with asyncio.TaskGroup() as group:
+                self._run_errands = partial(self._begin_errands, group)
                 self._errands.add(group.create_task(self._flush_forever()))
                 self._errands.add(group.create_task(self._read_forever()))
                 self.shard.start(self._clock.now_ns())
@@ -176,12 +153,12 @@ class Session:
         self.shard.rotate(reason, self._clock.now_ns())
         self._run_errands()
 
-    def _begin_errands(self, http: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
+    def _begin_errands(self, group: asyncio.TaskGroup) -> None:
         """Begin everything the machine has asked for, each in a task of its own."""
         for number, command in self.shard.take_commands():
             match command:
                 case Open():
-                    errand = self._stream(http, number)
+                    errand = self._stream(number)
                 case Send(text):
                     errand = self._send(number, text)
                 case Close(reason):
@@ -197,22 +174,19 @@ class Session:
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
 
-    async def _stream(self, http: aiohttp.ClientSession, number: int) -> None:
+    async def _stream(self, number: int) -> None:
         """Open a leg's socket and read it to its end."""
         await self._wait_for_turn()
-        wire, began_ns = self._wires.setdefault(number, _Wire()), self._clock.monotonic_ns()
+        began_ns = self._clock.monotonic_ns()
         try:
-            reason = await self._receive(http, number, wire)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            reason = str(error) or type(error).__name__
-        finally:
-            wire.socket = None
+            reason = await self._receive(number)
+        except NoWire as error:
+            reason = str(error)
         self._read()
+        self._wires.pop(number, None)
         leg = self.shard.legs.get(number)
         planned = leg is None or leg.leaving
         self.shard.closed(number, reason, self._clock.now_ns())
-        if number not in self.shard.legs:
-            del self._wires[number]
         if not planned:
             lasted_ns = self._clock.monotonic_ns() - began_ns
             if self._pace is not None and lasted_ns < _GOOD_AFTER_NS:
@@ -230,58 +204,34 @@ class Session:
             await clock.sleep(min(_PACE_S, wait_ns / 1_000_000_000))
         pace.note(clock.monotonic_ns())
 
-    async def _receive(self, http: aiohttp.ClientSession, number: int, wire: _Wire) -> str:
-        """Open a leg's socket and take frames off it until it closes; the reason."""
-        async with http.ws_connect(
+    async def _receive(self, number: int) -> str:
+        """Open a leg's socket and let frames come until it closes; the reason."""
+        clock, pings_are_life = self._clock, self._endpoint.pings_are_life
+        wire = await open_wire(
             self._endpoint.url,
-            autoping=False,  # so that a ping is seen: on a quiet stream it is the sign of life
-            max_msg_size=LARGEST_FRAME,
-            decode_text=False,
-            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),
-        ) as socket:
-            wire.socket, wire.heard_ns = socket, self._clock.monotonic_ns()
+            self._arrived.set,
+            clock.monotonic_ns,
+            pings_are_life=pings_are_life,
+        )
+        self._wires[number] = wire
+        try:
             if self._pace is not None:
                 self._pace.succeeded()
-            self.shard.opened(number, self._clock.now_ns())
+            self.shard.opened(number, clock.now_ns())
             self._tell(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
             self._run_errands()
-            taking = asyncio.create_task(self._take_frames(wire, socket))
+            ending = asyncio.create_task(wire.ended())
             minding = asyncio.create_task(self._mind_silence(wire))
             try:
-                await asyncio.wait({taking, minding}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({ending, minding}, return_when=asyncio.FIRST_COMPLETED)
+                return ending.result() if ending.done() else minding.result()
             finally:
-                ended = taking.done()
-                taking.cancel()
+                ending.cancel()
                 minding.cancel()
-                await asyncio.gather(taking, minding, return_exceptions=True)
-            if ended:
-                return taking.result()
-            await say_goodbye(socket)
-            return minding.result()
+        finally:
+            await wire.close()
 
-    async def _take_frames(self, wire: _Wire, socket: Socket) -> str:
-        monotonic_ns, pings_are_life = self._clock.monotonic_ns, self._endpoint.pings_are_life
-        while True:
-            # Without a timeout, which would cost four times as much as all the rest here.
-            message = await socket.receive()
-            if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
-                wire.heard_ns = heard_ns = monotonic_ns()
-                wire.frames.append(message.data)
-                wire.stamps_ns.append(heard_ns)
-                if len(wire.frames) == 1:
-                    self._arrived.set()
-                if len(wire.frames) >= self._room_for:
-                    await self._make_room()
-            elif message.type is WSMsgType.PING:
-                if pings_are_life:
-                    wire.heard_ns = monotonic_ns()
-                await socket.pong(message.data)
-            elif message.type is WSMsgType.ERROR and socket.exception() is None:
-                return f"unreadable: {message.data}"  # then it was us who closed it
-            elif message.type is not WSMsgType.PONG:
-                return reason_of(socket)
-
-    async def _mind_silence(self, wire: _Wire) -> str:
+    async def _mind_silence(self, wire: Wire) -> str:
         """Wait until there was no sign of life for too long; in words."""
         silence_s = self._endpoint.silence_s
         but_for = "" if self._endpoint.pings_are_life else " but for pings"
@@ -291,16 +241,8 @@ class Session:
                 return f"silent{but_for} for {silence_s:g} s"
             await self._clock.sleep(silence_s - silent_s)
 
-    async def _make_room(self) -> None:
-        """Read what has arrived; while too many events are not recorded, wait."""
-        self._read()
-        self._run_errands()
-        if self._room_for <= 0:
-            self._room.clear()
-            await self._room.wait()
-
     async def _read_forever(self) -> None:
-        """Read what has arrived whenever the tasks that receive have to wait for more."""
+        """Read what has arrived, whenever something has."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -311,24 +253,19 @@ class Session:
         """Hand all frames to the machine."""
         for number, wire in self._wires.items():
             if wire.frames:
-                frames, instants_ns = wire.frames, [self._anchor_ns + at for at in wire.stamps_ns]
-                wire.frames, wire.stamps_ns = [], []
-                self.shard.received_many(number, frames, instants_ns)
+                frames, stamps_ns = wire.take()
+                self.shard.received_many(number, frames, [self._anchor_ns + at for at in stamps_ns])
         self._measure_room()
 
     async def _send(self, number: int, text: str) -> None:
         wire = self._wires.get(number)
-        if wire is None or wire.socket is None or wire.socket.closed:
-            return  # whatever was to be asked is asked again on the next connection
-        try:
-            await wire.socket.send_str(text)
-        except (ConnectionError, aiohttp.ClientError):
-            return  # the reader notices too, and says why
+        if wire is not None:  # else it is asked again on the next connection
+            wire.send(text)
 
     async def _close(self, number: int) -> None:
         wire = self._wires.get(number)
-        if wire is not None and wire.socket is not None:
-            await say_goodbye(wire.socket)
+        if wire is not None:
+            await wire.close()
 
     async def _fetch(self, number: int, wanted: FetchSnapshot) -> None:
         await self._clock.sleep(wanted.after_s)
@@ -368,8 +305,9 @@ class Session:
             self._hear(events)
             await self._record(events)
         self._measure_room()
-        self._room.set()
 
     def _measure_room(self) -> None:
-        room = self._flushing.most_waiting - self.shard.waiting
-        self._room_for = min(FRAMES_AT_ONCE, room)
+        """While too many events are not recorded, let the exchange wait."""
+        waits = self.shard.waiting >= self._flushing.most_waiting
+        for wire in self._wires.values():
+            wire.let_wait(waits=waits)

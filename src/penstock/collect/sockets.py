@@ -1,39 +1,196 @@
-"""Sockets: how stream connections are opened, how they are closed, and why they ended."""
+"""Wires: one socket each, whose frames are taken off it as they come.
+
+On picows, which hands every frame to a callback: to await each of a thousand messages a second
+costs more than to read them. What has arrived is gathered here, each frame with its instant, until
+somebody takes it; who cannot take more for now says so, and the exchange has to wait.
+"""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
+from http import HTTPStatus
 
-import aiohttp
-from aiohttp import WSCloseCode
+from picows import (
+    WSCloseCode,
+    WSError,
+    WSFrame,
+    WSHandshakeError,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    ws_connect,
+)
 
 from penstock import __version__
 
-Socket = aiohttp.ClientWebSocketResponse[Literal[False]]
-"""One that hands out frames as the bytes they are."""
-CLOSE_S = 1.0
-"""How long the exchange may take to say goodbye; a dead connection never does."""
+LARGEST_FRAME = 16_000_000
 _CONNECT_S = 10.0
+_CLOSE_S = 1.0
+"""How long the exchange may take to say goodbye; a dead connection never does."""
+_READ_BYTES = 256 * 1024
+"""What is taken off a socket at once, at most: in a flood, hundreds of frames."""
+_EXCERPT = 60
+_SCHEMES = {"http": "ws", "https": "wss"}
+
+# Looked up once: on the way of every frame it would cost as much as the frame.
+_TEXT, _BINARY, _CONTINUED = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
+_PING, _CLOSE = WSMsgType.PING, WSMsgType.CLOSE
 
 
-def open_http() -> aiohttp.ClientSession:
-    """What sockets are opened with."""
-    return aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
-        headers={"User-Agent": f"penstock/{__version__}"},
-    )
+class NoWire(Exception):
+    """It could not be opened; the message says why."""
 
 
-async def say_goodbye(socket: Socket) -> None:
-    """Close; an exchange that goes on talking instead of answering is left to talk."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(2 * CLOSE_S):
-            await socket.close()
+class Wire(WSListener):
+    """One open socket."""
+
+    def __init__(
+        self, arrived: Callable[[], None], now_ns: Callable[[], int], *, pings_are_life: bool
+    ) -> None:
+        self.frames: list[bytes] = []
+        """Arrived, stamped and not taken yet."""
+        self.stamps_ns: list[int] = []
+        """When each arrived."""
+        self.heard_ns = now_ns()
+        """When there was a last sign of life."""
+        self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
+        self._parts: list[bytes] = []
+        """Of a message that is sent in pieces, those that have come."""
+        self._transport: WSTransport | None = None
+        self._over = asyncio.Event()
+        self._paused = False
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """See picows."""
+        self._transport = transport
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """See picows."""
+        kind = frame.msg_type
+        if (kind is _TEXT or kind is _BINARY) and frame.fin:
+            self.heard_ns = now_ns = self._now_ns()
+            self.frames.append(frame.get_payload_as_bytes())
+            self.stamps_ns.append(now_ns)
+            if frame.last_in_buffer:
+                self._arrived()
+        else:
+            self._take_other(transport, frame)
+
+    def _take_other(self, transport: WSTransport, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if kind is _PING:
+            if self._pings_are_life:
+                self.heard_ns = self._now_ns()
+            transport.send_pong(frame.get_payload_as_bytes())
+        elif kind is _CLOSE:
+            transport.send_close(frame.get_close_code())
+            transport.disconnect()
+        elif kind is _TEXT or kind is _BINARY or kind is _CONTINUED:
+            self._parts.append(frame.get_payload_as_bytes())
+            if sum(map(len, self._parts)) > LARGEST_FRAME:
+                transport.send_close(WSCloseCode.MESSAGE_TOO_BIG)
+                transport.disconnect()
+            elif frame.fin:
+                whole, self._parts = b"".join(self._parts), []
+                self.heard_ns = self._now_ns()
+                self.frames.append(whole)
+                self.stamps_ns.append(self.heard_ns)
+        # What came before it in the same piece waits too.
+        if frame.last_in_buffer and self.frames:
+            self._arrived()
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 (picows's)
+        """See picows."""
+        self._over.set()
+
+    @property
+    def open(self) -> bool:
+        return self._transport is not None and not self._over.is_set()
+
+    def take(self) -> tuple[list[bytes], list[int]]:
+        """What has arrived, and when."""
+        frames, stamps_ns = self.frames, self.stamps_ns
+        self.frames, self.stamps_ns = [], []
+        return frames, stamps_ns
+
+    def send(self, text: str) -> None:
+        """Send a message; what cannot be sent is lost with the socket."""
+        if self._transport is not None and self.open:
+            self._transport.send(_TEXT, text.encode())
+
+    def let_wait(self, *, waits: bool) -> None:
+        """Whether the exchange has to keep further frames for now."""
+        if waits is not self._paused and self._transport is not None and self.open:
+            self._paused = waits
+            underlying = self._transport.underlying_transport
+            if waits:
+                underlying.pause_reading()
+            else:
+                underlying.resume_reading()
+
+    async def ended(self) -> str:
+        """Wait until it is closed, by whomever; the reason."""
+        await self._over.wait()
+        handshake = self._transport.close_handshake if self._transport is not None else None
+        if handshake is None or (handshake.recv is None and handshake.sent is None):
+            return "cut off"
+        if handshake.recv is None and handshake.sent is not None:
+            code = handshake.sent.code
+            return "unreadable" if code is WSCloseCode.OK else f"unreadable ({code.name.lower()})"
+        assert handshake.recv is not None
+        return f"closed by the exchange ({handshake.recv.code.value})"
+
+    async def close(self) -> None:
+        """Say goodbye and close; an exchange that does not answer is left without one."""
+        if self._transport is None or not self.open:
+            return
+        self.let_wait(waits=False)
+        self._transport.send_close(WSCloseCode.OK)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._over.wait()
+        self._transport.disconnect(graceful=False)
 
 
-def reason_of(socket: Socket) -> str:
-    """Why a socket is closed, in words."""
-    code, error = socket.close_code, socket.exception()
-    if code in (None, WSCloseCode.ABNORMAL_CLOSURE):
-        return "cut off" if error is None else f"cut off: {error}"
-    return f"closed by the exchange ({code})"
+async def open_wire(
+    url: str, arrived: Callable[[], None], now_ns: Callable[[], int], *, pings_are_life: bool
+) -> Wire:
+    """Connect; ``arrived`` is called whenever frames have come.
+
+    Raises:
+        NoWire: that is not possible, for now.
+    """
+    wire = Wire(arrived, now_ns, pings_are_life=pings_are_life)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            await ws_connect(
+                lambda: wire,
+                _as_stream(url),
+                websocket_handshake_timeout=_CONNECT_S,
+                enable_auto_pong=False,  # so that a ping is seen: it may be the sign of life
+                read_buffer_init_size=_READ_BYTES,
+                max_frame_size=LARGEST_FRAME,
+                max_redirects=0,
+                extra_headers={"User-Agent": f"penstock/{__version__}"},
+                # The loop's own transports: what they do with TLS is well known.
+                use_aiofastnet=False,
+            )
+    except WSHandshakeError as error:
+        raise NoWire(_refusal(error)) from error
+    except (WSError, OSError, TimeoutError, ValueError) as error:
+        raise NoWire(str(error) or type(error).__name__) from error
+    return wire
+
+
+def _as_stream(url: str) -> str:
+    """The same address, where it is written like that of a page."""
+    scheme, separator, rest = url.partition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}"
+
+
+def _refusal(error: WSHandshakeError) -> str:
+    """What was answered in place of a stream."""
+    if error.response is None or error.response.status is HTTPStatus.SWITCHING_PROTOCOLS:
+        return str(error)
+    body = (error.raw_body or b"")[:_EXCERPT].decode(errors="replace")
+    return f"answered with {int(error.response.status)}, which is no stream: {body!r}"

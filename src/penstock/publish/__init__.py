@@ -11,20 +11,37 @@ from typing import Protocol
 from msgspec import Struct
 
 
+class Published(Protocol):
+    """A record that has its number."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def slot(self) -> str: ...
+
+    @property
+    def number(self) -> int:
+        """Rising by one per topic and slot."""
+        ...
+
+    @property
+    def record(self) -> bytes: ...
+
+
 class Message(Struct, frozen=True, gc=False):
-    """One published record."""
+    """The least that can be published."""
 
     topic: str
     slot: str
     number: int
-    """Rising by one per topic and slot."""
-    payload: bytes
+    record: bytes
 
 
 class Publisher(Protocol):
     """Sends messages in the order given."""
 
-    def publish(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[Published]) -> None:
         """Hand over; returns at once, whether anybody listens or not."""
         ...
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.publish import Message
+from penstock.publish import Published
 
 
 class Subscription:
@@ -13,24 +13,24 @@ class Subscription:
     def __init__(self, prefix: str, capacity: int) -> None:
         self.prefix, self.capacity = prefix, capacity
         self.dropped = 0
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[Published] = deque()
         self._some = asyncio.Event()
 
-    def offer(self, message: Message) -> None:
+    def offer(self, message: Published) -> None:
         if len(self._waiting) >= self.capacity:
             self.dropped += 1
             return
         self._waiting.append(message)
         self._some.set()
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[Published]:
         """Everything that is waiting, perhaps nothing."""
         taken = list(self._waiting)
         self._waiting.clear()
         self._some.clear()
         return taken
 
-    async def receive(self) -> list[Message]:
+    async def receive(self) -> list[Published]:
         """Everything that is waiting; waits until there is something."""
         await self._some.wait()
         return self.take()
@@ -51,7 +51,7 @@ class MemoryPublisher:
     def unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
 
-    def publish(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[Published]) -> None:
         for subscription in self._subscriptions:
             for message in messages:
                 if message.topic.startswith(subscription.prefix):

@@ -6,15 +6,17 @@ made. What is published together goes to the broker in one piece: waking the net
 more than all else, and how often it is woken then no longer depends on how busy the machine is.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate, compress
 
 import msgspec
 import zmq
 from msgspec import Struct
 
 from penstock.clock import Clock
-from penstock.publish import Message
+from penstock.publish import Published
 from penstock.publish.frames import (
     ANNOUNCE,
     BATCH,
@@ -51,6 +53,17 @@ class PublishedCounts(Struct):
     """Not even made, since no broker was ever there."""
 
 
+class _Beginnings(dict[str, bytes]):
+    """What frames of a topic begin with, made when it is first asked for."""
+
+    def __init__(self, slot: str) -> None:
+        self._slot = slot
+
+    def __missing__(self, topic: str) -> bytes:
+        made = self[topic] = beginning(topic, self._slot, Kind.JSON)
+        return made
+
+
 class ZeroMqPublisher:
     """Publishes one slot. For one thread; ``publish`` and ``announce`` return at once."""
 
@@ -71,7 +84,7 @@ class ZeroMqPublisher:
         self._batch_beginning = beginning(BATCH, slot, Kind.BATCH)
         room = self._most_bytes - len(self._batch_beginning) - _PACKED_BYTES
         self._batch_bytes = min(_BATCH_BYTES, room - 8)
-        self._beginnings: dict[tuple[str, Kind], bytes] = {}
+        self._beginnings = _Beginnings(slot)
         self._heard = False
         self._told = 0
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -80,34 +93,37 @@ class ZeroMqPublisher:
         self._socket.setsockopt(zmq.XPUB_NODROP, 1)
         wiring.connect(self._socket, "publish", max(_LEAST_QUEUE, wiring.settings.queue // 10))
 
-    def publish(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[Published]) -> None:
+        self._numbers.update({message.topic: message.number for message in messages})
         if not (self._heard or self._listen()):
-            for message in messages:
-                self._numbers[message.topic] = message.number
             self.counts.unheard += len(messages)
             return
-        numbers, beginnings, wanted = self._numbers, self._beginnings, self._kind
-        batch: list[bytes] = []
-        size = 0
-        for message in messages:
-            topic, number = message.topic, message.number
-            numbers[topic] = number
-            kind, payload = payload_of(message.payload, wanted)
-            begins = beginnings.get((topic, kind))
-            if begins is None:
-                begins = beginnings[topic, kind] = beginning(topic, message.slot, kind)
-            data = begins + number_bytes(number) + payload
-            if len(data) > self._most_bytes:
-                # It would cost us the connection.
-                self.counts.dropped += 1
-                continue
-            size += len(data) + _PACKED_BYTES
-            if size > self._batch_bytes and batch:
-                self._send(batch)
-                batch, size = [], len(data) + _PACKED_BYTES
-            batch.append(data)
-        if batch:
-            self._send(batch)
+        frames = self._frames(messages)
+        sizes = [len(frame) + _PACKED_BYTES for frame in frames]
+        if max(sizes, default=0) > self._most_bytes:
+            # Such a one would cost us the connection.
+            fits = [size - _PACKED_BYTES <= self._most_bytes for size in sizes]
+            self.counts.dropped += fits.count(False)
+            frames, sizes = list(compress(frames, fits)), list(compress(sizes, fits))
+        ends, first, sent = list(accumulate(sizes)), 0, 0
+        while first < len(frames):
+            after = max(first + 1, bisect_right(ends, sent + self._batch_bytes))
+            self._send(frames[first:after])
+            first, sent = after, ends[after - 1]
+
+    def _frames(self, messages: Sequence[Published]) -> list[bytes]:
+        """Each message as it travels."""
+        kind, beginnings = self._kind, self._beginnings
+        if kind is Kind.JSON:  # as the log has it, but for its version: no need to look inside
+            return [
+                beginnings[each.topic] + number_bytes(each.number) + each.record[1:]
+                for each in messages
+            ]
+        found = [payload_of(each.record, kind) for each in messages]
+        return [
+            beginning(each.topic, self._slot, made) + number_bytes(each.number) + payload
+            for each, (made, payload) in zip(messages, found, strict=True)
+        ]
 
     def _send(self, batch: list[bytes]) -> None:
         data = batch[0]

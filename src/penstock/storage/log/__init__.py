@@ -37,6 +37,8 @@ class Stored(Struct, frozen=True, gc=False):
     key: bytes
     record: bytes
     """The event as the codec writes it, in the log and on the bus."""
+    topic: str
+    """Under which it is published."""
     known: AnyEvent | None = None
     """The event, where whoever made this had it at hand."""
 

@@ -208,8 +208,10 @@ def _records(
     pairs: Pairs, stream: Stream, slot: str, base: bytes, interval: Interval, reverse: bool
 ) -> Iterator[Stored]:
     begin, end = base + interval[0], min(base + interval[1], keys.past(base))
+    topic = str(stream)
     for entry, value in pairs.scan(begin, end, reverse=reverse):
-        yield Stored(stream, slot, int.from_bytes(value[:8], "big"), entry[5:], value[8:])
+        number = int.from_bytes(value[:8], "big")
+        yield Stored(stream, slot, number, entry[5:], value[8:], topic)
 
 
 _key: Callable[[Stored], bytes] = attrgetter("key")

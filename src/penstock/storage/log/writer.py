@@ -29,11 +29,11 @@ class _Head:
 
     __slots__ = (
         "highest_id", "highest_ns", "id_of", "keys", "number", "numbers_prefix", "plain_ids",
-        "prefix", "received", "second", "stream", "times_prefix", "values",
+        "prefix", "received", "second", "stream", "times_prefix", "topic", "values",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, stream_id: int, id_of: Callable[[Any], int | None]) -> None:
-        self.stream, self.id_of = stream, id_of
+        self.stream, self.topic, self.id_of = stream, str(stream), id_of
         self.prefix = keys.prefix(b"r", stream_id)
         self.numbers_prefix = keys.prefix(b"n", stream_id)
         self.times_prefix = keys.prefix(b"t", stream_id)
@@ -133,7 +133,7 @@ class SlotWriter:
             head.keys.append(key)
             head.values.append(_eight_bytes(number) + record)
             head.received.append(event.received_at_ns)
-            done(Stored(head.stream, slot, number, key, record, event))
+            done(Stored(head.stream, slot, number, key, record, head.topic, event))
 
     def _place(self, event: AnyEvent, record: bytes, head: _Head, work: _Work) -> bytes | None:
         """The key of an event that may not be new; None if it is to be dropped."""

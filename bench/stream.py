@@ -40,11 +40,12 @@ FEW, MANY = 8, 400
 class Bench:
     """The sender, the far end and the sides, all running."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.sender = Sender([])
+        self._file = str(folder / "sink")
         url = f"ws://127.0.0.1:{self.sender.port}/stream"
         start, ours, theirs = stack.enter_context, our_python(), peer_python("cryptofeed")
-        self._sink = start(running("sink", ours, "bench.inputs.sink"))
+        self._sink = start(running("sink", ours, "bench.inputs.sink", self._file))
         self._port = self._sink.hear()["port"]
         self.ours = start(running("ours", ours, "bench.ours.stream", url))
         self.peer = start(running("cryptofeed", theirs, "bench.peers.cryptofeed_stream", url))
@@ -61,6 +62,7 @@ class Bench:
                 "folder": folder,
                 "messages": messages,
                 "port": self._port if published else 0,
+                "file": self._file,
                 "how": how,
             }
             answer = side.ask(json.dumps(question))
@@ -144,7 +146,7 @@ def main() -> Mapping[str, object]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
         inputs = make_inputs(Path(folder, "few"))
         crowd = make_inputs(Path(folder, "many"), markets=MANY)
-        bench = Bench(stack)
+        bench = Bench(stack, Path(folder))
         spent = compare(bench, inputs)
         growth = measure_growth(bench, inputs, crowd)
         latency, sustained = measure_latencies(bench, inputs)

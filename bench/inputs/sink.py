@@ -66,6 +66,7 @@ def main() -> None:
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.setsockopt(zmq.SUBSCRIBE, b"")
     port = socket.bind_to_random_port("tcp://127.0.0.1")
+    socket.bind(f"ipc://{sys.argv[1]}")
     print(json.dumps({"port": port}), flush=True)
     for line in sys.stdin:
         records = take(socket, int(line))

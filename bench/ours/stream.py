@@ -43,7 +43,7 @@ class Question(msgspec.Struct):
     inputs: str
     folder: str
     messages: int
-    port: int
+    file: str
     how: str
 
 
@@ -51,7 +51,7 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
     """Stream so many messages into a fresh log and to the bus; the CPU time it took."""
     replay, folder = Replay("binance", Inputs(Path(asked.inputs))), Path(asked.folder)
     clock, stop, expected = SystemClock(), asyncio.Event(), asked.messages + len(replay.symbols)
-    wiring = wire(Bus(publish=f"tcp://127.0.0.1:{asked.port}", queue=1_000_000, linger=30), folder)
+    wiring = wire(Bus(publish=f"ipc://{asked.file}", queue=1_000_000, linger=30), folder)
     assert wiring is not None
     recorded = 0
 
@@ -87,7 +87,7 @@ async def pass_through(asked: Question, url: str) -> dict[str, object]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     bus = context.socket(zmq.PUB)
     bus.setsockopt(zmq.SNDHWM, 0)
-    bus.connect(f"tcp://127.0.0.1:{asked.port}")
+    bus.connect(f"ipc://{asked.file}")
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     with closing(Rdict(asked.folder, options)) as db:

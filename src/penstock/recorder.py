@@ -19,7 +19,7 @@ from penstock.storage.log import Durability, LogWriter, Stored
 from penstock.telemetry import Listener, ListenerFailed, quiet
 
 Tap = Callable[[Sequence[Stored]], None]
-"""Is given every batch of new records, in order, after it was written and published."""
+"""Is given every batch of new records, in order per stream, once written and published."""
 
 
 class Recorder:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,7 @@ from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 
 _NO_CARE = Care(Audited(), None, None)
+_stream: Callable[[Stored], Stream] = attrgetter("stream")
 _QUARANTINED = 20
 """Malformed frames shown."""
 
@@ -96,14 +98,13 @@ class Reporter:
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
-        for stored in recorded:
-            self._records[stored.stream] += 1
-        for stored in recorded[-50:]:  # the newest price is near the end
+        self._records.update(map(_stream, recorded))
+        for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
             event = stored.event
             if isinstance(event, Trade | AggTrade):
-                self._prices[stored.stream] = event.price_text
+                self._prices[stream] = event.price_text
             elif isinstance(event, Ticker):
-                self._prices[stored.stream] = event.last_text or event.bid_text or ""
+                self._prices[stream] = event.last_text or event.bid_text or ""
 
     def write(
         self, state: Literal["starting", "running", "stopped"], trouble: str | None = None

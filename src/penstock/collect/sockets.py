@@ -48,9 +48,9 @@ class Wire(WSListener):
         self, arrived: Callable[[], None], now_ns: Callable[[], int], *, pings_are_life: bool
     ) -> None:
         self.frames: list[bytes] = []
-        """Arrived, stamped and not taken yet."""
+        """Arrived, and not taken yet."""
         self.stamps_ns: list[int] = []
-        """When each arrived."""
+        """When each arrived, those of the newest piece excepted."""
         self.heard_ns = now_ns()
         """When there was a last sign of life."""
         self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
@@ -68,13 +68,17 @@ class Wire(WSListener):
         """See picows."""
         kind = frame.msg_type
         if (kind is _TEXT or kind is _BINARY) and frame.fin:
-            self.heard_ns = now_ns = self._now_ns()
             self.frames.append(frame.get_payload_as_bytes())
-            self.stamps_ns.append(now_ns)
-            if frame.last_in_buffer:
-                self._arrived()
         else:
             self._take_other(transport, frame)
+        if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
+            self._stamp()
+            self._arrived()
+
+    def _stamp(self) -> None:
+        """Note when the newest frames came: in one piece, so in one instant and the next few."""
+        self.heard_ns = first_ns = self._now_ns()
+        self.stamps_ns += range(first_ns, first_ns + len(self.frames) - len(self.stamps_ns))
 
     def _take_other(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
@@ -91,13 +95,8 @@ class Wire(WSListener):
                 transport.send_close(WSCloseCode.MESSAGE_TOO_BIG)
                 transport.disconnect()
             elif frame.fin:
-                whole, self._parts = b"".join(self._parts), []
-                self.heard_ns = self._now_ns()
-                self.frames.append(whole)
-                self.stamps_ns.append(self.heard_ns)
-        # What came before it in the same piece waits too.
-        if frame.last_in_buffer and self.frames:
-            self._arrived()
+                self.frames.append(b"".join(self._parts))
+                self._parts = []
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 (picows's)
         """See picows."""
@@ -109,6 +108,8 @@ class Wire(WSListener):
 
     def take(self) -> tuple[list[bytes], list[int]]:
         """What has arrived, and when."""
+        if len(self.frames) > len(self.stamps_ns):
+            self._stamp()
         frames, stamps_ns = self.frames, self.stamps_ns
         self.frames, self.stamps_ns = [], []
         return frames, stamps_ns

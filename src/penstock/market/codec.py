@@ -5,7 +5,9 @@ bytes the exchange sent and can be written without being read; because anybody c
 because a compressed log makes the repeated names free.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 
@@ -20,6 +22,11 @@ _PREFIX = bytes([VERSION])
 def encode(event: AnyEvent) -> bytes:
     """The record of an event."""
     return _PREFIX + _encode(event)
+
+
+def encode_many(events: Iterable[AnyEvent]) -> list[bytes]:
+    """The records of several events, in less time than one by one."""
+    return list(map(_PREFIX.__add__, map(_encode, events)))
 
 
 def decode(record: bytes) -> AnyEvent:
@@ -42,12 +49,6 @@ def decode(record: bytes) -> AnyEvent:
     return event
 
 
-def _symbol_text(value: object) -> str:
-    if isinstance(value, Symbol):
-        return value.unified
-    raise TypeError(f"{type(value).__name__} has no spelling in a record")
-
-
 # A log names the same few symbols millions of times: each is made once.
 _symbol_of = lru_cache(maxsize=8192)(Symbol.parse)
 
@@ -61,5 +62,6 @@ def _read_symbol(wanted: type, value: object) -> object:
         raise ValueError(str(error)) from error
 
 
-_encode = msgspec.json.Encoder(enc_hook=_symbol_text).encode
+# Only symbols are not known to msgspec; a function of ours would cost more than all the rest.
+_encode = msgspec.json.Encoder(enc_hook=attrgetter("unified")).encode
 _decode = msgspec.json.Decoder(AnyEvent, dec_hook=_read_symbol).decode

@@ -73,8 +73,9 @@ def test_new_records_are_numbered_per_stream_in_the_order_they_came(log: EventLo
     stored = writer.append([trade(7), trade(3, symbol=ETH), trade(8), trade(4, symbol=ETH)])
 
     assert [(s.stream.symbol, s.number) for s in stored] == [
-        ("btc_usdt", 1), ("eth_usdt", 1), ("btc_usdt", 2), ("eth_usdt", 2),
+        ("btc_usdt", 1), ("btc_usdt", 2), ("eth_usdt", 1), ("eth_usdt", 2),
     ]  # fmt: skip
+    assert ids(stored) == [7, 8, 3, 4]
     assert numbers(writer.append([trade(9)])) == [3]
     assert writer.last_numbers() == {TRADES: 3, TRADES._replace(symbol="eth_usdt"): 2}
     writer.close()

@@ -130,7 +130,9 @@ class LogWriter(Protocol):
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"
     ) -> list[Stored]:
-        """Record what is new, all of it or nothing; returns it in order, with its numbers.
+        """Record what is new, all of it or nothing; returns it with its numbers.
+
+        It comes stream by stream, in the order of the events within each.
 
         After a StorageError the next call opens the slot again and goes on from what it holds.
 

@@ -7,6 +7,8 @@ failure it is thrown away and read again, so a batch that failed leaves no trace
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, repeat
+from operator import add, lt
 from pathlib import Path
 from struct import Struct as Layout
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.errors import NotOurRecord, StorageError
-from penstock.market.codec import decode, encode
+from penstock.market.codec import decode, encode, encode_many
 from penstock.market.events import AnyEvent, Candle
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Stream
@@ -97,7 +99,8 @@ class SlotWriter:
             self._add_new(events, work, pairs)
             if work.stored:
                 for head in work.touched:
-                    _write(head, work.batch)
+                    if head.keys:
+                        _write(head, work.batch)
                 pairs.write(work.batch, sync=durability == "synced")
         except BaseException as error:
             self._counts = before
@@ -107,33 +110,65 @@ class SlotWriter:
         return work.stored
 
     def _add_new(self, events: Sequence[AnyEvent], work: _Work, pairs: Pairs) -> None:
-        """Give every new event its key and number. This is the path every message takes."""
-        heads, slot, done = self._heads, self._slot, work.stored.append
+        """Give every new event its key and number, stream by stream."""
+        groups: dict[tuple[object, ...], list[AnyEvent]] = {}
         for event in events:
             kind = type(event)
             address: tuple[object, ...] = (kind, event.symbol, event.exchange)
             if kind is Candle:
                 address += (event.interval,)  # type: ignore[union-attr]
-            head = heads.get(address)
-            if head is None:
-                head = heads[address] = self._load_head(event, work.batch, pairs)
-            record = encode(event)
-            found = head.id_of(event)
-            if found is not None and head.highest_id < found < head.plain_ids:
-                head.highest_id = found
-                key = _eight_bytes(found)
+            group = groups.get(address)
+            if group is None:
+                groups[address] = [event]
             else:
-                place = self._place(event, record, head, work)
-                if place is None:
-                    continue
-                key = place
-            if not head.keys:
-                work.touched.append(head)
-            head.number = number = head.number + 1
-            head.keys.append(key)
-            head.values.append(_eight_bytes(number) + record)
-            head.received.append(event.received_at_ns)
-            done(Stored(head.stream, slot, number, key, record, head.topic, event))
+                group.append(event)
+        for address, group in groups.items():
+            head = self._heads.get(address)
+            if head is None:
+                head = self._heads[address] = self._load_head(group[0], work.batch, pairs)
+            work.touched.append(head)
+            if not self._add_rising(group, head, work):
+                for event in group:
+                    self._add(event, head, work)
+
+    def _add_rising(self, events: Sequence[AnyEvent], head: _Head, work: _Work) -> bool:
+        """Add events that are newer than all others, each than the one before; False if not so.
+
+        This is the path nearly every message takes, so all of them take each step together.
+        """
+        ids = list(map(head.id_of, events))
+        received = [event.received_at_ns for event in events]
+        if None not in ids:
+            if not (_rise(ids, head.highest_id) and ids[-1] < head.plain_ids):  # type: ignore[operator]
+                return False
+            head.highest_id = ids[-1]  # type: ignore[assignment]
+            found = list(map(_eight_bytes, ids))
+        elif any(found is not None for found in ids) or not _rise(received, head.highest_ns):
+            return False
+        else:
+            head.highest_ns = received[-1]
+            found = list(map(keys.key_of_arrival, received))
+        numbers = range(head.number + 1, head.number + 1 + len(events))
+        records = encode_many(events)
+        head.number += len(events)
+        head.keys += found
+        head.values += map(add, map(_eight_bytes, numbers), records)
+        head.received += received
+        stream, slot, topic = repeat(head.stream), repeat(self._slot), repeat(head.topic)
+        work.stored += map(Stored, stream, slot, numbers, found, records, topic, events)
+        return True
+
+    def _add(self, event: AnyEvent, head: _Head, work: _Work) -> None:
+        """Add an event, if it is new."""
+        record = encode(event)
+        key = self._place(event, record, head, work)
+        if key is None:
+            return
+        head.number = number = head.number + 1
+        head.keys.append(key)
+        head.values.append(_eight_bytes(number) + record)
+        head.received.append(event.received_at_ns)
+        work.stored.append(Stored(head.stream, self._slot, number, key, record, head.topic, event))
 
     def _place(self, event: AnyEvent, record: bytes, head: _Head, work: _Work) -> bytes | None:
         """The key of an event that may not be new; None if it is to be dropped."""
@@ -283,14 +318,19 @@ class SlotWriter:
             self._stream_ids = find_streams(self._pairs)
 
 
+def _rise(numbers: Sequence[int | None], above: int) -> bool:
+    """Whether each is greater than the one before, and the first than ``above``."""
+    return all(map(lt, chain((above,), numbers), numbers))  # type: ignore[arg-type]
+
+
 def _write(head: _Head, batch: PairBatch) -> None:
     """Put a stream's records into the batch, and what finds them by number and by time.
 
     Stream by stream, because RocksDB takes keys that follow each other in half the time.
     """
-    found, received, base, put = head.keys, head.received, head.prefix, batch.put
-    for key, value in zip(found, head.values, strict=True):
-        put(base + key, value)
+    found, received, put = head.keys, head.received, batch.put
+    for key, value in zip(map(head.prefix.__add__, found), head.values, strict=True):
+        put(key, value)
     first_ns, last_ns = min(received), max(received)
     first = head.number - len(found) + 1
     number = _eight_bytes(first)

@@ -1,6 +1,7 @@
 """``penstock bus`` and ``penstock tail``: found without a setting, refused with a reason."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,8 @@ def test_records_are_followed_while_they_are_written(exchange: str, tmp_path: Pa
     assert len(plain.stdout.splitlines()) == 3
     assert plain.stdout.startswith("binance.")
     assert second.returncode == 2
-    assert "another bus serves" in second.stderr
+    # In words that depend on where the bus is: a long path is not a file's.
+    assert re.search("another (bus serves|program listens)", second.stderr), second.stderr
     assert "nobody publishes toy.trades.x_y yet" in unknown.stderr
     assert code == 0, errors
     status = json.loads(out)

@@ -215,6 +215,10 @@ class Connection:
         return True
 
     @property
+    def loss_shows(self) -> bool:
+        return self._dialect.books.shows_loss
+
+    @property
     def settled(self) -> bool:
         """Whether it is open and everything asked for was answered."""
         return self.state == "connected" and self._asking.settled

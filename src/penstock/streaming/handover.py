@@ -74,10 +74,13 @@ def _as_good(old: _Books, new: _Books) -> bool:
     )
 
 
-def baselines(exchange: str, books: _Books, at_ns: int) -> list[BookSnapshot]:
-    """Books without numbers as they stand: what follows from their connection continues these."""
+def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSnapshot]:
+    """Books without numbers as they stand: what follows from their connection continues these.
+
+    Where a lost change does not show, they bear no time of the exchange: nothing proves them.
+    """
     shown = []
-    for symbol, sync in books.items():
+    for symbol, sync in connection.books.items():
         if isinstance(sync, StreamedBook) and sync.state == "synced" and sync.book is not None:
             bids, asks = sync.book.texts()
             shown.append(
@@ -85,7 +88,7 @@ def baselines(exchange: str, books: _Books, at_ns: int) -> list[BookSnapshot]:
                     exchange=exchange,
                     symbol=symbol,
                     received_at_ns=at_ns,
-                    at_ms=sync.at_ms,
+                    at_ms=sync.at_ms if connection.loss_shows else None,
                     bids_raw=write_levels(bids),
                     asks_raw=write_levels(asks),
                 )

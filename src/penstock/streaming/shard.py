@@ -305,7 +305,7 @@ class Shard:
         self.lead = leg
         if self.sieve.in_use:
             self._sift(leg)
-            self.sieve.passed += baselines(self.exchange, leg.connection.books, at_ns)
+            self.sieve.passed += baselines(self.exchange, leg.connection, at_ns)
         self._join_books(at_ns)
 
     def _go_on(self, at_ns: int) -> None:

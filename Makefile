@@ -28,7 +28,7 @@ demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--secon
 
 # Files are shared out between processes: most tests wait for servers, so two cores are used better.
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
-	$(BIN)/pytest -n auto --maxprocesses=4 --dist=loadfile $(ARGS)
+	$(BIN)/pytest -n 4 --dist=loadfile $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .

@@ -31,8 +31,8 @@ from penstock.simulator import registry
 from penstock.simulator.listings import slug
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
-SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 30)
-SYMBOLS = int(os.environ.get("PENSTOCK_TEST_SYMBOLS") or 5)
+SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 24)
+SYMBOLS = int(os.environ.get("PENSTOCK_TEST_SYMBOLS") or 4)
 LIFE_S = min(60.0, max(12.0, SECONDS / 3))
 """About how long a connection lasts before one of several things ends it."""
 FAULTS = (

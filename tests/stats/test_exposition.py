@@ -2,6 +2,7 @@
 
 import socket
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +19,9 @@ def free_port() -> int:
         return port
 
 
-def test_what_was_counted_is_shown_until_the_end() -> None:
+def test_what_was_counted_is_shown_until_the_end(tmp_path: Path) -> None:
     port = free_port()
-    with exposed(Metrics(port=port), lambda _: None) as metrics:
+    with exposed(Metrics(port=port), lambda _: None, tmp_path) as metrics:
         metrics(RequestSent(exchange="x", path="/p", cost=1, status=200, took_ms=1))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
@@ -31,14 +32,18 @@ def test_what_was_counted_is_shown_until_the_end() -> None:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_a_taken_port_is_said_with_its_holder() -> None:
+def test_a_taken_port_is_said_with_its_holder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = Metrics(port=taken.getsockname()[1])
-        with pytest.raises(PortInUse, match="by somebody"), exposed(settings, lambda _: "somebody"):
+        with (
+            pytest.raises(PortInUse, match="by somebody"),
+            exposed(settings, lambda _: "somebody", tmp_path),
+        ):
             pass
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
+def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
     settings = Metrics(host="192.0.2.1", port=free_port())
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"), exposed(settings, lambda _: None):
+    refused = pytest.raises(ConfigError, match=r"192\.0\.2\.1")
+    with refused, exposed(settings, lambda _: None, tmp_path):
         pass

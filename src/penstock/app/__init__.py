@@ -231,7 +231,7 @@ def measured(settings: Settings, listener: Listener) -> Iterator[Listener]:
         return
     with _installed_with("api"):
         from penstock.stats.exposition import exposed  # noqa: PLC0415
-    with exposed(settings.metrics, holder_of) as metrics:
+    with exposed(settings.metrics, holder_of, Path(settings.collect.data_dir)) as metrics:
         yield tell_all([metrics, listener])
 
 

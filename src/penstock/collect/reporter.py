@@ -152,6 +152,7 @@ class Reporter:
             bus_published=self.bus.published,
             bus_dropped=self.bus.dropped,
             trouble=self.trouble,
+            memory_bytes=_memory_bytes(),
             shards=[_shard_status(shard, now_ns) for shard in shards],
             pending=[name for shard in shards for name in shard.lead.connection.pending],
         )
@@ -189,6 +190,14 @@ class Reporter:
             )
             for stream, records in sorted(self._records.items(), key=_by_symbol)
         ]
+
+
+def _memory_bytes() -> int | None:
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:

@@ -133,6 +133,8 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Messages that the bus did not take; the log has them."""
     trouble: str = ""
     """What keeps it from working, in words."""
+    memory_bytes: int | None = None
+    """What the process has in memory; None where the system does not tell."""
     shards: list[ShardStatus] = []
     pending: list[str] = []
     """Streams that were asked for and not answered for yet, by the exchange's names."""

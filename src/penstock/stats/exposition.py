@@ -3,23 +3,30 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from prometheus_client import start_http_server
 
 from penstock.config import Metrics as Settings
 from penstock.errors import ConfigError, PortInUse
+from penstock.stats.gauges import CollectorGauges
 from penstock.stats.metrics import Metrics
 
 
 @contextmanager
-def exposed(settings: Settings, holder_of: Callable[[int], str | None]) -> Iterator[Metrics]:
+def exposed(
+    settings: Settings, holder_of: Callable[[int], str | None], folder: Path
+) -> Iterator[Metrics]:
     """A listener that counts, and shows what it counted until the block is left.
+
+    What this process says of itself in a status in the folder is shown as well.
 
     Raises:
         PortInUse: another program listens there.
         ConfigError: this machine has no such address.
     """
     metrics = Metrics()
+    metrics.registry.register(CollectorGauges(folder))
     host, port = settings.host, settings.port
     try:
         server, thread = start_http_server(port, host, metrics.registry)

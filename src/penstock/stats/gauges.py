@@ -1,0 +1,121 @@
+"""Gauges: what a collector says of itself, made into metrics whenever somebody looks.
+
+It is read from the status that the process writes every second, so what Prometheus sees is what
+``penstock status`` shows. Only the status of this very process counts: each shows its own.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.collect.status import CollectorStatus, LegStatus, read_all
+from penstock.errors import NotOurRecord, StorageError
+
+_STATES = ("syncing", "synced", "stale")
+
+
+class CollectorGauges:
+    """For a registry: everything about connections, books and queues."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._pid = folder, os.getpid()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing before there is a status; it would have to be read to know."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        try:
+            statuses = read_all(self._folder)
+        except (NotOurRecord, StorageError):
+            return  # whoever writes it has told why
+        for status in statuses:
+            if status.pid == self._pid:
+                yield from _connections(status)
+                yield from _books(status)
+                yield from _queues(status)
+
+
+def _connections(status: CollectorStatus) -> Iterator[Metric]:
+    exchange = status.exchange
+    legs = [(str(number), leg) for number, each in enumerate(status.shards) for leg in each.legs]
+    uptime = _gauge("connection_uptime_seconds", "Since a connection is open.", "shard", "leg")
+    age = _gauge("last_message_age_seconds", "Since the newest frame.", "shard", "leg")
+    for shard, leg in legs:
+        place = [exchange, shard, str(leg.number)]
+        if leg.up_s is not None:
+            uptime.add_metric(place, leg.up_s)
+        if leg.heard_s is not None:
+            age.add_metric(place, leg.heard_s)
+    yield uptime
+    yield age
+    asked = _gauge("subscriptions_asked", "Streams that connections are to bring.")
+    asked.add_metric([exchange], _sum_of(legs, "asked"))
+    yield asked
+    acked = _gauge("subscriptions_acked", "Streams that the exchange has answered for.")
+    acked.add_metric([exchange], _sum_of(legs, "asked") - _sum_of(legs, "pending"))
+    yield acked
+    for name, words, found in (
+        ("reconnects", "Connections that were lost, by reason.", [status.reconnects]),
+        ("rotations", "Connections that others took over from.", _rotations(status)),
+    ):
+        counter = CounterMetricFamily(f"penstock_{name}", words, labels=["exchange", "reason"])
+        for reason, count in _by_reason(found).items():
+            counter.add_metric([exchange, reason], count)
+        yield counter
+
+
+def _books(status: CollectorStatus) -> Iterator[Metric]:
+    state = _gauge("book_state", "1 for the state that a book is in.", "symbol", "state")
+    drift = _gauge("book_drift", "Levels that differed at the last audit.", "symbol")
+    resyncs = CounterMetricFamily(
+        "penstock_book_resyncs", "How often a book began again.", labels=["exchange", "symbol"]
+    )
+    for book in status.books:
+        for each in _STATES:
+            state.add_metric([status.exchange, book.symbol, each], float(book.state == each))
+        if book.drift is not None:
+            drift.add_metric([status.exchange, book.symbol], book.drift)
+        resyncs.add_metric([status.exchange, book.symbol], book.resyncs)
+    yield from (state, drift, resyncs)
+
+
+def _queues(status: CollectorStatus) -> Iterator[Metric]:
+    waiting = _gauge("events_waiting", "Events received and not recorded yet.")
+    waiting.add_metric([status.exchange], sum(shard.waiting for shard in status.shards))
+    yield waiting
+    copies = CounterMetricFamily(
+        "penstock_copies_dropped", "Events that another connection had brought.",
+        labels=["exchange"],
+    )  # fmt: skip
+    copies.add_metric([status.exchange], sum(shard.dropped for shard in status.shards))
+    yield copies
+    if status.memory_bytes is not None:
+        memory = _gauge("memory_bytes", "What the process has in memory.")
+        memory.add_metric([status.exchange], status.memory_bytes)
+        yield memory
+
+
+def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"penstock_{name}", words, labels=["exchange", *labels])
+
+
+def _sum_of(legs: Iterable[tuple[str, LegStatus]], field: str) -> int:
+    return sum(getattr(leg, field) for _, leg in legs)
+
+
+def _rotations(status: CollectorStatus) -> list[dict[str, int]]:
+    return [shard.rotations for shard in status.shards]
+
+
+def _by_reason(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Counts by what a reason begins with: the rest may differ every time."""
+    found: dict[str, int] = {}
+    for each in counts:
+        for reason, count in each.items():
+            kind = reason.partition(":")[0]
+            found[kind] = found.get(kind, 0) + count
+    return found

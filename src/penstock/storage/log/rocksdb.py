@@ -82,7 +82,7 @@ def _own(folder: Path, slot: str) -> Pairs:
         raise _as_storage_error(str(path), error) from error
     with _failures_named(str(path)):
         try:
-            db = Rdict(str(path), _options())
+            db = Rdict(str(path), _owners_options())
         except Exception as error:
             if any(sign in str(error) for sign in _LOCKED):
                 raise SlotInUse(slot, _holder(owner)) from error
@@ -118,6 +118,15 @@ def _options() -> Options:
     options.set_max_log_file_size(4 * 1024 * 1024)
     # A secondary keeps reading files its owner has deleted, as long as it never closes them.
     options.set_max_open_files(-1)
+    return options
+
+
+def _owners_options() -> Options:
+    options = _options()
+    # What is not yet in tables is in memory: little of it, so that an owner's memory stays level.
+    options.set_write_buffer_size(16 * 1024 * 1024)
+    # An owner reads next to nothing, so tables that pile up over months need not all be open.
+    options.set_max_open_files(64)
     return options
 
 

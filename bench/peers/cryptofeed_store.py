@@ -93,30 +93,42 @@ async def open_backends(backends, server, loop):
     server.client.flushall()
 
 
-async def collect(inputs, url, server, messages):
+def make_feed(inputs, callbacks):
+    """Its Binance feed, with snapshots handed in where it would ask for them."""
     snapshots = inputs.snapshots()
     natives = {f"{name.removesuffix('USDT')}-USDT": name for name in snapshots}
     Symbols.set(BINANCE, natives, {})
-    backends = {
-        L2_BOOK: BookStream(port=server.port),
-        TRADES: TradeStream(port=server.port),
-        TICKER: TickerStream(port=server.port),
-    }
-    feed = Binance(symbols=list(natives), channels=list(backends), callbacks=backends)
+    feed = Binance(symbols=list(natives), channels=list(callbacks), callbacks=callbacks)
 
     async def read(address):
         return snapshots[address.partition("symbol=")[2].partition("&")[0]]
 
     feed.http_conn.read = read
-    watch, loop = Watch(messages), asyncio.get_running_loop()
-    await open_backends(backends.values(), server, loop)
-    gc.collect()
-    cpu_s = time.process_time()
+    return feed
+
+
+def connect(feed, url, watch):
+    """Its connection to our sender, and the handler that reads from it."""
     ((connection, subscribe, handle, authenticate),) = feed.connect()
     connection.address = url + "?streams=all"
     handler = ConnectionHandler(
         connection, subscribe, watch.handling(handle), authenticate, feed.retries
     )
+    return connection, handler
+
+
+async def collect(inputs, url, server, messages):
+    backends = {
+        L2_BOOK: BookStream(port=server.port),
+        TRADES: TradeStream(port=server.port),
+        TICKER: TickerStream(port=server.port),
+    }
+    feed = make_feed(inputs, backends)
+    watch, loop = Watch(messages), asyncio.get_running_loop()
+    await open_backends(backends.values(), server, loop)
+    gc.collect()
+    cpu_s = time.process_time()
+    connection, handler = connect(feed, url, watch)
     handler.start(loop)
     async with asyncio.timeout(PATIENCE_S):
         await watch.all_handled.wait()

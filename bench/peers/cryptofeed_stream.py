@@ -15,12 +15,9 @@ from pathlib import Path
 
 import uvloop
 from bench.inputs.stored import Inputs
-from bench.peers.cryptofeed_store import Watch
+from bench.peers.cryptofeed_store import Watch, connect, make_feed
 from cryptofeed.backends.zmq import BookZMQ, TickerZMQ, TradeZMQ
-from cryptofeed.connection_handler import ConnectionHandler
-from cryptofeed.defines import BINANCE, L2_BOOK, TICKER, TRADES
-from cryptofeed.exchanges import Binance
-from cryptofeed.symbols import Symbols
+from cryptofeed.defines import L2_BOOK, TICKER, TRADES
 
 PATIENCE_S = 180
 WARM_S = 0.3
@@ -47,24 +44,12 @@ async def open_backends(port, loop):
 
 
 async def stream(inputs, url, messages, port):
-    snapshots = inputs.snapshots()
-    natives = {f"{name.removesuffix('USDT')}-USDT": name for name in snapshots}
-    Symbols.set(BINANCE, natives, {})
     loop, watch = asyncio.get_running_loop(), Watch(messages)
     callbacks, backends = await open_backends(port, loop)
-    feed = Binance(symbols=list(natives), channels=list(callbacks), callbacks=callbacks)
-
-    async def read(address):
-        return snapshots[address.partition("symbol=")[2].partition("&")[0]]
-
-    feed.http_conn.read = read
+    feed = make_feed(inputs, callbacks)
     gc.collect()
     cpu_s = time.process_time()
-    ((connection, subscribe, handle, authenticate),) = feed.connect()
-    connection.address = url + "?streams=all"
-    handler = ConnectionHandler(
-        connection, subscribe, watch.handling(handle), authenticate, feed.retries
-    )
+    connection, handler = connect(feed, url, watch)
     handler.start(loop)
     async with asyncio.timeout(PATIENCE_S):
         await watch.all_handled.wait()

@@ -21,7 +21,8 @@ from penstock.collect.status import read_status
 
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 300)
 LEAST_PER_SECOND = 2_000
-SYMBOLS = "btc_usdt,eth_usdt,bnb_usdt,sol_usdt,xrp_usdt,ada_usdt,doge_usdt,ltc_usdt,btc_fdusd"
+SYMBOLS = ",".join(["btc_usdt", "eth_usdt", *(f"sim{n}01_usdt" for n in range(10))])
+"""The busiest there are."""
 LOOK_S = 5.0
 START_S = 60.0
 WARM_S = 120.0

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from zlib import crc32
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,16 @@ def test_without_a_checksum_a_crossed_book_gives_itself_away() -> None:
 
     assert (book.state, book.wants_snapshot) == ("stale", True)
     assert "crossed" in book.reason
+
+
+def test_without_a_checksum_a_change_that_comes_late_is_not_believed() -> None:
+    book = StreamedBook(UNCHECKED)
+    book.begin(snapshot(BIDS, ASKS))
+    book.receive(delta([("9.0", "3.0")], []))
+    book.receive(msgspec.structs.replace(delta([("9.0", "2.0")], []), at_ms=6))
+
+    assert (book.state, book.reason) == ("stale", "out of order: a change of 6 after one of 7")
+    assert book.wants_snapshot
 
 
 def test_while_disconnected_it_is_stale_and_asks_for_nothing() -> None:

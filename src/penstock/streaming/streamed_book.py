@@ -22,7 +22,7 @@ class StreamedBook:
     the moment something does until it is begun again.
     """
 
-    __slots__ = ("at_ms", "book", "reason", "resyncs", "state", "told", "wants_snapshot")
+    __slots__ = ("_proven", "at_ms", "book", "reason", "resyncs", "state", "told", "wants_snapshot")
 
     update_id = 0
     """There are none."""
@@ -39,6 +39,7 @@ class StreamedBook:
         self.told: list[BookDelta | BookSnapshot] | None = None
         """What the book was told since somebody began to listen; see ``audit``. None if nobody
         does, or if the book had to be doubted meanwhile."""
+        self._proven = rules.checksum is not None
         self.book: OrderBook | TopBook | WholeBook | None = None
         if keep_levels:
             self.book = empty_book(rules)
@@ -65,6 +66,10 @@ class StreamedBook:
     def receive(self, delta: BookDelta) -> None:
         """Take the next change of the stream; without a book to change it means nothing."""
         if self.state != "synced":
+            return
+        if self.at_ms is not None and delta.at_ms < self.at_ms and not self._proven:
+            # It would set levels back to what they were before.
+            self.doubt(f"out of order: a change of {delta.at_ms} after one of {self.at_ms}")
             return
         self.at_ms = delta.at_ms
         if self.told is not None:

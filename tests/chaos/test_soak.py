@@ -21,8 +21,12 @@ from penstock.collect.status import read_status
 
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 300)
 LEAST_PER_SECOND = 2_000
-SYMBOLS = ",".join(["btc_usdt", "eth_usdt", *(f"sim{n}01_usdt" for n in range(10))])
-"""The busiest there are."""
+SYMBOLS = [
+    "btc_usdt", "eth_usdt", "bnb_usdt", "sol_usdt", "xrp_usdt", "ada_usdt", "doge_usdt", "ltc_usdt",
+    "btc_fdusd", "eth_fdusd",
+    *(f"sim{number:02}1_usdt" for number in range(100)),
+]  # fmt: skip
+"""As many as it takes for that."""
 LOOK_S = 5.0
 START_S = 60.0
 WARM_S = 120.0
@@ -58,7 +62,7 @@ def around(samples: list[Sample], minute: float) -> float:
 
 async def soak(folder: Path) -> tuple[list[Sample], float]:
     """Samples over the whole time, and messages a second."""
-    sim = ["sim", "binance", "--symbols", SYMBOLS, "--port", "0", "--json"]
+    sim = ["sim", "binance", "--symbols", ",".join(SYMBOLS), "--port", "0", "--json"]
     async with running(sim, {}) as simulator:
         assert simulator.stdout is not None
         line = await asyncio.wait_for(simulator.stdout.readline(), START_S)
@@ -69,7 +73,7 @@ async def soak(folder: Path) -> tuple[list[Sample], float]:
             "PENSTOCK_COLLECT_DATA_DIR": str(folder),
             "PENSTOCK_COLLECT_AUDIT_EVERY": "60",
         }
-        collect = ["collect", "binance", *SYMBOLS.split(",")]
+        collect = ["collect", "binance", *SYMBOLS]
         async with running(collect, environment) as collector:
             began_s, samples = time.monotonic(), list[Sample]()
             while (at_s := time.monotonic() - began_s) < SECONDS:

@@ -32,9 +32,9 @@ _READ_BYTES = 256 * 1024
 _EXCERPT = 60
 _SCHEMES = {"http": "ws", "https": "wss"}
 
-# Looked up once: on the way of every frame it would cost as much as the frame.
-_TEXT, _BINARY, _CONTINUED = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
-_PING, _CLOSE = WSMsgType.PING, WSMsgType.CLOSE
+_LONGEST_CONTROL = 125
+"""Bytes of a frame that is no data, at most: so the protocol has it."""
+_DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION))
 
 
 class NoWire(Exception):
@@ -66,11 +66,12 @@ class Wire(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """See picows."""
-        kind = frame.msg_type
-        if (kind is _TEXT or kind is _BINARY) and frame.fin:
-            self.frames.append(frame.get_payload_as_bytes())
+        payload = frame.get_payload_as_bytes()
+        # Only data can be so long. To ask a frame for its type costs as much as all the rest here.
+        if len(payload) > _LONGEST_CONTROL and frame.fin and not self._parts:
+            self.frames.append(payload)
         else:
-            self._take_other(transport, frame)
+            self._take_with_care(transport, frame, payload)
         if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
             self._stamp()
             self._arrived()
@@ -80,23 +81,24 @@ class Wire(WSListener):
         self.heard_ns = first_ns = self._now_ns()
         self.stamps_ns += range(first_ns, first_ns + len(self.frames) - len(self.stamps_ns))
 
-    def _take_other(self, transport: WSTransport, frame: WSFrame) -> None:
+    def _take_with_care(self, transport: WSTransport, frame: WSFrame, payload: bytes) -> None:
+        """Take what may be anything: short, in pieces, a ping or a goodbye."""
         kind = frame.msg_type
-        if kind is _PING:
-            if self._pings_are_life:
-                self.heard_ns = self._now_ns()
-            transport.send_pong(frame.get_payload_as_bytes())
-        elif kind is _CLOSE:
-            transport.send_close(frame.get_close_code())
-            transport.disconnect()
-        elif kind is _TEXT or kind is _BINARY or kind is _CONTINUED:
-            self._parts.append(frame.get_payload_as_bytes())
+        if kind in _DATA:
+            self._parts.append(payload)
             if sum(map(len, self._parts)) > LARGEST_FRAME:
                 transport.send_close(WSCloseCode.MESSAGE_TOO_BIG)
                 transport.disconnect()
             elif frame.fin:
                 self.frames.append(b"".join(self._parts))
                 self._parts = []
+        elif kind is WSMsgType.PING:
+            if self._pings_are_life:
+                self.heard_ns = self._now_ns()
+            transport.send_pong(payload)
+        elif kind is WSMsgType.CLOSE:
+            transport.send_close(frame.get_close_code())
+            transport.disconnect()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 (picows's)
         """See picows."""
@@ -117,7 +119,7 @@ class Wire(WSListener):
     def send(self, text: str) -> None:
         """Send a message; what cannot be sent is lost with the socket."""
         if self._transport is not None and self.open:
-            self._transport.send(_TEXT, text.encode())
+            self._transport.send(WSMsgType.TEXT, text.encode())
 
     def let_wait(self, *, waits: bool) -> None:
         """Whether the exchange has to keep further frames for now."""

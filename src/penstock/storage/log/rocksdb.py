@@ -124,7 +124,7 @@ def _options() -> Options:
 def _owners_options() -> Options:
     options = _options()
     # What is not yet in tables is in memory: little of it, so that an owner's memory stays level.
-    options.set_write_buffer_size(16 * 1024 * 1024)
+    options.set_write_buffer_size(32 * 1024 * 1024)
     # An owner reads next to nothing, so tables that pile up over months need not all be open.
     options.set_max_open_files(64)
     return options

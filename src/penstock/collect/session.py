@@ -116,7 +116,7 @@ class Session:
                 await stop.wait()
                 self.shard.stop()
                 self._run_errands = lambda: None
-                await asyncio.gather(*map(self._close, self._wires))
+                await asyncio.gather(*(self._close(number, "stopped") for number in self._wires))
                 for errand in self._errands:
                     errand.cancel()
         except ExceptionGroup as failures:
@@ -163,7 +163,7 @@ class Session:
                     errand = self._send(number, text)
                 case Close(reason):
                     self._tell(ConnectionClosed(exchange=self._endpoint.exchange, reason=reason))
-                    errand = self._close(number)
+                    errand = self._close(number, reason)
                 case FetchSnapshot():
                     errand = self._fetch(number, command)
                 case WakeAt(at_ns):
@@ -262,10 +262,10 @@ class Session:
         if wire is not None:  # else it is asked again on the next connection
             wire.send(text)
 
-    async def _close(self, number: int) -> None:
+    async def _close(self, number: int, reason: str) -> None:
         wire = self._wires.get(number)
         if wire is not None:
-            await wire.close()
+            await wire.close(reason)
 
     async def _fetch(self, number: int, wanted: FetchSnapshot) -> None:
         await self._clock.sleep(wanted.after_s)

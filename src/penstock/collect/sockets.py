@@ -58,6 +58,7 @@ class Wire(WSListener):
         """Of a message that is sent in pieces, those that have come."""
         self._transport: WSTransport | None = None
         self._over = asyncio.Event()
+        self._ended_by_us = ""
         self._paused = False
 
     def on_ws_connected(self, transport: WSTransport) -> None:
@@ -135,18 +136,19 @@ class Wire(WSListener):
         """Wait until it is closed, by whomever; the reason."""
         await self._over.wait()
         handshake = self._transport.close_handshake if self._transport is not None else None
-        if handshake is None or (handshake.recv is None and handshake.sent is None):
-            return "cut off"
-        if handshake.recv is None and handshake.sent is not None:
-            code = handshake.sent.code
-            return "unreadable" if code is WSCloseCode.OK else f"unreadable ({code.name.lower()})"
-        assert handshake.recv is not None
-        return f"closed by the exchange ({handshake.recv.code.value})"
+        if self._ended_by_us:
+            return self._ended_by_us
+        if handshake is not None and handshake.recv is not None:
+            return f"closed by the exchange ({handshake.recv.code.value})"
+        if handshake is not None and handshake.sent is not None:
+            return f"unreadable ({handshake.sent.code.name.lower()})"
+        return "cut off"
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "closed") -> None:
         """Say goodbye and close; an exchange that does not answer is left without one."""
         if self._transport is None or not self.open:
             return
+        self._ended_by_us = reason
         self.let_wait(waits=False)
         self._transport.send_close(WSCloseCode.OK)
         with suppress(TimeoutError):

@@ -107,7 +107,9 @@ def _holder(owner: Path) -> str:
 def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
-    options.set_compression_type(DBCompressionType.zstd())
+    # Fast while it is young, small once it is old.
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(DBCompressionType.zstd())
     table = BlockBasedOptions()
     table.set_block_size(16 * 1024)
     options.set_block_based_table_factory(table)
@@ -124,7 +126,7 @@ def _options() -> Options:
 def _owners_options() -> Options:
     options = _options()
     # What is not yet in tables is in memory: little of it, so that an owner's memory stays level.
-    options.set_write_buffer_size(32 * 1024 * 1024)
+    options.set_write_buffer_size(16 * 1024 * 1024)
     # An owner reads next to nothing, so tables that pile up over months need not all be open.
     options.set_max_open_files(64)
     return options

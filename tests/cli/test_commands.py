@@ -127,7 +127,9 @@ def test_help_has_an_example(tmp_path: Path, words: list[str]) -> None:
     assert not words or "Example: " in done.stdout
 
 
-def test_completion_is_offered(tmp_path: Path) -> None:
+def test_completion_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else it is asked which shell this runs in, and there may be none.
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     done = run("--show-completion", "bash", folder=tmp_path)
 
     assert done.returncode == 0

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
-from penstock.publish import topic_of
 from penstock.publish.broker import Broker
 from penstock.publish.frames import Head
 from penstock.publish.ordering import Start
@@ -103,7 +102,7 @@ async def publishing(
     if wiring is None:
         yield None
         return
-    numbers = {topic_of(*stream): number for stream, number in writer.last_numbers().items()}
+    numbers = {str(stream): number for stream, number in writer.last_numbers().items()}
     head = Head(run=clock.now_ns(), log=log_id(wiring.folder))
     publisher = ZeroMqPublisher(wiring, writer.slot, head, numbers, listener)
     announcing = asyncio.create_task(keep_announcing(publisher, clock))

@@ -73,10 +73,6 @@ class Collector:
         """Every book that is kept at the moment."""
         return self._sessions.books() if self._sessions is not None else {}
 
-    def session_of(self, channel: str, symbol: Symbol) -> Session | None:
-        """Who brings a stream, if anybody does."""
-        return self._sessions.session_of(channel, symbol) if self._sessions is not None else None
-
     def add(self, names: Sequence[str]) -> None:
         """Collect these too, from now on; what is collected already goes on undisturbed.
 

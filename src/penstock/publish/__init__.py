@@ -15,7 +15,9 @@ class Published(Protocol):
     """A record that has its number."""
 
     @property
-    def topic(self) -> str: ...
+    def topic(self) -> str:
+        """Exchange, channel and symbol, such as ``sim.trades.btc_usdt``."""
+        ...
 
     @property
     def slot(self) -> str: ...
@@ -46,8 +48,3 @@ class Publisher(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def topic_of(exchange: str, channel: str, symbol_slug: str) -> str:
-    """The topic of a stream, such as ``sim.trades.btc_usdt``."""
-    return f"{exchange}.{channel}.{symbol_slug}"

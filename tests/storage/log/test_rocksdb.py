@@ -272,7 +272,7 @@ def test_what_is_not_a_folder_cannot_be_a_slot(tmp_path: Path) -> None:
 def test_a_log_of_a_newer_penstock_is_left_alone(tmp_path: Path) -> None:
     open_log(f"rocksdb:{tmp_path}").writer("a").close()
     db = Rdict(str(tmp_path / "log" / "a"), Options(raw_mode=True))
-    db[VERSION_KEY] = b"2"
+    db[VERSION_KEY] = b"3"
     db.close()
 
     with pytest.raises(NotOurRecord, match="newer version"):

@@ -227,7 +227,7 @@ class _Backend(Protocol):
 
 
 # Files of this folder that are parts of every backend.
-_SHARED = {"keys", "pairs", "reader", "writer"}
+_SHARED = {"heads", "keys", "pairs", "reader", "writer"}
 
 
 def open_log(url: str) -> EventLog:

@@ -15,6 +15,10 @@ In a slot every entry begins with a letter and the stream's number within that s
     r, stream, key                    → broadcast number (8), record
     n, stream, number (8)             → the batch of records that begins with this number
     t, stream, second (8), number (8) → nothing: a batch at this number received in this second
+
+A batch is closed, and says what it holds; or open, and says only how it begins. An open one holds
+all that follows up to the next batch: its keys and numbers rise together, and all of it was
+received in one second.
 """
 
 from collections.abc import Callable
@@ -34,7 +38,9 @@ from penstock.market.events import (
     Trade,
 )
 
-VERSION = b"1"
+VERSION = b"2"
+OLDER = (None, b"1")
+"""Layouts that are a part of this one: in the first, every batch is closed."""
 VERSION_KEY = b"f"
 PLAIN_IDS = 0xFE << 56
 """Ids below this are keyed by eight bytes."""
@@ -164,10 +170,11 @@ def past(beginning: bytes) -> bytes:
 
 
 class Batch(NamedTuple):
-    """What one append gave one stream: consecutive numbers, and the keys they lie between."""
+    """Records of one stream with consecutive numbers, and the keys they lie between."""
 
     first_number: int
     records: int
+    """0 while it is open: then all that is known besides is the first number, key and instant."""
     low: bytes
     high: bytes
     first_received_ns: int

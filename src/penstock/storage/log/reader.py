@@ -120,7 +120,7 @@ def find_streams(pairs: Pairs) -> dict[Stream, int]:
         NotOurRecord: it was written by a newer penstock.
     """
     version = pairs.get(keys.VERSION_KEY)
-    if version not in (None, keys.VERSION):
+    if version != keys.VERSION and version not in keys.OLDER:
         raise NotOurRecord(
             f"a log of layout {version!r}, where this penstock knows {keys.VERSION!r}: it was"
             " written by a newer version (upgrade)"
@@ -138,8 +138,42 @@ def find_batches(pairs: Pairs, stream_id: int, number: int) -> Iterator[Batch]:
     holder = last_of(pairs, numbers, keys.key_after(begin))
     if holder is not None:
         begin = holder[0]
+    begun: Batch | None = None
     for entry, value in pairs.scan(begin, keys.past(numbers)):
-        yield keys.read_batch(entry, value)
+        batch = keys.read_batch(entry, value)
+        if begun is not None:
+            # What follows begins at a higher key: that much may be read in vain.
+            yield begun._replace(records=batch.first_number - begun.first_number, high=batch.low)
+        begun = None if batch.records else batch
+        if begun is None:
+            yield batch
+    if begun is not None:
+        yield _as_far_as_it_is(pairs, stream_id, begun)
+
+
+def last_batch(pairs: Pairs, stream_id: int) -> Batch | None:
+    """The batch with the last number of a stream, as far as it is."""
+    numbers = keys.prefix(b"n", stream_id)
+    entry = last_of(pairs, numbers, keys.past(numbers))
+    if entry is None:
+        return None
+    batch = keys.read_batch(*entry)
+    return batch if batch.records else _as_far_as_it_is(pairs, stream_id, batch)
+
+
+def _as_far_as_it_is(pairs: Pairs, stream_id: int, batch: Batch) -> Batch:
+    """The last batch of a stream, which is open: it ends where its kind of keys does."""
+    base = keys.prefix(b"r", stream_id)
+    end = keys.FIRST_LONG_ID if batch.low >= keys.FIRST_ARRIVAL else keys.FIRST_ARRIVAL
+    last = last_of(pairs, base + batch.low, base + end)
+    if last is None:
+        raise NotOurRecord("a batch of the log that lacks its records")
+    key, value = last
+    return batch._replace(
+        records=int.from_bytes(value[:8], "big") - batch.first_number + 1,
+        high=key[5:],
+        last_received_ns=received_at_ns(value[8:]),
+    )
 
 
 def last_of(pairs: Pairs, begin: bytes, end: bytes) -> tuple[bytes, bytes] | None:
@@ -161,14 +195,13 @@ def _stream_stats(pairs: Pairs, stream: Stream, stream_id: int) -> StreamStats |
     first = next(iter(pairs.scan(base, keys.past(base))), None)
     last = last_of(pairs, base, keys.past(base))
     oldest = next(iter(pairs.scan(numbers, keys.past(numbers))), None)
-    newest = last_of(pairs, numbers, keys.past(numbers))
+    newest = last_batch(pairs, stream_id)
     if first is None or last is None or oldest is None or newest is None:
         return None
-    last_number = keys.read_batch(*newest).last_number
     return StreamStats(
         stream,
-        records=last_number - keys.read_batch(*oldest).first_number + 1,
-        last_number=last_number,
+        records=newest.last_number - keys.read_batch(*oldest).first_number + 1,
+        last_number=newest.last_number,
         first_key=first[0][5:],
         last_key=last[0][5:],
         first_received_ns=received_at_ns(first[1][8:]),

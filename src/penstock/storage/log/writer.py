@@ -11,7 +11,6 @@ from itertools import chain, repeat
 from operator import add, lt
 from pathlib import Path
 from struct import Struct as Layout
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,46 +18,25 @@ from penstock.errors import NotOurRecord, StorageError
 from penstock.market.codec import decode, encode, encode_many
 from penstock.market.events import AnyEvent, Candle
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
-from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Stream
+from penstock.storage.log.heads import Head
+from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.pairs import PairBatch, Pairs
-from penstock.storage.log.reader import find_batches, find_streams, last_of, stats_of
+from penstock.storage.log.reader import find_batches, find_streams, last_batch, last_of, stats_of
 
 _eight_bytes = Layout(">Q").pack
-
-
-class _Head:
-    """Where a stream stands, and what the batch at hand adds to it."""
-
-    __slots__ = (
-        "highest_id", "highest_ns", "id_of", "keys", "number", "numbers_prefix", "plain_ids",
-        "prefix", "received", "second", "stream", "times_prefix", "topic", "values",
-    )  # fmt: skip
-
-    def __init__(self, stream: Stream, stream_id: int, id_of: Callable[[Any], int | None]) -> None:
-        self.stream, self.topic, self.id_of = stream, str(stream), id_of
-        self.prefix = keys.prefix(b"r", stream_id)
-        self.numbers_prefix = keys.prefix(b"n", stream_id)
-        self.times_prefix = keys.prefix(b"t", stream_id)
-        # Candles have ids like any other, but whether one is new takes a closer look.
-        self.plain_ids = 0 if stream.channel.startswith("candles_") else PLAIN_IDS
-        self.highest_id = -1
-        self.highest_ns = -1
-        self.number = 0
-        self.second = -1
-        self.keys: list[bytes] = []
-        self.values: list[bytes] = []
-        self.received: list[int] = []
 
 
 class _Work:
     """One append under way."""
 
-    __slots__ = ("_looked_at", "_pending", "batch", "stored", "touched")
+    __slots__ = ("_looked_at", "_pending", "batch", "changes", "stored", "touched")
 
     def __init__(self, batch: PairBatch) -> None:
         self.batch = batch
+        self.changes = False
+        """Whether there is anything to write besides records."""
         self.stored: list[Stored] = []
-        self.touched: list[_Head] = []
+        self.touched: list[Head] = []
         self._pending: dict[tuple[Stream, bytes], bytes] = {}
         """Records of this batch by key, as far as somebody has asked."""
         self._looked_at = 0
@@ -76,7 +54,7 @@ class SlotWriter:
     def __init__(self, slot: str, open_pairs: Callable[[], Pairs]) -> None:
         self._slot, self._open_pairs = slot, open_pairs
         self._counts = Counts()
-        self._heads: dict[tuple[object, ...], _Head] = {}
+        self._heads: dict[tuple[object, ...], Head] = {}
         self._stream_ids: dict[Stream, int] = {}
         self._pairs: Pairs | None = None
         self._opened()
@@ -97,10 +75,10 @@ class SlotWriter:
         work = _Work(pairs.batch())
         try:
             self._add_new(events, work, pairs)
-            if work.stored:
+            if work.stored or work.changes:
                 for head in work.touched:
                     if head.keys:
-                        _write(head, work.batch)
+                        head.write(work.batch)
                 pairs.write(work.batch, sync=durability == "synced")
         except BaseException as error:
             self._counts = before
@@ -125,16 +103,17 @@ class SlotWriter:
         for address, group in groups.items():
             head = self._heads.get(address)
             if head is None:
-                head = self._heads[address] = self._load_head(group[0], work.batch, pairs)
+                head = self._heads[address] = self._load_head(group[0], work, pairs)
             work.touched.append(head)
-            if not self._add_rising(group, head, work):
+            head.rises = len(group) == 1 or self._add_rising(group, head, work)
+            if len(group) == 1 or not head.rises:
                 for event in group:
                     self._add(event, head, work)
 
-    def _add_rising(self, events: Sequence[AnyEvent], head: _Head, work: _Work) -> bool:
+    def _add_rising(self, events: Sequence[AnyEvent], head: Head, work: _Work) -> bool:
         """Add events that are newer than all others, each than the one before; False if not so.
 
-        This is the path nearly every message takes, so all of them take each step together.
+        In a flood nearly every message goes this way, so all of them take each step together.
         """
         ids = list(map(head.id_of, events))
         received = [event.received_at_ns for event in events]
@@ -158,19 +137,28 @@ class SlotWriter:
         work.stored += map(Stored, stream, slot, numbers, found, records, topic, events)
         return True
 
-    def _add(self, event: AnyEvent, head: _Head, work: _Work) -> None:
+    def _add(self, event: AnyEvent, head: Head, work: _Work) -> None:
         """Add an event, if it is new."""
-        record = encode(event)
-        key = self._place(event, record, head, work)
-        if key is None:
-            return
+        record, key = encode(event), None
+        number = head.id_of(event)
+        if number is not None and head.highest_id < number < head.plain_ids:
+            head.highest_id = number
+            key = _eight_bytes(number)
+        elif number is None and head.highest_ns < event.received_at_ns:
+            head.highest_ns = event.received_at_ns
+            key = keys.key_of_arrival(event.received_at_ns)
+        else:
+            head.rises = False
+            key = self._place(event, record, head, work)
+            if key is None:
+                return
         head.number = number = head.number + 1
         head.keys.append(key)
         head.values.append(_eight_bytes(number) + record)
         head.received.append(event.received_at_ns)
         work.stored.append(Stored(head.stream, self._slot, number, key, record, head.topic, event))
 
-    def _place(self, event: AnyEvent, record: bytes, head: _Head, work: _Work) -> bytes | None:
+    def _place(self, event: AnyEvent, record: bytes, head: Head, work: _Work) -> bytes | None:
         """The key of an event that may not be new; None if it is to be dropped."""
         if isinstance(event, Candle) and not event.closed:
             self._counts.unclosed += 1
@@ -191,12 +179,10 @@ class SlotWriter:
         self._counts.repeated += 1
         return None
 
-    def _place_arrival(self, at_ns: int, record: bytes, head: _Head, work: _Work) -> bytes | None:
+    def _place_arrival(self, at_ns: int, record: bytes, head: Head, work: _Work) -> bytes | None:
+        """The key of an event without an id that did not come last."""
         counter = 0
         key = keys.key_of_arrival(at_ns)
-        if at_ns > head.highest_ns:
-            head.highest_ns = at_ns
-            return key
         while (held := self._held(head, key, work)) is not None:
             if held == record:
                 self._counts.repeated += 1
@@ -205,7 +191,7 @@ class SlotWriter:
             key = keys.key_of_arrival(at_ns, counter)
         return key
 
-    def _held(self, head: _Head, key: bytes, work: _Work) -> bytes | None:
+    def _held(self, head: Head, key: bytes, work: _Work) -> bytes | None:
         """The record the slot has under this key, or is about to have."""
         record = work.record_at(head.stream, key)
         if record is not None:
@@ -213,14 +199,15 @@ class SlotWriter:
         value = self._opened().get(head.prefix + key)
         return None if value is None else value[8:]
 
-    def _load_head(self, event: AnyEvent, batch: PairBatch, pairs: Pairs) -> _Head:
+    def _load_head(self, event: AnyEvent, work: _Work, pairs: Pairs) -> Head:
         stream = keys.stream_of(event)
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
             stream_id = max(self._stream_ids.values(), default=0) + 1
             self._stream_ids[stream] = stream_id
-            batch.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
-        head = _Head(stream, stream_id, keys.IDS[type(event)])
+            work.batch.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
+            work.changes = True
+        head = Head(stream, stream_id, keys.IDS[type(event)])
         base = head.prefix
         for begin, end in (
             (base + keys.FIRST_LONG_ID, keys.past(base)),
@@ -233,7 +220,11 @@ class SlotWriter:
         entry = last_of(pairs, base + keys.FIRST_ARRIVAL, base + keys.FIRST_LONG_ID)
         if entry is not None:
             head.highest_ns = keys.arrival_of_key(entry[0][5:]) or 0
-        head.number = _last_number(pairs, stream_id)
+        batch = last_batch(pairs, stream_id)
+        if batch is not None:
+            head.number = batch.last_number
+            head.put_batch(batch, work.batch)  # closed: what comes next may not rise from it
+            work.changes = True
         return head
 
     def sync(self) -> None:
@@ -258,20 +249,25 @@ class SlotWriter:
         batch = pairs.batch()
         base = keys.prefix(b"r", stream_id)
         batch.delete_range(base, base + key)
-        # The last batch stays, whatever it held: numbers go on from it.
-        last = _last_number(pairs, stream_id)
-        gone = 0
-        for index in find_batches(pairs, stream_id, 0):
-            if index.high >= key or index.last_number == last:
-                break
-            gone = index.last_number
-        numbers = keys.prefix(b"n", stream_id)
-        batch.delete_range(numbers, numbers + (gone + 1).to_bytes(8, "big"))
-        times = keys.prefix(b"t", stream_id)
-        for entry, _ in pairs.scan(times, keys.past(times)):
-            if int.from_bytes(entry[13:], "big") > gone:
-                batch.delete_range(times, entry)
-                break
+        # The last batch stays, whatever it held: numbers go on from it. It is closed for that.
+        last = last_batch(pairs, stream_id)
+        numbers, times = keys.prefix(b"n", stream_id), keys.prefix(b"t", stream_id)
+        found = find_batches(pairs, stream_id, 0)
+        kept = next((each for each in found if each.high >= key or each == last), None)
+        if last is not None and kept is not None:
+            number = _eight_bytes(kept.first_number)
+            batch.delete_range(numbers, numbers + number)
+            for entry, _ in pairs.scan(times, keys.past(times)):
+                if entry[13:] >= number:
+                    batch.delete_range(times, entry)
+                    break
+            # What it was found by may have been one that is gone.
+            second = _eight_bytes(kept.first_received_ns // SECOND_NS)
+            batch.put(times + second + number, b"")
+            batch.put(numbers + _eight_bytes(last.first_number), keys.write_batch(last))
+        for head in self._heads.values():
+            if head.stream == stream:
+                head.close_batch(head.number, batch)
         try:
             pairs.write(batch, sync=True)
         except StorageError as error:
@@ -323,32 +319,9 @@ def _rise(numbers: Sequence[int | None], above: int) -> bool:
     return all(map(lt, chain((above,), numbers), numbers))  # type: ignore[arg-type]
 
 
-def _write(head: _Head, batch: PairBatch) -> None:
-    """Put a stream's records into the batch, and what finds them by number and by time.
-
-    Stream by stream, because RocksDB takes keys that follow each other in half the time.
-    """
-    found, received, put = head.keys, head.received, batch.put
-    for key, value in zip(map(head.prefix.__add__, found), head.values, strict=True):
-        put(key, value)
-    first_ns, last_ns = min(received), max(received)
-    first = head.number - len(found) + 1
-    number = _eight_bytes(first)
-    index = keys.Batch(first, len(found), min(found), max(found), first_ns, last_ns)
-    put(head.numbers_prefix + number, keys.write_batch(index))
-    # Batches that follow within the same second are found by walking on from this one.
-    second = last_ns // SECOND_NS
-    if second != head.second or first_ns < second * SECOND_NS:
-        for each in {at_ns // SECOND_NS for at_ns in received}:
-            put(head.times_prefix + _eight_bytes(each) + number, b"")
-        head.second = received[-1] // SECOND_NS
-    head.keys, head.values, head.received = [], [], []
-
-
 def _last_number(pairs: Pairs, stream_id: int) -> int:
-    numbers = keys.prefix(b"n", stream_id)
-    entry = last_of(pairs, numbers, keys.past(numbers))
-    return keys.read_batch(*entry).last_number if entry else 0
+    batch = last_batch(pairs, stream_id)
+    return batch.last_number if batch is not None else 0
 
 
 def _corrects(candle: Candle, held: bytes) -> bool:
@@ -360,7 +333,7 @@ def _corrects(candle: Candle, held: bytes) -> bool:
 
 
 def _mark_version(pairs: Pairs) -> None:
-    if pairs.get(keys.VERSION_KEY) is None:
+    if pairs.get(keys.VERSION_KEY) in keys.OLDER:
         batch = pairs.batch()
         batch.put(keys.VERSION_KEY, keys.VERSION)
         pairs.write(batch, sync=True)

@@ -4,8 +4,9 @@ It only moves things: frames from the sockets to the shard's machine, the machin
 the sockets, the gateway and the clock, and its events to the recorder, in batches. Everything that
 could be decided is decided by the machine.
 
-Frames that came in one piece are read together, because that costs less than one by one, and as
-soon as the socket has no more of them.
+Frames wait on their socket, each with its instant, and are read together with those that came in
+the same few milliseconds: to begin anew for each of them costs several times what reading it does,
+and it would be recorded no sooner.
 """
 
 import asyncio
@@ -38,6 +39,8 @@ from penstock.telemetry import (
     quiet,
 )
 
+_READ_S = 0.02
+"""How long frames wait at most, however seldom events are recorded: some are answers."""
 _PACE_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
@@ -98,7 +101,7 @@ class Session:
         self._errands: set[asyncio.Task[None]] = set()
         self._run_errands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
-        self._arrived = asyncio.Event()
+        self._many = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stream and record until ``stop``; then close, and record what had arrived.
@@ -109,8 +112,8 @@ class Session:
         try:
             async with asyncio.TaskGroup() as group:
                 self._run_errands = partial(self._begin_errands, group)
-                self._errands.add(group.create_task(self._flush_forever()))
-                self._errands.add(group.create_task(self._read_forever()))
+                self._errands.add(group.create_task(self._tend_forever()))
+                self._errands.add(group.create_task(self._read_floods()))
                 self.shard.start(self._clock.now_ns())
                 self._run_errands()
                 await stop.wait()
@@ -209,7 +212,7 @@ class Session:
         clock, pings_are_life = self._clock, self._endpoint.pings_are_life
         wire = await open_wire(
             self._endpoint.url,
-            self._arrived.set,
+            self._many.set,
             clock.monotonic_ns,
             pings_are_life=pings_are_life,
         )
@@ -241,21 +244,34 @@ class Session:
                 return f"silent{but_for} for {silence_s:g} s"
             await self._clock.sleep(silence_s - silent_s)
 
-    async def _read_forever(self) -> None:
-        """Read what has arrived, whenever something has."""
+    async def _tend_forever(self) -> None:
+        """Read and record, each in its rhythm."""
+        every_s = self._flushing.every_s
+        flushed_ns = self._clock.monotonic_ns()
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
+            await self._clock.sleep(min(every_s, _READ_S))
+            now_ns = self._clock.monotonic_ns()
+            if now_ns - flushed_ns >= (every_s - _READ_S / 2) * 1_000_000_000:
+                flushed_ns = now_ns
+                await self._flush()
+            else:
+                self._read()
+
+    async def _read_floods(self) -> None:
+        """Read at once where many frames have come."""
+        while True:
+            await self._many.wait()
+            self._many.clear()
             self._read()
-            self._run_errands()
 
     def _read(self) -> None:
-        """Hand all frames to the machine."""
+        """Hand all frames to the machine, and do what it asks for."""
         for number, wire in self._wires.items():
             if wire.frames:
                 frames, stamps_ns = wire.take()
                 self.shard.received_many(number, frames, [self._anchor_ns + at for at in stamps_ns])
         self._measure_room()
+        self._run_errands()
 
     async def _send(self, number: int, text: str) -> None:
         wire = self._wires.get(number)
@@ -292,11 +308,6 @@ class Session:
         await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)
         self.shard.woken(number, self._clock.now_ns())
         self._run_errands()
-
-    async def _flush_forever(self) -> None:
-        while True:
-            await self._clock.sleep(self._flushing.every_s)
-            await self._flush()
 
     async def _flush(self) -> None:
         self._read()

@@ -20,8 +20,8 @@ from penstock.market.numbers import is_plain
 
 _LONGEST = 100
 """Digits of a number; none that means anything has as many."""
-_SPARE = 1_000
-"""Removed levels that a side may hold beyond as many as it has real ones, before they are swept."""
+_SPARE = 250
+"""Removed levels that a small side may hold before they are swept; a large one, its fourth part."""
 
 
 def _check_quantities(*sides: Sequence[LevelText]) -> None:
@@ -199,7 +199,7 @@ class _Half:
         """By the spelling of the price; zero if it was removed."""
         self.spellings: dict[int, str] = dict(zip(by_key, self.quantities, strict=True))
         self.keys = sorted(by_key)
-        self.most_keys = 2 * len(self.keys) + _SPARE
+        self._allow_spare()
 
     def admit(self, key: int, price: str, levels: Sequence[LevelText]) -> None:
         """Give a new spelling of a price, already among the quantities, its place."""
@@ -226,7 +226,10 @@ class _Half:
         self.keys = [key for key in self.keys if quantities[spellings[key]].strip("0.")]
         self.spellings = {key: spellings[key] for key in self.keys}
         self.quantities = {price: quantities[price] for price in self.spellings.values()}
-        self.most_keys = 2 * len(self.keys) + _SPARE
+        self._allow_spare()
+
+    def _allow_spare(self) -> None:
+        self.most_keys = len(self.keys) + max(_SPARE, len(self.keys) // 4)
 
     def multiply(self, factor: int) -> None:
         self.keys = [key * factor for key in self.keys]

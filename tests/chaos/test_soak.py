@@ -26,7 +26,8 @@ SYMBOLS = [
     "btc_fdusd", "eth_fdusd",
     *(f"sim{number:02}1_usdt" for number in range(100)),
 ]  # fmt: skip
-"""As many as it takes for that."""
+CHANNELS = "trades,book_deltas,book_snapshots,tickers"
+"""As much as it takes for that."""
 LOOK_S = 5.0
 START_S = 60.0
 WARM_S = 120.0
@@ -73,7 +74,7 @@ async def soak(folder: Path) -> tuple[list[Sample], float]:
             "PENSTOCK_COLLECT_DATA_DIR": str(folder),
             "PENSTOCK_COLLECT_AUDIT_EVERY": "60",
         }
-        collect = ["collect", "binance", *SYMBOLS]
+        collect = ["collect", "binance", *SYMBOLS, "--channels", CHANNELS]
         async with running(collect, environment) as collector:
             began_s, samples = time.monotonic(), list[Sample]()
             while (at_s := time.monotonic() - began_s) < SECONDS:

@@ -48,16 +48,21 @@ class Question(msgspec.Struct):
 
 
 async def collect(asked: Question, url: str) -> dict[str, object]:
-    """Stream so many messages into a fresh log and to the bus; the CPU time it took."""
+    """Stream so many messages into a fresh log and to the bus; the CPU time it took.
+
+    And what each record takes in the second half, when all books have begun.
+    """
     replay, folder = Replay("binance", Inputs(Path(asked.inputs))), Path(asked.folder)
     clock, stop, expected = SystemClock(), asyncio.Event(), asked.messages + len(replay.symbols)
     wiring = wire(Bus(publish=f"ipc://{asked.file}", queue=1_000_000, linger=30), folder)
     assert wiring is not None
-    recorded = 0
+    recorded, steady = 0, (0, 0.0)
 
     def count(stored: Sequence[Stored]) -> None:
-        nonlocal recorded
+        nonlocal recorded, steady
         recorded += len(stored)
+        if recorded >= expected // 2 and not steady[0]:
+            steady = recorded, time.process_time()
         if recorded >= expected:
             stop.set()
 
@@ -74,12 +79,13 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
         cpu_s = time.process_time()
         async with asyncio.timeout(DAWDLE_S):
             await session.run(stop)
-        cpu_s = time.process_time() - cpu_s
+        ended_s = time.process_time()
         recorder.close()
         wrong = [each for each, book in shard.books.items() if book.state != "synced"]
     if wrong or shard.tally.malformed or publisher.counts.dropped or publisher.counts.unheard:
         raise SystemExit(f"{wrong} {shard.tally.malformed} {publisher.counts}")
-    return {"cpu_s": cpu_s}
+    each_s = (ended_s - steady[1]) / max(1, recorded - steady[0])
+    return {"cpu_s": ended_s - cpu_s, "steady_cpu_s": each_s}
 
 
 async def pass_through(asked: Question, url: str) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """A stand-in for the exchange's stream: sends the inputs as WebSocket frames, as fast or at a pace.
 
 A thread of the benchmark's own process, which does nothing else meanwhile. It speaks as much of the
-protocol as its two clients need: the handshake, one subscription answered, and text frames.
+protocol as its two clients need: the handshake, subscriptions answered, and text frames.
 """
 
 import base64
@@ -28,6 +28,7 @@ class Sender:
         """None for as fast as they are taken."""
         self.late_ms = 0.0
         """How far the last paced run fell behind, at worst."""
+        self._sending = threading.Lock()
         threading.Thread(target=self._serve_forever, daemon=True).start()
 
     def load(self, frames: Sequence[bytes]) -> None:
@@ -61,16 +62,32 @@ class Sender:
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Accept: {accept}\r\n\r\n".encode()
         )
+        asked = threading.Event()
+        answering = threading.Thread(target=self._answer, args=(client, asked), daemon=True)
+        answering.start()
         if "streams=" not in head.split("\r\n", 1)[0]:
-            request_id = json.loads(_read_frame(client))["id"]
-            client.sendall(_framed(json.dumps({"result": None, "id": request_id}).encode()))
+            asked.wait()
         frames = self._frames[: self.most]
         if self.frames_per_s is None:
-            client.sendall(b"".join(frames))
+            self._send(client, b"".join(frames))
         else:
             self._pace(client, frames, self.frames_per_s)
-        while client.recv(65536):  # until the client closes; it may say goodbye first
-            pass
+        answering.join()
+
+    def _answer(self, client: socket.socket, asked: threading.Event) -> None:
+        """Say yes to every subscription, until the client closes."""
+        with suppress(ConnectionError, OSError):
+            while True:
+                said = _read_frame(client)
+                if said.startswith(b"{"):  # else it is a goodbye
+                    answer = {"result": None, "id": json.loads(said)["id"]}
+                    self._send(client, _framed(json.dumps(answer).encode()))
+                    asked.set()
+        asked.set()
+
+    def _send(self, client: socket.socket, data: bytes) -> None:
+        with self._sending:
+            client.sendall(data)
 
     def _pace(self, client: socket.socket, frames: Sequence[bytes], frames_per_s: int) -> None:
         start_s, sent, self.late_ms = time.monotonic(), 0, 0.0
@@ -81,7 +98,7 @@ class Sender:
             if due > sent:
                 self.late_ms = max(self.late_ms, 1000 * (passed_s - sent / frames_per_s))
                 self._sent.append((due, time.monotonic_ns()))
-                client.sendall(b"".join(frames[sent:due]))
+                self._send(client, b"".join(frames[sent:due]))
                 sent = due
             time.sleep(_TICK_S)
 

@@ -14,17 +14,17 @@ from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Batch, Stream
 from penstock.storage.log.pairs import PairBatch
 
 _MOST_IN_BATCH = 256
-"""Records of an open batch: to find one by its number, so many are read at most."""
+"""Records of an open batch: to find one by its number, so many are read, or one append's."""
 _eight_bytes = Layout(">Q").pack
 
 
 class Head:
-    """Where a stream stands, and what the append at hand adds to it."""
+    """Where a stream stands."""
 
     __slots__ = (
-        "_batch", "_batch_second", "_last", "_numbers_prefix", "_second", "_times_prefix",
-        "highest_id", "highest_ns", "id_of", "keys", "number", "plain_ids", "prefix", "received",
-        "rises", "stream", "topic", "values",
+        "_batch", "_numbers_prefix", "_second", "_times_prefix", "arrivals_below", "batch_second",
+        "highest_id", "highest_ns", "id_of", "ids_below", "number", "plain_ids", "prefix", "stream",
+        "topic",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, stream_id: int, id_of: Callable[[Any], int | None]) -> None:
@@ -37,72 +37,54 @@ class Head:
         self.highest_id = -1
         self.highest_ns = -1
         self.number = 0
-        self.rises = True
-        """Whether all that is added now is newer than all there was."""
-        self.keys: list[bytes] = []
-        self.values: list[bytes] = []
-        self.received: list[int] = []
         self._batch: Batch | None = None
-        """The open one; below, its second, and the key and instant of its last record."""
-        self._batch_second = -1
-        self._last = b"", -1
+        """The open one."""
+        self.batch_second = -1
+        """When that was received; below, the numbers up to which it takes records keyed by ids,
+        and by arrival. It takes only what rises."""
+        self.ids_below = self.arrivals_below = 0
         self._second = -1
         """The last one by which batches of this stream are found."""
 
-    def write(self, pairs: PairBatch) -> None:
-        """Put the records that were added, and what finds them.
+    def begin_batch(self, number: int, key: bytes, at_ns: int, pairs: PairBatch) -> None:
+        """Open a batch with a record that rises.
 
-        Stream by stream, because RocksDB takes keys that follow each other in half the time.
+        The one before stays open too, if the keys of this one follow its own.
         """
-        found, received, put, prefix = self.keys, self.received, pairs.put, self.prefix
-        for key, value in zip(found, self.values, strict=True):
-            put(prefix + key, value)
-        first = self.number - len(found) + 1
-        first_ns, last_ns = min(received), max(received)
-        second = last_ns // SECOND_NS
-        if not self.rises or first_ns < second * SECOND_NS:
-            self.close_batch(first - 1, pairs)
-            low, high = min(found), max(found)
-            self.put_batch(Batch(first, len(found), low, high, first_ns, last_ns), pairs)
-            if second != self._second or first_ns < second * SECOND_NS:
-                for each in {at_ns // SECOND_NS for at_ns in received}:
-                    self._put_second(each, first, pairs)
-                self._second = received[-1] // SECOND_NS
-        else:
-            if not self._holds(found[0], first, second):
-                self._begin_batch(Batch(first, 0, found[0], found[0], first_ns, first_ns), pairs)
-            self._last = found[-1], last_ns
-        self.keys, self.values, self.received = [], [], []
-
-    def _holds(self, key: bytes, number: int, second: int) -> bool:
-        """Whether the open batch takes records that rise from its last one."""
-        begun = self._batch
-        return (
-            begun is not None
-            and second == self._batch_second
-            and number - begun.first_number < _MOST_IN_BATCH
-            and _is_arrival(key) == _is_arrival(begun.low)
-        )
-
-    def _begin_batch(self, begun: Batch, pairs: PairBatch) -> None:
-        """Open a batch; the one before may stay open if the keys of this one follow its own."""
-        if self._batch is not None and _is_arrival(self._batch.low) != _is_arrival(begun.low):
-            self.close_batch(begun.first_number - 1, pairs)
-        self.put_batch(begun, pairs)
-        self._batch, self._batch_second = begun, begun.first_received_ns // SECOND_NS
+        arrival = key >= keys.FIRST_ARRIVAL
+        if self._batch is not None and (self._batch.low >= keys.FIRST_ARRIVAL) is not arrival:
+            self.close_batch(number - 1, pairs)
+        self._batch = Batch(number, 0, key, key, at_ns, at_ns)
+        self.put_batch(self._batch, pairs)
+        below = number + _MOST_IN_BATCH
+        self.ids_below, self.arrivals_below = (0, below) if arrival else (below, 0)
+        self.batch_second = at_ns // SECOND_NS
         # Batches that follow within the same second are found by walking on from this one.
-        if self._batch_second != self._second:
-            self._second = self._batch_second
-            self._put_second(self._second, begun.first_number, pairs)
+        if self.batch_second != self._second:
+            self._second = self.batch_second
+            self._put_second(self._second, number, pairs)
 
     def close_batch(self, last_number: int, pairs: PairBatch) -> None:
         """Let the open batch, if there is one, say by itself what it holds."""
         if self._batch is not None:
-            high, last_ns = self._last
             records = last_number - self._batch.first_number + 1
-            whole = self._batch._replace(records=records, high=high, last_received_ns=last_ns)
-            self.put_batch(whole, pairs)
-            self._batch = None
+            arrival = self._batch.low >= keys.FIRST_ARRIVAL
+            # As high as may be: some of what is not its own may be read in vain.
+            high = _highest_arrival(self.highest_ns) if arrival else _eight_bytes(self.highest_id)
+            self.put_batch(self._batch._replace(records=records, high=high), pairs)
+            self._batch, self.ids_below, self.arrivals_below = None, 0, 0
+
+    def add_batch(self, found: list[bytes], received: list[int], pairs: PairBatch) -> None:
+        """Add a closed batch of the last records."""
+        first = self.number - len(found) + 1
+        self.close_batch(first - 1, pairs)
+        first_ns, last_ns = min(received), max(received)
+        batch = Batch(first, len(found), min(found), max(found), first_ns, last_ns)
+        self.put_batch(batch, pairs)
+        if not batch.within_second(self._second):
+            for each in {at_ns // SECOND_NS for at_ns in received}:
+                self._put_second(each, first, pairs)
+            self._second = received[-1] // SECOND_NS
 
     def put_batch(self, batch: Batch, pairs: PairBatch) -> None:
         """Put what finds records by number."""
@@ -113,5 +95,6 @@ class Head:
         pairs.put(self._times_prefix + _eight_bytes(second) + _eight_bytes(number), b"")
 
 
-def _is_arrival(key: bytes) -> bool:
-    return key >= keys.FIRST_ARRIVAL
+def _highest_arrival(at_ns: int) -> bytes:
+    """Where the last record that arrived then may stand."""
+    return keys.key_of_arrival(at_ns, keys.MOST_AT_ONCE)

@@ -122,6 +122,10 @@ def key_of_id(number: int) -> bytes:
     return b"\xff" + bytes([length]) + number.to_bytes(length, "big")
 
 
+MOST_AT_ONCE = (1 << 32) - 1
+"""The greatest ``counter`` below."""
+
+
 def key_of_arrival(received_at_ns: int, counter: int = 0) -> bytes:
     """The key of the ``counter``-th event without an id that arrived in one nanosecond."""
     if not 0 <= received_at_ns < 1 << 64:

@@ -43,12 +43,24 @@ def test_a_snapshot_that_ended_by_itself_hides_nothing() -> None:
     assert known == (levels("8", "1"), levels("12"))
 
 
+def test_what_is_beyond_the_end_is_not_kept_for_ever() -> None:
+    sync = begun(levels("10", "9"), levels("11", "12"))
+    assert sync.book is not None
+    sync.book.apply(levels("9.5", "8"), levels("13"))
+
+    Horizon(depth=3).forget_beyond(sync)
+    assert len(sync.book) == 7, "the snapshot was the whole book: all is known"
+    Horizon(depth=2).forget_beyond(sync)
+    assert sync.book.texts() == (levels("10", "9.5", "9"), levels("11", "12"))
+
+
 def test_a_book_that_began_from_no_snapshot_or_in_its_stream_is_known_as_it_is() -> None:
     horizon, frames = Horizon(depth=1), BookRules(begins="frame", depth=1)
     for sync in (BookSync(), BookSync(keep_levels=False), StreamedBook(frames)):
         assert horizon.ends(sync) == (None, None)
         assert not horizon.nears(sync)
         assert not horizon.left(sync)
+        horizon.forget_beyond(sync)
 
 
 def test_the_newest_snapshot_counts_whichever_book_brought_it() -> None:

@@ -134,6 +134,34 @@ def test_more_prices_than_are_remembered_are_still_right() -> None:
     assert book.best_bid == (Decimal("44999.5"), Decimal(1))
 
 
+ends = st.none() | st.decimals(0, 31, places=2)
+
+
+@given(changes, changes, changes, changes, ends, ends)
+def test_what_is_beyond_some_prices_is_forgotten(
+    bids: list[LevelText],
+    asks: list[LevelText],
+    more_bids: list[LevelText],
+    more_asks: list[LevelText],
+    lowest: Decimal | None,
+    highest: Decimal | None,
+) -> None:
+    book, model = OrderBook(), Model()
+    book.apply(bids, asks)
+    model.apply(bids, asks)
+    book.forget_beyond(lowest, highest)
+    bid_levels, ask_levels = model.sides
+    for price in [each for each in bid_levels if lowest is not None and each < lowest]:
+        del bid_levels[price]
+    for price in [each for each in ask_levels if highest is not None and each > highest]:
+        del ask_levels[price]
+    for _ in range(2):
+        assert list(book.bids()) == sorted(bid_levels.items(), reverse=True)
+        assert list(book.asks()) == sorted(ask_levels.items())
+        book.apply(more_bids, more_asks)
+        model.apply(more_bids, more_asks)
+
+
 @pytest.mark.parametrize("price", ["", ".", "abc", "1.2.3", "-1", "1e5", "NaN", "١", "9" * 5000])
 def test_a_price_that_is_no_number_is_refused(price: str) -> None:
     with pytest.raises(MalformedLevels):

@@ -139,6 +139,8 @@ class BookKeeper:
         while True:
             await self.clock.sleep(self.settings.book_every)
             await self.record_shown()
+            for sync in self.books().values():
+                self._horizon.forget_beyond(sync)
 
     async def _watch_horizon(self, group: asyncio.TaskGroup) -> None:
         """Ask for a new snapshot before the price has come to the end of what is known."""

@@ -39,6 +39,11 @@ class Horizon:
         """Whether a best price is beyond all that is known."""
         return _has_passed(self.ends(sync), sync)
 
+    def forget_beyond(self, sync: BookSync | StreamedBook) -> None:
+        """Drop what is beyond all that is known: nobody is shown it, and it becomes ever more."""
+        if isinstance(sync, BookSync) and sync.book is not None:
+            sync.book.forget_beyond(*self.ends(sync))
+
     def _price(self, side: Reach, price: str) -> Decimal | None:
         return Decimal(price) if side.levels >= self._depth else None
 

@@ -8,7 +8,7 @@ common to the book, and its place in the sorted list of keys, which ends with th
 also tell that "1.1" and "1.10" are one level, which has the spelling that came last.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
@@ -93,6 +93,12 @@ class OrderBook:
         quantities |= asks
         if len(quantities) != known:
             self._admit(self._asks, known, asks)
+
+    def forget_beyond(self, bid: Decimal | None, ask: Decimal | None) -> None:
+        """Drop bids lower, and asks higher, than these."""
+        for half, last in ((self._bids, bid), (self._asks, ask)):
+            if last is not None:
+                half.forget_below(half.sign * self._key(f"{last:f}"))
 
     def _admit(self, half: "_Half", known: int, levels: Sequence[LevelText]) -> None:
         """Give new prices their places: all that the dict has beyond ``known``."""
@@ -230,6 +236,13 @@ class _Half:
 
     def _allow_spare(self) -> None:
         self.most_keys = len(self.keys) + max(_SPARE, len(self.keys) // 4)
+
+    def forget_below(self, key: int) -> None:
+        """Forget every level that is worse than this one."""
+        kept = bisect_left(self.keys, key)
+        for worse in self.keys[:kept]:
+            del self.quantities[self.spellings.pop(worse)]
+        del self.keys[:kept]
 
     def multiply(self, factor: int) -> None:
         self.keys = [key * factor for key in self.keys]

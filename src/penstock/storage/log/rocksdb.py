@@ -22,6 +22,7 @@ from msgspec import Struct
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    Cache,
     Checkpoint,
     DbClosedError,
     DBCompressionType,
@@ -41,6 +42,7 @@ _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 # The lock is another's, or this process has the slot open already. A lock file that cannot be made,
 # on a full disk for instance, is something else.
 _LOCKED = ("Resource temporarily unavailable", "lock hold by current process")
+_READERS_CACHE = 32 * 1024 * 1024
 # A secondary that opens while its owner replaces files may find one gone; the next look is right.
 _LOOKS = 5
 
@@ -104,7 +106,7 @@ def _holder(owner: Path) -> str:
     return f"process {found.pid} ({found.command})"
 
 
-def _options() -> Options:
+def _options(cache_bytes: int) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     # Fast while it is young, small once it is old.
@@ -112,6 +114,7 @@ def _options() -> Options:
     options.set_bottommost_compression_type(DBCompressionType.zstd())
     table = BlockBasedOptions()
     table.set_block_size(16 * 1024)
+    table.set_block_cache(Cache(cache_bytes))
     options.set_block_based_table_factory(table)
     # One more buffer than usual: a flush that takes long does not stop the writer.
     options.set_max_write_buffer_number(4)
@@ -124,10 +127,11 @@ def _options() -> Options:
 
 
 def _owners_options() -> Options:
-    options = _options()
+    # An owner reads next to nothing: where a record that came late belongs.
+    options = _options(cache_bytes=4 * 1024 * 1024)
     # What is not yet in tables is in memory: little of it, so that an owner's memory stays level.
     options.set_write_buffer_size(16 * 1024 * 1024)
-    # An owner reads next to nothing, so tables that pile up over months need not all be open.
+    # Nor need tables that pile up over months all be open.
     options.set_max_open_files(64)
     return options
 
@@ -236,7 +240,7 @@ class _Secondaries:
         scratch.mkdir(exist_ok=True)
         with _failures_named(str(path)):
             access = AccessType.secondary(str(scratch))
-            return _RocksPairs(path, Rdict(str(path), _options(), access_type=access), None)
+            return _RocksPairs(path, Rdict(str(path), _options(_READERS_CACHE), access_type=access), None)
 
     def close(self) -> None:
         while self._opened:

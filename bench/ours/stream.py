@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import aiohttp
 import msgspec
 import zmq
 from bench.inputs.stored import Inputs
 from bench.ours.decode import FRAMES_AT_ONCE, Replay
+from picows import WSFrame, WSListener, WSTransport, ws_connect
 from rocksdict import Options, Rdict, WriteBatch
 
 from penstock.clock import SystemClock
@@ -32,6 +32,7 @@ from penstock.recorder import Recorder
 from penstock.storage.log import Stored, open_log
 
 SLOT = "bench"
+READ_BYTES = 256 * 1024
 DAWDLE_S = 180
 WARM_S = 0.3
 """What a socket is given to connect: before, nobody listens."""
@@ -88,6 +89,28 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
     return {"cpu_s": ended_s - cpu_s, "steady_cpu_s": each_s}
 
 
+class _PassThrough(WSListener):
+    """Writes and publishes every frame as it is."""
+
+    def __init__(self, db: Rdict, bus: zmq.Socket[bytes], messages: int) -> None:
+        self.all_passed = asyncio.Event()
+        self._db, self._bus, self._messages = db, bus, messages
+        self._number, self._batch = 0, WriteBatch(raw_mode=True)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """See picows."""
+        payload = frame.get_payload_as_bytes()
+        self._number += 1
+        self._batch.put(self._number.to_bytes(8, "big"), payload)
+        self._bus.send(payload)
+        if self._number % FRAMES_AT_ONCE == 0 or self._number == self._messages:
+            self._db.write(self._batch)
+            self._batch = WriteBatch(raw_mode=True)
+        if self._number == self._messages:
+            self.all_passed.set()
+            transport.disconnect()
+
+
 async def pass_through(asked: Question, url: str) -> dict[str, object]:
     """Take, write and publish so many frames as they are; the CPU time it took."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -97,19 +120,13 @@ async def pass_through(asked: Question, url: str) -> dict[str, object]:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     with closing(Rdict(asked.folder, options)) as db:
-        async with aiohttp.ClientSession() as http:
-            await asyncio.sleep(WARM_S)
-            gc.collect()
-            cpu_s = time.process_time()
-            async with http.ws_connect(f"{url}?streams=all", decode_text=False) as socket:
-                for start in range(0, asked.messages, FRAMES_AT_ONCE):
-                    batch = WriteBatch(raw_mode=True)
-                    for number in range(start, min(start + FRAMES_AT_ONCE, asked.messages)):
-                        frame = (await socket.receive()).data
-                        batch.put(number.to_bytes(8, "big"), frame)
-                        bus.send(frame)
-                    db.write(batch)
-            cpu_s = time.process_time() - cpu_s
+        passing = _PassThrough(db, bus, asked.messages)
+        await asyncio.sleep(WARM_S)
+        gc.collect()
+        cpu_s = time.process_time()
+        await ws_connect(lambda: passing, f"{url}?streams=all", read_buffer_init_size=READ_BYTES)
+        await passing.all_passed.wait()
+        cpu_s = time.process_time() - cpu_s
     bus.close(DAWDLE_S * 1000)
     context.term()
     return {"cpu_s": cpu_s}

@@ -240,7 +240,8 @@ class _Secondaries:
         scratch.mkdir(exist_ok=True)
         with _failures_named(str(path)):
             access = AccessType.secondary(str(scratch))
-            return _RocksPairs(path, Rdict(str(path), _options(_READERS_CACHE), access_type=access), None)
+            db = Rdict(str(path), _options(_READERS_CACHE), access_type=access)
+            return _RocksPairs(path, db, None)
 
     def close(self) -> None:
         while self._opened:

@@ -30,7 +30,7 @@ CHANNELS = "trades,book_deltas,book_snapshots,tickers"
 """As much as it takes for that."""
 LOOK_S = 5.0
 START_S = 60.0
-WARM_S = 120.0
+WARM_S = max(120.0, SECONDS / 8)
 """Caches fill in this time: what comes later is growth."""
 HOURLY_BYTES = 1_000_000
 PAGE = os.sysconf("SC_PAGE_SIZE")

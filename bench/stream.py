@@ -35,7 +35,7 @@ LATE_MS = 100.0
 """A pace is sustained if all but a hundredth of the trades arrive within this."""
 FEW, MANY = 8, 400
 """Markets, to see what many of them cost."""
-GROWTH_PACE = 10_000
+GROWTH_PACE, GROWTH_MESSAGES = 10_000, 120_000
 
 
 class Bench:
@@ -100,17 +100,22 @@ def compare(bench: Bench, inputs: Inputs) -> dict[str, list[float]]:
     return spent
 
 
-def measure_growth(bench: Bench, few: Inputs, many: Inputs) -> float:
+def measure_growth(bench: Bench, folder: Path) -> float:
     """What a message costs with many markets, in terms of what it costs with few.
 
     At a pace, and once all books have begun: to load them costs more with many, but is done once.
     """
+    few = make_inputs(folder / "longer", GROWTH_MESSAGES, markets=FEW)
+    many = make_inputs(folder / "many", GROWTH_MESSAGES, markets=MANY)
     ratios = []
     bench.sender.frames_per_s = GROWTH_PACE
     for _ in range(ROUNDS):
-        cost = [bench.run(bench.ours, inputs, "whole")["steady_cpu_s"] for inputs in (few, many)]
-        print(f"   few {1e6 * cost[0]:.1f} µs, many {1e6 * cost[1]:.1f} µs", flush=True)
-        ratios.append(cost[1] / cost[0])
+        costs = [
+            bench.run(bench.ours, inputs, "whole", GROWTH_MESSAGES)["steady_cpu_s"]
+            for inputs in (few, many)
+        ]
+        print(f"   few {1e6 * costs[0]:.1f} µs, many {1e6 * costs[1]:.1f} µs", flush=True)
+        ratios.append(costs[1] / costs[0])
     bench.sender.frames_per_s = None
     return round(float(statistics.median(ratios)), 3)
 
@@ -156,10 +161,9 @@ def main() -> Mapping[str, object]:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
         inputs = make_inputs(Path(folder, "few"))
-        crowd = make_inputs(Path(folder, "many"), markets=MANY)
         bench = Bench(stack, Path(folder))
         spent = compare(bench, inputs)
-        growth = measure_growth(bench, inputs, crowd)
+        growth = measure_growth(bench, Path(folder))
         latency, sustained = measure_latencies(bench, inputs)
         theirs = {str(rate): measure_latency(bench, bench.peer, inputs, rate) for rate in PACES[:2]}
 

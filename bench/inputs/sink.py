@@ -15,7 +15,7 @@ import zmq
 
 from penstock.publish.frames import ANNOUNCE, BATCH, read_frame, unpack_frames
 
-QUIET_S = 2.0
+QUIET_S = 5.0
 """Nothing for so long, once something came: there will be no more."""
 PATIENCE_S = 180.0
 _BATCHED, _ANNOUNCED = f"{BATCH}\0".encode(), f"{ANNOUNCE}\0".encode()

@@ -12,7 +12,7 @@ from penstock.app import measured, open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
-from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
 from penstock.cli.symbols_file import OPTION, Markets
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
@@ -72,21 +72,14 @@ async def _collect(
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_collector(settings, exchange, clock, listener) as collector:
-        collecting = asyncio.create_task(collector.run(markets.names(), stop))
         if markets.file is not None:
             again = partial(_read_again, collector, markets, listener)
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again)
-        collecting.add_done_callback(lambda _: stop.set())
-        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         reporter = collector.reporter
-        await show_until(
-            stop,
-            clock,
-            lambda: draw_collector(reporter.latest),
-            lambda: describe_collector(reporter.latest),
+        view = View(
+            lambda: draw_collector(reporter.latest), lambda: describe_collector(reporter.latest)
         )
-        deadline.cancel()
-        await collecting
+        await run_shown(collector.run(markets.names(), stop), stop, seconds, clock, view)
     return reporter.latest
 
 

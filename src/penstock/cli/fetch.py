@@ -10,7 +10,7 @@ from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
-from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
@@ -58,18 +58,11 @@ async def _fetch(
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_fetcher(settings, exchange, symbols, clock, listener) as fetcher:
-        fetching = asyncio.create_task(fetcher.run(stop))
-        fetching.add_done_callback(lambda _: stop.set())
-        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         reporter = fetcher.reporter
-        await show_until(
-            stop,
-            clock,
-            lambda: draw_collector(reporter.latest),
-            lambda: describe_fetcher(reporter.latest),
+        view = View(
+            lambda: draw_collector(reporter.latest), lambda: describe_fetcher(reporter.latest)
         )
-        deadline.cancel()
-        await fetching
+        await run_shown(fetcher.run(stop), stop, seconds, clock, view)
     return reporter.latest
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -12,6 +13,13 @@ from penstock.clock import Clock, wait_for
 
 _DRAW_S = 0.25
 _LINE_S = 10.0
+
+
+class View(NamedTuple):
+    """How to show something: as a picture, and in a line."""
+
+    draw: Callable[[], RenderableType]
+    describe: Callable[[], str]
 
 
 def on_terminal() -> bool:
@@ -31,6 +39,22 @@ async def stop_after(seconds: float | None, stop: asyncio.Event, clock: Clock) -
     if seconds is not None:
         await clock.sleep(seconds)
         stop.set()
+
+
+async def run_shown(
+    running: Coroutine[Any, Any, None],
+    stop: asyncio.Event,
+    seconds: float | None,
+    clock: Clock,
+    view: View,
+) -> None:
+    """Run something to its end, which ``stop`` or so many seconds bring about, and show it."""
+    task = asyncio.create_task(running)
+    task.add_done_callback(lambda _: stop.set())
+    deadline = asyncio.create_task(stop_after(seconds, stop, clock))
+    await show_until(stop, clock, view.draw, view.describe)
+    deadline.cancel()
+    await task
 
 
 async def show_until(

@@ -8,7 +8,7 @@ import typer
 from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
-from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
 from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
@@ -42,12 +42,8 @@ async def _work(settings: Settings, seconds: float | None, listener: Listener) -
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_worker(settings, clock, listener) as worker:
-        working = asyncio.create_task(worker.run(stop))
-        working.add_done_callback(lambda _: stop.set())
-        deadline = asyncio.create_task(stop_after(seconds, stop, clock))
-        await show_until(stop, clock, lambda: draw_worker(worker), lambda: describe_worker(worker))
-        deadline.cancel()
-        await working
+        view = View(lambda: draw_worker(worker), lambda: describe_worker(worker))
+        await run_shown(worker.run(stop), stop, seconds, clock, view)
     return worker
 
 

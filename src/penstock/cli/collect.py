@@ -11,6 +11,7 @@ import typer
 from penstock.app import measured, open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings
+from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
 from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
 from penstock.cli.symbols_file import OPTION, Markets
@@ -55,6 +56,7 @@ def collect(
     markets.names()
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
     settings = read_settings(context, options).settings
+    give_back_large_pieces()
     with measured(settings, quiet if on_terminal() else _log) as listener:
         collecting = _collect(settings, exchange, markets, seconds, listener)
         status = asyncio.run(collecting)

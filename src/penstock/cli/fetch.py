@@ -9,6 +9,7 @@ from penstock.app import measured, open_fetcher
 from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.fetcher_view import describe_fetcher
+from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
 from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
 from penstock.clock import SystemClock
@@ -42,6 +43,7 @@ def fetch(
     """
     options = {"collect.data_dir": data_dir, "fetch.what": split(what), "fetch.every": every}
     settings = read_settings(context, options).settings
+    give_back_large_pieces()
     with measured(settings, quiet if on_terminal() else _log) as listener:
         status = asyncio.run(_fetch(settings, exchange, symbols or [], seconds, listener))
     if as_json and status is not None:

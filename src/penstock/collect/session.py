@@ -39,8 +39,8 @@ from penstock.telemetry import (
     quiet,
 )
 
-_READ_S = 0.02
-"""How long frames wait at most, however seldom events are recorded: some are answers."""
+_READ_S = 0.05
+"""Frames wait hardly longer than this, however seldom events are recorded: some are answers."""
 _PACE_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
@@ -102,6 +102,7 @@ class Session:
         self._run_errands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
         self._many = asyncio.Event()
+        self._read_ns = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stream and record until ``stop``; then close, and record what had arrived.
@@ -112,8 +113,8 @@ class Session:
         try:
             async with asyncio.TaskGroup() as group:
                 self._run_errands = partial(self._begin_errands, group)
-                self._errands.add(group.create_task(self._tend_forever()))
-                self._errands.add(group.create_task(self._read_floods()))
+                for rhythm in (self._flush_forever, self._read_forever, self._read_floods):
+                    self._errands.add(group.create_task(rhythm()))
                 self.shard.start(self._clock.now_ns())
                 self._run_errands()
                 await stop.wait()
@@ -244,17 +245,16 @@ class Session:
                 return f"silent{but_for} for {silence_s:g} s"
             await self._clock.sleep(silence_s - silent_s)
 
-    async def _tend_forever(self) -> None:
-        """Read and record, each in its rhythm."""
-        every_s = self._flushing.every_s
-        flushed_ns = self._clock.monotonic_ns()
+    async def _flush_forever(self) -> None:
         while True:
-            await self._clock.sleep(min(every_s, _READ_S))
-            now_ns = self._clock.monotonic_ns()
-            if now_ns - flushed_ns >= (every_s - _READ_S / 2) * 1_000_000_000:
-                flushed_ns = now_ns
-                await self._flush()
-            else:
+            await self._clock.sleep(self._flushing.every_s)
+            await self._flush()
+
+    async def _read_forever(self) -> None:
+        """Read where recording does not: it may be done seldom, or wait for its disk."""
+        while True:
+            await self._clock.sleep(_READ_S)
+            if self._clock.monotonic_ns() - self._read_ns > _READ_S * 1_000_000_000:
                 self._read()
 
     async def _read_floods(self) -> None:
@@ -266,6 +266,7 @@ class Session:
 
     def _read(self) -> None:
         """Hand all frames to the machine, and do what it asks for."""
+        self._read_ns = self._clock.monotonic_ns()
         for number, wire in self._wires.items():
             if wire.frames:
                 frames, stamps_ns = wire.take()

@@ -27,7 +27,7 @@ LARGEST_FRAME = 16_000_000
 _CONNECT_S = 10.0
 _CLOSE_S = 1.0
 """How long the exchange may take to say goodbye; a dead connection never does."""
-_MANY = 500
+MANY = 500
 """Frames that had better be taken at once."""
 _READ_BYTES = 256 * 1024
 """What is taken off a socket at once, at most: in a flood, hundreds of frames."""
@@ -77,7 +77,7 @@ class Wire(WSListener):
             self._take_with_care(transport, frame, payload)
         if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
             self._stamp()
-            if len(self.frames) >= _MANY:
+            if len(self.frames) >= MANY:
                 self._many_wait()
 
     def _stamp(self) -> None:

@@ -1,0 +1,39 @@
+"""Large pieces of memory go back to the system."""
+
+import ctypes
+
+import pytest
+
+from penstock.cli.memory import give_back_large_pieces
+
+LARGE = 20_000_000
+"""Bytes; more than lie free in one piece."""
+
+
+class _Info(ctypes.Structure):
+    """What glibc's ``mallinfo2`` tells."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
+                     "uordblks", "fordblks", "keepcost")
+    ]  # fmt: skip
+
+
+def test_large_pieces_are_had_from_the_system_one_by_one() -> None:
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        pytest.skip("this C library does not tell where its memory is")
+    library.mallinfo2.restype = _Info
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.argtypes = [ctypes.c_void_p]
+    # Freed once, a piece of this size is kept among the small ones from then on.
+    library.free(library.malloc(LARGE))
+
+    give_back_large_pieces()
+
+    before = library.mallinfo2().hblks
+    piece = library.malloc(LARGE)
+    assert library.mallinfo2().hblks == before + 1
+    library.free(piece)
+    assert library.mallinfo2().hblks == before

@@ -93,7 +93,7 @@ class _PassThrough(WSListener):
     """Writes and publishes every frame as it is."""
 
     def __init__(self, db: Rdict, bus: zmq.Socket[bytes], messages: int) -> None:
-        self.all_passed = asyncio.Event()
+        self.all_passed, self.closed = asyncio.Event(), asyncio.Event()
         self._db, self._bus, self._messages = db, bus, messages
         self._number, self._batch = 0, WriteBatch(raw_mode=True)
 
@@ -109,6 +109,10 @@ class _PassThrough(WSListener):
         if self._number == self._messages:
             self.all_passed.set()
             transport.disconnect()
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 (picows's)
+        """See picows."""
+        self.closed.set()
 
 
 async def pass_through(asked: Question, url: str) -> dict[str, object]:
@@ -127,6 +131,7 @@ async def pass_through(asked: Question, url: str) -> dict[str, object]:
         await ws_connect(lambda: passing, f"{url}?streams=all", read_buffer_init_size=READ_BYTES)
         await passing.all_passed.wait()
         cpu_s = time.process_time() - cpu_s
+        await passing.closed.wait()
     bus.close(DAWDLE_S * 1000)
     context.term()
     return {"cpu_s": cpu_s}

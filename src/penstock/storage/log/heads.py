@@ -6,16 +6,14 @@ batch (see ``keys``) holds them.
 """
 
 from collections.abc import Callable
-from struct import Struct as Layout
 from typing import Any
 
 from penstock.storage.log import keys
-from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Batch, Stream
+from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Batch, Stream, eight_bytes
 from penstock.storage.log.pairs import PairBatch
 
 _MOST_IN_BATCH = 256
 """Records of an open batch: to find one by its number, so many are read, or one append's."""
-_eight_bytes = Layout(">Q").pack
 
 
 class Head:
@@ -70,7 +68,7 @@ class Head:
             records = last_number - self._batch.first_number + 1
             arrival = self._batch.low >= keys.FIRST_ARRIVAL
             # As high as may be: some of what is not its own may be read in vain.
-            high = _highest_arrival(self.highest_ns) if arrival else _eight_bytes(self.highest_id)
+            high = _highest_arrival(self.highest_ns) if arrival else eight_bytes(self.highest_id)
             self.put_batch(self._batch._replace(records=records, high=high), pairs)
             self._batch, self.ids_below, self.arrivals_below = None, 0, 0
 
@@ -88,11 +86,11 @@ class Head:
 
     def put_batch(self, batch: Batch, pairs: PairBatch) -> None:
         """Put what finds records by number."""
-        pairs.put(self._numbers_prefix + _eight_bytes(batch.first_number), keys.write_batch(batch))
+        pairs.put(self._numbers_prefix + eight_bytes(batch.first_number), keys.write_batch(batch))
 
     def _put_second(self, second: int, number: int, pairs: PairBatch) -> None:
         """Put what finds a batch by time."""
-        pairs.put(self._times_prefix + _eight_bytes(second) + _eight_bytes(number), b"")
+        pairs.put(self._times_prefix + eight_bytes(second) + eight_bytes(number), b"")
 
 
 def _highest_arrival(at_ns: int) -> bytes:

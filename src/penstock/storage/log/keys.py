@@ -49,6 +49,10 @@ AFTER_ALL = b"\xff" * 300
 """Sorts after every key there is."""
 
 
+eight_bytes = Layout(">Q").pack
+"""A number as it stands in keys and values."""
+
+
 class Stream(NamedTuple):
     """One channel of one market on one exchange: what is numbered, kept and published together."""
 

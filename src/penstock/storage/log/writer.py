@@ -10,7 +10,6 @@ from contextlib import suppress
 from itertools import chain, repeat
 from operator import add, attrgetter, lt
 from pathlib import Path
-from struct import Struct as Layout
 
 from msgspec.structs import replace
 
@@ -19,11 +18,10 @@ from penstock.market.codec import decode, encode, encode_many
 from penstock.market.events import AnyEvent, Candle
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.heads import Head
-from penstock.storage.log.keys import SECOND_NS, Stream
+from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
 from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import find_batches, find_streams, last_batch, last_of, stats_of
 
-_eight_bytes = Layout(">Q").pack
 _prefix_of, _stream_of, _topic_of = map(attrgetter, ("prefix", "stream", "topic"))
 
 
@@ -61,7 +59,7 @@ class _Work:
         heads, found, numbers, put = self.heads, self.keys, self.numbers, self.batch.put
         records = encode_many(self.events)
         entries = map(add, map(_prefix_of, heads), found)
-        values = map(add, map(_eight_bytes, numbers), records)
+        values = map(add, map(eight_bytes, numbers), records)
         for entry, value in zip(entries, values, strict=True):
             put(entry, value)
         streams, topics = map(_stream_of, heads), map(_topic_of, heads)
@@ -142,7 +140,7 @@ class SlotWriter:
             head.number = number = head.number + 1
             found.append(key)
             received.append(event.received_at_ns)
-            work.batch.put(head.prefix + key, _eight_bytes(number) + record)
+            work.batch.put(head.prefix + key, eight_bytes(number) + record)
             work.stored.append(
                 Stored(head.stream, self._slot, number, key, record, head.topic, event)
             )
@@ -248,16 +246,16 @@ class SlotWriter:
         found = find_batches(pairs, stream_id, 0)
         kept = next((each for each in found if each.high >= key or each == last), None)
         if last is not None and kept is not None:
-            number = _eight_bytes(kept.first_number)
+            number = eight_bytes(kept.first_number)
             batch.delete_range(numbers, numbers + number)
             for entry, _ in pairs.scan(times, keys.past(times)):
                 if entry[13:] >= number:
                     batch.delete_range(times, entry)
                     break
             # What it was found by may have been one that is gone.
-            second = _eight_bytes(kept.first_received_ns // SECOND_NS)
+            second = eight_bytes(kept.first_received_ns // SECOND_NS)
             batch.put(times + second + number, b"")
-            batch.put(numbers + _eight_bytes(last.first_number), keys.write_batch(last))
+            batch.put(numbers + eight_bytes(last.first_number), keys.write_batch(last))
         for head in self._heads.values():
             if head.stream == stream:
                 head.close_batch(head.number, batch)
@@ -317,7 +315,7 @@ def _add_next(event: AnyEvent, head: Head, work: _Work) -> bool:
         key, below = keys.key_of_arrival(at_ns), head.arrivals_below
     elif head.highest_id < own_id < head.plain_ids:
         head.highest_id = own_id
-        key, below = _eight_bytes(own_id), head.ids_below
+        key, below = eight_bytes(own_id), head.ids_below
     else:
         return False
     head.number = number = head.number + 1
@@ -338,7 +336,7 @@ def _add_rising(events: Sequence[AnyEvent], head: Head, work: _Work) -> bool:
         if not (_rise(ids, head.highest_id) and ids[-1] < head.plain_ids):  # type: ignore[operator]
             return False
         head.highest_id = ids[-1]  # type: ignore[assignment]
-        found, below = list(map(_eight_bytes, ids)), head.ids_below
+        found, below = list(map(eight_bytes, ids)), head.ids_below
     elif any(each is not None for each in ids) or not _rise(received, head.highest_ns):
         return False
     else:

@@ -41,6 +41,8 @@ from penstock.telemetry import (
 
 _READ_S = 0.05
 """Frames wait hardly longer than this, however seldom events are recorded: some are answers."""
+_MANY = 500
+"""Frames that are read at once."""
 _PACE_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
@@ -216,6 +218,8 @@ class Session:
             self._many.set,
             clock.monotonic_ns,
             pings_are_life=pings_are_life,
+            # Half of what may wait: the others are events already.
+            many=min(_MANY, self._flushing.most_waiting // 2),
         )
         self._wires[number] = wire
         try:

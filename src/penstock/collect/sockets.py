@@ -27,8 +27,6 @@ LARGEST_FRAME = 16_000_000
 _CONNECT_S = 10.0
 _CLOSE_S = 1.0
 """How long the exchange may take to say goodbye; a dead connection never does."""
-MANY = 500
-"""Frames that had better be taken at once."""
 _READ_BYTES = 256 * 1024
 """What is taken off a socket at once, at most: in a flood, hundreds of frames."""
 _EXCERPT = 60
@@ -47,7 +45,12 @@ class Wire(WSListener):
     """One open socket."""
 
     def __init__(
-        self, many_wait: Callable[[], None], now_ns: Callable[[], int], *, pings_are_life: bool
+        self,
+        many_wait: Callable[[], None],
+        now_ns: Callable[[], int],
+        *,
+        pings_are_life: bool,
+        many: int = 1,
     ) -> None:
         self.frames: list[bytes] = []
         """Arrived, and not taken yet."""
@@ -56,6 +59,7 @@ class Wire(WSListener):
         self.heard_ns = now_ns()
         """When there was a last sign of life."""
         self._many_wait, self._now_ns, self._pings_are_life = many_wait, now_ns, pings_are_life
+        self._many = many
         self._parts: list[bytes] = []
         """Of a message that is sent in pieces, those that have come."""
         self._transport: WSTransport | None = None
@@ -77,7 +81,7 @@ class Wire(WSListener):
             self._take_with_care(transport, frame, payload)
         if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
             self._stamp()
-            if len(self.frames) >= MANY:
+            if len(self.frames) >= self._many:
                 self._many_wait()
 
     def _stamp(self) -> None:
@@ -161,14 +165,19 @@ class Wire(WSListener):
 
 
 async def open_wire(
-    url: str, many_wait: Callable[[], None], now_ns: Callable[[], int], *, pings_are_life: bool
+    url: str,
+    many_wait: Callable[[], None],
+    now_ns: Callable[[], int],
+    *,
+    pings_are_life: bool,
+    many: int = 1,
 ) -> Wire:
-    """Connect; ``many_wait`` is called when many frames wait to be taken.
+    """Connect; ``many_wait`` is called when so ``many`` frames wait to be taken.
 
     Raises:
         NoWire: that is not possible, for now.
     """
-    wire = Wire(many_wait, now_ns, pings_are_life=pings_are_life)
+    wire = Wire(many_wait, now_ns, pings_are_life=pings_are_life, many=many)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await ws_connect(

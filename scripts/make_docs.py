@@ -12,9 +12,19 @@ from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from penstock.cli import app
-from penstock.config import Secret, Settings, describe, environment_name, table_of
+from penstock.config import (
+    Secret,
+    Settings,
+    describe,
+    environment_name,
+    short_names,
+    table_of,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
+
+
+_OF_EXCHANGE = ", for the exchange that `collect` or `fetch` serves"
 
 
 def cli_page() -> str:
@@ -47,7 +57,7 @@ def settings_page() -> str:
         lines += ["| setting | variable | default | allowed | |", "|---|---|---|---|---|"]
         lines += _setting_rows(section, hint)
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines + _short_names())
 
 
 def pages() -> dict[Path, str]:
@@ -82,6 +92,21 @@ def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
         shown = shown.reveal() if isinstance(shown, Secret) else shown
         variable = environment_name(f"{section}.{field}")
         yield f"| `{field}` | `{variable}` | `{shown}` | {describe(hint)} | {notes[field]} |"
+
+
+def _short_names() -> list[str]:
+    lines = [
+        "## Short names", "",
+        "Variables without a prefix, for containers that run one process for one exchange. Each is",
+        "weaker than the variable that names its setting in full, and stronger than the file.", "",
+        "| variable | what it sets |", "|---|---|",
+        "| `SYMBOLS` | markets of `collect` and `fetch`, where the command line names none |",
+    ]  # fmt: skip
+    exchange, everywhere = short_names("EXCHANGE"), short_names()
+    for alias in exchange:
+        alone = "" if alias.variable in {each.variable for each in everywhere} else _OF_EXCHANGE
+        lines.append(f"| `{alias.variable}` | `{alias.setting}`{alone} |")
+    return [*lines, "", "Only public data is collected: there is no place for a key.", ""]
 
 
 def _table_of_tables(section: str, struct: type[Struct]) -> Iterator[str]:

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from penstock.config import Loaded, Secret, Settings, environment_name, load, setting_names
+from penstock.config import (
+    Loaded,
+    Secret,
+    Settings,
+    environment_name,
+    load,
+    named_symbols,
+    setting_names,
+    short_names,
+)
 from penstock.errors import ConfigError
 
 
@@ -171,3 +180,62 @@ def test_what_is_wrong_in_such_a_table_is_named(tmp_path: Path, line: str, says:
 
     with pytest.raises(ConfigError, match=says):
         load(Settings, {}, file)
+
+
+def test_short_names_set_what_a_process_of_one_exchange_needs() -> None:
+    loaded = settings(
+        environment={
+            "STORAGE_BASE_DIR": "/data",
+            "RATE_LIMIT_MAX_REQUESTS": "1200",
+            "RATE_LIMIT_WINDOW_MS": "30000",
+            "API_BASE_URL": "http://127.0.0.1:1/a=b",
+            "WSS_BASE_URL": "ws://127.0.0.1:2",
+        },
+        aliases=short_names("kraken"),
+    )
+
+    found = loaded.settings
+    assert found.collect.data_dir == "/data"
+    assert (found.fetch.max_requests, found.fetch.window) == (1200, 30.0)
+    assert found.exchanges.rest_urls == {"kraken": "http://127.0.0.1:1/a=b"}
+    assert found.exchanges.stream_urls == {"kraken": "ws://127.0.0.1:2"}
+    assert loaded.origins["fetch.window"] == "environment RATE_LIMIT_WINDOW_MS"
+
+
+def test_a_short_name_is_weaker_than_the_full_one_and_stronger_than_the_file(
+    tmp_path: Path,
+) -> None:
+    file = write(tmp_path, "[collect]\ndata_dir = 'file'\n[fetch]\nmax_requests = 1\n")
+    loaded = settings(
+        environment={
+            "PENSTOCK_COLLECT_DATA_DIR": "full",
+            "STORAGE_BASE_DIR": "short",
+            "RATE_LIMIT_MAX_REQUESTS": "2",
+        },
+        file=file,
+        aliases=short_names(),
+    )
+
+    assert loaded.settings.collect.data_dir == "full"
+    assert loaded.settings.fetch.max_requests == 2
+
+
+def test_a_short_name_that_is_set_to_nothing_is_not_set() -> None:
+    empty = dict.fromkeys((alias.variable for alias in short_names("kraken")), "")
+
+    assert settings(environment=empty, aliases=short_names("kraken")).settings == Settings()
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-5", "nan"])
+def test_a_bad_value_is_told_under_its_short_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="RATE_LIMIT_WINDOW_MS"):
+        settings(environment={"RATE_LIMIT_WINDOW_MS": text}, aliases=short_names())
+
+
+def test_markets_may_be_named_by_the_environment() -> None:
+    assert named_symbols({"SYMBOLS": "btc_usdt, eth_usdt,sol_usdt"}) == (
+        "btc_usdt",
+        "eth_usdt",
+        "sol_usdt",
+    )
+    assert named_symbols({}) == ()

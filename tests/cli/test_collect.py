@@ -235,3 +235,20 @@ def test_a_file_of_markets_that_is_no_use_is_refused_at_once(
     assert says in done.stderr
     assert "no market is named" in nothing.stderr
     assert not (tmp_path / "penstock-data").exists()
+
+
+def test_a_container_tells_it_everything_by_short_names(tmp_path: Path, exchange: str) -> None:
+    told = {
+        "SYMBOLS": ",".join(SYMBOLS),
+        "API_BASE_URL": exchange,
+        "WSS_BASE_URL": exchange,
+        "STORAGE_BASE_DIR": str(tmp_path / "kept"),
+    }
+    collected = run("collect", "binance", "--seconds", "3", "--json", folder=tmp_path, **told)
+    shown = run("status", "--json", folder=tmp_path, **told)
+
+    assert collected.returncode == 0, collected.stderr
+    streams = json.loads(collected.stdout)["streams"]
+    assert {each["symbol"] for each in streams} == set(SYMBOLS)
+    assert json.loads(shown.stdout)["status"]["slot"] == "collect-binance"
+    assert not (tmp_path / "penstock-data").exists()

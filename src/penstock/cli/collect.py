@@ -10,7 +10,7 @@ import typer
 
 from penstock.app import measured, open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
-from penstock.cli.context import read_settings
+from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
 from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
@@ -52,10 +52,11 @@ def collect(
 
     Example: penstock collect binance btc_usdt eth_usdt --data-dir ~/market-data
     """
-    markets = Markets(tuple(symbols or ()), symbols_file)
+    typed = symbols_or_named(context, symbols) if symbols_file is None else tuple(symbols or ())
+    markets = Markets(typed, symbols_file)
     markets.names()
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
-    settings = read_settings(context, options).settings
+    settings = read_settings(context, options, exchange).settings
     give_back_large_pieces()
     with measured(settings, quiet if on_terminal() else _log) as listener:
         collecting = _collect(settings, exchange, markets, seconds, listener)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from penstock.config import Loaded, Settings, load
+from penstock.config import Loaded, Settings, load, named_symbols, short_names
 from penstock.telemetry import configure_logging
 
 
@@ -19,17 +19,28 @@ class Sources:
     file: Path | None
 
 
-def read_settings(context: typer.Context, options: Mapping[str, object]) -> Loaded[Settings]:
+def read_settings(
+    context: typer.Context, options: Mapping[str, object], exchange: str = ""
+) -> Loaded[Settings]:
     """Settings as this command sees them; an option that is None was not given.
+
+    A command that serves one exchange names it: then the addresses among the short names count.
 
     Raises:
         ConfigError: something is set that cannot be.
     """
     sources: Sources = context.obj
     given = {name: value for name, value in options.items() if value is not None}
-    loaded = load(Settings, sources.environment, sources.file, given)
+    aliases = short_names(exchange)
+    loaded = load(Settings, sources.environment, sources.file, given, aliases)
     style = loaded.settings.logging.format
     if style == "auto":
         style = "human" if sys.stderr.isatty() else "json"
     configure_logging(style)
     return loaded
+
+
+def symbols_or_named(context: typer.Context, typed: list[str] | None) -> tuple[str, ...]:
+    """The markets on the command line; without any, those the environment names."""
+    sources: Sources = context.obj
+    return tuple(typed or named_symbols(sources.environment))

@@ -1,13 +1,14 @@
 """``penstock fetch``: one exchange's REST side, asked again and again until told to stop."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from penstock.app import measured, open_fetcher
 from penstock.cli.collector_view import draw_collector
-from penstock.cli.context import read_settings
+from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
@@ -42,10 +43,11 @@ def fetch(
     Example: penstock fetch binance btc_usdt --what trades,book --every 10 --data-dir ~/market-data
     """
     options = {"collect.data_dir": data_dir, "fetch.what": split(what), "fetch.every": every}
-    settings = read_settings(context, options).settings
+    settings = read_settings(context, options, exchange).settings
+    named = symbols_or_named(context, symbols)
     give_back_large_pieces()
     with measured(settings, quiet if on_terminal() else _log) as listener:
-        status = asyncio.run(_fetch(settings, exchange, symbols or [], seconds, listener))
+        status = asyncio.run(_fetch(settings, exchange, named, seconds, listener))
     if as_json and status is not None:
         say(status)
 
@@ -53,7 +55,7 @@ def fetch(
 async def _fetch(
     settings: Settings,
     exchange: str,
-    symbols: list[str],
+    symbols: Sequence[str],
     seconds: float | None,
     listener: Listener,
 ) -> CollectorStatus | None:

@@ -1,9 +1,10 @@
 """Configuration: everything an operator may set, read once and validated whole.
 
 Values come, strongest first, from the command line, the environment
-(``PENSTOCK_<SECTION>_<FIELD>``) and ``penstock.toml``; the defaults stand with the settings. The
-result is one frozen Struct and a record of where every value came from. An unknown name or a bad
-value is an error that says what, where it was set and what is allowed, before anything has started.
+(``PENSTOCK_<SECTION>_<FIELD>``, then the short names) and ``penstock.toml``; the defaults stand
+with the settings. The result is one frozen Struct and a record of where every value came from. An
+unknown name or a bad value is an error that says what, where it was set and what is allowed, before
+anything has started.
 """
 
 from penstock.config.loading import (
@@ -33,6 +34,7 @@ from penstock.config.settings import (
     State,
     Text,
 )
+from penstock.config.short_names import named_symbols, short_names
 
 __all__ = [
     "Api",
@@ -56,6 +58,8 @@ __all__ = [
     "describe",
     "environment_name",
     "load",
+    "named_symbols",
     "setting_names",
+    "short_names",
     "table_of",
 ]

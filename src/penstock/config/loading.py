@@ -2,7 +2,7 @@
 
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -43,11 +43,22 @@ class Loaded(Generic[S]):
             yield name, value, self.origins.get(name, "default")
 
 
+@dataclass(frozen=True)
+class Alias:
+    """Another variable that sets a setting, where the setting's own does not."""
+
+    variable: str
+    setting: str
+    read: Callable[[str], str] = str
+    """Makes its text what the setting's own variable would hold."""
+
+
 def load(
     schema: type[S],
     environment: Mapping[str, str],
     file: Path | None = None,
     options: Mapping[str, object] | None = None,
+    aliases: Sequence[Alias] = (),
 ) -> Loaded[S]:
     """Read and validate all settings; ``options`` are dotted names set on the command line.
 
@@ -57,7 +68,7 @@ def load(
     gathered = _Gathered(setting_names(schema))
     if file is not None:
         gathered.take_file(file)
-    gathered.take_environment(environment)
+    gathered.take_environment(environment, aliases)
     for name, value in (options or {}).items():
         gathered.put(name, value, f"command line --{name.rpartition('.')[2].replace('_', '-')}")
     return Loaded(gathered.build(schema), gathered.origins)
@@ -97,6 +108,10 @@ class _Gathered:
         self.texts.discard(name)
         _check_tables(name, self.names[name], value, origin)
 
+    def _put_text(self, name: str, text: str, variable: str) -> None:
+        self.put(name, text, f"environment {variable}")
+        self.texts.add(name)
+
     def take_file(self, file: Path) -> None:
         try:
             tables = tomllib.loads(file.read_text())
@@ -109,12 +124,15 @@ class _Gathered:
         for name, value in _flatten(tables, self.names):
             self.put(name, value, str(file))
 
-    def take_environment(self, environment: Mapping[str, str]) -> None:
+    def take_environment(self, environment: Mapping[str, str], aliases: Sequence[Alias]) -> None:
+        for alias in aliases:
+            # A container sets to nothing what it does not set.
+            if text := environment.get(alias.variable):
+                self._put_text(alias.setting, alias.read(text), alias.variable)
         by_variable = {environment_name(name): name for name in self.names}
         for variable, text in environment.items():
             if variable in by_variable:
-                self.put(by_variable[variable], text, f"environment {variable}")
-                self.texts.add(by_variable[variable])
+                self._put_text(by_variable[variable], text, variable)
             elif variable.startswith("PENSTOCK_") and not variable.startswith("PENSTOCK_TEST_"):
                 near = near_matches(variable, by_variable)
                 hint = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PENSTOCK, run
+from .conftest import PENSTOCK, run, started
 
 
 def test_the_demo_finds_nothing_missing(tmp_path: Path) -> None:
@@ -134,3 +135,22 @@ def test_completion_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     assert done.returncode == 0
     assert "penstock" in done.stdout
+
+
+def test_it_has_as_many_files_open_as_the_system_lets_it_have(tmp_path: Path) -> None:
+    limits = Path("/proc/self/limits")
+    if not limits.exists():
+        pytest.skip("this system does not tell what a process may do")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def allow_few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+
+    words = ("sim", "--port", "0", "--json")
+    with started(*words, folder=tmp_path, environment={}, before=allow_few) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        told = Path(f"/proc/{process.pid}/limits").read_text()
+
+    (line,) = (line for line in told.splitlines() if line.startswith("Max open files"))
+    assert line.split()[3] == line.split()[4]

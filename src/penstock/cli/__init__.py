@@ -18,6 +18,7 @@ from penstock.cli.collect import collect
 from penstock.cli.connectors import connectors
 from penstock.cli.context import Sources
 from penstock.cli.demo import demo
+from penstock.cli.descriptors import take_all_descriptors
 from penstock.cli.fetch import fetch
 from penstock.cli.jobs import jobs
 from penstock.cli.judge import judge
@@ -87,6 +88,7 @@ def _common(
 
 def main() -> None:
     """Run a command; an error made for people becomes one line and exit code 2."""
+    take_all_descriptors()
     try:
         app()
     except PenstockError as error:

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.market.events import AnyEvent, Candle, Ticker, Trade
@@ -110,6 +110,8 @@ doings = st.lists(
 
 
 @given(doings)
+@example([("rise", [0, 0]), ("restart",), ("append", [(2, 0)])])  # among what was left open
+@example([("rise", [0]), ("restart",), ("append", [(None, 0)]), ("rise", [0])])
 def test_all_is_found_by_number_and_by_time(doings: list[tuple[object, ...]]) -> None:
     slot = Slot()
     for doing, *more in doings:

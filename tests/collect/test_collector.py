@@ -449,7 +449,7 @@ async def test_symbols_are_added_and_removed_while_the_others_go_on(
             life.collector.add(["eth_usdt", "btc_usd"])
         life.collector.add(["ETH/USDT"])
         await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
-        life.collector.replace(["eth_usdt"])
+        await life.collector.replace(["eth_usdt"])
         await life.until(lambda status: streamed(status) == {"eth_usdt"})
         count = -1
         async with asyncio.timeout(20):
@@ -463,6 +463,29 @@ async def test_symbols_are_added_and_removed_while_the_others_go_on(
     assert status.shards[0].legs[0].asked == 3
     with pytest.raises(NotStreaming, match="try again"):
         life.collector.add(["btc_usdt"])
+
+
+async def test_a_market_that_was_listed_since_can_be_added(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+        with pytest.raises(UnknownSymbol):
+            await life.collector.replace(["btc_usdt", "eth_usdt"])
+        assert streamed(life.collector.reporter.status("running")) == {"btc_usdt"}
+        await server.stop()
+        await simulate(replace_struct(TWO, port=int(server.address.rpartition(":")[2])))
+        with pytest.raises(UnknownSymbol):
+            life.collector.add(["eth_usdt"])
+        await life.until(lambda status: status.reconnects != {} and streaming(status))
+        await life.collector.replace(["btc_usdt", "eth_usdt"])
+        await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
+        asked = sum(
+            isinstance(fact, RequestSent) and "exchangeInfo" in fact.path for fact in life.facts
+        )
+
+    assert asked == 3, "at the start, and for each name that was not known"
 
 
 async def test_streams_beyond_what_a_connection_carries_go_to_another(

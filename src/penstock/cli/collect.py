@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -75,25 +74,32 @@ async def _collect(
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_collector(settings, exchange, clock, listener) as collector:
-        if markets.file is not None:
-            again = partial(_read_again, collector, markets, listener)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again)
+        rereading = asyncio.create_task(_read_when_told(collector, markets, listener))
         reporter = collector.reporter
         view = View(
             lambda: draw_collector(reporter.latest), lambda: describe_collector(reporter.latest)
         )
-        await run_shown(collector.run(markets.names(), stop), stop, seconds, clock, view)
+        try:
+            await run_shown(collector.run(markets.names(), stop), stop, seconds, clock, view)
+        finally:
+            rereading.cancel()
     return reporter.latest
 
 
-def _read_again(collector: Collector, markets: Markets, tell: Listener) -> None:
-    """Collect what the file names now; if that cannot be done, go on as before and say why."""
-    refused = ""
-    try:
-        collector.replace(markets.names())
-    except PenstockError as error:
-        refused = str(error)
-    tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
+async def _read_when_told(collector: Collector, markets: Markets, tell: Listener) -> None:
+    """Collect what the file names now, each time; if it cannot be, go on as before and say why."""
+    if markets.file is None:
+        return
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told.set)
+    while await told.wait():
+        told.clear()
+        refused = ""
+        try:
+            await collector.replace(markets.names())
+        except PenstockError as error:
+            refused = str(error)
+        tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
 
 
 def _log(fact: Fact) -> None:

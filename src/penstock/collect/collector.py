@@ -24,7 +24,13 @@ from penstock.collect.session import Endpoint, Flushing, Outlets, Session
 from penstock.collect.sessions import Sessions
 from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
-from penstock.errors import ExchangeError, ExchangeUnreachable, NotStreaming, UnexpectedAnswer
+from penstock.errors import (
+    ExchangeError,
+    ExchangeUnreachable,
+    NotStreaming,
+    UnexpectedAnswer,
+    UnknownSymbol,
+)
 from penstock.exchanges.base import Exchange, Feed, Info, Rest, WayOut
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
@@ -99,14 +105,20 @@ class Collector:
         if self._watch is not None:
             self._watch.forget(symbols)
 
-    def replace(self, names: Sequence[str]) -> None:
-        """Collect these and no others, from now on.
+    async def replace(self, names: Sequence[str]) -> None:
+        """Collect these and no others, from now on; what is not known may have been listed since.
 
         Raises:
             NotStreaming: the exchange has not told yet what it lists. Try again later.
             UnknownSymbol: it does not list one of them; nothing was changed.
+            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: whether it does cannot be asked.
         """
-        wanted = self._find(names)
+        try:
+            wanted = self._find(names)
+        except UnknownSymbol:
+            assert self._info is not None
+            self._info.symbols.learn((await self.gateway.learn()).symbols.listed)
+            wanted = self._find(names)
         gone = [symbol.unified for symbol in self._symbols if symbol not in wanted]
         self.add([symbol.unified for symbol in wanted])
         self.remove(gone)

@@ -76,15 +76,27 @@ class SymbolMap:
 
     def __init__(self, exchange: str, listed: Iterable[tuple[str, Symbol] | Listed]) -> None:
         self.exchange = exchange
-        self.listed = tuple(Listed(*each) for each in listed)
+        self.listed: tuple[Listed, ...] = ()
         """Everything the map is made of: another one made of it is the same."""
-        self._symbols = {each.native: each.symbol for each in self.listed}
-        self._natives = {symbol: native for native, symbol in self._symbols.items()}
-        self._streamed = {each.symbol: each.streamed for each in self.listed if each.streamed}
-        self._typed = {text: each.symbol for each in self.listed for text in each.typed}
+        self._symbols: dict[str, Symbol] = {}
+        self._natives: dict[Symbol, str] = {}
+        self._streamed: dict[Symbol, str] = {}
+        self._typed: dict[str, Symbol] = {}
+        self.learn(listed)
+
+    def learn(self, listed: Iterable[tuple[str, Symbol] | Listed]) -> None:
+        """Know these too. What is no longer listed stays known: it may still be asked about."""
+        fresh = {each.native: each for each in (Listed(*each) for each in listed)}
+        kept = (each for each in self.listed if each.native not in fresh)
+        self.listed = (*kept, *fresh.values())
+        for each in fresh.values():
+            self._symbols[each.native] = each.symbol
+            self._natives[each.symbol] = each.native
+            self._streamed[each.symbol] = each.streamed or each.native
+            self._typed.update(dict.fromkeys(each.typed, each.symbol))
 
     def __len__(self) -> int:
-        return len(self._symbols)
+        return len(self._natives)
 
     def __iter__(self) -> Iterator[Symbol]:
         return iter(self._natives)

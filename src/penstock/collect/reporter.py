@@ -158,9 +158,10 @@ class Reporter:
         )
 
     def _weight(self) -> tuple[int | None, int | None]:
-        """(used, limit) of the limit that is nearest to being used up."""
+        """(used, limit) of the limit that is nearest to being used up; of several, the largest."""
         used = self._gateway.gate.used() if self._gateway else {}
-        tightest = max(used, key=lambda limit: used[limit] / limit.amount, default=None)
+        share = {limit: (used[limit] / limit.amount, limit.amount) for limit in used}
+        tightest = max(share, key=share.__getitem__, default=None)
         return (None, None) if tightest is None else (used[tightest], tightest.amount)
 
     def _books(self) -> list[BookStatus]:

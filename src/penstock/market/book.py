@@ -34,10 +34,12 @@ def _check_quantities(*sides: Sequence[LevelText]) -> None:
 class OrderBook:
     """Bids and asks, as exact numbers."""
 
-    __slots__ = ("_asks", "_bids", "_scale")
+    __slots__ = ("_asks", "_bids", "_may_cross", "_scale")
 
     def __init__(self) -> None:
         self._scale = 8
+        self._may_cross = False
+        """Whether there were new prices since it was last found that it is not crossed."""
         self._bids = _Half(sign=1)
         self._asks = _Half(sign=-1)
 
@@ -58,6 +60,7 @@ class OrderBook:
             MalformedLevels: a price is no number. The book is then empty.
         """
         self._clear()
+        self._may_cross = True
         try:
             for half, levels in ((self._bids, bids), (self._asks, asks)):
                 half.load(self._keys([price for price, _ in levels], half.sign), levels)
@@ -102,6 +105,7 @@ class OrderBook:
 
     def _admit(self, half: "_Half", known: int, levels: Sequence[LevelText]) -> None:
         """Give new prices their places: all that the dict has beyond ``known``."""
+        self._may_cross = True
         # A dict keeps its order: what was added last stands last.
         added = list(islice(reversed(half.quantities), len(half.quantities) - known))
         while added:
@@ -166,12 +170,17 @@ class OrderBook:
 
     def crossed(self) -> bool:
         """Whether somebody bids as much as somebody asks: never true of a right book."""
-        bids, asks = self._bids.keys, self._asks.keys
-        if not (bids and asks and bids[-1] >= -asks[-1]):
+        if not self._may_cross:
             return False
-        # So it seems; but one of them may be gone.
-        self._bids.drop_removed()
-        self._asks.drop_removed()
+        if self._keys_cross():
+            # So it seems; but one of them may be gone.
+            self._bids.drop_removed()
+            self._asks.drop_removed()
+        self._may_cross = self._keys_cross()
+        return self._may_cross
+
+    def _keys_cross(self) -> bool:
+        bids, asks = self._bids.keys, self._asks.keys
         return bool(bids and asks and bids[-1] >= -asks[-1])
 
     def bids(self, depth: int | None = None) -> Iterator[Level]:

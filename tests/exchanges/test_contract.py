@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from penstock.app import build_simulator
 from penstock.clock import SystemClock
+from penstock.collect.horizon import Horizon
 from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.errors import (
@@ -458,12 +459,13 @@ async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
         await running
 
 
-def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot:
-    """What a book says it is."""
-    assert sync.state == "synced"
-    assert sync.book is not None
-    bids, asks = sync.book.texts(10)
-    assert len(bids) == len(asks) == 10
+def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot | None:
+    """What a book says it is; None while it is not synced, or its price has left what is known."""
+    if sync.state != "synced" or sync.book is None:
+        return None
+    bids, asks = Horizon(Collect().book_depth).ends(sync).known(sync.book.texts(10))
+    if not len(bids) == len(asks) == 10:
+        return None
     return BookSnapshot(
         exchange="", symbol=symbol, received_at_ns=0, update_id=sync.update_id, at_ms=sync.at_ms,
         bids_raw=write_levels(bids), asks_raw=write_levels(asks),
@@ -480,6 +482,7 @@ async def test_28_streams_bring_every_kind_and_books_that_are_right(live: Live) 
     assert not shard.tally.malformed, list(shard.tally.quarantine)
     assert not shard.tally.refusals
     for symbol, book in shown.items():
+        assert book is not None
         trades = [each for each in seen if isinstance(each, Trade) and each.symbol is symbol]
         counted = trades if "trades" in live.exchange.consecutive else []
         await live.judged(symbol, [*counted, book])
@@ -507,14 +510,15 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
             for _look in range(60):
                 await asyncio.sleep(0.1)
                 for symbol, sync in shard.books.items():
-                    if sync.state == "synced" and sync.book is not None and len(sync.book) >= 20:
-                        shown[symbol].append(_shown(symbol, sync))
+                    if (book := _shown(symbol, sync)) is not None:
+                        shown[symbol].append(book)
     finally:
         await live.plan_faults("")
 
     assert shard.tally.malformed
     assert shard.state == "disconnected", "it was stopped, not lost"
     for symbol, books in shown.items():
+        assert books
         await live.judged(symbol, books[:: max(1, len(books) // 10)])
 
 

@@ -170,12 +170,12 @@ class OrderBook:
 
     def crossed(self) -> bool:
         """Whether somebody bids as much as somebody asks: never true of a right book."""
-        if not self._may_cross:
+        if not (self._may_cross and self._keys_cross()):
+            self._may_cross = False
             return False
-        if self._keys_cross():
-            # So it seems; but one of them may be gone.
-            self._bids.drop_removed()
-            self._asks.drop_removed()
+        # So it seems; but one of them may be gone.
+        self._bids.drop_removed()
+        self._asks.drop_removed()
         self._may_cross = self._keys_cross()
         return self._may_cross
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.market.symbol import Symbol
@@ -40,7 +40,7 @@ async def session_to(handler: Handler, desk: Desk) -> tuple[Session, web.AppRunn
     shard = Shard("binance", lambda: BinanceDialect(SYMBOLS), wanted, lambda: 0.0, PLAN)
     endpoint = Endpoint("binance", f"http://{host}:{port}/stream", 5.0)
     outlets = Outlets(desk.record, desk.fetch_book, desk.facts.append)
-    return Session(shard, endpoint, outlets, SystemClock(), Flushing(every_s=0.01)), runner
+    return Session(shard, endpoint, outlets, SystemClock()), runner
 
 
 async def test_a_symbol_that_is_refused_costs_fifty_others_nothing() -> None:

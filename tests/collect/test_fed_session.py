@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from penstock.clock import SystemClock
+from penstock.collect.batching import Flushing
 from penstock.collect.fed_session import FedSession, Following
-from penstock.collect.session import Flushing
 from penstock.errors import (
     ExchangeError,
     ExchangeUnreachable,

@@ -11,7 +11,8 @@ from aiohttp import WSMsgType, web
 from msgspec import Raw
 
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.collect.batching import Flushing
+from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.collect.sockets import LARGEST_FRAME, Wire
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.base import SymbolMap
@@ -89,7 +90,7 @@ def session(
         Endpoint("binance", exchange.url, silence_s, pings_are_life),
         Outlets(desk.record, desk.fetch_book, desk.facts.append),
         SystemClock(),
-        flushing or Flushing(every_s=0.01),
+        flushing or Flushing(),
     )
 
 
@@ -226,7 +227,8 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
     exchange, desk = ToyExchange(behave), Desk()
     await listen(exchange)
     desk.open.clear()
-    under_test = session(exchange, desk, flushing=Flushing(every_s=0.01, most_waiting=100))
+    waits = Flushing(most_waiting=100)
+    under_test = session(exchange, desk, flushing=waits, silence_s=0.3)
     async with running(under_test):
         await desk.until(lambda: sent > 100)
         while True:  # until the exchange can send no more: both ends' buffers are full
@@ -235,11 +237,13 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
             if sent == before:
                 break
         stuck_at, waiting = sent, under_test.shard.waiting
+        await asyncio.sleep(0.7)
         desk.open.set()
         await desk.until(lambda: len(desk.trades) == 3_000)
 
     assert waiting <= 200, "and what came in one piece with the last of them"
     assert stuck_at < 3_000, "the exchange had to wait"
+    assert len(exchange.connected_at_s) == 1, "and was not called silent for it"
     assert desk.trades == list(range(1, 3_001))
 
 
@@ -251,7 +255,7 @@ async def test_what_arrives_together_is_one_batch(listen: Listen) -> None:
 
     exchange, desk = ToyExchange(behave), Desk()
     await listen(exchange)
-    async with running(session(exchange, desk, flushing=Flushing(every_s=0.5))):
+    async with running(session(exchange, desk, flushing=Flushing(least_s=0.5))):
         await desk.until(lambda: len(desk.trades) == 500)
 
     assert len(desk.batches) <= 2, "a flush may fall into the middle"
@@ -313,7 +317,7 @@ async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> No
 
     exchange, desk = ToyExchange(behave), Desk()
     await listen(exchange)
-    under_test = session(exchange, desk, flushing=Flushing(every_s=600))
+    under_test = session(exchange, desk, flushing=Flushing(least_s=600))
     async with running(under_test):
         await desk.until(lambda: under_test.shard.waiting == 20)
         assert desk.batches == []
@@ -325,7 +329,7 @@ async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) 
     exchange, desk, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Desk(), asyncio.Event()
     await listen(exchange)
     under_test = session(exchange, desk)
-    wire = under_test._wires[1] = Wire(lambda: None, lambda: 0, pings_are_life=True)
+    wire = under_test._wires[1] = Wire(lambda _: None, lambda: 0, pings_are_life=True)
     wire.frames, wire.stamps_ns = [trade_frame(1).encode()], [0]
     stop.set()
     await under_test.run(stop)

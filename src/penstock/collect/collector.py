@@ -16,11 +16,12 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.collect.auditor import Books
+from penstock.collect.batching import Flushing
 from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
 from penstock.collect.fed_session import FedSession, Following
 from penstock.collect.reporter import Reporter
-from penstock.collect.session import Endpoint, Flushing, Outlets, Session
+from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.collect.sessions import Sessions
 from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
@@ -164,7 +165,7 @@ class Collector:
     async def _follow(self, feed: Feed, stop: asyncio.Event) -> None:
         """Record what a feed brings; whether all came, only who keeps its sockets could tell."""
         settings, closing = self.settings, asyncio.Event()
-        flushing = Flushing(every_s=settings.flush_ms / 1000)
+        flushing = _flushing(settings)
         following = Following(self.exchange.name, feed, settings.book_levels)
         fed = FedSession(following, self.recorder.record, self.clock, flushing, self.tell)
         fed.add(self._places(self._symbols))
@@ -284,8 +285,7 @@ class Collector:
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self.exchange.dialect, info.symbols)
             shard = Shard(name, make, list(wanted), random, plan)
-            flushing = Flushing(every_s=settings.flush_ms / 1000)
-            return Session(shard, endpoint, outlets, self.clock, flushing)
+            return Session(shard, endpoint, outlets, self.clock, _flushing(settings))
 
         most = min(limits.streams_per_connection, settings.streams_per_connection)
         return Sessions(begin, most)
@@ -324,6 +324,10 @@ class Collector:
                     await self.recorder.record(await self.gateway.fetch(request))
         except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, TimeoutError) as error:
             self.reporter.trouble = f"the last look at the exchange failed: {error!r}"
+
+
+def _flushing(settings: Collect) -> Flushing:
+    return Flushing(settings.flush_ms / 1000, settings.flush_min_ms / 1000)
 
 
 async def _first_of(*tasks: asyncio.Task[Any]) -> None:

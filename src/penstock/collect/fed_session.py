@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import random
 
 from penstock.clock import Clock
-from penstock.collect.session import Flushing
+from penstock.collect.batching import Batching, Flushing
 from penstock.errors import (
     ExchangeError,
     ExchangeUnreachable,
@@ -82,6 +82,7 @@ class FedSession:
     ) -> None:
         self._following, self._record, self._clock = following, record, clock
         self._flushing, self._tell = flushing, tell
+        self._batching = Batching(flushing, clock)
         self.followed = Followed()
         self._places: dict[Place, asyncio.Task[None] | None] = {}
         """What is followed, and by whom once it runs."""
@@ -141,6 +142,7 @@ class FedSession:
                 changing.cancel()
         finally:
             self._is_over, self.followed.state = True, "disconnected"
+            self._batching.arrived()  # lets the task that writes see that it is over
             for task in (stopping, *self._followers()):
                 task.cancel()
             await asyncio.wait([stopping, *self._followers()], timeout=_CANCEL_S)
@@ -184,6 +186,7 @@ class FedSession:
             if isinstance(event, BookSnapshot) and not self._is_news(event):
                 continue
             self._events.append(event)
+            self._batching.arrived()
 
     def _is_news(self, snapshot: BookSnapshot) -> bool:
         """Keep the book; whether its best levels differ from those recorded before."""
@@ -204,8 +207,9 @@ class FedSession:
 
     async def _flush_forever(self) -> None:
         while not self._is_over:
-            await self._clock.sleep(self._flushing.every_s)
+            await self._batching.due(lambda: len(self._events))
             await self._flush()
+            self._batching.written()
 
     async def _flush(self) -> None:
         events, self._events = self._events, []

@@ -4,9 +4,10 @@ It only moves things: frames from the sockets to the shard's machine, the machin
 the sockets, the gateway and the clock, and its events to the recorder, in batches. Everything that
 could be decided is decided by the machine.
 
-Frames wait on their socket, each with its instant, and are read together with those that came in
-the same few milliseconds: to begin anew for each of them costs several times what reading it does,
-and it would be recorded no sooner.
+Frames wait on their socket, each with its instant, and are read together with those that came
+meanwhile: to begin anew for each of them costs several times what reading it does. When that is,
+``batching`` says. Whatever is judged by time is judged after the sockets were read: a process that
+was stopped for a while finds there what came in the meantime.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.clock import Clock
+from penstock.collect.batching import Batching, Flushing, settled
 from penstock.collect.snapshots import UNAVAILABLE
 from penstock.collect.sockets import NoWire, Wire, open_wire
 from penstock.market.events import AnyEvent, BookSnapshot
@@ -43,6 +45,8 @@ _READ_S = 0.05
 """Frames wait hardly longer than this, however seldom events are recorded: some are answers."""
 _MANY = 500
 """Frames that are read at once."""
+_SETTLE_NS = 1_000_000_000
+"""How long what had arrived is read before something is judged by time, at most."""
 _PACE_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
@@ -59,15 +63,6 @@ class Endpoint:
     """After so long without a frame or a ping the connection counts as dead."""
     pings_are_life: bool = True
     """Whether a ping counts; if not, only frames do."""
-
-
-@dataclass(frozen=True)
-class Flushing:
-    """How events are gathered into batches."""
-
-    every_s: float = 0.02
-    most_waiting: int = 50_000
-    """With so many events not yet recorded, reading pauses and the exchange has to wait."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +98,9 @@ class Session:
         self._errands: set[asyncio.Task[None]] = set()
         self._run_errands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
+        self._batching = Batching(flushing, clock)
+        # Half of what may wait: the others are events already.
+        self._many_frames = min(_MANY, flushing.most_waiting // 2)
         self._many = asyncio.Event()
         self._read_ns = 0
 
@@ -142,21 +140,27 @@ class Session:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
         """
         self.shard.add(wanted, self._clock.now_ns())
-        self._run_errands()
+        self._go_on()
 
     def remove(self, wanted: Subscription) -> None:
         """Stream this no longer."""
         self.shard.remove(wanted, self._clock.now_ns())
-        self._run_errands()
+        self._go_on()
 
     def ask_anew(self, channel: str, symbol: Symbol) -> None:
         """End a stream and ask for it again."""
         self.shard.ask_anew(channel, symbol, self._clock.now_ns())
-        self._run_errands()
+        self._go_on()
 
     def rotate(self, reason: str) -> None:
         """Replace the connection by another, without losing anything."""
         self.shard.rotate(reason, self._clock.now_ns())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what the machine asks for, and let what it gave be recorded."""
+        if self.shard.waiting:
+            self._batching.arrived()
         self._run_errands()
 
     def _begin_errands(self, group: asyncio.TaskGroup) -> None:
@@ -198,7 +202,7 @@ class Session:
             if self._pace is not None and lasted_ns < _GOOD_AFTER_NS:
                 self._pace.failed()
             self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
-        self._run_errands()
+        self._go_on()
 
     async def _wait_for_turn(self) -> None:
         """Wait until the exchange allows another connection."""
@@ -214,12 +218,7 @@ class Session:
         """Open a leg's socket and let frames come until it closes; the reason."""
         clock, pings_are_life = self._clock, self._endpoint.pings_are_life
         wire = await open_wire(
-            self._endpoint.url,
-            self._many.set,
-            clock.monotonic_ns,
-            pings_are_life=pings_are_life,
-            # Half of what may wait: the others are events already.
-            many=min(_MANY, self._flushing.most_waiting // 2),
+            self._endpoint.url, self._arrived, clock.monotonic_ns, pings_are_life=pings_are_life
         )
         self._wires[number] = wire
         try:
@@ -244,15 +243,32 @@ class Session:
         silence_s = self._endpoint.silence_s
         but_for = "" if self._endpoint.pings_are_life else " but for pings"
         while True:
-            silent_s = (self._clock.monotonic_ns() - wire.heard_ns) / 1_000_000_000
-            if silent_s >= silence_s:
-                return f"silent{but_for} for {silence_s:g} s"
-            await self._clock.sleep(silence_s - silent_s)
+            if wire.silent_s() >= silence_s:
+                await self._settle()
+                if wire.silent_s() >= silence_s:
+                    return f"silent{but_for} for {silence_s:g} s"
+            await self._clock.sleep(max(0.0, silence_s - wire.silent_s()))
+
+    def _arrived(self, frames: int) -> None:
+        """So many frames wait on a socket."""
+        self._batching.arrived()
+        if frames >= self._many_frames:
+            self._many.set()
+
+    def _waiting(self) -> int:
+        """How much a batch would have by now."""
+        return self.shard.waiting + sum([len(wire.frames) for wire in self._wires.values()])
+
+    async def _settle(self) -> None:
+        """Read what had arrived before now."""
+        await settled(self._clock, self._waiting, self._clock.monotonic_ns() + _SETTLE_NS)
+        self._read()
 
     async def _flush_forever(self) -> None:
         while True:
-            await self._clock.sleep(self._flushing.every_s)
+            await self._batching.due(self._waiting)
             await self._flush()
+            self._batching.written()
 
     async def _read_forever(self) -> None:
         """Read where recording does not: it may be done seldom, or wait for its disk."""
@@ -301,7 +317,7 @@ class Session:
             self.shard.snapshot_failed(number, wanted.symbol, self._clock.now_ns())
         else:
             self.shard.snapshot_arrived(number, snapshot, self._clock.now_ns())
-        self._run_errands()
+        self._go_on()
 
     def _wants(self, number: int, symbol: Symbol) -> bool:
         """Whether a leg's book still waits for a snapshot."""
@@ -311,8 +327,9 @@ class Session:
 
     async def _wake(self, number: int, at_ns: int) -> None:
         await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)
+        await self._settle()
         self.shard.woken(number, self._clock.now_ns())
-        self._run_errands()
+        self._go_on()
 
     async def _flush(self) -> None:
         self._read()

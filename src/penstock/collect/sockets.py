@@ -46,11 +46,10 @@ class Wire(WSListener):
 
     def __init__(
         self,
-        many_wait: Callable[[], None],
+        arrived: Callable[[int], None],
         now_ns: Callable[[], int],
         *,
         pings_are_life: bool,
-        many: int = 1,
     ) -> None:
         self.frames: list[bytes] = []
         """Arrived, and not taken yet."""
@@ -58,8 +57,7 @@ class Wire(WSListener):
         """When each arrived, those of the newest piece excepted."""
         self.heard_ns = now_ns()
         """When there was a last sign of life."""
-        self._many_wait, self._now_ns, self._pings_are_life = many_wait, now_ns, pings_are_life
-        self._many = many
+        self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
         self._parts: list[bytes] = []
         """Of a message that is sent in pieces, those that have come."""
         self._transport: WSTransport | None = None
@@ -81,8 +79,7 @@ class Wire(WSListener):
             self._take_with_care(transport, frame, payload)
         if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
             self._stamp()
-            if len(self.frames) >= self._many:
-                self._many_wait()
+            self._arrived(len(self.frames))
 
     def _stamp(self) -> None:
         """Note when the newest frames came: in one piece, so in one instant and the next few."""
@@ -129,10 +126,14 @@ class Wire(WSListener):
         if self._transport is not None and self.open:
             self._transport.send(WSMsgType.TEXT, text.encode())
 
+    def silent_s(self) -> float:
+        """Seconds since the last sign of life; nobody is silent who is not listened to."""
+        return 0.0 if self._paused else (self._now_ns() - self.heard_ns) / 1_000_000_000
+
     def let_wait(self, *, waits: bool) -> None:
         """Whether the exchange has to keep further frames for now."""
         if waits is not self._paused and self._transport is not None and self.open:
-            self._paused = waits
+            self._paused, self.heard_ns = waits, self._now_ns()
             underlying = self._transport.underlying_transport
             if waits:
                 underlying.pause_reading()
@@ -166,18 +167,17 @@ class Wire(WSListener):
 
 async def open_wire(
     url: str,
-    many_wait: Callable[[], None],
+    arrived: Callable[[int], None],
     now_ns: Callable[[], int],
     *,
     pings_are_life: bool,
-    many: int = 1,
 ) -> Wire:
-    """Connect; ``many_wait`` is called when so ``many`` frames wait to be taken.
+    """Connect; ``arrived`` is told how many frames wait to be taken, whenever some have come.
 
     Raises:
         NoWire: that is not possible, for now.
     """
-    wire = Wire(many_wait, now_ns, pings_are_life=pings_are_life, many=many)
+    wire = Wire(arrived, now_ns, pings_are_life=pings_are_life)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await ws_connect(

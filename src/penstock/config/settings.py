@@ -147,7 +147,10 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     durability: Literal["flushed", "synced"] = "flushed"
     """What survives before it is published: the death of the process, or a power cut too."""
     flush_ms: Count = 20
-    """Milliseconds over which events are gathered into one write."""
+    """Milliseconds after which an event is written at the latest. It is written as soon as nothing
+    more is waiting to be read; in a flood, events are gathered into one write for so long."""
+    flush_min_ms: Whole = 0
+    """Milliseconds between two writes at the least. More costs less CPU and adds as much delay."""
     book_depth: Count = 1000
     """Levels a side to ask for when a book is begun."""
     book_every: Seconds = 60.0

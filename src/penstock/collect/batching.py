@@ -1,0 +1,73 @@
+"""When a batch is written: at once if nothing more is coming, together with others in a flood.
+
+A message that comes alone is written and published within a fraction of a millisecond. While more
+are waiting on the sockets they are gathered into one batch, until it is full or has waited for
+``latest_s``. Every write has a cost of its own, so the next batch is given a few times as long as
+the last one took: the busier the process, the larger its batches.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+
+FULL = 2_000
+"""With so many frames and events waiting, a batch is written without waiting for more."""
+_REST = 2
+"""How many times as long as a write took, the next one waits at the least."""
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Flushing:
+    """How events are gathered into batches."""
+
+    latest_s: float = 0.02
+    """No event waits longer than this for others."""
+    least_s: float = 0.0
+    """Seconds between two writes at the least."""
+    most_waiting: int = 50_000
+    """With so many events not yet recorded, reading pauses and the exchange has to wait."""
+
+
+class Batching:
+    """Says when the next batch is due. For one task that waits, and anybody who tells."""
+
+    def __init__(self, flushing: Flushing, clock: Clock) -> None:
+        self._latest_ns = round(flushing.latest_s * _SECOND_NS)
+        self._least_ns = round(flushing.least_s * _SECOND_NS)
+        self._clock = clock
+        self._something = asyncio.Event()
+        self._began_ns = self._ended_ns = clock.monotonic_ns()
+
+    def arrived(self) -> None:
+        """There is something to write."""
+        self._something.set()
+
+    async def due(self, waiting: Callable[[], int]) -> None:
+        """Wait for the moment to write; ``waiting`` counts what a batch would have by now."""
+        now_ns = self._clock.monotonic_ns
+        await self._something.wait()
+        first_ns = now_ns()
+        rest_ns = min(self._latest_ns, (self._ended_ns - self._began_ns) * _REST)
+        free_ns = max(self._began_ns + self._least_ns, self._ended_ns + rest_ns)
+        if free_ns > first_ns:
+            await self._clock.sleep((free_ns - first_ns) / _SECOND_NS)
+        until_ns = max(free_ns, first_ns + self._latest_ns)
+        await settled(self._clock, waiting, until_ns)
+        self._something.clear()
+        self._began_ns = now_ns()
+
+    def written(self) -> None:
+        """The batch that was due is written."""
+        self._ended_ns = self._clock.monotonic_ns()
+
+
+async def settled(clock: Clock, waiting: Callable[[], int], until_ns: int) -> None:
+    """Wait until nothing more comes off the sockets, enough has, or it is ``until_ns``."""
+    seen, now = -1, waiting()
+    while now != seen and now < FULL and clock.monotonic_ns() < until_ns:
+        # One turn of the loop, in which every socket that has something is read.
+        await clock.sleep(0)
+        seen, now = now, waiting()

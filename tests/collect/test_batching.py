@@ -1,0 +1,109 @@
+"""When a batch is written: at once if it comes alone, in large batches in a flood."""
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.clock import ManualClock
+from penstock.collect.batching import FULL, Batching, Flushing
+
+MS = 1_000_000
+
+
+@dataclass
+class Writer:
+    """Writes what has arrived whenever a batch is due; a write takes as long as it is told."""
+
+    clock: ManualClock
+    batching: Batching
+    takes_s: float = 0.0
+    waiting: list[int] = field(default_factory=list)
+    """When each thing arrived that is not written yet."""
+    writes: list[tuple[int, list[int]]] = field(default_factory=list)
+    """When each write began, and when what was in it had arrived."""
+
+    def arrive(self, count: int = 1) -> None:
+        self.waiting += [self.clock.monotonic_ns()] * count
+        self.batching.arrived()
+
+    async def run(self) -> None:
+        while True:
+            await self.batching.due(lambda: len(self.waiting))
+            batch, self.waiting = self.waiting, []
+            self.writes.append((self.clock.monotonic_ns(), batch))
+            await self.clock.sleep(self.takes_s)
+            self.batching.written()
+
+
+def run(flushing: Flushing, gaps_ms: list[int], takes_s: float = 0.0) -> Writer:
+    """One thing arrives after each of these pauses; what was written when."""
+
+    async def play() -> Writer:
+        clock = ManualClock()
+        writer = Writer(clock, Batching(flushing, clock), takes_s)
+        task = asyncio.create_task(writer.run())
+        for gap_ms in gaps_ms:
+            await clock.advance(gap_ms / 1000)
+            writer.arrive()
+        await clock.advance(10.0)
+        task.cancel()
+        return writer
+
+    return asyncio.run(play())
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=50))
+def test_what_comes_alone_is_written_at_once(gaps_ms: list[int]) -> None:
+    writer = run(Flushing(), gaps_ms)
+    assert [batch for _, batch in writer.writes] == [[at_ns] for at_ns, _ in writer.writes]
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=50),
+    st.sampled_from([0.0, 0.0005, 0.003, 0.02, 1.0]),
+    st.sampled_from([0.0, 0.005, 0.05]),
+)
+def test_everything_is_written_once_in_order_and_soon(
+    gaps_ms: list[int], takes_s: float, least_s: float
+) -> None:
+    latest_s = 0.02
+    writer = run(Flushing(latest_s, least_s), gaps_ms, takes_s)
+    arrived = [at_ns for _, batch in writer.writes for at_ns in batch]
+    assert len(arrived) + len(writer.waiting) == len(gaps_ms)
+    assert arrived == sorted(arrived)
+    # A write may be under way when something arrives, and the next is given its rest.
+    longest_ns = round((takes_s + max(latest_s, least_s)) * 1e9) + MS
+    for at_ns, batch in writer.writes:
+        assert all(at_ns - each <= longest_ns for each in batch)
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=50), st.integers(1, 50))
+def test_two_writes_are_at_least_so_far_apart(gaps_ms: list[int], least_ms: int) -> None:
+    writer = run(Flushing(least_s=least_ms / 1000), gaps_ms)
+    began_ns = [at_ns for at_ns, _ in writer.writes]
+    apart_ns = [later - sooner for sooner, later in pairwise(began_ns)]
+    assert all(apart >= least_ms * MS for apart in apart_ns)
+
+
+def test_the_longer_a_write_takes_the_more_the_next_one_gathers() -> None:
+    every_ms = [1] * 2_000
+    quick, slow = (run(Flushing(), every_ms, takes_s) for takes_s in (0.0002, 0.004))
+    assert len(quick.writes) == 2_000
+    assert len(slow.writes) <= 2_000 / 10
+
+
+async def test_while_more_keeps_coming_a_batch_grows_until_it_is_full() -> None:
+    clock = ManualClock()
+    batching, counts = Batching(Flushing(), clock), iter(range(0, 100_000, 400))
+    seen = list[int]()
+
+    def waiting() -> int:  # with every turn of the loop another 400
+        seen.append(next(counts))
+        return seen[-1]
+
+    batching.arrived()
+    await batching.due(waiting)
+    assert seen[-2] < FULL <= seen[-1]

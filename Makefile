@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams soak docs clean
+.PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -31,6 +31,10 @@ demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--secon
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 	$(BIN)/pytest -n 4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
+# Each starts servers and collectors of its own, so no more of them at once than there are cores.
+samples: $(READY) ## Run seeded samples of the chaos tests, a minute or less each
+	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos $(ARGS)
+
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,25 +47,25 @@ bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 
 # Minutes of one violence each; the same seed repeats the same schedule.
 chaos-collect: $(READY) ## Kill the collector over a hundred times and judge what is left; SEED=7 KILLS=200
-	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_kill_collector.py $(ARGS)
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_collector.py $(ARGS)
 
 chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and judge; SEED=7 KILLS=300
-	PENSTOCK_TEST_KILLS=$(or $(KILLS),210) PENSTOCK_TEST_DAYS=$(or $(DAYS),365) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_kill_workers.py $(ARGS)
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),210) PENSTOCK_TEST_DAYS=$(or $(DAYS),365) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_workers.py $(ARGS)
 
 chaos-bus: $(READY) ## Stop a subscriber under load, and see whether it has every number; STOP_S=30 RATE=2500
-	PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s tests/chaos/test_stop_subscriber.py $(ARGS)
+	PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s -m sample tests/chaos/test_stop_subscriber.py $(ARGS)
 
 chaos-snapshots: $(READY) ## Begin 400 cold books within the exchange's limit, and lose one of them; BOOKS=100
-	PENSTOCK_TEST_BOOKS=$(or $(BOOKS),400) PENSTOCK_TEST_WEIGHT=6000 PENSTOCK_TEST_WINDOW=60 $(BIN)/pytest -s tests/chaos/test_cold_books.py $(ARGS)
+	PENSTOCK_TEST_BOOKS=$(or $(BOOKS),400) PENSTOCK_TEST_WEIGHT=6000 PENSTOCK_TEST_WINDOW=60 $(BIN)/pytest -s -m sample tests/chaos/test_cold_books.py $(ARGS)
 
 chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for ten minutes; SEED=7 SECONDS=600
-	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),600) PENSTOCK_TEST_SYMBOLS=20 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_streams.py $(ARGS)
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),600) PENSTOCK_TEST_SYMBOLS=20 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_streams.py $(ARGS)
 
 soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)
 
 chaos-rotation: $(READY) ## Replace connections every five seconds under load, and judge; SECONDS=600 RATE=6000
-	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),120) PENSTOCK_TEST_RATE=$(or $(RATE),6000) $(BIN)/pytest -s tests/chaos/test_rotation.py $(ARGS)
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),120) PENSTOCK_TEST_RATE=$(or $(RATE),6000) $(BIN)/pytest -s -m sample tests/chaos/test_rotation.py $(ARGS)
 
 docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
 	$(BIN)/python scripts/make_docs.py

@@ -22,7 +22,7 @@ TOPIC = "sim.trades.btc_usdt"
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ms=1,
+        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=1,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

@@ -40,7 +40,7 @@ def record(number: int) -> bytes:
     return encode(
         Trade(
             exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=time.time_ns(), id=number,
-            at_ms=1700000000000, price_text="61250.10", quantity_text="0.00120", taker="buy",
+            at_ns=1700000000000000000, price_text="61250.10", quantity_text="0.00120", taker="buy",
         )
     )  # fmt: skip
 

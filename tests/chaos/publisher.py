@@ -26,7 +26,7 @@ _TICK_S = 0.01
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ms=1,
+        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=1,
         price_text="61250.10", quantity_text="0.00120", taker="buy",
     )  # fmt: skip
 

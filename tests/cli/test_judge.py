@@ -141,7 +141,7 @@ def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
             symbol=Symbol("BTC", "USD"),
             received_at_ns=number,
             update_id=update_id,
-            at_ms=5_000,
+            at_ns=5_000_999_999,
             bids_raw=levels,
             asks_raw=levels,
         )
@@ -156,15 +156,15 @@ def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
 
 
 def test_a_book_without_a_number_or_a_time_is_not_held_against_anything(tmp_path: Path) -> None:
-    def book(number: int, at_ms: int | None) -> BookSnapshot:
+    def book(number: int, at_ns: int | None) -> BookSnapshot:
         levels = write_levels([("1.00", "1.00")])
         return BookSnapshot(
             exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=number + 1,
-            update_id=number, at_ms=at_ms, bids_raw=levels, asks_raw=levels,
+            update_id=number, at_ns=at_ns, bids_raw=levels, asks_raw=levels,
         )  # fmt: skip
 
     with closing(open_log(f"rocksdb:{tmp_path}").writer(SLOT)) as writer:
-        writer.append([book(0, None), book(7, None), book(0, 1_700_000_000_000)])
+        writer.append([book(0, None), book(7, None), book(0, 1_700_000_000_000_123_456)])
 
     books = gather(tmp_path, "binance")["btc_usdt"].books
     assert {(each.update_id, each.at_ms) for each in books} == {(7, None), (0, 1_700_000_000_000)}
@@ -175,7 +175,7 @@ def test_what_other_exchanges_have_in_the_same_folder_is_left_alone(tmp_path: Pa
     for number, exchange in enumerate(("coinbase", "kraken"), start=1):
         book = BookSnapshot(
             exchange=exchange, symbol=Symbol("BTC", "USD"), received_at_ns=number, update_id=number,
-            at_ms=5_000, bids_raw=levels, asks_raw=levels,
+            at_ns=5_000_000_000, bids_raw=levels, asks_raw=levels,
         )  # fmt: skip
         books = [BookStatus(symbol="btc_usd", state="synced", reason="", update_id=1, resyncs=0)]
         with closing(open_log(f"rocksdb:{tmp_path}").writer(f"collect-{exchange}")) as writer:

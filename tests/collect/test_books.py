@@ -115,14 +115,14 @@ class Stage:
 
 def delta(symbol: Symbol, first: int, final: int, bids: Sequence[LevelText] = ()) -> BookDelta:
     return BookDelta(
-        exchange="binance", symbol=symbol, received_at_ns=0, at_ms=final, first_update_id=first,
+        exchange="binance", symbol=symbol, received_at_ns=0, at_ns=final, first_update_id=first,
         final_update_id=final, bids_raw=write_levels(bids), asks_raw=write_levels([]),
     )  # fmt: skip
 
 
 def in_stream(symbol: Symbol, bids: list[LevelText], asks: list[LevelText]) -> BookSnapshot:
     return BookSnapshot(
-        exchange="binance", symbol=symbol, received_at_ns=0, at_ms=7,
+        exchange="binance", symbol=symbol, received_at_ns=0, at_ns=7,
         bids_raw=write_levels(bids), asks_raw=write_levels(asks),
     )  # fmt: skip
 
@@ -400,7 +400,7 @@ async def test_what_no_audit_has_confirmed_is_not_recorded_where_losses_do_not_s
 
     [shown] = scene.recorded
     assert isinstance(shown, BookSnapshot)
-    assert (shown.source, shown.at_ms) == ("live", 7)
+    assert (shown.source, shown.at_ns) == ("live", 7)
     assert [*map(str, shown.bids[0]), len(shown.bids)] == ["100.0", "1.0", 2]
 
 
@@ -443,4 +443,4 @@ async def test_the_state_that_was_confirmed_is_recorded_and_not_a_later_one() ->
 
     [shown] = scene.recorded
     assert isinstance(shown, BookSnapshot)
-    assert (shown.at_ms, str(shown.bids[0][1])) == (7, "1.0")
+    assert (shown.at_ns, str(shown.bids[0][1])) == (7, "1.0")

@@ -21,7 +21,7 @@ ids = st.lists(st.integers(0, 30), max_size=40)
 
 def trade(number: int, exchange: str = "toy") -> Trade:
     return Trade(
-        exchange=exchange, symbol=BTC, received_at_ns=1, id=number, at_ms=0,
+        exchange=exchange, symbol=BTC, received_at_ns=1, id=number, at_ns=0,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

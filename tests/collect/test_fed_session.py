@@ -27,13 +27,13 @@ BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 def trade(number: int, symbol: Symbol = BTC) -> Trade:
     return Trade(
         exchange="ccxt:okx", symbol=symbol, received_at_ns=number, source="live", id=number,
-        at_ms=number, price_text="1.0", quantity_text="2.0", taker="buy",
+        at_ns=number, price_text="1.0", quantity_text="2.0", taker="buy",
     )  # fmt: skip
 
 
 def book(bid: str, ask: str, symbol: Symbol = BTC) -> BookSnapshot:
     return BookSnapshot(
-        exchange="ccxt:okx", symbol=symbol, received_at_ns=1, source="live", at_ms=1,
+        exchange="ccxt:okx", symbol=symbol, received_at_ns=1, source="live", at_ns=1,
         bids_raw=write_levels([(bid, "1")]), asks_raw=write_levels([(ask, "1")]),
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ BTC = Symbol("BTC", "USD")
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="coinbase", symbol=BTC, received_at_ns=1, source="rest", id=number, at_ms=number,
+        exchange="coinbase", symbol=BTC, received_at_ns=1, source="rest", id=number, at_ns=number,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ def status(slot: str, trouble: str = "") -> CollectorStatus:
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="toy", symbol=BTC, received_at_ns=number, id=number, at_ms=0,
+        exchange="toy", symbol=BTC, received_at_ns=number, id=number, at_ns=0,
         price_text=f"{number}.5", quantity_text="1", taker="buy",
     )  # fmt: skip
 

@@ -71,7 +71,7 @@ class Bench:
 
     def trade(self, number: int, symbol: Symbol = BTC) -> Trade:
         return Trade(
-            exchange="toy", symbol=symbol, received_at_ns=self.clock.now_ns(), id=number, at_ms=1,
+            exchange="toy", symbol=symbol, received_at_ns=self.clock.now_ns(), id=number, at_ns=1,
             price_text="1", quantity_text="1", taker="buy",
         )  # fmt: skip
 

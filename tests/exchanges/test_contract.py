@@ -275,7 +275,7 @@ class Live:
         for event in events:
             if isinstance(event, Trade):
                 evidence.trades.append(_seen_trade(event))
-            elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ms):
+            elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ns):
                 at_ms = None if event.update_id else event.at_ms
                 evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
         judge = Judge(self.http, f"http://{self.address}")
@@ -467,7 +467,7 @@ def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot | None
     if not len(bids) == len(asks) == 10:
         return None
     return BookSnapshot(
-        exchange="", symbol=symbol, received_at_ns=0, update_id=sync.update_id, at_ms=sync.at_ms,
+        exchange="", symbol=symbol, received_at_ns=0, update_id=sync.update_id, at_ns=sync.at_ns,
         bids_raw=write_levels(bids), asks_raw=write_levels(asks),
     )  # fmt: skip
 

@@ -65,7 +65,7 @@ class Market:
         trades = [OPENED_MS + minute * MINUTE_MS for minute in self.traded]
         opens = {interval.open_of(at_ms) for at_ms in trades if at_ms <= self.clock.now_ms()}
         rows = [
-            [at_ms, "1", "1", "1", "1", "1", interval.next_open(at_ms) - 1, "1", 1]
+            [at_ms, "1", "1", "1", "1", "1", interval.next_open(at_ms) - 1, "1", 1, "1", "1"]
             for at_ms in sorted(opens)
             if start_ms <= at_ms < end_ms
         ]

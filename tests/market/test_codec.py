@@ -1,6 +1,7 @@
 """The codec: what is written is what is read, to the last digit."""
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
@@ -37,21 +38,21 @@ head = {
 }
 sides = st.sampled_from(["buy", "sell"])
 trades = st.builds(
-    Trade, **head, id=ids, at_ms=ids, price_text=numbers, quantity_text=numbers, taker=sides
+    Trade, **head, id=ids, at_ns=ids, price_text=numbers, quantity_text=numbers, taker=sides
 )
 agg_trades = st.builds(
-    AggTrade, **head, id=ids, at_ms=ids, first_trade_id=ids, last_trade_id=ids,
+    AggTrade, **head, id=ids, at_ns=ids, first_trade_id=ids, last_trade_id=ids,
     price_text=numbers, quantity_text=numbers, taker=sides,
 )  # fmt: skip
 deltas = st.builds(
-    BookDelta, **head, first_update_id=ids, final_update_id=ids, at_ms=ids,
+    BookDelta, **head, first_update_id=ids, final_update_id=ids, at_ns=ids,
     bids_raw=levels, asks_raw=levels,
 )  # fmt: skip
 snapshots = st.builds(
-    BookSnapshot, **head, update_id=ids, at_ms=st.none() | ids, bids_raw=levels, asks_raw=levels
+    BookSnapshot, **head, update_id=ids, at_ns=st.none() | ids, bids_raw=levels, asks_raw=levels
 )
 tickers = st.builds(
-    Ticker, **head, at_ms=st.none() | ids, update_id=st.none() | ids, bid_text=maybe,
+    Ticker, **head, at_ns=st.none() | ids, update_id=st.none() | ids, bid_text=maybe,
     bid_quantity_text=maybe, ask_text=maybe, ask_quantity_text=maybe, last_text=maybe,
     open_text=maybe, high_text=maybe, low_text=maybe, volume_text=maybe, quote_volume_text=maybe,
 )  # fmt: skip
@@ -59,6 +60,8 @@ candles = st.builds(
     Candle, **head, interval=st.sampled_from(["1m", "1M"]), open_ms=ids, close_ms=ids,
     open_text=numbers, high_text=numbers, low_text=numbers, close_text=numbers,
     volume_text=numbers, quote_volume_text=maybe, trades=st.none() | ids, closed=st.booleans(),
+    taker_buy_volume_text=maybe, taker_buy_quote_volume_text=maybe, vwap_text=maybe,
+    first_trade_id=st.none() | ids, last_trade_id=st.none() | ids,
 )  # fmt: skip
 disconnects = st.builds(
     Disconnect, **head, channels=st.lists(st.text(max_size=9), max_size=3).map(tuple),
@@ -74,7 +77,7 @@ def test_every_event_comes_back_as_it_was(event: AnyEvent) -> None:
 @given(numbers, numbers, ids)
 def test_numbers_and_ids_keep_every_digit(price: str, quantity: str, trade_id: int) -> None:
     trade = Trade(
-        exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=1, id=trade_id, at_ms=2,
+        exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=1, id=trade_id, at_ns=2,
         price_text=price, quantity_text=quantity, taker="buy",
     )  # fmt: skip
 
@@ -89,7 +92,7 @@ def test_numbers_and_ids_keep_every_digit(price: str, quantity: str, trade_id: i
 def test_levels_are_exact_when_somebody_asks(pairs: list[tuple[str, str]]) -> None:
     delta = BookDelta(
         exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=1, first_update_id=1,
-        final_update_id=1, at_ms=1, bids_raw=write_levels(pairs), asks_raw=Raw(b"[]"),
+        final_update_id=1, at_ns=1, bids_raw=write_levels(pairs), asks_raw=Raw(b"[]"),
     )  # fmt: skip
 
     read = decode(encode(delta))
@@ -101,14 +104,99 @@ def test_levels_are_exact_when_somebody_asks(pairs: list[tuple[str, str]]) -> No
 
 def test_a_record_is_json_anybody_can_read() -> None:
     trade = Trade(
-        exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=5, id=2**60, at_ms=4,
+        exchange="binance", symbol=Symbol("BTC", "USDT"), received_at_ns=5, id=2**60, at_ns=4,
         price_text="1.50", quantity_text="2", taker="sell",
     )  # fmt: skip
 
     assert msgspec.json.decode(encode(trade)[1:]) == {
         "kind": "trade", "exchange": "binance", "symbol": "BTC/USDT", "received_at_ns": 5,
-        "id": 2**60, "at_ms": 4, "price": "1.50", "quantity": "2", "taker": "sell",
+        "id": 2**60, "at_ns": 4, "price": "1.50", "quantity": "2", "taker": "sell",
     }  # fmt: skip
+
+
+HEAD_1 = '"exchange":"binance","symbol":"BTC/USDT","received_at_ns":1633998523970123456'
+AT_1 = 1_633_998_523_963_000_000
+# Written by the version before ``at_ns``; what each must be read as.
+FORMAT_1: list[tuple[str, type[AnyEvent], dict[str, object]]] = [
+    (
+        f'{{"kind":"trade",{HEAD_1},"id":7,"at_ms":1633998523963,"price":"1.10","quantity":"2",'
+        '"taker":"buy"}',
+        Trade,
+        {"id": 7, "at_ns": AT_1, "price_text": "1.10", "quantity_text": "2", "taker": "buy"},
+    ),
+    (
+        f'{{"kind":"trade",{HEAD_1},"source":"backfill","id":1,"at_ms":0,"price":"1",'
+        '"quantity":"2","taker":"sell"}',
+        Trade,
+        {"source": "backfill", "id": 1, "at_ns": 0, "price_text": "1", "quantity_text": "2",
+         "taker": "sell"},
+    ),
+    (
+        f'{{"kind":"agg_trade",{HEAD_1},"id":7,"first_trade_id":8,"last_trade_id":9,'
+        '"at_ms":1633998523963,"price":"1.10","quantity":"2","taker":"buy"}',
+        AggTrade,
+        {"id": 7, "first_trade_id": 8, "last_trade_id": 9, "at_ns": AT_1, "price_text": "1.10",
+         "quantity_text": "2", "taker": "buy"},
+    ),
+    (
+        f'{{"kind":"book_delta",{HEAD_1},"first_update_id":1,"final_update_id":2,'
+        '"at_ms":1633998523963,"bids":[["1.10","2"]],"asks":[],"checksum":5}',
+        BookDelta,
+        {"first_update_id": 1, "final_update_id": 2, "at_ns": AT_1, "checksum": 5,
+         "bids_raw": Raw(b'[["1.10","2"]]'), "asks_raw": Raw(b"[]")},
+    ),
+    (
+        f'{{"kind":"book_snapshot",{HEAD_1},"update_id":3,"bids":[["1.10","2"]],"asks":[]}}',
+        BookSnapshot,
+        {"update_id": 3, "bids_raw": Raw(b'[["1.10","2"]]'), "asks_raw": Raw(b"[]")},
+    ),
+    (
+        f'{{"kind":"book_snapshot",{HEAD_1},"at_ms":1633998523963,"bids":[],"asks":[]}}',
+        BookSnapshot,
+        {"at_ns": AT_1, "bids_raw": Raw(b"[]"), "asks_raw": Raw(b"[]")},
+    ),
+    (
+        f'{{"kind":"ticker",{HEAD_1},"at_ms":1633998523963,"last":"1.1"}}',
+        Ticker,
+        {"at_ns": AT_1, "last_text": "1.1"},
+    ),
+    (
+        f'{{"kind":"ticker",{HEAD_1},"update_id":4,"bid":"1.1"}}',
+        Ticker,
+        {"update_id": 4, "bid_text": "1.1"},
+    ),
+    (
+        f'{{"kind":"candle",{HEAD_1},"source":"rest","interval":"1m","open_ms":1633998480000,'
+        '"close_ms":1633998539999,"open":"1","high":"2","low":"0.5","close":"1.5","volume":"10",'
+        '"quote_volume":"12","trades":30,"closed":false}',
+        Candle,
+        {"source": "rest", "interval": "1m", "open_ms": 1633998480000, "close_ms": 1633998539999,
+         "open_text": "1", "high_text": "2", "low_text": "0.5", "close_text": "1.5",
+         "volume_text": "10", "quote_volume_text": "12", "trades": 30, "closed": False},
+    ),
+    (
+        f'{{"kind":"disconnect",{HEAD_1},"channels":["trades","book_deltas"],'
+        r'"reason":"closed: {\"a\":1,\"at_ms\":5}"}',
+        Disconnect,
+        {"channels": ("trades", "book_deltas"), "reason": 'closed: {"a":1,"at_ms":5}'},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "kind", "told"), FORMAT_1)
+def test_records_that_tell_milliseconds_are_still_read(
+    written: str, kind: type[AnyEvent], told: dict[str, Any]
+) -> None:
+    base: dict[str, Any] = {
+        "exchange": "binance", "symbol": Symbol("BTC", "USDT"),
+        "received_at_ns": 1633998523970123456,
+    }  # fmt: skip
+
+    event = decode(b"\x01" + written.encode())
+
+    assert event == kind(**base, **told)
+    assert decode(encode(event)) == event
+    assert encode(event)[0] == VERSION == 2
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ PATIENCE_S = 20.0
 def record(number: int) -> bytes:
     return encode(
         Trade(
-            exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ms=1,
+            exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=1,
             price_text="1.10", quantity_text="1", taker="buy",
         )
     )  # fmt: skip

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import NotOurRecord
-from penstock.market.codec import decode
+from penstock.market.codec import FORMATS, VERSION, decode
+from penstock.market.events import Ticker
 from penstock.publish.frames import (
     Announcement,
     Frame,
@@ -31,7 +32,13 @@ from .conftest import TOPIC, record
 
 NAMES = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=60)
 FRAMES = st.builds(
-    Frame, NAMES, NAMES, st.integers(0, (1 << 63) - 1), st.sampled_from(Kind), st.binary()
+    Frame,
+    NAMES,
+    NAMES,
+    st.integers(0, (1 << 63) - 1),
+    st.sampled_from(Kind),
+    st.binary(),
+    st.sampled_from(FORMATS),
 )
 
 
@@ -62,13 +69,30 @@ def test_a_payload_that_is_no_record_is_refused_in_one_way(frame: Frame) -> None
         decode(record_of(frame))
 
 
-@pytest.mark.parametrize("spoil", [lambda d: d[:3], lambda d: d.replace(b"\x01", b"\x02", 1)])
+@pytest.mark.parametrize(
+    "spoil", [lambda d: d[:3], lambda d: d.replace(bytes([VERSION]), bytes([VERSION + 1]), 1)]
+)
 def test_a_spoiled_frame_is_refused(spoil: Callable[[bytes], bytes]) -> None:
     whole = write_frame(Frame("t", "s", 5, Kind.JSON, b"{}"))
     assert read_frame(whole).number == 5
 
     with pytest.raises(NotOurRecord):
         read_frame(spoil(whole))
+
+
+@pytest.mark.parametrize("kind", [Kind.JSON, Kind.MSGPACK])
+def test_a_frame_of_an_older_publisher_brings_its_record(kind: Kind) -> None:
+    told = {
+        "kind": "ticker", "exchange": "x", "symbol": "BTC/USDT", "received_at_ns": 9,
+        "at_ms": 1_633_998_523_963, "last": "1.1",
+    }  # fmt: skip
+    payload = (msgspec.json if kind is Kind.JSON else msgspec.msgpack).encode(told)
+    data = b"t\0" + bytes([1, kind, 1]) + b"s" + (5).to_bytes(8) + payload
+
+    event = decode(record_of(read_frame(data)))
+
+    assert isinstance(event, Ticker)
+    assert (event.at_ns, event.at_ms) == (1_633_998_523_963_000_000, 1_633_998_523_963)
 
 
 @pytest.mark.parametrize(("topic", "slot"), [("", "s"), ("t", ""), ("t" * 256, "s"), ("a\0b", "s")])

@@ -36,7 +36,7 @@ def sides(book: Mapping[int, int]) -> tuple[list[LevelText], list[LevelText]]:
 def snapshot(book: Mapping[int, int], update_id: int = 0, depth: int = DEPTH) -> BookSnapshot:
     bids, asks = sides(book)
     return BookSnapshot(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, update_id=update_id, at_ms=update_id,
+        exchange="x", symbol=SYMBOL, received_at_ns=0, update_id=update_id, at_ns=update_id,
         bids_raw=write_levels(bids[:depth]), asks_raw=write_levels(asks[:depth]),
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ def snapshot(book: Mapping[int, int], update_id: int = 0, depth: int = DEPTH) ->
 def delta(first: int, final: int, changes: Mapping[int, int]) -> BookDelta:
     levels = [(price, (str(price), str(quantity))) for price, quantity in changes.items()]
     return BookDelta(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ms=final,
+        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ns=final,
         first_update_id=first, final_update_id=final,
         bids_raw=write_levels([level for price, level in levels if price in BIDS]),
         asks_raw=write_levels([level for price, level in levels if price in ASKS]),
@@ -262,7 +262,7 @@ class Stream:
         bids, asks = sides(self.book | {price: quantity})
         count = self.rules.depth or 20
         told = BookSnapshot(
-            exchange="x", symbol=SYMBOL, received_at_ns=0, at_ms=self.told,
+            exchange="x", symbol=SYMBOL, received_at_ns=0, at_ns=self.told,
             bids_raw=write_levels(bids[:count]), asks_raw=write_levels(asks[:count]),
         )  # fmt: skip
         self.sync.begin(told)
@@ -286,9 +286,9 @@ def test_a_right_book_is_recognised_whichever_state_the_snapshot_shows(
     seen = passage.compare(snapshot(shows, 0, 10))
 
     assert (seen.drift, seen.moving) == (0, 0)
-    (bids, asks), at_ms = passage.state(seen.changes)
+    (bids, asks), at_ns = passage.state(seen.changes)
     told = len(before) + seen.changes
-    assert at_ms == told
+    assert at_ns == told
     depth = rules.depth or 10
     assert (bids, asks) == tuple(side[:depth] for side in sides(stream.history[told]))
     passage.close()

@@ -17,7 +17,7 @@ NOTHING = Raw(b"[]")
 
 def delta(first: int, final: int, bids: Raw, asks: Raw = NOTHING) -> BookDelta:
     return BookDelta(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ms=0,
+        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ns=0,
         first_update_id=first, final_update_id=final, bids_raw=bids, asks_raw=asks,
     )  # fmt: skip
 

@@ -90,7 +90,7 @@ class HastyDialect(ToyDialect):
 
 def trade(symbol: Symbol, number: int) -> Trade:
     return Trade(
-        exchange="toy", symbol=symbol, received_at_ns=0, id=number, at_ms=0,
+        exchange="toy", symbol=symbol, received_at_ns=0, id=number, at_ns=0,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def trade(symbol: Symbol, number: int) -> Trade:
 def delta(symbol: Symbol, first: int, final: int) -> BookDelta:
     return BookDelta(
         exchange="toy", symbol=symbol, received_at_ns=0, first_update_id=first,
-        final_update_id=final, at_ms=0, bids_raw=NOTHING, asks_raw=NOTHING,
+        final_update_id=final, at_ns=0, bids_raw=NOTHING, asks_raw=NOTHING,
     )  # fmt: skip
 
 
@@ -396,7 +396,7 @@ class InStream(ToyDialect):
                 return [
                     event(
                         exchange="toy", symbol=Symbol.parse(slug), received_at_ns=received_at_ns,
-                        at_ms=0, bids_raw=Raw(bids.encode()), asks_raw=NOTHING, checksum=proof,
+                        at_ns=0, bids_raw=Raw(bids.encode()), asks_raw=NOTHING, checksum=proof,
                     )
                 ]  # fmt: skip
         return super().read(frame, received_at_ns)

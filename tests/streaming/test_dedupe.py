@@ -25,15 +25,15 @@ BTC = Symbol("BTC", "USDT")
 NOTHING = Raw(b"[]")
 
 
-def ticker(at_ms: int | None = 5, bid: str = "1", update_id: int | None = None) -> Ticker:
+def ticker(at_ns: int | None = 5, bid: str = "1", update_id: int | None = None) -> Ticker:
     return Ticker(
-        exchange="x", symbol=BTC, received_at_ns=0, at_ms=at_ms, bid_text=bid, update_id=update_id
+        exchange="x", symbol=BTC, received_at_ns=0, at_ns=at_ns, bid_text=bid, update_id=update_id
     )
 
 
 def delta(first: int | None, final: int | None) -> BookDelta:
     return BookDelta(
-        exchange="x", symbol=BTC, received_at_ns=0, at_ms=0, first_update_id=first,
+        exchange="x", symbol=BTC, received_at_ns=0, at_ns=0, first_update_id=first,
         final_update_id=final, bids_raw=NOTHING, asks_raw=NOTHING,
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def snapshot(update_id: int) -> BookSnapshot:
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="x", symbol=BTC, received_at_ns=0, id=number, at_ms=0,
+        exchange="x", symbol=BTC, received_at_ns=0, id=number, at_ns=0,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

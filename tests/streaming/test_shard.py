@@ -436,7 +436,7 @@ def test_a_book_without_numbers_comes_from_the_leading_leg_and_begins_anew_with_
     baseline = told[3]
     assert isinstance(baseline, BookSnapshot)
     assert {str(p): str(q) for p, q in baseline.bids} == truth(6)
-    assert (baseline.exchange, baseline.at_ms) == ("toy", None), "nothing proves it"
+    assert (baseline.exchange, baseline.at_ns) == ("toy", None), "nothing proves it"
     assert shown(made) == truth(7)
 
 

@@ -190,7 +190,7 @@ class World:
         for leg in self.shard.legs.values():
             book = leg.connection.books[A]
             if book.state == "synced" and book.book is not None:
-                number = book.update_id if isinstance(book, BookSync) else book.at_ms
+                number = book.update_id if isinstance(book, BookSync) else book.at_ns
                 held = {str(p): str(q) for p, q in book.book.texts()[0]}
                 assert held == truth(number or 0), "a book that is shown is wrong"
 
@@ -296,5 +296,5 @@ def replay(told: list[AnyEvent]) -> None:
         elif isinstance(event, BookDelta):
             held |= {str(price): str(quantity) for price, quantity in event.bids}
         # A baseline that nothing proves bears no time; what follows it shows whether it was right.
-        if isinstance(event, BookSnapshot | BookDelta) and event.at_ms is not None:
-            assert held == truth(event.at_ms)
+        if isinstance(event, BookSnapshot | BookDelta) and event.at_ns is not None:
+            assert held == truth(event.at_ns)

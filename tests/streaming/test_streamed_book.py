@@ -28,14 +28,14 @@ UNCHECKED = BookRules(begins="stream")
 
 def snapshot(bids: Levels, asks: Levels, checksum: int | None = None) -> BookSnapshot:
     return BookSnapshot(
-        exchange="toy", symbol=A, received_at_ns=0, at_ms=5, bids_raw=write_levels(bids),
+        exchange="toy", symbol=A, received_at_ns=0, at_ns=5, bids_raw=write_levels(bids),
         asks_raw=write_levels(asks), checksum=checksum,
     )  # fmt: skip
 
 
 def delta(bids: Levels, asks: Levels, checksum: int | None = None) -> BookDelta:
     return BookDelta(
-        exchange="toy", symbol=A, received_at_ns=0, at_ms=7, bids_raw=write_levels(bids),
+        exchange="toy", symbol=A, received_at_ns=0, at_ns=7, bids_raw=write_levels(bids),
         asks_raw=write_levels(asks), checksum=checksum,
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_it_begins_with_a_snapshot_whose_checksum_agrees() -> None:
     assert (book.state, book.reason) == ("syncing", "no snapshot yet")
     book.begin(GOOD)
 
-    assert (book.state, book.reason, book.at_ms) == ("synced", "", 5)
+    assert (book.state, book.reason, book.at_ns) == ("synced", "", 5)
     assert book.book is not None
     assert book.book.texts() == (BIDS, ASKS)
 
@@ -65,7 +65,7 @@ def test_a_change_whose_checksum_agrees_is_believed() -> None:
     book.begin(GOOD)
     book.receive(delta([("9.5", "4.0")], [], proof([*BIDS, ("9.5", "4.0")], ASKS)))
 
-    assert (book.state, book.at_ms, book.resyncs) == ("synced", 7, 0)
+    assert (book.state, book.at_ns, book.resyncs) == ("synced", 7, 0)
     assert not book.wants_snapshot
 
 
@@ -115,7 +115,7 @@ def test_without_a_checksum_a_change_that_comes_late_is_not_believed() -> None:
     book = StreamedBook(UNCHECKED)
     book.begin(snapshot(BIDS, ASKS))
     book.receive(delta([("9.0", "3.0")], []))
-    book.receive(msgspec.structs.replace(delta([("9.0", "2.0")], []), at_ms=6))
+    book.receive(msgspec.structs.replace(delta([("9.0", "2.0")], []), at_ns=6))
 
     assert (book.state, book.reason) == ("stale", "out of order: a change of 6 after one of 7")
     assert book.wants_snapshot
@@ -146,7 +146,7 @@ def test_without_levels_it_believes_what_it_is_told() -> None:
     book.begin(snapshot(BIDS, ASKS, 1))
     book.receive(delta(BIDS, ASKS, 1))
 
-    assert (book.state, book.book, book.at_ms) == ("synced", None, 7)
+    assert (book.state, book.book, book.at_ns) == ("synced", None, 7)
 
 
 prices = st.integers(1, 9)

@@ -79,12 +79,12 @@ class NumberedDialect:
             case ["trade", str(slug), int(number)]:
                 return Trade(
                     exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, id=number,
-                    at_ms=0, price_text="1", quantity_text="1", taker="buy",
+                    at_ns=0, price_text="1", quantity_text="1", taker="buy",
                 )  # fmt: skip
             case ["delta", str(slug), int(number)]:
                 level = [(str(number % 7 + 1), str(number))]
                 return BookDelta(
-                    exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, at_ms=number,
+                    exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, at_ns=number,
                     first_update_id=number, final_update_id=number,
                     bids_raw=write_levels(level), asks_raw=Raw(b"[]"),
                 )  # fmt: skip
@@ -104,13 +104,13 @@ class StreamedDialect(NumberedDialect):
         match words:
             case ["whole", str(slug), int(number)]:
                 return BookSnapshot(
-                    exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, at_ms=number,
+                    exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, at_ns=number,
                     bids_raw=write_levels(truth(number).items()), asks_raw=Raw(b"[]"),
                 )  # fmt: skip
             case ["delta", str(slug), int(number)]:
                 level = [(str(number % 7 + 1), str(number))]
                 return BookDelta(
-                    exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, at_ms=number,
+                    exchange="toy", symbol=Symbol.parse(slug), received_at_ns=at_ns, at_ns=number,
                     bids_raw=write_levels(level), asks_raw=Raw(b"[]"),
                 )  # fmt: skip
         return super().event(words, at_ns)

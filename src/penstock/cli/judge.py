@@ -77,7 +77,7 @@ def _gather_records(log: LogReader, stream: Stream, evidence: Evidence) -> None:
                 evidence.trades.append(
                     SeenTrade(event.id, event.at_ms, event.price, event.quantity, taker_buys)
                 )
-            elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ms):
+            elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ns):
                 # Without ids an exchange's books are told apart by their times; one that has
                 # neither, as at the head of some streams, cannot be looked up.
                 at_ms = None if event.update_id else event.at_ms

@@ -151,10 +151,10 @@ class Auditor:
             sync.doubt(_wrong(seen.drift))
             self.found[symbol] = replace(found, in_a_row=0)
         elif not (seen.drift or seen.moving or self.rules.shows_loss):
-            (bids, asks), at_ms = passage.state(seen.changes)
+            (bids, asks), at_ns = passage.state(seen.changes)
             most = self.settings.book_levels
             sides = bids[:most], asks[:most]
-            await self.record([self.desk.shown(symbol, sides, sync.update_id, at_ms)])
+            await self.record([self.desk.shown(symbol, sides, sync.update_id, at_ns)])
 
     def _note(self, symbol: Symbol, drift: int) -> Audited:
         before = self.found.get(symbol, Audited())

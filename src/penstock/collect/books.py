@@ -121,7 +121,7 @@ class BookKeeper:
             if sync.state != "synced" or sync.book is None or self._has_left(sync):
                 continue
             sides = self._horizon.ends(sync).known(sync.book.texts(self.settings.book_levels))
-            shown.append(self._desk.shown(symbol, sides, sync.update_id, sync.at_ms))
+            shown.append(self._desk.shown(symbol, sides, sync.update_id, sync.at_ns))
         await self.record(shown)
 
     def _wants(self, symbol: Symbol) -> bool:

@@ -69,7 +69,7 @@ class SnapshotDesk:
         )  # fmt: skip
 
     def shown(
-        self, symbol: Symbol, sides: Sides, update_id: int, at_ms: int | None
+        self, symbol: Symbol, sides: Sides, update_id: int, at_ns: int | None
     ) -> BookSnapshot:
         """What a kept book shows, as a record."""
         bids, asks = sides
@@ -78,7 +78,7 @@ class SnapshotDesk:
             symbol=symbol,
             received_at_ns=self.gateway.clock.now_ns(),
             update_id=update_id,
-            at_ms=at_ms,
+            at_ns=at_ns,
             bids_raw=write_levels(bids),
             asks_raw=write_levels(asks),
         )

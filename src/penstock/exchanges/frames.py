@@ -1,17 +1,15 @@
 """Reading frames: what every exchange's dialect shares.
 
 A frame that cannot be read is returned as what is wrong with it; numbers are kept as the digits
-that were sent; times become milliseconds; a candle is closed when a later one begins, where the
-exchange does not say so.
+that were sent; a candle is closed when a later one begins, where the exchange does not say so.
 """
 
 import re
 from collections.abc import Hashable
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, ValidationError
+from msgspec import ValidationError
 from msgspec.structs import replace
 
 from penstock.exchanges.answers import UNREADABLE
@@ -22,15 +20,12 @@ from penstock.streaming.dialect import Malformed, Reason
 Number = Any
 """A bare JSON number as a decoder with ``float_hook=str`` gives it: the digits of one with a point,
 an int of one without."""
-Instant = Annotated[datetime, Meta(tz=True)]
-"""``2023-09-25T07:49:37.708706Z``, which msgspec reads and checks faster than anything here."""
 NOT_READ = (*UNREADABLE, KeyError)
 """What readers of frames raise; KeyError over a symbol that nobody asked for."""
 
 _EXCERPT = 120
 # Two digits of exponent: three would spell a number that means nothing at great length.
 _as_scientific = re.compile(r"[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,2}").fullmatch
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotANumber(ValidationError):
@@ -80,12 +75,6 @@ def spelled_out(number: Number) -> str:
         if _as_scientific(number) is not None:
             return f"{Decimal(number):f}"
     return number_text(number)
-
-
-def epoch_ms(at: datetime) -> int:
-    """An instant in milliseconds; finer digits are cut off."""
-    since = at - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
 class RunningCandles:

@@ -3,8 +3,12 @@
 A record is one byte of format version and a JSON object. JSON, because levels are kept as the JSON
 bytes the exchange sent and can be written without being read; because anybody can read it; and
 because a compressed log makes the repeated names free.
+
+Format 1 told the exchange's time in milliseconds, ``at_ms``, where format 2 has ``at_ns``. Both are
+read; format 2 is written.
 """
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from operator import attrgetter
@@ -15,7 +19,9 @@ from penstock.errors import MalformedSymbol, NotOurRecord
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 
-VERSION = 1
+VERSION = 2
+FORMATS = (1, VERSION)
+"""Those that can be read."""
 _PREFIX = bytes([VERSION])
 
 
@@ -37,16 +43,26 @@ def decode(record: bytes) -> AnyEvent:
     """
     if not record:
         raise NotOurRecord("an empty record; the file it came from is damaged")
-    if record[0] != VERSION:
+    if record[0] not in FORMATS:
         raise NotOurRecord(
             f"a record of format {record[0]}, where this penstock reads up to {VERSION}: it was"
             " written by a newer version (upgrade), or is no record at all"
         )
     try:
-        event: AnyEvent = _decode(memoryview(record)[1:])
+        payload = memoryview(record)[1:] if record[0] == VERSION else _renewed(record)
+        event: AnyEvent = _decode(payload)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotOurRecord(f"a damaged record: {error}") from error
     return event
+
+
+# The name of a field as it is written: inside a text its quotes would be escaped.
+_rename_time = re.compile(rb',"at_ms":(-?[0-9]+)').sub
+
+
+def _renewed(record: bytes) -> bytes:
+    """The JSON of a record of format 1, as format 2 has it."""
+    return _rename_time(lambda found: b',"at_ns":%d' % (int(found[1]) * 1_000_000), record[1:])
 
 
 # A log names the same few symbols millions of times: each is made once.

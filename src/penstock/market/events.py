@@ -2,8 +2,8 @@
 
 Numbers keep the wire's digits: a price is stored as the text the exchange sent and becomes a
 ``Decimal`` when somebody asks. That is exact, keeps trailing zeros (checksums need them) and costs
-nothing where nobody looks. Ids are integers of any size. Times are milliseconds by the exchange's
-clock and ``received_at_ns`` by ours.
+nothing where nobody looks. Ids are integers of any size. Times are nanoseconds: ``at_ns`` by the
+exchange's clock, with every digit it tells, and ``received_at_ns`` by ours.
 """
 
 from decimal import Decimal
@@ -17,6 +17,8 @@ from penstock.market.symbol import Symbol
 Source = Literal["live", "rest", "backfill"]
 """How a record reached us: pushed on a stream, asked for, or asked for to close a hole."""
 Side = Literal["buy", "sell"]
+
+_MS_NS = 1_000_000
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", omit_defaults=True):
@@ -33,11 +35,15 @@ class Trade(Event, frozen=True, kw_only=True, gc=False, tag="trade"):
 
     id: int
     """The exchange's own number for it."""
-    at_ms: int
+    at_ns: int
     price_text: str = field(name="price")
     quantity_text: str = field(name="quantity")
     taker: Side
     """Which side crossed the spread."""
+
+    @property
+    def at_ms(self) -> int:
+        return self.at_ns // _MS_NS
 
     @property
     def price(self) -> Decimal:
@@ -55,10 +61,14 @@ class AggTrade(Event, frozen=True, kw_only=True, gc=False, tag="agg_trade"):
     """The exchange's number of the aggregate, counted apart from trade ids."""
     first_trade_id: int
     last_trade_id: int
-    at_ms: int
+    at_ns: int
     price_text: str = field(name="price")
     quantity_text: str = field(name="quantity")
     taker: Side
+
+    @property
+    def at_ms(self) -> int:
+        return self.at_ns // _MS_NS
 
     @property
     def price(self) -> Decimal:
@@ -75,12 +85,16 @@ class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
     first_update_id: int | None = None
     """None where the exchange does not number its updates."""
     final_update_id: int | None = None
-    at_ms: int
+    at_ns: int
     bids_raw: Raw = field(name="bids")
     """Levels as JSON pairs of texts, undecoded: continuity needs only the ids."""
     asks_raw: Raw = field(name="asks")
     checksum: int | None = None
     """The exchange's own, of the book after this change."""
+
+    @property
+    def at_ms(self) -> int:
+        return self.at_ns // _MS_NS
 
     @property
     def bids(self) -> list[Level]:
@@ -96,11 +110,15 @@ class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapsho
 
     update_id: int = 0
     """0 where the exchange does not number its updates; then its time says which book it is."""
-    at_ms: int | None = None
+    at_ns: int | None = None
     """None where the exchange gives no time with it."""
     bids_raw: Raw = field(name="bids")
     asks_raw: Raw = field(name="asks")
     checksum: int | None = None
+
+    @property
+    def at_ms(self) -> int | None:
+        return None if self.at_ns is None else self.at_ns // _MS_NS
 
     @property
     def bids(self) -> list[Level]:
@@ -114,7 +132,7 @@ class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapsho
 class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
     """The newest state of a market; what the exchange did not tell is None."""
 
-    at_ms: int | None = None
+    at_ns: int | None = None
     update_id: int | None = None
     bid_text: str | None = field(name="bid", default=None)
     bid_quantity_text: str | None = field(name="bid_quantity", default=None)
@@ -126,6 +144,10 @@ class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
     low_text: str | None = field(name="low", default=None)
     volume_text: str | None = field(name="volume", default=None)
     quote_volume_text: str | None = field(name="quote_volume", default=None)
+
+    @property
+    def at_ms(self) -> int | None:
+        return None if self.at_ns is None else self.at_ns // _MS_NS
 
     @property
     def bid(self) -> Decimal | None:
@@ -156,6 +178,13 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
     trades: int | None = None
     closed: bool = True
     """False while it may still change."""
+    taker_buy_volume_text: str | None = field(name="taker_buy_volume", default=None)
+    """What takers bought of the volume; the rest they sold. None, like all below, if not told."""
+    taker_buy_quote_volume_text: str | None = field(name="taker_buy_quote_volume", default=None)
+    first_trade_id: int | None = None
+    last_trade_id: int | None = None
+    vwap_text: str | None = field(name="vwap", default=None)
+    """The average price by volume; as told, so perhaps a zero where nothing was traded."""
 
     @property
     def open(self) -> Decimal:
@@ -176,6 +205,14 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
     @property
     def volume(self) -> Decimal:
         return Decimal(self.volume_text)
+
+    @property
+    def taker_buy_volume(self) -> Decimal | None:
+        return _decimal(self.taker_buy_volume_text)
+
+    @property
+    def vwap(self) -> Decimal | None:
+        return _decimal(self.vwap_text)
 
 
 class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):

@@ -5,7 +5,8 @@ filter by it; topic, slot and kind of a stream never change, so that a publisher
 
     topic, NUL, version (1), kind (1), length of slot (1), slot, number (8), payload
 
-Topics that begin with ``_`` are the bus's own. Whatever bytes come in, reading them raises
+The version is that of the records the frame may carry; its layout has never changed. Topics that
+begin with ``_`` are the bus's own. Whatever bytes come in, reading them raises
 ``NotOurRecord`` or nothing.
 """
 
@@ -18,9 +19,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from penstock.errors import NotOurRecord
-from penstock.market.codec import VERSION as RECORD_VERSION
+from penstock.market.codec import FORMATS, VERSION
 
-VERSION = 1
 ANNOUNCE = "_announce"
 """The topic of announcements."""
 BATCH = "_batch"
@@ -36,7 +36,6 @@ _NAME_BYTES = 255
 _MOST = (1 << 63) - 1
 _number = Layout(">Q")
 _head = Layout(">QQ")
-_RECORD_PREFIX = bytes([RECORD_VERSION])
 
 
 class Kind(IntEnum):
@@ -67,6 +66,7 @@ class Frame(NamedTuple):
     number: int
     kind: Kind
     payload: bytes
+    version: int = VERSION
 
 
 class Head(NamedTuple):
@@ -102,7 +102,7 @@ def wanted_bytes(wanted: str) -> bytes:
     return wanted.encode() + b"\0" if exact else wanted.encode()
 
 
-def beginning(topic: str, slot: str, kind: Kind) -> bytes:
+def beginning(topic: str, slot: str, kind: Kind, version: int = VERSION) -> bytes:
     """What all frames of one topic, slot and kind begin with; number and payload follow.
 
     Raises:
@@ -112,7 +112,7 @@ def beginning(topic: str, slot: str, kind: Kind) -> bytes:
     for name in (topic_bytes, slot_bytes):
         if not 0 < len(name) <= _NAME_BYTES or b"\0" in name:
             raise NotOurRecord(f"{name[:80]!r} cannot be a name on the bus")
-    return topic_bytes + b"\0" + bytes([VERSION, kind, len(slot_bytes)]) + slot_bytes
+    return topic_bytes + b"\0" + bytes([version, kind, len(slot_bytes)]) + slot_bytes
 
 
 number_bytes = _number.pack
@@ -122,7 +122,7 @@ number_bytes = _number.pack
 def write_frame(frame: Frame) -> bytes:
     """A frame as bytes."""
     return (
-        beginning(frame.topic, frame.slot, frame.kind)
+        beginning(frame.topic, frame.slot, frame.kind, frame.version)
         + _number.pack(frame.number)
         + (frame.payload)
     )
@@ -137,7 +137,7 @@ def read_frame(data: bytes) -> Frame:
     end = data.find(b"\0", 0, _NAME_BYTES + 1)
     try:
         version, kind, length = data[end + 1], data[end + 2], data[end + 3]
-        if end < 1 or version != VERSION or not length:
+        if end < 1 or version not in FORMATS or not length:
             raise NotOurRecord("a frame of another version, or none of ours")
         slot_end = end + 4 + length
         slot = data[end + 4 : slot_end]
@@ -146,7 +146,8 @@ def read_frame(data: bytes) -> Frame:
         (number,) = _number.unpack_from(data, slot_end)
         if number > _MOST:
             raise NotOurRecord("a frame with a number that nobody gave")
-        return Frame(data[:end].decode(), slot.decode(), number, _KINDS[kind], data[slot_end + 8 :])
+        payload = data[slot_end + 8 :]
+        return Frame(data[:end].decode(), slot.decode(), number, _KINDS[kind], payload, version)
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise NotOurRecord(f"a damaged frame: {error!r}") from error
 
@@ -181,13 +182,14 @@ def record_of(frame: Frame) -> bytes:
         NotOurRecord: it brings none.
     """
     if frame.kind is Kind.JSON:
-        return _RECORD_PREFIX + frame.payload
+        return bytes([frame.version]) + frame.payload
     if frame.kind is not Kind.MSGPACK:
         raise NotOurRecord(f"a frame of kind {frame.kind.name}, where a record should be")
     try:
-        return _RECORD_PREFIX + msgspec.json.encode(msgspec.msgpack.decode(frame.payload))
+        payload = msgspec.json.encode(msgspec.msgpack.decode(frame.payload))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise NotOurRecord(f"a damaged payload: {error}") from error
+    return bytes([frame.version]) + payload
 
 
 def pack_frames(frames: list[bytes]) -> bytes:

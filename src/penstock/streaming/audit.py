@@ -131,7 +131,7 @@ class Passage:
         """``depth`` is how many levels a side are looked at."""
         assert sync.book is not None, "there is nothing to compare"
         self._sync, self._rules, self._depth = sync, rules, depth
-        self._at_ms = sync.at_ms
+        self._at_ns = sync.at_ns
         decimals = rules.fetched_decimals
         self._step = _NOTHING if decimals is None else Decimal(1).scaleb(-decimals)
         self._start: Sides = sync.book.texts(depth)
@@ -157,8 +157,8 @@ class Passage:
     def state(self, changes: int) -> tuple[Sides, int | None]:
         """The book after so many changes, as far as it is known, and the exchange's time of it."""
         *_, sides = self._states(self._told[:changes])
-        at_ms = self._told[changes - 1].at_ms if changes else self._at_ms
-        return (sides if self._rules.depth else self._ends().known(sides)), at_ms
+        at_ns = self._told[changes - 1].at_ns if changes else self._at_ns
+        return (sides if self._rules.depth else self._ends().known(sides)), at_ns
 
     def close(self) -> None:
         """Stop listening."""

@@ -46,7 +46,7 @@ class BookSync:
     ``stale`` from the moment they do not until a snapshot joins again.
     """
 
-    at_ms: int | None = None
+    at_ns: int | None = None
     """Not kept: its number says which state it is."""
 
     __slots__ = (

@@ -40,7 +40,7 @@ def twin_key(event: AnyEvent) -> Hashable | None:
         return kind, event.symbol, event.received_at_ns
     if isinstance(event, Ticker) and event.update_id is not None:
         return kind, event.symbol, event.update_id
-    if isinstance(event, Ticker) and event.at_ms is None:
+    if isinstance(event, Ticker) and event.at_ns is None:
         return None
     return contents(event)
 

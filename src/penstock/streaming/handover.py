@@ -88,7 +88,7 @@ def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSna
                     exchange=exchange,
                     symbol=symbol,
                     received_at_ns=at_ns,
-                    at_ms=sync.at_ms if connection.loss_shows else None,
+                    at_ns=sync.at_ns if connection.loss_shows else None,
                     bids_raw=write_levels(bids),
                     asks_raw=write_levels(asks),
                 )

@@ -22,7 +22,7 @@ class StreamedBook:
     the moment something does until it is begun again.
     """
 
-    __slots__ = ("_proven", "at_ms", "book", "reason", "resyncs", "state", "told", "wants_snapshot")
+    __slots__ = ("_proven", "at_ns", "book", "reason", "resyncs", "state", "told", "wants_snapshot")
 
     update_id = 0
     """There are none."""
@@ -34,7 +34,7 @@ class StreamedBook:
         """Whether the stream has to be asked for anew."""
         self.resyncs = 0
         """How often a book that was synced had to begin again."""
-        self.at_ms: int | None = None
+        self.at_ns: int | None = None
         """The exchange's time of the newest state known, while synced."""
         self.told: list[BookDelta | BookSnapshot] | None = None
         """What the book was told since somebody began to listen; see ``audit``. None if nobody
@@ -47,7 +47,7 @@ class StreamedBook:
     def begin(self, snapshot: BookSnapshot) -> None:
         """Begin from a snapshot in the stream, whatever was believed before."""
         book = self.book
-        self.state, self.reason, self.at_ms = "synced", "", snapshot.at_ms
+        self.state, self.reason, self.at_ns = "synced", "", snapshot.at_ns
         self.wants_snapshot = False
         if self.told is not None:
             self.told.append(snapshot)
@@ -67,11 +67,11 @@ class StreamedBook:
         """Take the next change of the stream; without a book to change it means nothing."""
         if self.state != "synced":
             return
-        if self.at_ms is not None and delta.at_ms < self.at_ms and not self._proven:
+        if self.at_ns is not None and delta.at_ns < self.at_ns and not self._proven:
             # It would set levels back to what they were before.
-            self.doubt(f"out of order: a change of {delta.at_ms} after one of {self.at_ms}")
+            self.doubt(f"out of order: a change of {delta.at_ns} after one of {self.at_ns}")
             return
-        self.at_ms = delta.at_ms
+        self.at_ns = delta.at_ns
         if self.told is not None:
             self.told.append(delta)
         book = self.book

@@ -178,6 +178,9 @@ def test_recorded_answers_are_read_row_by_row(captures: Path) -> None:
         body = json.dumps(answer["data"]).encode()
         rows = rest.candles(BTC, Interval.parse("1m"), 0, 1).read(body, 1)
         assert [row.open_ms for row in rows] == [row[0] for row in answer["data"]]
+        taken = [(row.taker_buy_volume_text, row.taker_buy_quote_volume_text) for row in rows]
+        assert taken == [(row[9], row[10]) for row in answer["data"]]
+        assert {row.first_trade_id for row in rows} <= {None}, "requests do not tell them"
         candles += len(rows)
     assert candles == 3396
     (tickers,) = [a for a in recorded(captures, "/api/v3/ticker/24hr") if "%5B" in a["queryString"]]

@@ -79,10 +79,10 @@ def test_every_payload_becomes_its_event() -> None:
 
     base: dict[str, Any] = {"exchange": "binance", "symbol": BTC, "received_at_ns": 77}
     assert read("btcusdt@trade") == Trade(
-        **base, id=12345, at_ms=4, price_text="0.001", quantity_text="100.0", taker="sell"
+        **base, id=12345, at_ns=4_000_000, price_text="0.001", quantity_text="100.0", taker="sell"
     )
     assert read("btcusdt@aggTrade") == AggTrade(
-        **base, id=15683430, first_trade_id=7, last_trade_id=9, at_ms=4, taker="buy",
+        **base, id=15683430, first_trade_id=7, last_trade_id=9, at_ns=4_000_000, taker="buy",
         price_text="0.35280000", quantity_text="58.00000000",
     )  # fmt: skip
     assert read("btcusdt@bookTicker") == Ticker(
@@ -90,23 +90,27 @@ def test_every_payload_becomes_its_event() -> None:
         ask_quantity_text="3.0",
     )  # fmt: skip
     assert read("btcusdt@ticker") == Ticker(
-        **base, at_ms=5, bid_text="0.24", bid_quantity_text="10.0", ask_text="0.26",
+        **base, at_ns=5_000_000, bid_text="0.24", bid_quantity_text="10.0", ask_text="0.26",
         ask_quantity_text="100.0", last_text="0.25", open_text="0.10", high_text="0.25",
         low_text="0.10", volume_text="10000.0", quote_volume_text="18.0",
     )  # fmt: skip
     assert read("btcusdt@kline_1m") == Candle(
         **base, interval="1m", open_ms=60000, close_ms=119999, open_text="0.35", high_text="0.37",
         low_text="0.34", close_text="0.36", volume_text="25877.0", quote_volume_text="9116.0",
-        trades=30, closed=False,
+        trades=30, closed=False, taker_buy_volume_text="58.0", taker_buy_quote_volume_text="20.4",
     )  # fmt: skip
+    traded = DATA["btcusdt@kline_1m"]["k"] | {"f": 7, "L": 36}
+    candle = one(made, wrap("btcusdt@kline_1m", DATA["btcusdt@kline_1m"] | {"k": traded}))
+    assert isinstance(candle, Candle)
+    assert (candle.first_trade_id, candle.last_trade_id) == (7, 36)
     delta = read("btcusdt@depth@100ms")
     assert isinstance(delta, BookDelta)
-    assert (delta.first_update_id, delta.final_update_id, delta.at_ms) == (7, 9, 5)
+    assert (delta.first_update_id, delta.final_update_id, delta.at_ns) == (7, 9, 5_000_000)
     assert delta.bids == [(Decimal("0.35130000"), Decimal("6195.00000000"))]
     assert delta.asks == [(Decimal("0.4"), Decimal("0.0")), (Decimal("0.5"), Decimal("1.0"))]
     book = read("btcusdt@depth20@100ms")
     assert isinstance(book, BookSnapshot)
-    assert (book.update_id, book.at_ms, book.bids) == (160, None, [(Decimal("0.24"), Decimal(10))])
+    assert (book.update_id, book.at_ns, book.bids) == (160, None, [(Decimal("0.24"), Decimal(10))])
 
 
 def test_a_text_frame_reads_as_a_binary_one() -> None:

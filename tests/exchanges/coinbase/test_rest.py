@@ -61,7 +61,7 @@ def test_trades_are_turned_round_and_to_the_takers_side() -> None:
     trades = REST.recent_trades(BTC, 5).read(body([trade(8, side="buy"), trade(7)]), AT_NS)
 
     assert [(each.id, each.taker) for each in trades] == [(7, "buy"), (8, "sell")]
-    assert (trades[0].at_ms, trades[0].price_text) == (1_618_677_817_089, "0.00001305")
+    assert (trades[0].at_ns, trades[0].price_text) == (1_618_677_817_089_723_000, "0.00001305")
 
 
 def test_pages_lead_back_from_the_cursor() -> None:

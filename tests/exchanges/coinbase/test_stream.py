@@ -102,7 +102,7 @@ def test_a_match_tells_the_takers_side(kind: str) -> None:
     assert isinstance(trade, Trade)
     assert (trade.id, trade.symbol, trade.taker) == (280232, SKL, "buy")
     assert (trade.price_text, trade.quantity_text) == ("0.00001305", "985")
-    assert (trade.at_ms, trade.received_at_ns) == (1_618_677_817_089, AT_NS)
+    assert (trade.at_ns, trade.received_at_ns) == (1_618_677_817_089_723_000, AT_NS)
     assert only(dialect().read(frame(MATCH, side="buy"), AT_NS)).taker == "sell"
 
 
@@ -110,7 +110,7 @@ def test_a_ticker_is_numbered_by_its_sequence() -> None:
     ticker = only(dialect().read(frame(TICKER), AT_NS))
 
     assert isinstance(ticker, Ticker)
-    assert (ticker.update_id, ticker.at_ms) == (333938798, 1_618_677_810_244)
+    assert (ticker.update_id, ticker.at_ns) == (333938798, 1_618_677_810_244_075_000)
     assert (ticker.bid_text, ticker.ask_text, ticker.last_text) == ("14.7550", "14.8060", "14.7775")
     assert (ticker.open_text, ticker.high_text, ticker.low_text) == ("14.6647", "16.55", "14.3691")
     assert ticker.bid_quantity_text is None
@@ -128,7 +128,7 @@ def test_a_book_begins_whole_and_changes_by_sides() -> None:
     assert isinstance(delta, BookDelta)
     assert bytes(delta.bids_raw) == b'[["14.71","3"],["14.6","0"]]'
     assert bytes(delta.asks_raw) == b'[["14.8024","0.0"]]'
-    assert (delta.at_ms, delta.first_update_id) == (1_618_677_817_075, None)
+    assert (delta.at_ns, delta.first_update_id) == (1_618_677_817_075_687_000, None)
 
 
 def test_a_snapshot_tells_its_time_where_the_exchange_does() -> None:

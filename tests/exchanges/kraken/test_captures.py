@@ -166,7 +166,7 @@ def test_recorded_trades_keep_their_digits_sides_and_times(captures: Path) -> No
         for row, trade in zip(message[1] if trades else (), trades, strict=True):
             assert (trade.price_text, trade.quantity_text) == (row[0], row[1])
             assert trade.taker == {"b": "buy", "s": "sell"}[row[3]]
-            assert trade.at_ms == int(Decimal(row[2]) * 1000)
+            assert trade.at_ns == int(Decimal(row[2]) * 10**9)
             seen += 1
     assert seen == 10
 
@@ -192,7 +192,7 @@ def test_every_recorded_checksum_agrees(captures: Path) -> None:
                 book = books[each.symbol]
                 book.receive(each)
                 agreed += book.state == "synced"
-                assert book.at_ms == each.at_ms
+                assert book.at_ns == each.at_ns
     assert agreed == 4_269
     assert len(books) == 10
     assert [book.resyncs for book in books.values()] == [0] * 10
@@ -268,4 +268,5 @@ def test_recorded_candles_are_read_row_by_row(captures: Path) -> None:
     assert [(c.open_text, c.volume_text, c.trades) for c in candles] == [
         (row[1], row[6], row[7]) for row in rows
     ]
+    assert [c.vwap_text for c in candles] == [row[5] for row in rows]
     assert [c.closed for c in candles] == [True] * 719 + [False]

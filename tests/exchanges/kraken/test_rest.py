@@ -130,7 +130,7 @@ def test_a_page_of_trades_ends_with_the_cursor_of_the_next() -> None:
 
     (trade,) = page.trades
     assert page.next == 1_762_795_433_971_744_512
-    assert (trade.id, trade.at_ms, trade.taker) == (10_218_208, 1_762_795_433_971, "buy")
+    assert (trade.id, trade.at_ns, trade.taker) == (10_218_208, 1_762_795_433_971_744_500, "buy")
     assert (trade.price_text, trade.quantity_text) == ("105433.60000", "0.00027625")
     assert trade.source == "backfill"
     empty = answer(b'{"XXBTZUSD":[],"last":"5"}')

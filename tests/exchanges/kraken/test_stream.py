@@ -109,7 +109,7 @@ def test_a_trade_keeps_the_digits_of_its_numbers() -> None:
 
     assert isinstance(trade, Trade)
     assert (trade.price_text, trade.quantity_text, trade.taker) == ("0.5117", "40.00000000", "sell")
-    assert (trade.id, trade.at_ms, trade.symbol) == (4665906, 1_695_628_177_708, MINA)
+    assert (trade.id, trade.at_ns, trade.symbol) == (4665906, 1_695_628_177_708_706_000, MINA)
     assert trade.received_at_ns == AT_NS
 
 
@@ -131,7 +131,7 @@ def test_a_book_begins_with_a_snapshot_and_goes_on_with_changes() -> None:
 
     assert isinstance(snapshot, BookSnapshot)
     assert bytes(snapshot.bids_raw) == b'[["0.0286","74198.19125726"],["0.0280","1.00000000"]]'
-    assert (snapshot.checksum, snapshot.at_ms) == (2570005138, 1_786_923_424_190)
+    assert (snapshot.checksum, snapshot.at_ns) == (2570005138, 1_786_923_424_190_019_000)
     assert snapshot.update_id == 0
     assert isinstance(delta, BookDelta)
     assert (bytes(delta.asks_raw), delta.final_update_id) == (b'[["0.0287","0"]]', None)
@@ -200,6 +200,7 @@ def test_a_candle_is_closed_when_the_next_begins() -> None:
     closed: Any = third[0]
     assert (closed.received_at_ns, closed.interval) == (AT_NS + 5, "1m")
     assert closed.close_ms - closed.open_ms == 59_999
+    assert (closed.trades, closed.vwap_text) == (3, "1.1")
 
 
 def test_candles_of_two_lengths_do_not_close_each_other() -> None:

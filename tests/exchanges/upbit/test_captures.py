@@ -116,7 +116,7 @@ def test_recorded_books_are_whole_every_time(captures: Path) -> None:
         if isinstance(event, BookSnapshot):
             book = StreamedBook(UpbitDialect.books)
             book.begin(event)
-            assert (book.state, book.at_ms) == ("synced", message["tms"])
+            assert (book.state, book.at_ns) == ("synced", message["tms"] * 1_000_000)
             assert book.book is not None
             told = [
                 [(unit[price], unit[size]) for unit in message["obu"] if unit[size]]

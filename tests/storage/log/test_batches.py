@@ -29,7 +29,7 @@ def ticker(at_ns: int, update_id: int | None) -> Ticker:
 def trades(first: int, end: int, at_ns: int = NOON) -> list[Trade]:
     return [
         Trade(
-            exchange="sim", symbol=BTC, received_at_ns=at_ns + number, id=number, at_ms=5,
+            exchange="sim", symbol=BTC, received_at_ns=at_ns + number, id=number, at_ns=5,
             price_text="1.0", quantity_text="2.0", taker="buy",
         )
         for number in range(first, end)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from penstock.errors import ConfigError, SlotInUse, UnusableId
 from penstock.market.events import BookSnapshot, Candle, Ticker, Trade
@@ -41,7 +42,7 @@ def reader(log: EventLog) -> Iterator[LogReader]:
 def trade(number: int, at_ns: int | None = None, symbol: Symbol = BTC) -> Trade:
     return Trade(
         exchange="sim", symbol=symbol, received_at_ns=NOON + number if at_ns is None else at_ns,
-        id=number, at_ms=5, price_text="60000.10", quantity_text="0.5", taker="buy",
+        id=number, at_ns=5, price_text="60000.10", quantity_text="0.5", taker="buy",
     )  # fmt: skip
 
 
@@ -144,6 +145,22 @@ def test_a_corrected_candle_replaces_and_is_counted(log: EventLog, reader: LogRe
     counts = writer.counts
     assert (counts.recorded, counts.repeated, counts.replaced, counts.unclosed) == (3, 1, 1, 1)
     assert numbers(reader.numbers(CANDLES, "a", 1)) == [2, 3], "1 lives on as 3"
+    writer.close()
+
+
+def test_a_candle_that_only_tells_more_or_less_is_no_correction(
+    log: EventLog, reader: LogReader
+) -> None:
+    streamed = candle(0, trades=3, first_trade_id=5, last_trade_id=7, taker_buy_volume_text="4")
+    writer = log.writer("a")
+    writer.append([streamed, candle(60_000)])
+
+    fetched = candle(0, at_ns=NOON + SECOND, source="rest", trades=3, taker_buy_volume_text="4")
+    assert writer.append([fetched, candle(60_000, vwap_text="1.5")]) == []
+    assert [s.event for s in reader.scan(CANDLES)] == [streamed, candle(60_000)]
+
+    assert numbers(writer.append([replace(fetched, taker_buy_volume_text="3")])) == [3]
+    assert (writer.counts.repeated, writer.counts.replaced) == (2, 1)
     writer.close()
 
 

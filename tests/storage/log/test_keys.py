@@ -97,19 +97,19 @@ def test_damaged_index_entries_are_named() -> None:
     ("event", "channel", "key"),
     [
         (
-            Trade(**HEAD, id=5, at_ms=1, price_text="1", quantity_text="1", taker="buy"),
+            Trade(**HEAD, id=5, at_ns=1, price_text="1", quantity_text="1", taker="buy"),
             "trades", keys.key_of_id(5),
         ),
         (
             AggTrade(
-                **HEAD, id=6, first_trade_id=1, last_trade_id=2, at_ms=1,
+                **HEAD, id=6, first_trade_id=1, last_trade_id=2, at_ns=1,
                 price_text="1", quantity_text="1", taker="buy",
             ),
             "agg_trades", keys.key_of_id(6),
         ),
         (
             BookDelta(
-                **HEAD, first_update_id=8, final_update_id=9, at_ms=1, bids_raw=NONE, asks_raw=NONE
+                **HEAD, first_update_id=8, final_update_id=9, at_ns=1, bids_raw=NONE, asks_raw=NONE
             ),
             "book_deltas", keys.key_of_id(9),
         ),

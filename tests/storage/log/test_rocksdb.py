@@ -43,7 +43,7 @@ while pace == "free" or sys.stdin.readline():
     stored = writer.append(
         [
             Trade(exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=n * 10**7, id=n,
-                  at_ms=n, price_text="1", quantity_text="1", taker="buy")
+                  at_ns=n, price_text="1", quantity_text="1", taker="buy")
             for n in range(first, last + 1)
         ],
         chance.choice(["flushed", "flushed", "flushed", "synced"]),
@@ -64,7 +64,7 @@ from penstock.storage.log import open_log
 
 def batch(first):
     return [
-        Trade(exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=n, id=n, at_ms=n,
+        Trade(exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=n, id=n, at_ns=n,
               price_text="1", quantity_text="1", taker="buy")
         for n in range(first, first + 100)
     ]
@@ -115,7 +115,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ms=1,
+        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=1,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

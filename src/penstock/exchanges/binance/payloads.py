@@ -8,12 +8,13 @@ to look at.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Text, Whole
+from penstock.exchanges.times import MS_NS, Millis
 from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import (
     AggTrade,
@@ -48,7 +49,7 @@ class TradePayload(Struct, Generic[S], gc=False, kw_only=True):
     id: Whole = field(name="t")
     price: Text = field(name="p")
     quantity: Text = field(name="q")
-    at_ms: Whole = field(name="T")
+    at_ms: Millis = field(name="T")
     maker_bought: bool = field(name="m")
     best_match: bool = field(name="M", default=True)
 
@@ -68,7 +69,7 @@ class AggTradePayload(Struct, Generic[S], gc=False, kw_only=True):
     quantity: Text = field(name="q")
     first_id: Whole = field(name="f")
     last_id: Whole = field(name="l")
-    at_ms: Whole = field(name="T")
+    at_ms: Millis = field(name="T")
     maker_bought: bool = field(name="m")
     best_match: bool = field(name="M", default=True)
 
@@ -80,7 +81,7 @@ class DeltaPayload(Struct, Generic[S], gc=False):
      "b":[["0.35130000","6195.00000000"]],"a":[]}
     """
 
-    at_ms: Whole = field(name="E")
+    at_ms: Millis = field(name="E")
     native: S = field(name="s")
     first_id: Whole = field(name="U")
     final_id: Whole = field(name="u")
@@ -111,7 +112,7 @@ class DayTickerPayload(Struct, Generic[S], gc=False):
      "h":"0.0025","l":"0.0010","v":"10000","q":"18","O":0,"C":86400000,"F":0,"L":18150,"n":18151}
     """
 
-    at_ms: Whole = field(name="E")
+    at_ms: Millis = field(name="E")
     native: S = field(name="s")
     last: Text = field(name="c")
     bid: Text = field(name="b")
@@ -125,10 +126,16 @@ class DayTickerPayload(Struct, Generic[S], gc=False):
     quote_volume: Text = field(name="q")
 
 
+_IdOrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+"""-1 where nothing was traded."""
+
+
 class _Kline(Struct, gc=False):
     open_ms: Whole = field(name="t")
     close_ms: Whole = field(name="T")
     interval: str = field(name="i")
+    first_id: _IdOrNone = field(name="f")
+    last_id: _IdOrNone = field(name="L")
     open: Text = field(name="o")
     close: Text = field(name="c")
     high: Text = field(name="h")
@@ -137,6 +144,8 @@ class _Kline(Struct, gc=False):
     trades: Whole = field(name="n")
     closed: bool = field(name="x")
     quote_volume: Text = field(name="q")
+    taker_buy_volume: Text = field(name="V")
+    taker_buy_quote_volume: Text = field(name="Q")
 
 
 class CandlePayload(Struct, Generic[S], gc=False):
@@ -176,7 +185,7 @@ def trade_reader(unchecked: Unchecked) -> Reader:
             symbol=symbol,
             received_at_ns=received_at_ns,
             id=data.id,
-            at_ms=data.at_ms,
+            at_ns=data.at_ms * MS_NS,
             price_text=price,
             quantity_text=quantity,
             taker="sell" if data.maker_bought else "buy",
@@ -202,7 +211,7 @@ def agg_trade_reader(unchecked: Unchecked) -> Reader:
             id=data.id,
             first_trade_id=first_id,
             last_trade_id=last_id,
-            at_ms=data.at_ms,
+            at_ns=data.at_ms * MS_NS,
             price_text=price,
             quantity_text=quantity,
             taker="sell" if data.maker_bought else "buy",
@@ -227,7 +236,7 @@ def delta_reader(unchecked: Unchecked) -> Reader:
             received_at_ns=received_at_ns,
             first_update_id=first_id,
             final_update_id=final_id,
-            at_ms=data.at_ms,
+            at_ns=data.at_ms * MS_NS,
             bids_raw=bids,
             asks_raw=asks,
         )
@@ -268,7 +277,7 @@ def day_ticker_reader(unchecked: Unchecked) -> Reader:
             exchange=EXCHANGE,
             symbol=symbol,
             received_at_ns=received_at_ns,
-            at_ms=data.at_ms,
+            at_ns=data.at_ms * MS_NS,
             bid_text=data.bid,
             bid_quantity_text=data.bid_quantity,
             ask_text=data.ask,
@@ -291,6 +300,7 @@ def candle_reader(unchecked: Unchecked) -> Reader:
     def read(data: CandlePayload[str], symbol: Symbol, received_at_ns: int) -> Candle:
         k = data.kline
         texts.extend((k.open, k.high, k.low, k.close, k.volume, k.quote_volume))
+        texts.extend((k.taker_buy_volume, k.taker_buy_quote_volume))
         return Candle(
             exchange=EXCHANGE,
             symbol=symbol,
@@ -306,6 +316,10 @@ def candle_reader(unchecked: Unchecked) -> Reader:
             quote_volume_text=k.quote_volume,
             trades=k.trades,
             closed=k.closed,
+            taker_buy_volume_text=k.taker_buy_volume,
+            taker_buy_quote_volume_text=k.taker_buy_quote_volume,
+            first_trade_id=k.first_id if k.first_id >= 0 else None,
+            last_trade_id=k.last_id if k.last_id >= 0 else None,
         )
 
     return read

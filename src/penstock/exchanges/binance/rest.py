@@ -23,6 +23,7 @@ from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePa
 from penstock.exchanges.binance.payloads import EXCHANGE
 from penstock.exchanges.binance.symbols import read_info
 from penstock.exchanges.marks import levels, marked, newest_update
+from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.levels import all_plain_levels, read_levels
@@ -61,7 +62,7 @@ class _Trade(Struct):
     id: Whole
     price: Text
     quantity: Text = field(name="qty")
-    at_ms: Whole = field(name="time")
+    at_ms: Millis = field(name="time")
     maker_bought: bool = field(name="isBuyerMaker")
 
 
@@ -77,7 +78,7 @@ class _AggTrade(Struct):
     quantity: Text = field(name="q")
     first_id: Whole = field(name="f")
     last_id: Whole = field(name="l")
-    at_ms: Whole = field(name="T")
+    at_ms: Millis = field(name="T")
     maker_bought: bool = field(name="m")
 
 
@@ -97,6 +98,8 @@ class _Candle(Struct, array_like=True):
     close_ms: Whole
     quote_volume: Text
     trades: Whole
+    taker_buy_volume: Text
+    taker_buy_quote_volume: Text
 
 
 class _Ticker(Struct):
@@ -121,7 +124,7 @@ class _Ticker(Struct):
     low: Text = field(name="lowPrice")
     volume: Text
     quote_volume: Text = field(name="quoteVolume")
-    at_ms: Whole = field(name="closeTime")
+    at_ms: Millis = field(name="closeTime")
 
 
 class _Newest(Struct):
@@ -288,7 +291,7 @@ def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], lis
                 received_at_ns=received_at_ns,
                 source=source,
                 id=row.id,
-                at_ms=row.at_ms,
+                at_ns=row.at_ms * MS_NS,
                 price_text=plain_number(row.price),
                 quantity_text=plain_number(row.quantity),
                 taker="sell" if row.maker_bought else "buy",
@@ -311,7 +314,7 @@ def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int],
                 id=row.id,
                 first_trade_id=row.first_id,
                 last_trade_id=row.last_id,
-                at_ms=row.at_ms,
+                at_ns=row.at_ms * MS_NS,
                 price_text=plain_number(row.price),
                 quantity_text=plain_number(row.quantity),
                 taker="sell" if row.maker_bought else "buy",
@@ -345,6 +348,8 @@ def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int]
                 quote_volume_text=plain_number(row.quote_volume),
                 trades=row.trades,
                 closed=number < last or row.close_ms < over_ms,
+                taker_buy_volume_text=plain_number(row.taker_buy_volume),
+                taker_buy_quote_volume_text=plain_number(row.taker_buy_quote_volume),
             )
             for number, row in enumerate(rows)
         ]
@@ -358,7 +363,7 @@ def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
         symbol=symbol,
         received_at_ns=received_at_ns,
         source="rest",
-        at_ms=row.at_ms,
+        at_ns=row.at_ms * MS_NS,
         bid_text=plain_number(row.bid),
         bid_quantity_text=plain_number(row.bid_quantity),
         ask_text=plain_number(row.ask),

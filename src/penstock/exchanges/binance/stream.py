@@ -185,7 +185,7 @@ class BinanceDialect:
     def twin_key(self, event: AnyEvent) -> Hashable | None:
         """See ``KnowsTwins``; ``E`` is stamped on each connection by itself."""
         if isinstance(event, Ticker) and event.update_id is None:
-            return contents(replace(event, at_ms=None))
+            return contents(replace(event, at_ns=None))
         return twin_key(event)
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> Received:

@@ -22,6 +22,7 @@ from penstock.exchanges.answers import (
     surely_over_ms,
 )
 from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
@@ -46,7 +47,7 @@ class _Market(Struct):
 class _Trade(Struct):
     """{"id":"9012","at_ms":1762820248123,"price":"105944.3","quantity":"0.1","side":"buy"}"""
 
-    at_ms: Whole
+    at_ms: Millis
     price: Text
     quantity: Text
     side: Literal["buy", "sell"]
@@ -59,7 +60,7 @@ class _Book(Struct):
     bids: list[tuple[Text, Text]]
     asks: list[tuple[Text, Text]]
     nonce: Whole | None = None
-    at_ms: Whole | None = None
+    at_ms: Millis | None = None
 
 
 class _Candle(Struct, array_like=True):
@@ -77,7 +78,7 @@ class _Ticker(Struct):
     """{"symbol":"BTC/USDT","at_ms":null,"bid":"105944.2",…}; whatever is not told is null"""
 
     symbol: str
-    at_ms: Whole | None = None
+    at_ms: Millis | None = None
     bid: Text | None = None
     bid_quantity: Text | None = None
     ask: Text | None = None
@@ -131,7 +132,7 @@ def read_trades(
             received_at_ns=received_at_ns,
             source=source,
             id=_id_of(row, alike),
-            at_ms=row.at_ms,
+            at_ns=row.at_ms * MS_NS,
             price_text=plain_number(row.price),
             quantity_text=plain_number(row.quantity),
             taker=row.side,
@@ -166,7 +167,7 @@ def read_book(
         received_at_ns=received_at_ns,
         source=source,
         update_id=row.nonce or 0,
-        at_ms=row.at_ms,
+        at_ns=None if row.at_ms is None else row.at_ms * MS_NS,
         bids_raw=write_levels((plain_number(p), plain_number(q)) for p, q in row.bids),
         asks_raw=write_levels((plain_number(p), plain_number(q)) for p, q in row.asks),
     )
@@ -216,7 +217,7 @@ def _ticker(
         symbol=symbol,
         received_at_ns=received_at_ns,
         source=source,
-        at_ms=row.at_ms,
+        at_ns=None if row.at_ms is None else row.at_ms * MS_NS,
         bid_text=_plain(row.bid),
         bid_quantity_text=_plain(row.bid_quantity),
         ask_text=_plain(row.ask),

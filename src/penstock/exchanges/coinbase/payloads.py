@@ -1,7 +1,7 @@
 """What Coinbase's feed carries, and the events it becomes.
 
 Every frame is one flat object that begins with its type. Prices and sizes are texts; times are
-ISO 8601 with microseconds. Each structure quotes the frame it reads, with its fields in the wire's
+RFC 3339 with microseconds. Each structure quotes the frame it reads, with its fields in the wire's
 order, which is what msgspec reads fastest. Levels of many frames are brought to the one spelling
 together, and numbers that somebody has yet to look at are handed in.
 """
@@ -15,7 +15,8 @@ from msgspec import Raw, Struct
 from penstock.errors import MalformedLevels
 from penstock.exchanges.answers import Text, Whole
 from penstock.exchanges.coinbase.symbols import NAME
-from penstock.exchanges.frames import Instant, NotANumber, epoch_ms, number_text
+from penstock.exchanges.frames import NotANumber, number_text
+from penstock.exchanges.times import epoch_ns
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Side, Ticker, Trade
 from penstock.market.levels import LevelText, plain_lines, read_levels, write_levels
 from penstock.market.symbol import Symbol
@@ -40,7 +41,7 @@ class _Match(Struct, tag_field="type", tag="match", gc=False):
     size: Text
     price: Text
     product_id: str
-    time: Instant
+    time: str
 
 
 class _LastMatch(_Match, tag="last_match", gc=False):
@@ -67,7 +68,7 @@ class _Ticker(Struct, tag_field="type", tag="ticker", gc=False):
     high_24h: Text
     best_bid: Text
     best_ask: Text
-    time: Instant
+    time: str
     best_bid_size: Text | None = None
     best_ask_size: Text | None = None
 
@@ -81,7 +82,7 @@ class _Snapshot(Struct, tag_field="type", tag="snapshot", gc=False):
     product_id: str
     asks: Raw
     bids: Raw
-    time: Instant | None = None
+    time: str | None = None
 
 
 class _Change(Struct, array_like=True, gc=False):
@@ -99,7 +100,7 @@ class _Update(Struct, tag_field="type", tag="l2update", gc=False):
 
     product_id: str
     changes: Raw
-    time: Instant
+    time: str
 
 
 class _Heartbeat(Struct, tag_field="type", tag="heartbeat", gc=False):
@@ -164,7 +165,7 @@ class EventMaker:
             symbol=self._matches[data.product_id],
             received_at_ns=received_at_ns,
             id=data.trade_id,
-            at_ms=epoch_ms(data.time),
+            at_ns=epoch_ns(data.time),
             price_text=price,
             quantity_text=size,
             taker=TAKER[data.side],
@@ -179,7 +180,7 @@ class EventMaker:
             exchange=NAME,
             symbol=self._tickers[data.product_id],
             received_at_ns=received_at_ns,
-            at_ms=epoch_ms(data.time),
+            at_ns=epoch_ns(data.time),
             update_id=data.sequence,
             bid_text=data.best_bid,
             bid_quantity_text=bid_size,
@@ -199,7 +200,7 @@ class EventMaker:
             exchange=NAME,
             symbol=self._books[data.product_id],
             received_at_ns=received_at_ns,
-            at_ms=epoch_ms(data.time) if data.time else None,
+            at_ns=None if data.time is None else epoch_ns(data.time),
             bids_raw=next(levels),
             asks_raw=next(levels),
         )
@@ -209,7 +210,7 @@ class EventMaker:
             exchange=NAME,
             symbol=self._books[data.product_id],
             received_at_ns=received_at_ns,
-            at_ms=epoch_ms(data.time),
+            at_ns=epoch_ns(data.time),
             bids_raw=next(levels),
             asks_raw=next(levels),
         )

@@ -24,8 +24,9 @@ from penstock.exchanges.answers import (
 from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
 from penstock.exchanges.coinbase.symbols import NAME, read_info
-from penstock.exchanges.frames import Instant, Number, epoch_ms, spelled_out
+from penstock.exchanges.frames import Number, spelled_out
 from penstock.exchanges.marks import levels, marked
+from penstock.exchanges.times import MS_NS, epoch_ns
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
@@ -46,7 +47,7 @@ R = TypeVar("R")
 class _Time(Struct):
     """GET /time → {"iso":"2026-01-07T23:47:25.201Z","epoch":1767829645.201}"""
 
-    iso: Instant
+    iso: str
 
 
 class _Level(Struct, array_like=True):
@@ -65,7 +66,7 @@ class _Book(Struct):
 
     bids: list[_Level]
     asks: list[_Level]
-    time: Instant | None = None
+    time: str | None = None
 
 
 class _Trade(Struct):
@@ -79,7 +80,7 @@ class _Trade(Struct):
     side: Side
     size: Text
     price: Text
-    time: Instant
+    time: str
 
 
 class _Candle(Struct, array_like=True):
@@ -105,7 +106,7 @@ class _Ticker(Struct):
     """
 
     price: Text
-    time: Instant
+    time: str
     bid: Text
     ask: Text
     volume: Text
@@ -156,9 +157,11 @@ def read_complaint(body: bytes) -> Complaint | None:
     return Complaint(words, words)
 
 
-TIME: Request[int] = Request(
-    "/time", cost=1, read=lambda body, _at_ns: epoch_ms(decoded(_decode_time, body).iso)
-)
+def _read_time(body: bytes) -> int:
+    return epoch_ns(_decode_time(body).iso) // MS_NS
+
+
+TIME: Request[int] = Request("/time", cost=1, read=lambda body, _at_ns: decoded(_read_time, body))
 INFO = Request("/products", cost=1, read=read_info)
 
 
@@ -178,7 +181,7 @@ class CoinbaseRest:
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source="rest",
-                at_ms=epoch_ms(data.time) if data.time else None,
+                at_ns=None if data.time is None else epoch_ns(data.time),
                 bids_raw=_levels(data.bids),
                 asks_raw=_levels(data.asks),
             )
@@ -256,7 +259,7 @@ class CoinbaseRest:
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source="rest",
-                at_ms=epoch_ms(data.time),
+                at_ns=epoch_ns(data.time),
                 bid_text=plain_number(data.bid),
                 ask_text=plain_number(data.ask),
                 last_text=plain_number(data.price),
@@ -301,7 +304,7 @@ def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], lis
                 received_at_ns=received_at_ns,
                 source=source,
                 id=row.trade_id,
-                at_ms=epoch_ms(row.time),
+                at_ns=epoch_ns(row.time),
                 price_text=plain_number(row.price),
                 quantity_text=plain_number(row.size),
                 taker=TAKER[row.side],

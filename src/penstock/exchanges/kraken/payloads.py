@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Meta, Raw, Struct, ValidationError
 
 from penstock.exchanges.answers import Whole
-from penstock.exchanges.frames import Instant, NotANumber, Number, epoch_ms, number_text
+from penstock.exchanges.frames import NotANumber, Number, number_text
 from penstock.exchanges.kraken.symbols import NAME
+from penstock.exchanges.times import MS_NS, epoch_ns
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.interval import MINUTE_MS
 from penstock.market.levels import plain_levels, plain_lines, write_levels
@@ -40,7 +41,7 @@ class _Trade(Struct, gc=False):
     price: Number
     qty: Number
     trade_id: Whole
-    timestamp: Instant
+    timestamp: str
     ord_type: str = ""
 
 
@@ -60,7 +61,7 @@ class _Book(Struct, gc=False):
     bids: Raw
     asks: Raw
     checksum: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-    timestamp: Instant | None = None
+    timestamp: str | None = None
 
 
 class _Books(Struct, tag_field="channel", tag="book", gc=False):
@@ -90,7 +91,7 @@ class _Ticker(Struct, gc=False):
     volume: Number
     low: Number
     high: Number
-    timestamp: Instant | None = None
+    timestamp: str | None = None
 
 
 class _Tickers(Struct, tag_field="channel", tag="ticker", gc=False):
@@ -112,7 +113,8 @@ class _Candle(Struct, gc=False):
     close: Number
     trades: Whole
     volume: Number
-    interval_begin: Instant
+    vwap: Number
+    interval_begin: str
     interval: int
 
 
@@ -176,8 +178,9 @@ class EventMaker:
                 for ticker in message.data:
                     events.append(self._ticker(ticker, at_ns))
             elif type(message) is _Candles:
-                rows = sorted(message.data, key=lambda row: row.interval_begin)
-                events += [self._candle(row, at_ns) for row in rows]
+                candles = [self._candle(row, at_ns) for row in message.data]
+                candles.sort(key=_opening)
+                events += candles
         return events
 
     def _trade(self, row: _Trade, received_at_ns: int) -> Trade:
@@ -186,7 +189,7 @@ class EventMaker:
             symbol=self._trades[row.symbol],
             received_at_ns=received_at_ns,
             id=row.trade_id,
-            at_ms=epoch_ms(row.timestamp),
+            at_ns=epoch_ns(row.timestamp),
             price_text=self._text(row.price),
             quantity_text=self._text(row.qty),
             taker=row.side,
@@ -199,7 +202,7 @@ class EventMaker:
             exchange=NAME,
             symbol=self._books[row.symbol],
             received_at_ns=received_at_ns,
-            at_ms=epoch_ms(row.timestamp),
+            at_ns=epoch_ns(row.timestamp),
             bids_raw=next(levels),
             asks_raw=next(levels),
             checksum=row.checksum,
@@ -210,7 +213,7 @@ class EventMaker:
             exchange=NAME,
             symbol=self._books[row.symbol],
             received_at_ns=received_at_ns,
-            at_ms=epoch_ms(row.timestamp) if row.timestamp else None,
+            at_ns=None if row.timestamp is None else epoch_ns(row.timestamp),
             bids_raw=next(levels),
             asks_raw=next(levels),
             checksum=row.checksum,
@@ -222,7 +225,7 @@ class EventMaker:
             exchange=NAME,
             symbol=self._tickers[row.symbol],
             received_at_ns=received_at_ns,
-            at_ms=epoch_ms(row.timestamp) if row.timestamp else None,
+            at_ns=None if row.timestamp is None else epoch_ns(row.timestamp),
             bid_text=text(row.bid),
             bid_quantity_text=text(row.bid_qty),
             ask_text=text(row.ask),
@@ -235,7 +238,7 @@ class EventMaker:
 
     def _candle(self, row: _Candle, received_at_ns: int) -> Candle:
         symbol, interval = self._candles[row.symbol, row.interval]
-        open_ms, text = epoch_ms(row.interval_begin), self._text
+        open_ms, text = epoch_ns(row.interval_begin) // MS_NS, self._text
         return Candle(
             exchange=NAME,
             symbol=symbol,
@@ -250,12 +253,17 @@ class EventMaker:
             volume_text=text(row.volume),
             trades=row.trades,
             closed=False,
+            vwap_text=text(row.vwap),
         )
 
     def _text(self, number: Number) -> str:
         text = number if type(number) is str else str(number)
         self._texts.append(text)
         return text
+
+
+def _opening(candle: Candle) -> int:
+    return candle.open_ms
 
 
 def spell_at_once(raws: Sequence[Raw]) -> list[Raw]:

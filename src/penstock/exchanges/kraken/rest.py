@@ -19,6 +19,7 @@ from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.symbols import NAME, read_info
 from penstock.exchanges.marks import levels, marked, newest_trade
+from penstock.exchanges.times import LATEST_NS, SECOND_NS
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
@@ -295,7 +296,7 @@ def _read_trades(
             received_at_ns=received_at_ns,
             source=source,
             id=row.id,
-            at_ms=_ms(row.at_s),
+            at_ns=_ns(row.at_s),
             price_text=plain_number(row.price),
             quantity_text=plain_number(row.quantity),
             taker="buy" if row.side == "b" else "sell",
@@ -305,10 +306,10 @@ def _read_trades(
     return trades, last_ns
 
 
-def _ms(at_s: Decimal) -> int:
-    if not (at_s.is_finite() and 0 <= at_s < 1 << 40):
+def _ns(at_s: Decimal) -> int:
+    if not (at_s.is_finite() and 0 <= at_s <= LATEST_NS // SECOND_NS):
         raise UnexpectedAnswer(f"A trade is said to have happened at {at_s}")
-    return int(at_s * 1000)
+    return int(at_s * SECOND_NS)
 
 
 def _candle(
@@ -329,6 +330,7 @@ def _candle(
         volume_text=plain_number(row.volume),
         trades=row.trades,
         closed=closed,
+        vwap_text=plain_number(row.vwap),
     )
 
 

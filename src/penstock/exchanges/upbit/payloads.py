@@ -15,6 +15,7 @@ from msgspec import Raw, Struct, field
 
 from penstock.exchanges.answers import Whole
 from penstock.exchanges.frames import Number, spelled_out
+from penstock.exchanges.times import MS_NS, Millis
 from penstock.exchanges.upbit.symbols import NAME
 from penstock.market.events import AnyEvent, BookSnapshot, Side, Ticker, Trade
 from penstock.market.levels import LevelText, write_levels
@@ -43,7 +44,7 @@ class _Trade(Struct, gc=False):
 
     ty: Literal["trade"]
     cd: str
-    ttms: Whole
+    ttms: Millis
     tp: Number
     tv: Number
     ab: Literal["ASK", "BID"]
@@ -69,7 +70,7 @@ class _Book(Struct, gc=False):
 
     ty: Literal["orderbook"]
     cd: str
-    tms: Whole
+    tms: Millis
     obu: Raw
 
 
@@ -88,7 +89,7 @@ class _Ticker(Struct, gc=False):
     tp: Number
     atv24h: Number
     atp24h: Number
-    tms: Whole
+    tms: Millis
 
 
 _decode_trade = msgspec.json.Decoder(_Trade, float_hook=str).decode
@@ -107,7 +108,7 @@ def trade_reader(asked: Asked) -> Reader:
             symbol=asked[data.cd],
             received_at_ns=received_at_ns,
             id=data.sid,
-            at_ms=data.ttms,
+            at_ns=data.ttms * MS_NS,
             price_text=spelled_out(data.tp),
             quantity_text=spelled_out(data.tv),
             taker=TAKER[data.ab],
@@ -126,7 +127,7 @@ def book_reader(asked: Asked) -> Reader:
             exchange=NAME,
             symbol=asked[data.cd],
             received_at_ns=received_at_ns,
-            at_ms=data.tms,
+            at_ns=data.tms * MS_NS,
             bids_raw=bids,
             asks_raw=asks,
         )
@@ -143,7 +144,7 @@ def ticker_reader(asked: Asked) -> Reader:
             exchange=NAME,
             symbol=asked[data.cd],
             received_at_ns=received_at_ns,
-            at_ms=data.tms,
+            at_ns=data.tms * MS_NS,
             last_text=spelled_out(data.tp),
             volume_text=spelled_out(data.atv24h),
             quote_volume_text=spelled_out(data.atp24h),

@@ -9,17 +9,18 @@ stop before.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Whole, decoded, surely_over_ms
 from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
-from penstock.exchanges.frames import Number, epoch_ms, spelled_out
+from penstock.exchanges.frames import Number, spelled_out
 from penstock.exchanges.marks import levels as shown_levels
 from penstock.exchanges.marks import marked, newest_trade, trading
+from penstock.exchanges.times import MS_NS, Millis, epoch_ns
 from penstock.exchanges.upbit.payloads import TAKER, levels
 from penstock.exchanges.upbit.symbols import NAME, read_info
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -66,7 +67,7 @@ class _Book(Struct):
      "bid_size":0.04296774},…],"level":0}
     """
 
-    timestamp: Whole
+    timestamp: Millis
     orderbook_units: list[_Unit]
 
 
@@ -79,7 +80,7 @@ class _Trade(Struct):
      "sequential_id":17510687993360000}
     """
 
-    timestamp: Whole
+    timestamp: Millis
     trade_price: Number
     trade_volume: Number
     ask_bid: Literal["ASK", "BID"]
@@ -98,7 +99,7 @@ class _Candle(Struct):
     ``timestamp`` is when the last trade happened.
     """
 
-    open_at: Annotated[datetime, Meta(tz=False)] = field(name="candle_date_time_utc")
+    open_at: str = field(name="candle_date_time_utc")
     open: Number = field(name="opening_price")
     high: Number = field(name="high_price")
     low: Number = field(name="low_price")
@@ -119,7 +120,7 @@ class _Ticker(Struct):
     trade_price: Number
     acc_trade_price_24h: Number
     acc_trade_volume_24h: Number
-    timestamp: Whole
+    timestamp: Millis
 
 
 class _Error(Struct):
@@ -269,7 +270,7 @@ class UpbitRest:
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source="rest",
-                at_ms=row.timestamp,
+                at_ns=row.timestamp * MS_NS,
                 last_text=spelled_out(row.trade_price),
                 volume_text=spelled_out(row.acc_trade_volume_24h),
                 quote_volume_text=spelled_out(row.acc_trade_price_24h),
@@ -289,7 +290,7 @@ def _read_book(body: bytes, symbol: Symbol, received_at_ns: int) -> BookSnapshot
         symbol=symbol,
         received_at_ns=received_at_ns,
         source="rest",
-        at_ms=data.timestamp,
+        at_ns=data.timestamp * MS_NS,
         bids_raw=levels([(each.bid_price, each.bid_size) for each in data.orderbook_units]),
         asks_raw=levels([(each.ask_price, each.ask_size) for each in data.orderbook_units]),
     )
@@ -310,7 +311,7 @@ def _read_trades(body: bytes, symbol: Symbol, received_at_ns: int, source: Sourc
             received_at_ns=received_at_ns,
             source=source,
             id=row.sequential_id,
-            at_ms=row.timestamp,
+            at_ns=row.timestamp * MS_NS,
             price_text=spelled_out(row.trade_price),
             quantity_text=spelled_out(row.trade_volume),
             taker=TAKER[row.ask_bid],
@@ -322,7 +323,7 @@ def _read_trades(body: bytes, symbol: Symbol, received_at_ns: int, source: Sourc
 def _read_candles(
     body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
 ) -> list[Candle]:
-    rows = [(row, epoch_ms(row.open_at.replace(tzinfo=UTC))) for row in _decode_candles(body)]
+    rows = [(row, epoch_ns(f"{row.open_at}Z") // MS_NS) for row in _decode_candles(body)]
     # A candle is over when another follows it, or it ended long enough ago.
     over_ms = surely_over_ms(received_at_ns)
     last_ms = rows[0][1] if rows else 0

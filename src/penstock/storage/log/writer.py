@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from operator import add, attrgetter, lt
 from pathlib import Path
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.codec import decode, encode, encode_many
@@ -367,11 +367,18 @@ def _last_number(pairs: Pairs, stream_id: int) -> int:
 
 
 def _corrects(candle: Candle, held: bytes) -> bool:
-    """Whether a candle says something else than the one we hold, not just at another time."""
+    """Whether a candle contradicts the one we hold. Not if it only tells more, or less, of it.
+
+    Streams and requests do not tell the same fields, and records of older versions lack some.
+    """
     known = decode(held)
     if not isinstance(known, Candle):
         raise NotOurRecord("a record that is no candle where a candle should be")
-    return replace(known, received_at_ns=candle.received_at_ns, source=candle.source) != candle
+    known = replace(known, received_at_ns=candle.received_at_ns, source=candle.source)
+    return any(
+        old != new and old is not None and new is not None
+        for old, new in zip(astuple(known), astuple(candle), strict=True)
+    )
 
 
 def _mark_version(pairs: Pairs) -> None:

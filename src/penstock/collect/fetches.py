@@ -118,7 +118,8 @@ class TradesFetch:
             case "from_id":
                 return await self._record(await self._page(last.id + 1))
             case "after_ns":
-                # A moment early: of the last millisecond perhaps not all trades are stored.
+                # A moment early: of the last millisecond perhaps not all trades are stored, and
+                # a time told as a binary float may be a fraction of a microsecond late.
                 cursor = max(self._after_ns, last.at_ms * _MS_NS - 1)
                 page = await self._page(cursor)
                 fetched = await self._record(page)
@@ -215,9 +216,11 @@ class InfoFetch:
 
     async def step(self) -> Fetched:
         """See ``Fetch``; what it counts are markets that came or went."""
+        exchange = self.desk.exchange
         await self.desk.turn()
-        if self.desk.exchange.time is not None:
-            await self.desk.turn()  # for its clock, which is asked for first
+        for earlier in (exchange.time, exchange.asset_names):
+            if earlier is not None:
+                await self.desk.turn()  # ``learn`` asks for these first, a request each
         info = await self.desk.gateway.learn()
-        change = await self.markets.refresh(self.desk.exchange.name, info)
+        change = await self.markets.refresh(exchange.name, info)
         return Fetched(len(change.listed) + len(change.delisted))

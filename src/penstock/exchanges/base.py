@@ -189,6 +189,15 @@ class Info(NamedTuple):
     limits: tuple[Limit, ...]
 
 
+class AssetNames(NamedTuple):
+    """Names of assets, where what is listed refers to assets by ids alone."""
+
+    request: Request[Mapping[str, str]]
+    """Their names, by id."""
+    info: Callable[[Mapping[str, str]], Request[Info]]
+    """What takes the place of ``Exchange.info`` once they are known."""
+
+
 TradePages = Literal["from_id", "after_ns", "before_id"]
 """How an exchange pages through old trades, which is what the cursor of a page means. The page
 begins with the trade of that id; or with the first one after that instant, in nanoseconds; or ends
@@ -345,6 +354,8 @@ class Exchange:
     """No market of it has a candle from before this."""
     empty_candles: bool = True
     """Whether there is a candle where nothing was traded; if not, a hole proves nothing."""
+    asset_names: AssetNames | None = None
+    """What is asked before ``info``, where that does not name its assets."""
     way_out: "Callable[[Gateway, Exchanges], WayOut] | None" = None
     """What to ask through in place of the gateway itself, where a request takes more than one
     answer. All that leaves goes through the gateway; the addresses are an operator's."""

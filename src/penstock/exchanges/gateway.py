@@ -102,8 +102,11 @@ class Gateway:
         """Measure the exchange's clock, read what it announces, and keep the limits it names."""
         if self.exchange.time is not None:
             await self.measure_clock()
-        exchanged = await self._ask_patiently(self.exchange.info)
-        info = self.exchange.info.read(exchanged.answer.body, exchanged.received_ns)
+        request, names = self.exchange.info, self.exchange.asset_names
+        if names is not None:
+            request = names.info(await self.fetch(names.request))
+        exchanged = await self._ask_patiently(request)
+        info = request.read(exchanged.answer.body, exchanged.received_ns)
         if info.limits:
             self.gate.adopt(info.limits)
             # Only now does the gate know the window that this answer told the usage of.

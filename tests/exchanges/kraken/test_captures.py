@@ -19,7 +19,7 @@ import pytest
 
 from penstock.exchanges.base import Info
 from penstock.exchanges.kraken.checksum import CHECKSUM
-from penstock.exchanges.kraken.rest import INFO, KrakenRest
+from penstock.exchanges.kraken.rest import ASSETS, INFO, KrakenRest, info_with
 from penstock.exchanges.kraken.stream import KrakenDialect
 from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.interval import Interval
@@ -240,7 +240,15 @@ def test_the_assets_chain_leads_to_the_same_names(captures: Path) -> None:
     """XXBT is called XBT by its asset and BTC by everybody; no letter is ever stripped."""
     assets = json.loads(example(captures, "assets"))["result"]
     body = example(captures, "assetpairs")
-    info, pairs = INFO.read(body, 1), json.loads(body)["result"]
+    names = ASSETS.read(example(captures, "assets"), 1)
+    info, pairs = info_with(names).read(body, 1), json.loads(body)["result"]
+    without = json.loads(body)
+    for pair in without["result"].values():
+        if "wsname" in pair:
+            pair["wsname"] = "?/?"  # only says that the pair can be streamed
+    assert list(info_with(names).read(json.dumps(without).encode(), 1).symbols) == list(
+        info.symbols
+    )
 
     def name(asset: str) -> str:
         altname: str = assets[asset]["altname"]

@@ -10,7 +10,9 @@ from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.exchanges.kraken import EXCHANGE
 from penstock.exchanges.kraken.rest import TIME as ASK_TIME
+from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
+from penstock.throttle.gate import Grant
 from penstock.throttle.local_gate import LocalGate
 
 TIME = b'{"error":[],"result":{"unixtime":1762820224,"rfc1123":"Tue, 11 Nov 25 00:17:04 +0000"}}'
@@ -20,12 +22,13 @@ class Bodies:
     """A transport that answers everything with 200 and the next body."""
 
     def __init__(self, *bodies: bytes) -> None:
-        self.bodies = list(bodies)
+        self.bodies, self.paths = list(bodies), list[str]()
 
     async def send(
         self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
     ) -> Answer:
         leaving()
+        self.paths.append(path)
         return Answer(200, {}, self.bodies.pop(0))
 
     async def close(self) -> None:
@@ -60,6 +63,28 @@ async def test_an_unknown_pair_inside_a_200_is_a_bad_request() -> None:
 
     assert caught.value.code == "EQuery"
     assert await made.fetch(ASK_TIME) == 1_762_820_224_000, "others may go on asking"
+
+
+async def test_names_of_assets_are_asked_for_before_what_is_listed_and_paid_for() -> None:
+    assets = b'{"error":[],"result":{"XXDG":{"altname":"XDG"},"ZUSD":{"altname":"USD"}}}'
+    pairs = (
+        b'{"error":[],"result":{"XDGUSD":{"altname":"XDGUSD","wsname":"OLD/USD","base":"XXDG",'
+        b'"quote":"ZUSD"}}}'
+    )
+    made, transport = gateway(TIME, assets, pairs)
+    acquire, paid = made.gate.acquire, list[int]()
+
+    async def counting(cost: int = 1, category: str = "") -> Grant:
+        paid.append(cost)
+        return await acquire(cost, category)
+
+    made.gate.acquire = counting  # type: ignore[method-assign]
+
+    info = await made.learn()
+
+    assert [*info.symbols] == [Symbol("DOGE", "USD")]
+    assert transport.paths == ["/0/public/Time", "/0/public/Assets", "/0/public/AssetPairs"]
+    assert paid == [1, 1, 1]
 
 
 async def test_a_busy_service_inside_a_200_is_a_failure() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.kraken.symbols import read_info
+from penstock.exchanges.kraken.symbols import read_assets, read_info
 from penstock.market.symbol import Symbol
 
 
@@ -55,6 +55,35 @@ def test_a_map_made_of_what_a_map_lists_is_the_same() -> None:
     assert again.stream_name(Symbol("AAPLX", "USD")) == "AAPLx/USD"
     assert again.find("XBT/USD") == Symbol("BTC", "USD")
     assert list(again) == list(REAL)
+
+
+def test_assets_are_called_as_the_list_of_assets_calls_them() -> None:
+    assets = {"XXBT": "XBT", "XXDG": "XDG", "ZUSD": "USD", "XTZ": "XTZ", "AAPLx": "AAPLx"}
+    rows = {name: {"aclass": "currency", "altname": altname} for name, altname in assets.items()}
+    names = read_assets(json.dumps({"error": [], "result": rows}).encode(), 1)
+    # What the first streams called a pair need not be what its assets are called now.
+    pairs = {
+        "XXBTZUSD": {"altname": "XBTUSD", "wsname": "XBT/USD", "base": "XXBT", "quote": "ZUSD"},
+        "XDGUSD": {"altname": "XDGUSD", "wsname": "OLD/USD", "base": "XXDG", "quote": "ZUSD"},
+        "XTZXBT": {"altname": "XTZXBT", "wsname": "XTZ/XBT", "base": "XTZ", "quote": "XXBT"},
+        "AAPLxUSD": {"altname": "AAPLxUSD", "wsname": "A/USD", "base": "AAPLx", "quote": "ZUSD"},
+        "NEWUSD": {"altname": "NEWUSD", "wsname": "NEW/USD", "base": "NEW", "quote": "ZUSD"},
+        "XXBTZUSD.d": {"altname": "XBTUSD.d", "base": "XXBT", "quote": "ZUSD"},
+    }
+    symbols = read_info(json.dumps({"error": [], "result": pairs}).encode(), 1, names).symbols
+
+    assert {symbols.native(symbol): symbols.stream_name(symbol) for symbol in symbols} == {
+        "XXBTZUSD": "BTC/USD", "XDGUSD": "DOGE/USD", "XTZXBT": "XTZ/BTC", "AAPLxUSD": "AAPLx/USD",
+        "NEWUSD": "NEW/USD",
+    }  # fmt: skip
+    for typed in ("XXBTZUSD", "XBTUSD", "XBT/USD", "xbt/usd", "BTC/USD", "btc_usd"):
+        assert symbols.find(typed) == Symbol("BTC", "USD")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"error":[]}', b'{"result":{"XXBT":{}}}', b"\xff"])
+def test_a_list_of_assets_that_is_none_is_refused(body: bytes) -> None:
+    with pytest.raises(UnexpectedAnswer, match="Assets cannot be read"):
+        read_assets(body, 1)
 
 
 def test_dark_pools_and_other_pairs_without_a_wsname_are_left_out() -> None:

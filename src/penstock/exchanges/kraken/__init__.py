@@ -1,13 +1,15 @@
 """Kraken spot: https://docs.kraken.com/api."""
 
-from penstock.exchanges.base import Exchange
+from penstock.exchanges.base import AssetNames, Exchange
 from penstock.exchanges.kraken.limits import limits_at, usages
 from penstock.exchanges.kraken.rest import (
+    ASSETS,
     INFO,
     MINUTES,
     NEWEST_CANDLES,
     TIME,
     KrakenRest,
+    info_with,
     read_complaint,
 )
 from penstock.exchanges.kraken.stream import KrakenDialect
@@ -20,6 +22,7 @@ EXCHANGE = Exchange(
     limits=limits_at,
     time=TIME,
     info=INFO,
+    asset_names=AssetNames(ASSETS, info_with),
     rest=KrakenRest,
     dialect=KrakenDialect,
     usages=usages,

@@ -5,7 +5,7 @@ Every answer, refusals too, comes with status 200 in one envelope: ``{"error":[]
 by them. Answers give events with ``source="rest"``, or ``"backfill"`` where a caller fills a hole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -14,10 +14,10 @@ from msgspec import Meta, Raw, Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
-from penstock.exchanges.base import Complaint, Mark, Meaning, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Complaint, Info, Mark, Meaning, Request, SymbolMap, TradePage
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
-from penstock.exchanges.kraken.symbols import NAME, read_info
+from penstock.exchanges.kraken.symbols import NAME, read_assets, read_info
 from penstock.exchanges.marks import levels, marked, newest_trade
 from penstock.exchanges.times import LATEST_NS, SECOND_NS
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -162,7 +162,17 @@ TIME: Request[int] = Request(
     cost=1,
     read=lambda body, _at_ns: decoded(_decode_time, body).result.at_s * 1000,
 )
-INFO = Request("/0/public/AssetPairs", cost=1, read=read_info)
+ASSETS = Request("/0/public/Assets", cost=1, read=read_assets)
+
+
+def info_with(names: Mapping[str, str]) -> Request[Info]:
+    """What is listed, read with the names of assets by their ids."""
+    return Request(
+        "/0/public/AssetPairs", cost=1, read=lambda body, at_ns: read_info(body, at_ns, names)
+    )
+
+
+INFO = info_with({})
 
 
 class KrakenRest:

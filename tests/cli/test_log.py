@@ -12,6 +12,7 @@ import pytest
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
+from penstock.storage.log import writer as writer_module
 
 from .conftest import PENSTOCK, run
 
@@ -51,6 +52,30 @@ def test_scan_finds_by_id_and_by_time_and_in_both_directions(collected: Path) ->
     assert [r["id"] for r in early + late] == ids
     assert early
     assert late
+
+
+def test_records_that_tell_milliseconds_are_shown_with_nanoseconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the version before wrote it.
+    before = (
+        b'\x01{"kind":"trade","exchange":"toy","symbol":"BTC/USDT","received_at_ns":1,"id":1,'
+        b'"at_ms":1633998523963,"price":"1","quantity":"1","taker":"buy"}'
+    )
+    url = f"rocksdb:{tmp_path / 'penstock-data'}"
+    monkeypatch.setattr(writer_module, "encode", lambda _event: before)
+    monkeypatch.setattr(writer_module, "encode_many", lambda events: [before for _ in events])
+    with closing(open_log(url).writer("collect-toy")) as writer:
+        writer.append([trade(1)])
+    monkeypatch.undo()
+    with closing(open_log(url).writer("collect-toy")) as writer:
+        assert writer.append([trade(1)]) == [], "it is known already"
+        writer.append([trade(2)])
+
+    shown = records(run("log", "scan", "toy.trades.btc_usdt", folder=tmp_path))
+
+    assert [(each["id"], each["at_ns"]) for each in shown] == [(1, 1633998523963000000), (2, 0)]
+    assert "at_ms" not in shown[0]
 
 
 def test_tail_begins_with_the_newest(collected: Path) -> None:

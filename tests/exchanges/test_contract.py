@@ -401,6 +401,11 @@ async def test_24_candles_are_those_the_trades_make(live: Live) -> None:
         told = [candle.open, candle.high, candle.low, candle.close, candle.volume]
         for number, name in zip(told, ("open", "high", "low", "close", "volume"), strict=True):
             assert number == type(number)(str(row[name])), name
+    for candle in candles:
+        if candle.vwap is not None and candle.trades:
+            assert candle.low <= candle.vwap <= candle.high
+        if candle.taker_buy_volume is not None:
+            assert 0 <= candle.taker_buy_volume <= candle.volume
 
 
 @on_one_loop

@@ -17,6 +17,7 @@ from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.running import stop_after, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.errors import UnknownStream
+from penstock.market.codec import json_of
 from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 
@@ -176,7 +177,7 @@ def _draw(slots: Sequence[SlotStats]) -> None:
 def _print(stored: Stored) -> None:
     # The record's own JSON, with where it stands in the log before it.
     head = {"slot": stored.slot, "number": stored.number}
-    typer.echo(msgspec.json.encode(head).decode()[:-1] + "," + stored.record[2:].decode())
+    typer.echo(msgspec.json.encode(head).decode()[:-1] + "," + json_of(stored.record)[1:].decode())
 
 
 def _when(at_ns: int) -> str:

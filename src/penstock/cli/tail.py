@@ -13,6 +13,7 @@ from penstock.cli.options import DataOption, JsonOption, SecondsOption
 from penstock.cli.running import stop_after, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.config import Settings
+from penstock.market.codec import json_of
 from penstock.publish.asking import ask_bus
 from penstock.publish.frames import wanted_bytes
 from penstock.publish.ordering import Start
@@ -79,13 +80,13 @@ def _json(each: Delivery | Missing) -> str:
         return msgspec.json.encode({"missing": each}).decode()
     head = {"topic": each.topic, "slot": each.slot, "number": each.number, "filled": each.filled}
     # The record's own JSON, with where it came from before it.
-    return msgspec.json.encode(head).decode()[:-1] + "," + each.record[2:].decode()
+    return msgspec.json.encode(head).decode()[:-1] + "," + json_of(each.record)[1:].decode()
 
 
 def _line(each: Delivery | Missing) -> str:
     if isinstance(each, Missing):
         return f"{each.topic} {each.slot} {each.first}–{each.last} are missing"
-    return f"{each.topic} {each.slot} {each.number} {each.record[1:].decode()}"
+    return f"{each.topic} {each.slot} {each.number} {json_of(each.record).decode()}"
 
 
 def _note_unknown(topics: list[str], facts: BusFacts) -> None:

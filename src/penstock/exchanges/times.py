@@ -24,11 +24,15 @@ _RFC3339 = re.compile(
 _SCALES: tuple[int, ...] = tuple(10 ** (9 - digits) for digits in range(10))
 """Nanoseconds in one unit of a fraction's last digit, by the number of its digits."""
 _HEAD = len("2023-09-25T07:49:37.")
+_MS_END = _HEAD + 3
 _MOST_HEADS = 1000
 
-# Messages that come together tell the same few seconds. Reading a second once makes a time cost
-# two slices, a look-up and one small integer.
+# Messages that come together tell the same few seconds, and nearly all of them six digits. So a
+# time costs three slices and three look-ups, which also prove that every character is a right one.
 _heads_ns: dict[str, int] = {}
+"""Seconds seen lately, by their text up to the point."""
+_MILLIS = {f"{number:03}": number * MS_NS for number in range(1000)}
+_MICROS = {f"{number:03}Z": number * 1000 for number in range(1000)} | {"Z": 0}
 
 
 def epoch_ns(text: str) -> int:
@@ -37,10 +41,14 @@ def epoch_ns(text: str) -> int:
     Raises:
         ValidationError: it is none, or outside 1970 to 2262.
     """
+    try:
+        return _heads_ns[text[:_HEAD]] + (_MILLIS[text[_HEAD:_MS_END]] + _MICROS[text[_MS_END:]])
+    except KeyError:
+        pass
     digits = text[_HEAD:-1]
-    if digits.isdecimal() and text[-1] == "Z" and text.isascii():
+    if digits.isdecimal() and text[-1] == "Z" and text.isascii() and len(digits) <= 9:
         head_ns = _heads_ns.get(text[:_HEAD])
-        if head_ns is not None and len(digits) <= 9:
+        if head_ns is not None:
             return head_ns + int(digits) * _SCALES[len(digits)]
     return _read(text)
 

@@ -49,8 +49,7 @@ def decode(record: bytes) -> AnyEvent:
             " written by a newer version (upgrade), or is no record at all"
         )
     try:
-        payload = memoryview(record)[1:] if record[0] == VERSION else _renewed(record)
-        event: AnyEvent = _decode(payload)
+        event: AnyEvent = _decode(json_of(record))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotOurRecord(f"a damaged record: {error}") from error
     return event
@@ -60,8 +59,10 @@ def decode(record: bytes) -> AnyEvent:
 _rename_time = re.compile(rb',"at_ms":(-?[0-9]+)').sub
 
 
-def _renewed(record: bytes) -> bytes:
-    """The JSON of a record of format 1, as format 2 has it."""
+def json_of(record: bytes) -> bytes:
+    """The JSON of a record of any format that can be read, as the newest format has it."""
+    if record[0] == VERSION:
+        return record[1:]
     return _rename_time(lambda found: b',"at_ns":%d' % (int(found[1]) * 1_000_000), record[1:])
 
 

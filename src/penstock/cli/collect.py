@@ -12,14 +12,15 @@ from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
-from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
+from penstock.cli.running import View, run_shown, say_stopped, stop_on_signals, unless_drawn
 from penstock.cli.symbols_file import OPTION, Markets
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
+from penstock.collect.reporter import Reporter
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
 from penstock.errors import PenstockError
-from penstock.telemetry import Fact, Listener, RequestSent, SymbolsReread, log_facts, quiet
+from penstock.telemetry import Fact, Listener, RequestSent, SymbolsReread, log_facts
 
 
 def collect(
@@ -57,9 +58,10 @@ def collect(
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
     settings = read_settings(context, options, exchange).settings
     give_back_large_pieces()
-    with measured(settings, quiet if on_terminal() else _log) as listener:
+    with measured(settings, unless_drawn(_log)) as listener:
         collecting = _collect(settings, exchange, markets, seconds, listener)
         status = asyncio.run(collecting)
+    say_stopped(settings.collect.data_dir)
     if as_json and status is not None:
         say(status)
 
@@ -77,13 +79,20 @@ async def _collect(
         rereading = asyncio.create_task(_read_when_told(collector, markets, listener))
         reporter = collector.reporter
         view = View(
-            lambda: draw_collector(reporter.latest), lambda: describe_collector(reporter.latest)
+            lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
+            lambda: describe_collector(reporter.latest),
         )
         try:
             await run_shown(collector.run(markets.names(), stop), stop, seconds, clock, view)
         finally:
             rereading.cancel()
     return reporter.latest
+
+
+def state_of(reporter: Reporter, stop: asyncio.Event) -> str:
+    """What to show as the state while a process that was told to stop still runs."""
+    ended = reporter.latest is not None and reporter.latest.state in ("stopped", "failed")
+    return "stopping …" if stop.is_set() and not ended else ""
 
 
 async def _read_when_told(collector: Collector, markets: Markets, tell: Listener) -> None:

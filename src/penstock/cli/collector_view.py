@@ -1,30 +1,55 @@
-"""A collector's terminal view: streams, books, budget, and what is missing."""
+"""A collector's or fetcher's terminal view: one row per market, and above them what is wrong."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.fetcher_view import draw_fetches
-from penstock.collect.status import BookStatus, CollectorStatus
+from penstock.cli import fetcher_view, market_rows
+from penstock.cli.fitting import Room, packed, table, wrapped
+from penstock.cli.job_words import duration, instant
+from penstock.cli.limit_words import limit_words, main_limit
+from penstock.cli.market_rows import missing_ids
+from penstock.collect.status import CollectorStatus
 
-_PENDING = 5
-"""Streams that are named while they wait for an answer."""
-_STATES = {"synced": "green", "syncing": "yellow", "stale": "red"}
+_NAMED = 5
+"""Names that are told of a list; the rest is counted."""
+_LEAST_ROWS = 3
+"""Rows that troubles leave room for."""
+GONE = "gone: its process ended without stopping"
 
 
-def draw_collector(status: CollectorStatus | None, *, gone: bool = False) -> RenderableType:
-    """The whole view."""
+def draw_collector(
+    status: CollectorStatus | None, room: Room, *, state: str = ""
+) -> RenderableType:
+    """The whole view; ``state`` is shown in the place of what the status says of itself."""
     if status is None:
         return Text("starting …", style="dim")
-    state = "gone: its process ended without stopping" if gone else status.state
-    title = Text.assemble(
-        (status.exchange, "bold"), f"  {status.slot}  ", (state, "red" if gone else "cyan")
+    return Group(*collector_lines(status, room, state=state))
+
+
+def collector_lines(
+    status: CollectorStatus, room: Room, *, state: str = "", brief: bool = False
+) -> list[Text]:
+    """The lines of the view, no more than there is room for; ``brief`` leaves out all notes."""
+    head = packed(_title(status, state, brief=brief), room.width)
+    height = None if room.height is None else max(1, room.height - len(head))
+    told = _fit_troubles(list(troubles(status)), Room(room.width, height))
+    notes = [] if brief else [line for each in _notes(status) for line in wrapped(each, room.width)]
+    for note in notes:
+        note.stylize("dim")
+    columns, rows, wrong = (
+        (fetcher_view.COLUMNS, fetcher_view.fetch_rows(status), fetcher_view.TROUBLES)
+        if status.fetches
+        else (market_rows.COLUMNS, market_rows.market_rows(status), market_rows.TROUBLES)
     )
-    parts: list[RenderableType] = [_streams(status), "", _notes(status)]
-    if status.fetches:
-        parts = [draw_fetches(status), "", *parts]
-    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=100)
+    left = None if height is None else height - len(told)
+    if left is not None and len(rows) + 1 + len(notes) > left:
+        notes = notes[: max(0, left // 8)]
+    left = None if left is None else left - len(notes)
+    body = table(columns, rows, wrong, Room(room.width, left)) if rows else []
+    return [*head, *told, *body, *notes]
 
 
 def describe_collector(status: CollectorStatus | None) -> str:
@@ -33,89 +58,107 @@ def describe_collector(status: CollectorStatus | None) -> str:
         return "starting"
     if status.trouble:
         return f"{status.slot}: {status.state}: {status.trouble}"
-    synced = sum(book.state == "synced" for book in status.books)
+    if status.state == "stopped":
+        return f"{status.slot}: stopped, {missing_ids(status)} ids missing"
     rate = sum(stream.per_second for stream in status.streams)
     return (
-        f"{status.slot}: {status.connection}, {rate:.0f} records/s,"
-        f" {synced} of {len(status.books)} books synced, {missing(status)} ids missing,"
+        f"{status.slot}: {status.connection}, {rate:.0f} records/s, {_synced(status)} of"
+        f" {len(status.books)} books synced, {missing_ids(status)} ids missing,"
         f" {sum(status.malformed.values())} frames malformed"
     )
 
 
-def missing(status: CollectorStatus) -> int:
-    """How many ids are known to be missing."""
-    return sum(last - first + 1 for ids in status.ids for first, last in ids.missing)
+def _synced(status: CollectorStatus) -> int:
+    return sum(book.state == "synced" for book in status.books)
 
 
-def _streams(status: CollectorStatus) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("symbol", "channel"):
-        table.add_column(name, no_wrap=True)
-    for name in ("records", "per s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("price, or bid and ask", overflow="fold")
-    table.add_column("book", no_wrap=True)
-    books = {book.symbol: book for book in status.books}
-    for stream in status.streams:
-        book = books.get(stream.symbol) if stream.channel == "book_deltas" else None
-        table.add_row(
-            stream.symbol,
-            stream.channel,
-            f"{stream.records:,}",
-            f"{stream.per_second:,.1f}",
-            f"{trimmed(book.bid)} {trimmed(book.ask)}" if book else trimmed(stream.last_price),
-            state(book),
-        )
-    return table
+def _title(status: CollectorStatus, state: str, *, brief: bool) -> Iterator[Text]:
+    name = status.exchange if brief else status.slot
+    said = state or status.state
+    bad = said == GONE or status.state == "failed"
+    ended = bad or status.state == "stopped"
+    yield Text.assemble((name, "bold"), "  ", (said, "bold red" if bad else "cyan"))
+    if ended and not brief:
+        yield Text(f"last heard of at {instant(status.at_ms)}")
+    elif not brief:
+        yield Text(f"for {duration((status.at_ms - status.started_ms) / 1000)}")
+    if not ended:
+        if status.connection not in ("", "connected"):
+            yield Text(status.connection, style="yellow")
+        if status.books:
+            synced = _synced(status)
+            style = "green" if synced == len(status.books) else "yellow"
+            yield Text(f"{synced:,} of {len(status.books):,} books synced", style=style)
+    if not brief and not status.fetches:
+        lost = missing_ids(status)
+        yield Text(f"{lost:,} ids missing", style="red" if lost else "")
+    limit = main_limit(status.limits)
+    if limit is not None and not ended:
+        yield Text(limit_words(limit))
 
 
-def state(book: BookStatus | None) -> Text:
-    """How it is with a book, in its colour."""
-    return Text() if book is None else Text(book.state, style=_STATES[book.state])
-
-
-def trimmed(number: str | None) -> str:
-    """Without the zeros at the end that nobody reads."""
-    if number is None:
-        return ""
-    return number.rstrip("0").rstrip(".") if "." in number else number
-
-
-def _notes(status: CollectorStatus) -> Text:
-    lines = []
-    if status.weight_limit:
-        lines.append(f"weight used {status.weight_used:,} of {status.weight_limit:,}")
-    if not status.fetches:  # a fetcher counts none, so it claims nothing
-        lines.append(f"missing ids {missing(status):,}")
-    lines += _connections(status)
-    if status.bus_dropped:
-        lines.append(f"dropped by the bus {status.bus_dropped:,}; the log has them")
-    if status.reconnects:
-        lines.append("reconnects " + ", ".join(f"{n} × {r}" for r, n in status.reconnects.items()))
-    if status.malformed:
-        lines.append("malformed " + ", ".join(f"{n} × {r}" for r, n in status.malformed.items()))
-    stale = [book for book in status.books if book.reason]
-    lines += [f"{book.symbol}: {book.state}: {book.reason}" for book in stale]
-    if audits := sum(book.audits for book in status.books):
-        drifted = {book.symbol: book.drift for book in status.books if book.drift}
-        words = ", ".join(f"{symbol} by {levels} levels" for symbol, levels in drifted.items())
-        lines.append(
-            f"books audited {audits:,} times, {'last wrong: ' + words if words else 'right'}"
-        )
-    if status.refused:
-        lines.append("refused " + "; ".join(status.refused))
-    if status.mute:
-        lines.append("mute " + ", ".join(status.mute))
+def troubles(status: CollectorStatus) -> Iterator[tuple[str, str]]:
+    """(words, colour) of everything that is wrong, worst first."""
     if status.trouble:
-        lines.append(f"trouble: {status.trouble}")
-    return Text("\n".join(lines))
+        yield f"trouble: {status.trouble}", "red"
+    if status.refused:
+        yield f"refused by the exchange: {_some(status.refused, '; ')}", "red"
+    for reason in fetcher_view.failing(status):
+        yield reason, "red"
+    if status.mute:
+        yield f"mute, though their markets move: {_some(status.mute)}", "red"
+    for style, reason, symbols in _books_by_reason(status):
+        yield f"{_some(symbols)}: {reason}", style
+    if status.malformed:
+        yield f"malformed frames: {_counted(status.malformed)}", "yellow"
+    if status.bus_dropped:
+        yield f"dropped by the bus {status.bus_dropped:,}; the log has them", "yellow"
+    if status.pending:
+        yield f"not answered yet by the exchange: {_some(status.pending)}", "yellow"
 
 
-def _connections(status: CollectorStatus) -> list[str]:
+def _books_by_reason(status: CollectorStatus) -> Iterator[tuple[str, str, list[str]]]:
+    """(colour, state and reason, symbols) of books that are not right, those once right first."""
+    groups = defaultdict[tuple[str, str], list[str]](list)
+    for book in status.books:
+        if book.state in ("stale", "syncing"):
+            groups[book.state, book.reason].append(book.symbol)
+    for (state, reason), symbols in sorted(groups.items()):
+        style = "red" if state == "stale" else "yellow"
+        yield style, ": ".join(filter(None, (state, reason))), symbols
+
+
+def _fit_troubles(said: Sequence[tuple[str, str]], room: Room) -> list[Text]:
+    """As many as leave room for some rows; those that are left out are counted."""
+    lines: list[Text] = []
+    most = None if room.height is None else max(1, room.height - _LEAST_ROWS - 2)
+    for number, (words, style) in enumerate(said):
+        more = wrapped(f"! {words}", room.width, style)
+        is_last = number == len(said) - 1
+        if most is not None and len(lines) + len(more) + (not is_last) > most:
+            left = len(said) - number
+            kept = more[: most - 1] if not lines else []
+            rest = f"! … and {left:,} more; all of it: penstock status --json"
+            return [*lines, *kept, Text(rest, style="red", no_wrap=True)]
+        lines += more
+    return lines
+
+
+def _notes(status: CollectorStatus) -> Iterator[str]:
+    yield from _connections(status)
+    if status.reconnects:
+        yield f"reconnects: {_counted(status.reconnects)}"
+    if audits := sum(book.audits for book in status.books):
+        drifted = [f"{book.symbol} by {book.drift} levels" for book in status.books if book.drift]
+        found = f"last wrong: {_some(drifted)}" if drifted else "right"
+        yield f"books audited {audits:,} times, {found}"
+
+
+def _connections(status: CollectorStatus) -> Iterator[str]:
     """How many connections there are and how it is with them; of those that are well, no more."""
     legs = [leg for shard in status.shards for leg in shard.legs]
     if not legs:
-        return []
+        return
     up_s = min((leg.up_s for leg in legs if leg.up_s is not None), default=None)
     words = [f"connections {len(legs)}, the youngest for {_lasted(up_s)}"]
     if rotated := sum(sum(shard.rotations.values()) for shard in status.shards):
@@ -124,13 +167,16 @@ def _connections(status: CollectorStatus) -> list[str]:
         words.append(f"in vain {given_up:,} times")
     if dropped := sum(shard.dropped for shard in status.shards):
         words.append(f"{dropped:,} copies dropped")
-    lines = [", ".join(words)]
-    if status.pending:
-        more = (
-            f" and {len(status.pending) - _PENDING} more" if len(status.pending) > _PENDING else ""
-        )
-        lines.append("not answered yet " + ", ".join(status.pending[:_PENDING]) + more)
-    return lines
+    yield ", ".join(words)
+
+
+def _some(names: Sequence[str], separator: str = ", ") -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return separator.join(names[:_NAMED]) + more
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} × {reason}" for reason, count in counts.items())
 
 
 def _lasted(seconds: int | None) -> str:

@@ -1,11 +1,12 @@
 """``penstock demo``: exchanges, their collectors and judges, each a process, on this machine."""
 
 import asyncio
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -13,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from penstock.cli.context import Sources, read_settings
-from penstock.cli.demo_view import describe_demo, draw_demo
+from penstock.cli.demo_view import describe_demo, draw_demo, introduction
 from penstock.cli.judge import summary
 from penstock.cli.options import (
     DataOption,
@@ -24,8 +25,9 @@ from penstock.cli.options import (
     say,
     split,
 )
+from penstock.cli.painter import write
 from penstock.cli.processes import running
-from penstock.cli.running import show_until, stop_on_signals
+from penstock.cli.running import View, in_foreground, show_until, stop_on_signals
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator, environment_name
@@ -34,10 +36,13 @@ from penstock.exchanges import registry as exchanges
 from penstock.simulator import registry as simulators
 from penstock.simulator.faults import read_plan
 from penstock.simulator.judge import Findings, total
+from penstock.simulator.listings import slug
 
 _START_S = 60.0
 _POLL_S = 0.25
 _LOOK_AT_BOOKS_S = 1.0
+_NEXT_MARKETS = 2
+"""Markets in the command that is proposed in the end."""
 
 
 def demo(
@@ -58,6 +63,7 @@ def demo(
     Each exchange has a simulator, a collector and a judge, all processes of their own; the
     collectors share one folder and one store. Exits 0 when everything is right and every missing
     trade is known to be missing. What was collected is thrown away, unless a folder is named.
+    Ctrl-C ends the collecting: what is there by then is judged.
 
     Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
     """
@@ -77,6 +83,7 @@ def demo(
         say(findings if names is None else {**asdict(findings), "exchanges": found})
     else:
         _tell(found)
+        _tell_next(chosen, settings, data_dir)
     raise typer.Exit(0 if findings.honest and all(each.trades for each in found.values()) else 1)
 
 
@@ -111,6 +118,15 @@ def _tell(found: Mapping[str, Findings]) -> None:
         return
     for name, findings in [*found.items(), ("together", total(found.values()))]:
         typer.echo(f"{name}:\n  " + summary(findings).replace("\n", "\n  "))
+
+
+def _tell_next(chosen: Sequence[str], settings: Simulator, data_dir: str | None) -> None:
+    """The next thing to type."""
+    if data_dir is not None:
+        typer.echo(f"Look at what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")
+    listed = simulators.catalogue(chosen[0]).find(settings.symbols)[:_NEXT_MARKETS]
+    words = " ".join(["penstock collect", chosen[0], *map(slug, listed)])
+    typer.echo(f"Next, collect from the real exchange: {words}")
 
 
 class _Started(Struct):
@@ -154,14 +170,41 @@ class _Plan:
         }
 
 
+@dataclass
+class _Course:
+    """How far a demo has come."""
+
+    clock: Clock
+    seconds: float
+    phases: dict[str, Literal["starting", "recording", "checking", "done"]]
+    """By exchange."""
+    _until_ns: int = 0
+
+    def records(self, exchange: str) -> None:
+        """The collector of this exchange streams from now on, for as long as it shall."""
+        self.phases[exchange] = "recording"
+        self._until_ns = self.clock.monotonic_ns() + round(self.seconds * 1e9)
+
+    def describe(self) -> str:
+        """What happens just now; while something is recorded, for how long still."""
+        phases = set(self.phases.values())
+        if "recording" in phases:
+            left_s = max(0, self._until_ns - self.clock.monotonic_ns()) / 1e9
+            return f"Recording, {left_s:.0f} s left. Ctrl-C: check what is there by now."
+        if "starting" in phases:
+            return "Starting …"
+        return "Checking the records …" if "checking" in phases else "Done."
+
+
 async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
     clock, stop, over = SystemClock(), asyncio.Event(), asyncio.Event()
     stop_on_signals(stop)
-    watching = asyncio.create_task(_watch(plan.folder, chosen, over, clock))
+    course = _Course(clock, plan.seconds, dict.fromkeys(chosen, "starting"))
+    watching = asyncio.create_task(_watch(plan, course, over))
     try:
         async with asyncio.TaskGroup() as group:
             judged = {
-                name: group.create_task(_collect_and_judge(plan, name, stop, clock))
+                name: group.create_task(_collect_and_judge(plan, name, stop, course))
                 for name in chosen
             }
     except ExceptionGroup as errors:
@@ -174,7 +217,7 @@ async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
 
 
 async def _collect_and_judge(
-    plan: _Plan, exchange: str, stop: asyncio.Event, clock: Clock
+    plan: _Plan, exchange: str, stop: asyncio.Event, course: _Course
 ) -> Findings:
     async with running(plan.sim(exchange), {}) as simulator:
         started = await _first_line(simulator, exchange)
@@ -182,34 +225,47 @@ async def _collect_and_judge(
         collect = [*plan.base, "collect", exchange, *started.symbols]
         async with running(collect, environment) as collector:
             died = asyncio.create_task(collector.wait())
-            enough = asyncio.create_task(_collect(plan, collector.pid, stop, clock))
+            enough = asyncio.create_task(_collect(plan, collector.pid, stop, (course, exchange)))
             await asyncio.wait({died, enough}, return_when=asyncio.FIRST_COMPLETED)
             enough.cancel()
+            course.phases[exchange] = "checking"
             if died.done():
                 raise PenstockError(
                     f"The collector of {exchange} stopped by itself; its last words are above."
                 )
-        return await _judge([*plan.base, "judge", started.listening, "--json"], environment)
+        findings = await _judge([*plan.base, "judge", started.listening, "--json"], environment)
+    course.phases[exchange] = "done"
+    return findings
 
 
-async def _collect(plan: _Plan, pid: int, stop: asyncio.Event, clock: Clock) -> None:
+async def _collect(plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_Course, str]) -> None:
     """Wait until a collector streams, and then as long as it shall."""
+    course, exchange = place
+    clock = course.clock
     for _ in range(int(_START_S / _POLL_S)):
         if any(each.pid == pid and each.state == "running" for each in read_all(plan.folder)):
             break
         if await wait_for(stop, clock, _POLL_S):
             return
+    course.records(exchange)
     await wait_for(stop, clock, plan.seconds)
 
 
-async def _watch(folder: Path, chosen: Sequence[str], over: asyncio.Event, clock: Clock) -> None:
+async def _watch(plan: _Plan, course: _Course, over: asyncio.Event) -> None:
     """Show what the collectors say of themselves until it is over."""
+    words = introduction(list(course.phases), plan.seconds)
+    if not in_foreground():
+        write(words + "\n")
 
     def latest() -> dict[str, CollectorStatus | None]:
-        said = {each.exchange: each for each in read_all(folder)}
-        return {name: said.get(name) for name in chosen}
+        said = {each.exchange: each for each in read_all(plan.folder)}
+        return {name: said.get(name) for name in course.phases}
 
-    await show_until(over, clock, lambda: draw_demo(latest()), lambda: describe_demo(latest()))
+    view = View(
+        lambda room: draw_demo(latest(), words, course.describe(), room),
+        lambda: describe_demo(latest()),
+    )
+    await show_until(over, course.clock, view)
 
 
 async def _judge(words: Sequence[str], environment: Mapping[str, str]) -> Findings:

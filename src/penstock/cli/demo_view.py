@@ -1,20 +1,31 @@
-"""The demo's terminal view: one exchange in full, or a few lines for each of several."""
+"""The demo's terminal view: what is shown, how long it lasts, and how each exchange gets on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.collector_view import describe_collector, draw_collector, missing, state, trimmed
+from penstock.cli.collector_view import collector_lines, describe_collector
+from penstock.cli.fitting import Room, wrapped
 from penstock.collect.status import CollectorStatus
 
 
-def draw_demo(statuses: Mapping[str, CollectorStatus | None]) -> RenderableType:
-    """The whole view, by exchange."""
-    if len(statuses) == 1:
-        return draw_collector(*statuses.values())
-    return Group(*(_block(name, status) for name, status in statuses.items()))
+def introduction(exchanges: Sequence[str], seconds: float) -> str:
+    """What the demo shows, in a sentence."""
+    names = " and ".join(filter(None, (", ".join(exchanges[:-1]), exchanges[-1])))
+    return (
+        f"Demo: penstock records simulated exchanges ({names}) on this machine for {seconds:g} s,"
+        " then checks every record against what they sent."
+    )
+
+
+def draw_demo(
+    statuses: Mapping[str, CollectorStatus | None], words: str, phase: str, room: Room
+) -> RenderableType:
+    """The whole view: the sentence, what happens just now, and a block for each exchange."""
+    head = [*wrapped(words, room.width), *wrapped(phase, room.width, "bold cyan")]
+    left = None if room.height is None else room.height - len(head)
+    return Group(*head, *_blocks(statuses, Room(room.width, left)))
 
 
 def describe_demo(statuses: Mapping[str, CollectorStatus | None]) -> str:
@@ -25,39 +36,29 @@ def describe_demo(statuses: Mapping[str, CollectorStatus | None]) -> str:
     )
 
 
-def _block(name: str, status: CollectorStatus | None) -> RenderableType:
-    """As few lines as tell how it is, so that several exchanges fit one screen."""
+def _blocks(statuses: Mapping[str, CollectorStatus | None], room: Room) -> list[Text]:
+    """One block below another; where there is no room for all of all, each gets its share."""
+    brief = len(statuses) > 1
+    wanted = {
+        name: len(_block(name, status, Room(room.width), brief=brief))
+        for name, status in statuses.items()
+    }
+    lines: list[Text] = []
+    left = room.height
+    # Those that want little first: what they leave is the others'.
+    shares: dict[str, int | None] = {}
+    for number, name in enumerate(sorted(wanted, key=wanted.__getitem__)):
+        if left is None:
+            shares[name] = None
+            continue
+        shares[name] = min(wanted[name], left // (len(wanted) - number))
+        left -= shares[name] or 0
+    for name, status in statuses.items():
+        lines += _block(name, status, Room(room.width, shares[name]), brief=brief)
+    return lines
+
+
+def _block(name: str, status: CollectorStatus | None, room: Room, *, brief: bool) -> list[Text]:
     if status is None:
-        return Text.assemble((name, "bold"), ("  starting …", "dim"))
-    title = Text.assemble((name, "bold"), "  ", (status.state, "cyan"))
-    if status.weight_limit:
-        title.append(f"  weight used {status.weight_used:,} of {status.weight_limit:,}")
-    title.append(f"  missing ids {missing(status):,}")
-    if status.reconnects:
-        title.append(f"  reconnects {sum(status.reconnects.values())}")
-    if status.trouble:
-        title.append(f"  {status.trouble}", "red")
-    return Group(title, _markets(status))
-
-
-def _markets(status: CollectorStatus) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 2))
-    table.add_column("symbol", no_wrap=True, min_width=10)
-    for name in ("trades", "records/s", "price", "bid", "ask"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=9)
-    table.add_column("book", no_wrap=True)
-    books = {book.symbol: book for book in status.books}
-    for symbol in dict.fromkeys(stream.symbol for stream in status.streams):
-        streams = [stream for stream in status.streams if stream.symbol == symbol]
-        trades = next((each for each in streams if each.channel == "trades"), None)
-        book = books.get(symbol)
-        table.add_row(
-            symbol,
-            f"{trades.records:,}" if trades else "",
-            f"{sum(each.per_second for each in streams):,.0f}",
-            trimmed(trades.last_price if trades else None),
-            trimmed(book.bid if book else None),
-            trimmed(book.ask if book else None),
-            state(book),
-        )
-    return table
+        return [Text.assemble((name, "bold"), ("  starting …", "dim"))]
+    return collector_lines(status, room, brief=brief)

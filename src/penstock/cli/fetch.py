@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 from penstock.app import measured, open_fetcher
+from penstock.cli.collect import state_of
 from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
-from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
+from penstock.cli.running import View, run_shown, say_stopped, stop_on_signals, unless_drawn
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
-from penstock.telemetry import Fact, FetchDone, Listener, RequestSent, log_facts, quiet
+from penstock.telemetry import Fact, FetchDone, Listener, RequestSent, log_facts
 
 
 def fetch(
@@ -46,8 +47,9 @@ def fetch(
     settings = read_settings(context, options, exchange).settings
     named = symbols_or_named(context, symbols)
     give_back_large_pieces()
-    with measured(settings, quiet if on_terminal() else _log) as listener:
+    with measured(settings, unless_drawn(_log)) as listener:
         status = asyncio.run(_fetch(settings, exchange, named, seconds, listener))
+    say_stopped(settings.collect.data_dir)
     if as_json and status is not None:
         say(status)
 
@@ -64,7 +66,8 @@ async def _fetch(
     async with open_fetcher(settings, exchange, symbols, clock, listener) as fetcher:
         reporter = fetcher.reporter
         view = View(
-            lambda: draw_collector(reporter.latest), lambda: describe_fetcher(reporter.latest)
+            lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
+            lambda: describe_fetcher(reporter.latest),
         )
         await run_shown(fetcher.run(stop), stop, seconds, clock, view)
     return reporter.latest

@@ -2,31 +2,32 @@
 
 from datetime import UTC, datetime
 
-from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.fitting import Column, Row
 from penstock.collect.status import CollectorStatus, FetchStatus
 
+COLUMNS = (
+    Column("fetched", 0, least=8, left=True),
+    Column("symbol", 1, least=10, left=True),
+    Column("state", 2, least=7, left=True),
+    Column("times", 4, least=7),
+    Column("records", 3, least=9),
+    Column("errors", 5),
+    Column("last", 6, least=8),
+)
+TROUBLES = ("failing",)
+"""What can be wrong with a thing that is fetched."""
 
-def draw_fetches(status: CollectorStatus) -> Table:
-    """One line for each thing that is fetched."""
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("fetched", "symbol"):
-        table.add_column(name, no_wrap=True)
-    for name in ("times", "records", "errors", "last"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for each in status.fetches:
-        table.add_row(
-            each.what,
-            each.symbol,
-            f"{each.fetches:,}",
-            f"{each.records:,}",
-            f"{each.errors:,}",
-            _last(each),
-            Text(each.reason, style="red"),
-        )
-    return table
+
+def fetch_rows(status: CollectorStatus) -> list[Row]:
+    """One row for each thing that is fetched."""
+    return [_row(each) for each in status.fetches]
+
+
+def failing(status: CollectorStatus) -> list[str]:
+    """Why what cannot be fetched just now cannot be, for each such thing."""
+    return [f"{_name(each)}: {each.reason}" for each in status.fetches if each.reason]
 
 
 def describe_fetcher(status: CollectorStatus | None) -> str:
@@ -37,9 +38,27 @@ def describe_fetcher(status: CollectorStatus | None) -> str:
         sum(getattr(each, name) for each in status.fetches)
         for name in ("fetches", "records", "errors")
     )
-    failing = [f"{each.what} {each.symbol}".strip() for each in status.fetches if each.reason]
-    wrong = f"; failing: {', '.join(failing)}" if failing else ""
+    names = [_name(each) for each in status.fetches if each.reason]
+    wrong = f"; failing: {', '.join(names)}" if names else ""
     return f"{status.slot}: {fetches} fetches, {records} records, {errors} errors{wrong}"
+
+
+def _row(fetch: FetchStatus) -> Row:
+    state = Text("failing", style="red") if fetch.reason else Text("fine", style="green")
+    cells = (
+        fetch.what,
+        fetch.symbol,
+        state,
+        f"{fetch.fetches:,}",
+        f"{fetch.records:,}",
+        f"{fetch.errors:,}",
+        _last(fetch),
+    )
+    return Row(cells, TROUBLES[0] if fetch.reason else "")
+
+
+def _name(fetch: FetchStatus) -> str:
+    return f"{fetch.what} {fetch.symbol}".strip()
 
 
 def _last(fetch: FetchStatus) -> str:

@@ -59,7 +59,7 @@ def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
             if ids.channel == "trades":
                 markets[ids.symbol].missing += ids.missing
         for book in status.books:
-            markets[book.symbol].synced = book.state == "synced"
+            markets[book.symbol].synced = book.state == "synced" or book.was_synced
     return dict(markets)
 
 

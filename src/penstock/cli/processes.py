@@ -20,6 +20,8 @@ async def running(
         sys.executable, "-m", "penstock", *words,
         env={**os.environ, **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        # Ctrl-C is for whoever started them: it stops them when it has what it needs.
+        start_new_session=True,
     )  # fmt: skip
     assert process.stderr is not None
     errors = asyncio.create_task(process.stderr.read())

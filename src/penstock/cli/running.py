@@ -1,37 +1,59 @@
 """Running until told to stop: signals, deadlines, and a view that is drawn meanwhile."""
 
 import asyncio
+import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 
+from penstock.cli.fitting import Room
+from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
+from penstock.telemetry import Fact, Listener
 
 _DRAW_S = 0.25
-_LINE_S = 10.0
+_LOOK_S = 0.5
+"""How often a process in the background looks whether it still is."""
+_LINE_NS = 10_000_000_000
+"""How often a line is written where nothing is drawn."""
 
 
 class View(NamedTuple):
-    """How to show something: as a picture, and in a line."""
+    """How to show something: as a picture that fits its room, and in a line."""
 
-    draw: Callable[[], RenderableType]
+    draw: Callable[[Room], RenderableType]
     describe: Callable[[], str]
 
 
-def on_terminal() -> bool:
-    """Whether somebody watches."""
-    return sys.stderr.isatty()
+def in_foreground() -> bool:
+    """Whether this process may draw: it has a terminal, and is not in the background there."""
+    try:
+        return sys.stderr.isatty() and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    except OSError:  # a terminal that is not ours, or that was closed
+        return False
+
+
+def unless_drawn(log: Listener) -> Listener:
+    """Hands facts on while no view is drawn, which they would be written into."""
+
+    def tell(fact: Fact) -> None:
+        if not in_foreground():
+            log(fact)
+
+    return tell
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Set ``stop`` on the first Ctrl-C or SIGTERM."""
+    """Set ``stop`` on the first Ctrl-C or SIGTERM, or when the terminal is closed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
 
 
 async def stop_after(seconds: float | None, stop: asyncio.Event, clock: Clock) -> None:
@@ -48,28 +70,46 @@ async def run_shown(
     clock: Clock,
     view: View,
 ) -> None:
-    """Run something to its end, which ``stop`` or so many seconds bring about, and show it."""
+    """Run something to its end, which ``stop`` or so many seconds bring about, and show it.
+
+    The last frame shows how it ended.
+    """
+    over = asyncio.Event()
     task = asyncio.create_task(running)
-    task.add_done_callback(lambda _: stop.set())
+    task.add_done_callback(lambda _: over.set())
     deadline = asyncio.create_task(stop_after(seconds, stop, clock))
-    await show_until(stop, clock, view.draw, view.describe)
+    await show_until(over, clock, view)
     deadline.cancel()
     await task
 
 
-async def show_until(
-    stop: asyncio.Event,
-    clock: Clock,
-    draw: Callable[[], RenderableType],
-    describe: Callable[[], str],
-) -> None:
-    """Until ``stop``: redraw a view on a terminal, write a line now and then elsewhere."""
-    console = Console(stderr=True)
-    if on_terminal():
-        with Live(console=console, auto_refresh=False, screen=False) as live:
-            while not stop.is_set():
-                live.update(draw(), refresh=True)
+async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
+    """Until ``stop``: redraw a view on a terminal, write a line now and then elsewhere.
+
+    In the background only lines are written, for the terminal is another's to draw on.
+    """
+    painter, line_ns = Painter(Console(stderr=True)), clock.monotonic_ns()
+    loop = asyncio.get_running_loop()
+    # Whoever is continued finds what was written meanwhile below its last frame.
+    loop.add_signal_handler(signal.SIGCONT, painter.leave)
+    try:
+        while not stop.is_set():
+            if in_foreground():
+                painter.draw(view.draw)
                 await wait_for(stop, clock, _DRAW_S)
-        return
-    while not await wait_for(stop, clock, _LINE_S):
-        sys.stderr.write(describe() + "\n")
+                continue
+            painter.leave()
+            if clock.monotonic_ns() - line_ns >= _LINE_NS:
+                line_ns = clock.monotonic_ns()
+                write(view.describe() + "\n")
+            await wait_for(stop, clock, _LOOK_S)
+        if in_foreground():
+            painter.draw(view.draw)
+    finally:
+        loop.remove_signal_handler(signal.SIGCONT)
+
+
+def say_stopped(data_dir: str) -> None:
+    """Say at the end where the data is, and how to go on with it."""
+    again = shlex.join(["penstock", *sys.argv[1:]])
+    write(f"Stopped. The data is in {os.path.abspath(data_dir)}\nGo on with: {again}\n")  # noqa: PTH100

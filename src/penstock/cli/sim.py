@@ -16,11 +16,11 @@ from penstock.cli.options import (
     say,
     split,
 )
-from penstock.cli.running import on_terminal, show_until, stop_after, stop_on_signals
+from penstock.cli.running import View, show_until, stop_after, stop_on_signals, unless_drawn
 from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
 from penstock.simulator.server import SimulatorServer
-from penstock.telemetry import Fact, FaultInjected, log_facts, quiet
+from penstock.telemetry import Fact, FaultInjected, log_facts
 
 
 def sim(
@@ -50,8 +50,7 @@ def sim(
         "simulator.faults": faults,
     }
     settings = read_settings(context, options).settings.simulator
-    listener = quiet if on_terminal() else _log
-    server = build_simulator(settings, SystemClock(), listener, exchange)
+    server = build_simulator(settings, SystemClock(), unless_drawn(_log), exchange)
     asyncio.run(_serve(server, settings.seed, seconds, as_json))
 
 
@@ -72,9 +71,10 @@ async def _serve(server: SimulatorServer, seed: int, seconds: float | None, as_j
         else:
             typer.echo(f"listening on {address}; Ctrl-C stops")
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
-        await show_until(
-            stop, clock, lambda: draw_state(server.state()), lambda: describe_state(server.state())
+        view = View(
+            lambda room: draw_state(server.state(), room), lambda: describe_state(server.state())
         )
+        await show_until(stop, clock, view)
         deadline.cancel()
         if as_json:
             say(server.state())

@@ -8,10 +8,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.fitting import Room
 from penstock.simulator.server import State
 
 
-def draw_state(state: State) -> RenderableType:
+def draw_state(state: State, room: Room) -> RenderableType:
     """The whole view."""
     title = Text.assemble((f"simulated {state.exchange}", "bold"), f"  http://{state.address}")
     parts: list[RenderableType] = [_traffic(state), "", _limits(state)]
@@ -19,7 +20,8 @@ def draw_state(state: State) -> RenderableType:
         parts += ["", _faults(state.faults, state.injected)]
     if state.bans:
         parts += ["", _bans(state.bans, state.at_ms)]
-    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=88)
+    width = min(88, room.width)
+    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=width)
 
 
 def describe_state(state: State) -> str:

@@ -8,12 +8,12 @@ import typer
 from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
-from penstock.cli.running import View, on_terminal, run_shown, stop_on_signals
+from penstock.cli.running import View, run_shown, say_stopped, stop_on_signals, unless_drawn
 from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.jobs.worker import Worker
-from penstock.telemetry import Fact, Listener, RequestSent, log_facts, quiet
+from penstock.telemetry import Fact, Listener, RequestSent, log_facts
 
 
 def work(
@@ -32,8 +32,9 @@ def work(
     """
     options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
     settings = read_settings(context, options).settings
-    with measured(settings, quiet if on_terminal() else _log) as listener:
+    with measured(settings, unless_drawn(_log)) as listener:
         worker = asyncio.run(_work(settings, seconds, listener))
+    say_stopped(settings.collect.data_dir)
     if as_json:
         say({"worker": worker.name, "turns": worker.ended})
 
@@ -42,7 +43,7 @@ async def _work(settings: Settings, seconds: float | None, listener: Listener) -
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_worker(settings, clock, listener) as worker:
-        view = View(lambda: draw_worker(worker), lambda: describe_worker(worker))
+        view = View(lambda room: draw_worker(worker, room), lambda: describe_worker(worker))
         await run_shown(worker.run(stop), stop, seconds, clock, view)
     return worker
 

@@ -1,28 +1,32 @@
 """A worker's terminal view: the jobs in hand, how they get on, and how others ended."""
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.fitting import Column, Room, Row, table, wrapped
 from penstock.cli.job_words import market, progress
 from penstock.jobs.model import Job
 from penstock.jobs.worker import Worker
 
+_COLUMNS = (
+    Column("market", 0, least=20, left=True),
+    Column("rows", 1, least=9),
+    Column("per s", 2, least=7),
+    Column("left", 3, least=12),
+    Column("job", 4, least=14, left=True),
+    Column("", 5, left=True),
+)
 
-def draw_worker(worker: Worker) -> RenderableType:
+
+def draw_worker(worker: Worker, room: Room) -> RenderableType:
     """The whole view."""
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("job", "market"):
-        table.add_column(name, no_wrap=True)
-    for name in ("rows", "per s", "left"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for turn in list(worker.turns.values()):
-        table.add_row(*_cells(turn.job, turn.stopping))
-    title = Text.assemble((worker.name, "bold"), f"  {len(worker.turns)} jobs in hand")
-    parts: list[RenderableType] = [table, "", Text(_ended(worker), style="dim")]
-    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=100)
+    turns = list(worker.turns.values())
+    title = Text.assemble((worker.name, "bold"), f"  {len(turns)} jobs in hand")
+    ended = wrapped(_ended(worker), room.width, "dim")
+    height = None if room.height is None else room.height - 1 - len(ended)
+    rows = [Row(_cells(turn.job, turn.stopping)) for turn in turns]
+    body = table(_COLUMNS, rows, (), Room(room.width, height)) if rows else []
+    return Group(title, *body, *ended)
 
 
 def describe_worker(worker: Worker) -> str:
@@ -38,7 +42,7 @@ def describe_worker(worker: Worker) -> str:
 def _cells(job: Job, stopping: str) -> list[str]:
     shown = progress(job)
     notes = ", ".join(filter(None, (shown.notes, f"stops: {stopping}" if stopping else "")))
-    return [job.type, market(job), shown.rows, shown.rate, shown.left, notes]
+    return [market(job), shown.rows, shown.rate, shown.left, job.type, notes]
 
 
 def _ended(worker: Worker) -> str:

@@ -19,8 +19,10 @@ from penstock.collect.status import (
     CollectorStatus,
     FetchStatus,
     LegStatus,
+    LimitStatus,
     ShardStatus,
     StreamStatus,
+    with_books_stopped,
     write_status,
 )
 from penstock.exchanges.base import WayOut
@@ -33,6 +35,7 @@ from penstock.streaming.leg import Leg, Tally
 from penstock.streaming.shard import Shard
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, StatusUnwritable, quiet
+from penstock.throttle.gate import Limit
 
 _NO_CARE = Care(Audited(), None, None)
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
@@ -129,8 +132,7 @@ class Reporter:
         shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
         carried: list[Shard | Followed] = [*shards, *([self._followed] if self._followed else [])]
         tallies = [each.tally for each in carried]
-        weight = self._weight()
-        return CollectorStatus(
+        found = CollectorStatus(
             exchange=self._place.exchange,
             slot=self._place.slot,
             pid=os.getpid(),
@@ -147,8 +149,7 @@ class Reporter:
             refused=[f"{r.code}: {r.words}" for tally in tallies for r in tally.refusals],
             mute=self._mute(),
             fetches=self._fetches(),
-            weight_used=weight[0],
-            weight_limit=weight[1],
+            limits=self._limits(),
             bus_published=self.bus.published,
             bus_dropped=self.bus.dropped,
             trouble=self.trouble,
@@ -156,13 +157,11 @@ class Reporter:
             shards=[_shard_status(shard, now_ns) for shard in shards],
             pending=[name for shard in shards for name in shard.lead.connection.pending],
         )
+        return with_books_stopped(found) if state in ("stopped", "failed") else found
 
-    def _weight(self) -> tuple[int | None, int | None]:
-        """(used, limit) of the limit that is nearest to being used up; of several, the largest."""
+    def _limits(self) -> list[LimitStatus]:
         used = self._gateway.gate.used() if self._gateway else {}
-        share = {limit: (used[limit] / limit.amount, limit.amount) for limit in used}
-        tightest = max(share, key=share.__getitem__, default=None)
-        return (None, None) if tightest is None else (used[tightest], tightest.amount)
+        return [_limit_status(limit, used[limit]) for limit in used]
 
     def _books(self) -> list[BookStatus]:
         keeper, followed = self._keeper, self._followed
@@ -204,6 +203,19 @@ def _memory_bytes() -> int | None:
 def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
     stream, _ = item
     return stream.symbol, stream.channel
+
+
+def _limit_status(limit: Limit, used: int) -> LimitStatus:
+    return LimitStatus(
+        unit=limit.unit,
+        category=limit.category,
+        kind="window" if limit.kind == "aligned" else "bucket",
+        used=used,
+        # What is used of a bucket is measured against what it holds, not against its rate.
+        amount=limit.most,
+        rate=limit.amount,
+        period_ms=limit.period_ms,
+    )
 
 
 def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care = _NO_CARE) -> BookStatus:

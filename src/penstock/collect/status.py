@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.errors import NotOurRecord, StorageError
 
@@ -31,7 +32,8 @@ class BookStatus(Struct, frozen=True, kw_only=True):
     """One book."""
 
     symbol: str
-    state: Literal["syncing", "synced", "stale"]
+    state: Literal["syncing", "synced", "stale", "stopped"]
+    """``stopped`` once nothing keeps it in step any more: its collector ended."""
     reason: str
     update_id: int
     resyncs: int
@@ -45,6 +47,25 @@ class BookStatus(Struct, frozen=True, kw_only=True):
     drift: int | None = None
     """Levels that differed the last time."""
     audited_at_ms: int | None = None
+    was_synced: bool = False
+    """Of one that is stopped: whether it was synced until then."""
+
+
+class LimitStatus(Struct, frozen=True, kw_only=True):
+    """One limit of the exchange, and how much of it the whole fleet has used."""
+
+    unit: Literal["weight", "request"]
+    """Whether a request counts with its cost, or as one."""
+    category: str = ""
+    """Which requests it counts; empty counts all, and ``pair/*`` those of each pair apart."""
+    kind: Literal["window", "bucket"]
+    used: int
+    """In the present window; or of a bucket, what has not come back yet."""
+    amount: int
+    """The most that can be used: in one window, or at once where it is a bucket."""
+    rate: int
+    """So much comes back per period: a window's whole amount, a bucket's little by little."""
+    period_ms: int
 
 
 class IdsStatus(Struct, frozen=True, kw_only=True):
@@ -113,7 +134,7 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     pid: int
     started_ms: int
     at_ms: int
-    state: Literal["starting", "running", "stopped"]
+    state: Literal["starting", "running", "stopped", "failed"]
     connection: str = ""
     streams: list[StreamStatus] = []
     books: list[BookStatus] = []
@@ -126,8 +147,8 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Streams that are silent though their markets move."""
     fetches: list[FetchStatus] = []
     """What a fetcher fetches; a collector has none."""
-    weight_used: int | None = None
-    weight_limit: int | None = None
+    limits: list[LimitStatus] = []
+    """The exchange's limits on requests, in the order it tells them."""
     bus_published: int = 0
     bus_dropped: int = 0
     """Messages that the bus did not take; the log has them."""
@@ -138,6 +159,17 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     shards: list[ShardStatus] = []
     pending: list[str] = []
     """Streams that were asked for and not answered for yet, by the exchange's names."""
+
+
+def with_books_stopped(status: CollectorStatus) -> CollectorStatus:
+    """The status of a process that ended: nothing keeps its books in step with the exchange."""
+    books = [
+        replace(book, state="stopped", was_synced=book.state == "synced")
+        if book.state != "stopped"
+        else book
+        for book in status.books
+    ]
+    return replace(status, books=books)
 
 
 def write_status(folder: Path, status: CollectorStatus) -> None:

@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from penstock.collect.status import CollectorStatus, LegStatus, read_all
 from penstock.errors import NotOurRecord, StorageError
 
-_STATES = ("syncing", "synced", "stale")
+_STATES = ("syncing", "synced", "stale", "stopped")
 
 
 class CollectorGauges:

@@ -1,0 +1,137 @@
+"""Tables and lines that fit a terminal: what is in trouble first, and nothing left out unsaid."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+
+_GAP = 2
+"""Blanks between two columns."""
+
+
+class Room(NamedTuple):
+    """How much there is to draw on."""
+
+    width: int
+    height: int | None = None
+    """Lines; None where it may be any number, as in a file."""
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    name: str
+    rank: int
+    """Columns of a higher rank are left out first, where there is no room for all."""
+    least: int = 0
+    """Its least width, so that columns do not move whenever a number grows."""
+    left: bool = False
+    """Whether it is aligned to the left; numbers are not."""
+
+
+class Row(NamedTuple):
+    """One row of a table."""
+
+    cells: Sequence[str | Text]
+    trouble: str = ""
+    """What is wrong, as a few words that are counted where rows are left out; empty: nothing."""
+
+
+def table(
+    columns: Sequence[Column], rows: Sequence[Row], troubles: Sequence[str], room: Room
+) -> list[Text]:
+    """A head and rows, those in trouble first, in the order of ``troubles``.
+
+    Columns that are empty, or that do not fit, are left out. Where rows are, a line says how many.
+    """
+    ordered = sorted(rows, key=lambda row: _place(row.trouble, troubles))
+    shown = columns_that_fit(columns, ordered, room.width)
+    widths = {each: _width(columns, ordered, each) for each in shown}
+    head = _line([columns[each].name for each in shown], columns, shown, widths)
+    head.stylize("dim")
+    fit = len(ordered)
+    if room.height is not None and len(ordered) + 1 > room.height:
+        fit = max(0, room.height - 2)
+    lines = [
+        _line([row.cells[each] for each in shown], columns, shown, widths) for row in ordered[:fit]
+    ]
+    left_out = [row.trouble for row in ordered[fit:]]
+    return [head, *lines, *([_rest(left_out, troubles, fit)] if left_out else [])]
+
+
+def columns_that_fit(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[int]:
+    """Which columns there is room for, in their order; the two that matter most always."""
+    filled = [n for n in range(len(columns)) if any(str(row.cells[n]) for row in rows)]
+    shown: list[int] = []
+    left = width + _GAP
+    for each in sorted(filled, key=lambda n: columns[n].rank):
+        left -= _width(columns, rows, each) + _GAP
+        if left < 0 and len(shown) >= 2:
+            break
+        shown.append(each)
+    return sorted(shown)
+
+
+def wrapped(words: str, width: int, style: str = "") -> list[Text]:
+    """Words as lines; those after the first are indented."""
+    lines = textwrap.wrap(" ".join(words.split()), max(20, width), subsequent_indent="  ")
+    return [Text(line, style=style, no_wrap=True) for line in lines]
+
+
+def packed(parts: Iterable[Text], width: int) -> list[Text]:
+    """Parts side by side, on as few lines as they need; none is broken that fits a line."""
+    lines: list[Text] = []
+    for part in parts:
+        if lines and lines[-1].cell_len + _GAP + part.cell_len <= width:
+            lines[-1].append(" " * _GAP).append_text(part)
+        else:
+            lines.append(part.copy())
+    return [each for line in lines for each in _broken(line, width)]
+
+
+def _broken(line: Text, width: int) -> list[Text]:
+    line.no_wrap = True
+    return [line] if line.cell_len <= width else wrapped(line.plain, width, str(line.style))
+
+
+def _place(trouble: str, troubles: Sequence[str]) -> int:
+    return troubles.index(trouble) if trouble else len(troubles)
+
+
+def _width(columns: Sequence[Column], rows: Sequence[Row], each: int) -> int:
+    column = columns[each]
+    cells = (len(str(row.cells[each])) for row in rows)
+    return max(column.least, len(column.name), max(cells, default=0))
+
+
+def _line(
+    cells: Sequence[str | Text],
+    columns: Sequence[Column],
+    shown: Sequence[int],
+    widths: dict[int, int],
+) -> Text:
+    line = Text(no_wrap=True)
+    for each, cell in zip(shown, cells, strict=True):
+        blanks = " " * (widths[each] - len(str(cell)))
+        if each != shown[0]:
+            line.append(" " * _GAP)
+        if not columns[each].left:
+            line.append(blanks)
+        line.append_text(cell if isinstance(cell, Text) else Text(cell))
+        if columns[each].left:
+            line.append(blanks)
+    line.rstrip()
+    return line
+
+
+def _rest(left_out: Sequence[str], troubles: Sequence[str], shown: int) -> Text:
+    """How many rows are left out, and how many of those are not fine, by what is wrong."""
+    counts = Counter(left_out)
+    more = f"… and {len(left_out):,} more" if shown else f"{len(left_out):,} in all"
+    wrong = [f"{counts[each]:,} {each}" for each in troubles if counts[each]]
+    if not wrong:
+        return Text(f"{more}, all fine", style="dim", no_wrap=True)
+    fine = [f"{counts['']:,} fine"] if counts[""] else []
+    return Text(f"{more}: {', '.join([*wrong, *fine])}", style="red", no_wrap=True)

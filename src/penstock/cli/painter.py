@@ -1,0 +1,46 @@
+"""A view on a terminal, drawn over and over in the same place."""
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from rich.console import Console, RenderableType
+
+from penstock.cli.fitting import Room
+
+_UP, _CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[{}A", "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
+
+
+class Painter:
+    """Draws each frame over the one before. The cursor rests on the line below the frame."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lines = 0
+        """Of the frame above the cursor."""
+        self._room = Room(0)
+
+    def draw(self, make: Callable[[Room], RenderableType]) -> None:
+        """Draw the next frame, no higher than the terminal is."""
+        size = self._console.size
+        room = Room(size.width, max(1, size.height - 1))
+        with self._console.capture() as frame:
+            self._console.print(make(room))
+        lines = frame.get().splitlines()[: room.height]
+        begin = _UP.format(self._lines) + "\r" if self._lines else "\r"
+        if self._lines and room != self._room:
+            # The terminal broke the old frame's lines anew: where it begins is not known any more.
+            begin = _CLEAR_ALL
+        write(begin + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
+        self._lines, self._room = len(lines), room
+
+    def leave(self) -> None:
+        """Leave the last frame where it is; others have written below it."""
+        self._lines = 0
+
+
+def write(text: str) -> None:
+    """Write to the terminal, or wherever stderr goes; if it is gone, nobody watches."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -1,0 +1,63 @@
+"""What a slot of the log holds, for processes that say nothing of themselves."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from penstock.cli.fitting import Column, Room, Row, table
+from penstock.cli.job_words import instant
+from penstock.storage.log import SlotStats, StreamStats
+from penstock.storage.log.keys import key_text
+
+_COLUMNS = (
+    Column("market", 0, least=20, left=True),
+    Column("data", 1, least=10, left=True),
+    Column("records", 2, least=9),
+    Column("last recorded", 3, least=23, left=True),
+    Column("first", 4, left=True),
+    Column("last", 5, left=True),
+)
+
+
+def draw_slot(slot: SlotStats, room: Room) -> RenderableType:
+    """How many records of which streams."""
+    total = sum(each.records for each in slot.streams)
+    title = Text.assemble(
+        (slot.slot, "bold"),
+        f"  {total:,} records of {len(slot.streams):,} streams, {slot.size_bytes / 1e6:,.1f} MB",
+    )
+    height = None if room.height is None else room.height - 1
+    rows = [Row(_cells(each)) for each in slot.streams]
+    return Group(title, *table(_COLUMNS, rows, (), Room(room.width, height)))
+
+
+def slot_facts(slot: SlotStats) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "slot": slot.slot,
+        "size_bytes": slot.size_bytes,
+        "streams": [
+            {
+                "stream": str(each.stream),
+                "records": each.records,
+                "last_number": each.last_number,
+                "first": key_text(each.first_key),
+                "last": key_text(each.last_key),
+                "last_received_ns": each.last_received_ns,
+            }
+            for each in slot.streams
+        ],
+    }
+
+
+def _cells(found: StreamStats) -> list[str]:
+    stream = found.stream
+    return [
+        f"{stream.exchange} {stream.symbol}",
+        stream.channel,
+        f"{found.records:,}",
+        instant(found.last_received_ns // 1_000_000),
+        key_text(found.first_key),
+        key_text(found.last_key),
+    ]

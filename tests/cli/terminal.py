@@ -16,7 +16,7 @@ from pathlib import Path
 import pyte
 
 PATIENCE_S = 60.0
-CTRL_C, CTRL_Z = "\x03", "\x1a"
+CTRL_C = "\x03"
 
 
 class Terminal:
@@ -25,6 +25,8 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], pty_: int, width: int, height: int):
         self.process, self._pty = process, pty_
         self.screen = pyte.HistoryScreen(width, height, history=10_000, ratio=1)
+        self.raw = b""
+        """Everything that was written."""
         self._stream = pyte.ByteStream(self.screen)
 
     @property
@@ -57,6 +59,7 @@ class Terminal:
             data = os.read(self._pty, 65_536)
         except OSError:  # every process that had the terminal is gone
             return False
+        self.raw += data
         self._stream.feed(data)
         return bool(data)
 

@@ -9,10 +9,12 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import pytest
 
-from penstock.collect.status import CollectorStatus, read_status
+from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
 
 from .conftest import SYMBOLS, run, started, stopped, urls, wait_until
 
@@ -52,7 +54,7 @@ def test_a_running_one_keeps_its_slot_and_can_be_looked_at(tmp_path: Path, excha
     assert "Traceback" not in second.stderr
     assert (shown.returncode, facts.returncode, code) == (0, 0, 0)
     assert "running" in shown.stdout
-    assert "book_snapshots" in shown.stdout
+    assert "2 of 2 books synced" in shown.stdout
     assert "…" not in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert json.loads(facts.stdout)["status"]["pid"] == process.pid
@@ -129,11 +131,59 @@ def test_a_name_nobody_knows_is_answered_in_one_line(
 
 
 def test_status_of_nothing_says_how_to_begin(tmp_path: Path) -> None:
-    done = run("status", folder=tmp_path)
+    done = run("status", "--data-dir", ".", folder=tmp_path)
 
     assert done.returncode == 0
     assert "Begin with: penstock collect" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_status_of_a_folder_that_is_not_there_says_so_and_which_one_may_be_meant(
+    tmp_path: Path,
+) -> None:
+    alone = run("status", folder=tmp_path)
+    write_status(tmp_path / "market-data", ended("stopped"))
+    near = run("status", "--data-dir", "makret-data", "--json", folder=tmp_path)
+
+    assert (alone.returncode, near.returncode) == (1, 1)
+    assert alone.stderr == (
+        "penstock: There is no folder penstock-data."
+        " Name the folder with --data-dir, or begin with: penstock collect\n"
+    )
+    assert "Data is in: market-data." in near.stderr
+    assert near.stdout == alone.stdout == ""
+    assert not (tmp_path / "penstock-data").exists()
+
+
+def ended(state: Literal["stopped", "failed"], trouble: str = "") -> CollectorStatus:
+    """A status of a process that is gone; its book is as the last penstock wrote it."""
+    book = BookStatus(symbol="btc_usdt", state="synced", reason="", update_id=1, resyncs=0)
+    return CollectorStatus(
+        exchange="binance", slot=SLOT, pid=1, started_ms=0, at_ms=0, state=state, books=[book],
+        trouble=trouble,
+    )  # fmt: skip
+
+
+def test_status_of_one_that_failed_says_why_and_exits_1(tmp_path: Path) -> None:
+    write_status(tmp_path, ended("failed", "the disk is full"))
+    shown = run("status", "--data-dir", ".", folder=tmp_path)
+
+    assert shown.returncode == 1
+    assert "failed" in shown.stdout
+    assert "! trouble: the disk is full" in shown.stdout
+
+
+def test_a_status_written_by_an_older_penstock_is_read(tmp_path: Path) -> None:
+    written = json.loads(msgspec.json.encode(ended("stopped")))
+    del written["limits"], written["books"][0]["was_synced"]
+    written |= {"weight_used": 2, "weight_limit": 6000}
+    (tmp_path / "status").mkdir()
+    (tmp_path / "status" / f"{SLOT}.json").write_text(json.dumps(written))
+    facts = run("status", "--data-dir", ".", "--json", folder=tmp_path)
+
+    assert facts.returncode == 0, facts.stderr
+    (book,) = json.loads(facts.stdout)["status"]["books"]
+    assert (book["state"], book["was_synced"]) == ("stopped", True)
 
 
 Full = Callable[[Path], Iterator[Callable[[], None] | None]]

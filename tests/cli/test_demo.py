@@ -6,10 +6,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli.demo_view import describe_demo, draw_demo
-from penstock.collect.status import BookStatus, CollectorStatus, StreamStatus, read_all
+from penstock.cli.demo_view import describe_demo, draw_demo, introduction
+from penstock.cli.fitting import Room
+from penstock.collect.status import (
+    BookStatus,
+    CollectorStatus,
+    LimitStatus,
+    StreamStatus,
+    read_all,
+)
 
 from .conftest import run
+
+SMALL = Room(80, 23)
 
 
 def test_a_demo_of_two_exchanges_judges_each_and_adds_up(tmp_path: Path) -> None:
@@ -70,7 +79,10 @@ def status(exchange: str, symbols: list[str], trouble: str = "") -> CollectorSta
 
     return CollectorStatus(
         exchange=exchange, slot=f"collect-{exchange}", pid=1, started_ms=0, at_ms=0,
-        state="running", connection="connected", weight_used=4, weight_limit=6000, trouble=trouble,
+        state="running", connection="connected", trouble=trouble,
+        limits=[LimitStatus(
+            unit="weight", kind="window", used=4, amount=6000, rate=6000, period_ms=60_000
+        )],
         streams=[stream(each, symbol) for symbol in symbols for each in ("trades", "tickers")],
         books=[
             BookStatus(
@@ -81,30 +93,51 @@ def status(exchange: str, symbols: list[str], trouble: str = "") -> CollectorSta
     )  # fmt: skip
 
 
-def drawn(statuses: dict[str, CollectorStatus | None]) -> list[str]:
-    console = Console(width=100)
+def drawn(statuses: dict[str, CollectorStatus | None], room: Room = SMALL) -> list[str]:
+    console = Console(width=room.width)
+    words = introduction(list(statuses), 30)
     with console.capture() as capture:
-        console.print(draw_demo(statuses))
-    return capture.get().splitlines()
+        console.print(draw_demo(statuses, words, "Recording, 12 s left.", room))
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    assert len(lines) <= (room.height or 0)
+    return lines
 
 
 def test_four_exchanges_of_three_markets_fit_a_screen() -> None:
     names = ("one", "two", "three", "four")
     lines = drawn({name: status(name, ["btc_usd", "eth_usd", "sol_usd"]) for name in names})
 
-    assert len(lines) <= 24
     for name in names:
-        assert any(line.startswith(f"{name}  running  weight used 4 of 6,000") for line in lines)
+        title = f"{name}  running  3 of 3 books synced  weight 4 of 6,000 per minute"
+        assert title in lines
     (row, *others) = (line.split() for line in lines if "eth_usd" in line)
-    assert row == ["eth_usd", "1,234", "3", "7.5", "7", "8", "synced"]
+    assert row[:4] == ["eth_usd", "synced", "1,234", "3"]
     assert len(others) == 3
 
 
-def test_an_exchange_that_is_not_there_yet_or_in_trouble_says_so() -> None:
+def test_what_one_exchange_does_not_need_of_the_screen_is_anothers() -> None:
+    many = [f"m{number:02}_usd" for number in range(40)]
+    lines = drawn({"one": status("one", ["btc_usd"]), "two": status("two", many)})
+
+    shown = sum(line.startswith("m") for line in lines)
+    assert len(lines) == SMALL.height
+    assert lines[-1] == f"… and {40 - shown} more, all fine"
+
+
+def test_the_first_lines_say_what_is_shown_and_for_how_long_still() -> None:
+    lines = drawn({"one": None, "two": None})
+
+    assert " ".join(" ".join(lines[:2]).split()) == (
+        "Demo: penstock records simulated exchanges (one and two) on this machine for 30 s,"
+        " then checks every record against what they sent."
+    )
+    assert lines[2:] == ["Recording, 12 s left.", "one  starting …", "two  starting …"]
+
+
+def test_an_exchange_that_is_in_trouble_says_so() -> None:
     statuses = {"one": None, "two": status("two", ["btc_usd"], trouble="no answer")}
 
-    assert drawn(statuses)[0] == "one  starting …"
-    assert "no answer" in drawn(statuses)[1]
+    assert "! trouble: no answer" in drawn(statuses)
     assert describe_demo(statuses).splitlines() == [
         "one: starting",
         "collect-two: running: no answer",

@@ -130,8 +130,10 @@ async def test_it_records_keeps_books_and_stops_with_nothing_missing(
     assert missing(tmp_path, "btc_usdt") == []
     asked = [fact.path for fact in life.facts if isinstance(fact, RequestSent)]
     assert sum(path.endswith("/depth") for path in asked) >= 1, "books come through the gateway"
-    assert status.weight_limit == 6000, "as the exchange announced it"
-    assert status.weight_used is not None
+    weight = next(limit for limit in status.limits if limit.unit == "weight")
+    assert (weight.amount, weight.period_ms) == (6000, 60_000), "as the exchange announced it"
+    assert 0 <= weight.used < weight.amount
+    assert {(book.state, book.was_synced) for book in status.books} == {("stopped", True)}
 
 
 async def test_the_last_look_closes_the_list_of_what_is_missing(

@@ -12,7 +12,8 @@ from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
-from penstock.cli.running import View, run_shown, say_stopped, stop_on_signals, unless_drawn
+from penstock.cli.painter import write
+from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
 from penstock.cli.symbols_file import OPTION, Markets
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
@@ -61,7 +62,7 @@ def collect(
     with measured(settings, unless_drawn(_log)) as listener:
         collecting = _collect(settings, exchange, markets, seconds, listener)
         status = asyncio.run(collecting)
-    say_stopped(settings.collect.data_dir)
+    write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
 
@@ -81,6 +82,7 @@ async def _collect(
         view = View(
             lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
             lambda: describe_collector(reporter.latest),
+            stopped_words(settings.collect.data_dir),
         )
         try:
             await run_shown(collector.run(markets.names(), stop), stop, seconds, clock, view)

@@ -77,11 +77,12 @@ def _title(status: CollectorStatus, state: str, *, brief: bool) -> Iterator[Text
     said = state or status.state
     bad = said == GONE or status.state == "failed"
     ended = bad or status.state == "stopped"
-    yield Text.assemble((name, "bold"), "  ", (said, "bold red" if bad else "cyan"))
+    title = Text.assemble((name, "bold"), "  ", (said, "bold red" if bad else "cyan"))
     if ended and not brief:
-        yield Text(f"last heard of at {instant(status.at_ms)}")
+        title.append(f"  last heard of at {instant(status.at_ms)}")
     elif not brief:
-        yield Text(f"for {duration((status.at_ms - status.started_ms) / 1000)}")
+        title.append(f" for {duration((status.at_ms - status.started_ms) / 1000)}")
+    yield title
     if not ended:
         if status.connection not in ("", "connected"):
             yield Text(status.connection, style="yellow")

@@ -182,6 +182,11 @@ def _draw(found: Sequence[Connector]) -> None:
 
 
 def _limit_cells(limit: LimitState) -> list[str]:
-    words = (limit.unit, limit.category, f"per {limit.period_ms / 1000:g} s")
-    used = f"{limit.used:,} of {limit.amount:,}"
+    words = [limit.unit, limit.category, f"per {limit.period_ms / 1000:g} s"]
+    most = limit.amount
+    if limit.kind == "paced":  # what is used of it is used of the burst
+        most = max(1, limit.burst)
+        words.insert(0, f"{limit.amount:,}")
+        words.append(f"burst {most:,}")
+    used = f"{limit.used:,} of {most:,}"
     return [" ".join(filter(None, words)), used, instant(limit.reset_at)[11:]]

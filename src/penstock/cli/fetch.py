@@ -13,7 +13,8 @@ from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
-from penstock.cli.running import View, run_shown, say_stopped, stop_on_signals, unless_drawn
+from penstock.cli.painter import write
+from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
@@ -49,7 +50,7 @@ def fetch(
     give_back_large_pieces()
     with measured(settings, unless_drawn(_log)) as listener:
         status = asyncio.run(_fetch(settings, exchange, named, seconds, listener))
-    say_stopped(settings.collect.data_dir)
+    write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
 
@@ -68,6 +69,7 @@ async def _fetch(
         view = View(
             lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
             lambda: describe_fetcher(reporter.latest),
+            stopped_words(settings.collect.data_dir),
         )
         await run_shown(fetcher.run(stop), stop, seconds, clock, view)
     return reporter.latest

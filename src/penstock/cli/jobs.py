@@ -1,16 +1,15 @@
 """``penstock jobs``: what is fetched, how often, and how far it has got."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.api.views import job_view
 from penstock.cli.intake import with_intake
-from penstock.cli.job_words import instant, market, progress
+from penstock.cli.job_view import draw_jobs
+from penstock.cli.job_words import instant
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk
@@ -22,7 +21,8 @@ jobs = typer.Typer(help="Jobs: what is fetched, how often, how far it got.", no_
 
 JobArgument = Annotated[str, typer.Argument(help="Which job, by its id.")]
 _Change = Callable[[JobDesk, str], Awaitable[Job]]
-_COLOURS = {"failed": "red", "running": "green", "waiting_rate_limit": "yellow"}
+_ENDED_SHOWN_MS = 3_600_000
+"""For so long a job that is done stays in the list."""
 
 
 @jobs.command("list")
@@ -39,31 +39,38 @@ def list_(
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also those that are done, however long ago.")
+    ] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List jobs, oldest first: state, rows, rate, time left; those that ended only if asked for.
+    """List jobs, oldest first: state, rows, rate, time left.
+
+    Shown are all that live, those that failed among them, and those that were done within the last
+    hour; --all shows all that are done, --state success only those.
 
     Example: penstock jobs list --type ohlcv_backfill --state success
     """
     unified = Symbol.parse(symbol).unified if symbol else None
+    asked = {"exchange_id": exchange, "type": kind, "symbol": unified, "timeframe": timeframe}
 
     async def find(intake: Intake) -> list[Job]:
-        return await intake.desk.find(
-            exchange_id=exchange,
-            type=kind,
-            symbol=unified,
-            timeframe=timeframe,
-            status=status,
-            state=state,
-            limit=limit,
-        )
+        found = await intake.desk.find(**asked, status=status, state=state, limit=limit)
+        if status is not None or state is not None or len(found) >= limit:
+            return found
+        since_ms = 0 if all_ else await intake.desk.store.now_ms() - _ENDED_SHOWN_MS
+        done = await intake.desk.ended(since_ms, limit - len(found), **asked)
+        return sorted([*found, *done], key=lambda job: job.id)
 
     found = with_intake(context, data_dir, find)
-    for job in found if as_json else ():
-        say(job_view(job))
-    if not as_json:
-        _draw(found)
+    if as_json:
+        for job in found:
+            say(job_view(job))
+        return
+    draw_jobs(found)
+    if len(found) >= limit:
+        typer.echo(f"{limit} are shown, and there may be more: --limit", err=True)
 
 
 @jobs.command()
@@ -208,31 +215,6 @@ def _show(job: Job, as_json: bool) -> None:
     if as_json:
         say(job_view(job))
         return
-    _draw([job])
-    if job.stats.last_error:
+    draw_jobs([job])
+    if job.stats.last_error and job.state != "failed":
         typer.echo(f"last error: {job.stats.last_error}")
-
-
-def _draw(found: Sequence[Job]) -> None:
-    console = Console()
-    if not found:
-        console.print("There is no such job. Make one: penstock jobs add --help")
-        return
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("id", no_wrap=True, min_width=24)
-    for name in ("job", "state", "progress"):
-        table.add_column(name, overflow="fold")
-    for job in found:
-        state = f"[{_COLOURS.get(job.state, 'default')}]{job.state}[/]"
-        if job.status != "active" and job.state != "success":
-            state = f"{job.status}, {state}"
-        table.add_row(job.id, f"{job.type} {market(job)}", state, _progress(job))
-    console.print(table)
-
-
-def _progress(job: Job) -> str:
-    shown = progress(job)
-    words = [f"{shown.rows} rows" if job.progress.rows else "", shown.rate, shown.left, shown.notes]
-    if job.status == "active" and job.state != "running":
-        words.append(f"next run {instant(job.next_run_at)}")
-    return ", ".join(filter(None, words))

@@ -1,6 +1,7 @@
 """One row for each market that is collected: its book, its trades, and what is missing."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -23,7 +24,12 @@ COLUMNS = (
     Column("last trade id", 12),
     Column("book update id", 13),
 )
-TROUBLES = ("with a book that is not synced", "with a silent stream", "with ids missing")
+TROUBLES = (
+    "with a book that is not synced",
+    "with a silent stream",
+    "with ids missing",
+    "with a book that was not synced in the end",
+)
 """What can be wrong with a market, worst first."""
 _TRADES = ("trades", "agg_trades")
 _STYLES = {"synced": "green", "syncing": "yellow", "stale": "red", "stopped": "dim"}
@@ -42,11 +48,14 @@ def market_rows(status: CollectorStatus) -> list[Row]:
     silent = {name.split()[-1] for name in status.mute}
     return [
         _row(
-            symbol,
-            streams.get(symbol, []),
-            books.get(symbol),
-            missing.get(symbol),
-            symbol in silent,
+            _Market(
+                symbol,
+                streams.get(symbol, []),
+                books.get(symbol),
+                missing.get(symbol),
+                is_silent=symbol in silent,
+                has_ended=status.state in ("stopped", "failed"),
+            )
         )
         for symbol in sorted({*books, *streams})
     ]
@@ -64,22 +73,29 @@ def trimmed(number: str | None) -> str:
     return number.rstrip("0").rstrip(".") if "." in number else number
 
 
-def _row(
-    symbol: str,
-    streams: list[StreamStatus],
-    book: BookStatus | None,
-    missing: int | None,
-    is_silent: bool,
-) -> Row:
+class _Market(NamedTuple):
+    """What is known of one market."""
+
+    symbol: str
+    streams: list[StreamStatus]
+    book: BookStatus | None
+    missing: int | None
+    """None where ids do not tell."""
+    is_silent: bool
+    has_ended: bool
+
+
+def _row(market: _Market) -> Row:
+    streams, book, missing = market.streams, market.book, market.missing
     trades = next((each for each in streams if each.channel in _TRADES), None)
     price = next(_prices(streams, trades), None)
     return Row(
         (
-            symbol,
+            market.symbol,
             Text(book.state, style=_STYLES[book.state]) if book else "",
             f"{trades.records:,}" if trades else "",
             "" if missing is None else Text(f"{missing:,}", style="red" if missing else ""),
-            f"{sum(each.per_second for each in streams):,.0f}",
+            "" if market.has_ended else f"{sum(each.per_second for each in streams):,.0f}",
             trimmed(price),
             trimmed(book.bid if book else None),
             trimmed(book.ask if book else None),
@@ -90,7 +106,7 @@ def _row(
             f"{trades.last_id}" if trades and trades.last_id is not None else "",
             f"{book.update_id}" if book and book.update_id else "",
         ),
-        _trouble(book, missing, is_silent),
+        _trouble(market),
     )
 
 
@@ -100,9 +116,14 @@ def _prices(streams: list[StreamStatus], trades: StreamStatus | None) -> Iterato
             yield each.last_price
 
 
-def _trouble(book: BookStatus | None, missing: int | None, is_silent: bool) -> str:
+def _trouble(market: _Market) -> str:
+    book = market.book
     if book is not None and book.state not in ("synced", "stopped"):
         return TROUBLES[0]
-    if is_silent:
+    if market.is_silent:
         return TROUBLES[1]
-    return TROUBLES[2] if missing else ""
+    if market.missing:
+        return TROUBLES[2]
+    return (
+        TROUBLES[3] if book is not None and book.state == "stopped" and not book.was_synced else ""
+    )

@@ -18,21 +18,22 @@ class Painter:
         self._console = console
         self._lines = 0
         """Of the frame above the cursor."""
-        self._room = Room(0)
+        self._size = console.size
 
-    def draw(self, make: Callable[[Room], RenderableType]) -> None:
-        """Draw the next frame, no higher than the terminal is."""
+    def draw(self, make: Callable[[Room], RenderableType], below: str = "") -> None:
+        """Draw the next frame, no higher than leaves room for what is to be written below it."""
         size = self._console.size
-        room = Room(size.width, max(1, size.height - 1))
+        under = sum(max(1, -(-len(line) // size.width)) for line in below.splitlines())
+        room = Room(size.width, max(1, size.height - 1 - under))
         with self._console.capture() as frame:
             self._console.print(make(room))
         lines = frame.get().splitlines()[: room.height]
         begin = _UP.format(self._lines) + "\r" if self._lines else "\r"
-        if self._lines and room != self._room:
+        if self._lines and size != self._size:
             # The terminal broke the old frame's lines anew: where it begins is not known any more.
             begin = _CLEAR_ALL
         write(begin + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
-        self._lines, self._room = len(lines), room
+        self._lines, self._size = len(lines), size
 
     def leave(self) -> None:
         """Leave the last frame where it is; others have written below it."""

@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
@@ -18,6 +19,8 @@ from penstock.telemetry import Fact, Listener
 _DRAW_S = 0.25
 _LOOK_S = 0.5
 """How often a process in the background looks whether it still is."""
+_LONGEST_COMMAND = 200
+"""A longer one, with hundreds of markets, is not repeated."""
 _LINE_NS = 10_000_000_000
 """How often a line is written where nothing is drawn."""
 
@@ -27,6 +30,8 @@ class View(NamedTuple):
 
     draw: Callable[[Room], RenderableType]
     describe: Callable[[], str]
+    below: str = ""
+    """What will be written below the last frame, which leaves room for it."""
 
 
 def in_foreground() -> bool:
@@ -104,12 +109,14 @@ async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
                 write(view.describe() + "\n")
             await wait_for(stop, clock, _LOOK_S)
         if in_foreground():
-            painter.draw(view.draw)
+            painter.draw(view.draw, view.below)
     finally:
         loop.remove_signal_handler(signal.SIGCONT)
 
 
-def say_stopped(data_dir: str) -> None:
-    """Say at the end where the data is, and how to go on with it."""
+def stopped_words(data_dir: str) -> str:
+    """What to say in the end: where the data is, and how to go on with it."""
     again = shlex.join(["penstock", *sys.argv[1:]])
-    write(f"Stopped. The data is in {os.path.abspath(data_dir)}\nGo on with: {again}\n")  # noqa: PTH100
+    if len(again) > _LONGEST_COMMAND:
+        again = "the same command"
+    return f"Stopped. The data is in {Path(data_dir).resolve()}\nGo on with: {again}\n"

@@ -8,7 +8,8 @@ import typer
 from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
-from penstock.cli.running import View, run_shown, say_stopped, stop_on_signals, unless_drawn
+from penstock.cli.painter import write
+from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
 from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
@@ -34,7 +35,7 @@ def work(
     settings = read_settings(context, options).settings
     with measured(settings, unless_drawn(_log)) as listener:
         worker = asyncio.run(_work(settings, seconds, listener))
-    say_stopped(settings.collect.data_dir)
+    write(stopped_words(settings.collect.data_dir))
     if as_json:
         say({"worker": worker.name, "turns": worker.ended})
 
@@ -43,7 +44,11 @@ async def _work(settings: Settings, seconds: float | None, listener: Listener) -
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     async with open_worker(settings, clock, listener) as worker:
-        view = View(lambda room: draw_worker(worker, room), lambda: describe_worker(worker))
+        view = View(
+            lambda room: draw_worker(worker, room),
+            lambda: describe_worker(worker),
+            stopped_words(settings.collect.data_dir),
+        )
         await run_shown(worker.run(stop), stop, seconds, clock, view)
     return worker
 

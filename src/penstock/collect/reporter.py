@@ -161,7 +161,7 @@ class Reporter:
 
     def _limits(self) -> list[LimitStatus]:
         used = self._gateway.gate.used() if self._gateway else {}
-        return [_limit_status(limit, used[limit]) for limit in used]
+        return [limit_status(limit, used[limit]) for limit in used]
 
     def _books(self) -> list[BookStatus]:
         keeper, followed = self._keeper, self._followed
@@ -205,7 +205,8 @@ def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
     return stream.symbol, stream.channel
 
 
-def _limit_status(limit: Limit, used: int) -> LimitStatus:
+def limit_status(limit: Limit, used: int) -> LimitStatus:
+    """One limit, of which so much is used."""
     return LimitStatus(
         unit=limit.unit,
         category=limit.category,

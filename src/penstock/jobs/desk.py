@@ -5,7 +5,7 @@ writes what is the other's.
 """
 
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -95,6 +95,21 @@ class JobDesk:
         beyond = {"id": after} if after is not None else None
         found = await self.store.find(JOBS, [where], limit=limit, after=beyond)
         return [as_job(document) for document in found]
+
+    async def ended(self, since_ms: int, limit: int = 100, **asked: str | None) -> list[Job]:
+        """Jobs that ended in success after an instant: the newest, in the order of creation.
+
+        ``asked`` are fields and the values they must have; None is any.
+        """
+        where = [Where(field, "=", value) for field, value in asked.items() if value is not None]
+        where += [Where("status", "=", "deleted"), Where("state", "=", "success")]
+        where.append(Where("updated_at", ">", since_ms))
+        kept = deque[Job](maxlen=limit)
+        after: Document | None = None
+        while page := await self.store.find(JOBS, [where], limit=_PAGE, after=after):
+            kept.extend(map(as_job, page))
+            after = {"id": page[-1]["id"]}
+        return list(kept)
 
     async def counts(self, exchange_id: str | None = None) -> Mapping[str, int]:
         """How many live jobs are in each state."""

@@ -74,6 +74,7 @@ JOBS = Table(
         "lock.lock_until": "int",
         "wake_at": "int",
         "rank": "int",
+        "updated_at": "int",
     },
     unique=(
         Unique(

@@ -1,0 +1,57 @@
+"""Jobs as people see them in a terminal: one row each, on two lines where one is too short."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from penstock.cli.fitting import Column, Room, Row, columns_that_fit, table, wrapped
+from penstock.cli.job_words import instant, market, progress
+from penstock.jobs.model import Job
+
+_COLUMNS = (
+    Column("id", 0, least=24, left=True),
+    Column("state", 1, left=True),
+    Column("market", 2, left=True),
+    Column("job", 3, left=True),
+    Column("progress", 4, left=True),
+)
+_STYLES = {"failed": "red", "running": "green", "success": "green", "waiting_rate_limit": "yellow"}
+
+
+def draw_jobs(found: Sequence[Job]) -> None:
+    """Print jobs, or how to make one."""
+    console = Console()
+    if not found:
+        console.print("There is no such job. Make one: penstock jobs add --help")
+        return
+    rows = [Row((job.id, _state(job), market(job), job.type, _progress(job))) for job in found]
+    is_wide = len(columns_that_fit(_COLUMNS, rows, console.width)) == len(_COLUMNS)
+    columns = _COLUMNS if is_wide else _COLUMNS[:3]
+    width = max(console.width, 24)
+    head, *lines = table(columns, rows, (), Room(width))
+    console.print(head)
+    for job, line in zip(found, lines, strict=True):
+        console.print(line)
+        for detail in [] if is_wide else wrapped(f"{job.type}: {_progress(job)}", width - 2):
+            console.print(Text("  ").append_text(detail))
+        if job.state == "failed" and job.stats.last_error:
+            for detail in wrapped(job.stats.last_error, width - 2, "red"):
+                console.print(Text("  ").append_text(detail))
+
+
+def _state(job: Job) -> Text:
+    state = Text(job.state, style=_STYLES.get(job.state, ""))
+    if job.status != "active" and job.state != "success":
+        return Text(f"{job.status}, ").append_text(state)
+    return state
+
+
+def _progress(job: Job) -> str:
+    shown = progress(job)
+    words = [f"{shown.rows} rows" if job.progress.rows else "", shown.rate, shown.left, shown.notes]
+    if job.state == "success":
+        words.append(f"done {instant(job.updated_at)}")
+    elif job.status == "active" and job.state not in ("running", "failed"):
+        words.append(f"next run {instant(job.next_run_at)}")
+    return ", ".join(filter(None, words))

@@ -17,8 +17,10 @@ from penstock.errors import (
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.kinds import Kind
 from penstock.jobs.leases import Leases
-from penstock.jobs.model import Cursor, JobEdit, NewJob, Progress, Schedule
+from penstock.jobs.model import Cursor, Job, JobEdit, NewJob, Progress, Schedule, as_document
+from penstock.jobs.transitions import ended
 from penstock.storage.state import StateStore
+from penstock.storage.state.schema import JOBS
 
 HOUR_MS = 3_600_000
 LEASE_MS = 60_000
@@ -246,6 +248,28 @@ async def test_a_job_that_was_asked_for_runs_before_all_others(desk: JobDesk) ->
 
     assert (asked.state, asked.attempts) == ("queued", 0)
     assert [job.id for job in taken] == [low.id, gap.id]
+
+
+async def test_those_that_are_done_are_found_by_when_they_were(desk: JobDesk) -> None:
+    made: list[Job] = []
+    for timeframe in ("1m", "1h", "1d"):
+        job = await desk.create(new(type="ohlcv_backfill", timeframe=timeframe))
+        done = ended(job, job.created_at + len(made))
+        made.append(done)
+        await desk.store.update(
+            JOBS,
+            job.id,
+            lambda old, done=done: {**old, **as_document(done)},  # type: ignore[misc]
+        )
+    lives = await desk.create(new())
+    await desk.delete((await desk.create(new(symbol="eth_usdt"))).id)
+    first, second, third = made
+
+    assert [job.id for job in await desk.ended(0)] == [first.id, second.id, third.id]
+    assert [job.id for job in await desk.ended(0, limit=1)] == [third.id], "the newest"
+    assert [job.id for job in await desk.ended(third.updated_at - 1)] == [third.id]
+    assert [job.id for job in await desk.ended(0, timeframe="1h", symbol=None)] == [second.id]
+    assert [job.id for job in await desk.find()] == [lives.id]
 
 
 async def test_what_has_ended_is_not_begun_again(desk: JobDesk) -> None:

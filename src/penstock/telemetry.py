@@ -1,13 +1,11 @@
 """Telemetry: typed facts, handed to plain callables.
 
-A part that has something to tell is given a ``Listener`` and calls it with a fact. Logging, metrics
-and the terminal view are listeners; a test is one too, with ``facts.append``. A fact is data and
-knows nothing of who hears it.
+Whoever has something to tell calls a ``Listener``: logging, metrics, the terminal view or a test.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import structlog
@@ -16,6 +14,8 @@ from msgspec import Struct
 
 class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
     """Something that happened. Subclasses say what."""
+
+    level: ClassVar[Literal["info", "warning"]] = "info"
 
 
 class RequestRefused(Fact, frozen=True, kw_only=True):
@@ -367,9 +367,9 @@ def tell_all(listeners: Sequence[Listener]) -> Listener:
 
 def log_facts(fact: Fact) -> None:
     """A listener that writes each fact as one structured log line."""
-    fields: Mapping[str, Any] = msgspec.to_builtins(fact)
-    name = type(fact).__name__
-    structlog.get_logger().info(name, **{k: v for k, v in fields.items() if k != "fact"})
+    fields: dict[str, Any] = msgspec.to_builtins(fact)
+    write = getattr(structlog.get_logger(), fact.level)
+    write(fields.pop("fact"), **fields)
 
 
 def log_error(event: str, **fields: object) -> None:

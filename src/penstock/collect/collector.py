@@ -8,7 +8,7 @@ the newest ones itself.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from random import random
@@ -38,7 +38,7 @@ from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
 from penstock.streaming.dialect import Dialect
-from penstock.streaming.leg import Plan
+from penstock.streaming.leg import RECONNECT, Plan
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import ConnectPace
 from penstock.streaming.wanted import Place, Subscriptions
@@ -166,7 +166,8 @@ class Collector:
         """Record what a feed brings; whether all came, only who keeps its sockets could tell."""
         settings, closing = self.settings, asyncio.Event()
         flushing = _flushing(settings)
-        following = Following(self.exchange.name, feed, settings.book_levels)
+        again = replace(RECONNECT, multiplier=settings.retry_multiplier)
+        following = Following(self.exchange.name, feed, settings.book_levels, again)
         fed = FedSession(following, self.recorder.record, self.clock, flushing, self.tell)
         fed.add(self._places(self._symbols))
         self._fed = fed
@@ -280,7 +281,13 @@ class Collector:
         )
         pace = ConnectPace(limits)
         outlets = Outlets(self.recorder.record, keeper.fetch, self.tell, watch.heard, pace)
-        plan = Plan(settings.redundancy, settings.rotate_after, settings.overlap)
+        plan = Plan(
+            redundancy=settings.redundancy,
+            rotate_after_s=settings.rotate_after,
+            overlap_s=settings.overlap,
+            reconnect=replace(RECONNECT, multiplier=settings.retry_multiplier),
+            ack_within_s=settings.ack_timeout,
+        )
 
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self.exchange.dialect, info.symbols)

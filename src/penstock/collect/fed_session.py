@@ -25,12 +25,11 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import State
 from penstock.streaming.dialect import BookRules, Malformed, Refusal
-from penstock.streaming.leg import Tally
+from penstock.streaming.leg import RECONNECT, Tally
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import Place
 from penstock.telemetry import ConnectionLost, Listener, quiet
 
-_AGAIN = Backoff(first_s=0.25, longest_s=30.0)
 _TROUBLE = (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, UnknownSymbol)
 """What a channel may recover from, or the others need not suffer from."""
 _CANCEL_S = 2.0
@@ -67,6 +66,8 @@ class Following:
     feed: Feed
     levels: int
     """Of a book, on each side."""
+    again: Backoff = RECONNECT
+    """How long to wait before a channel that failed is asked again."""
 
 
 class FedSession:
@@ -172,7 +173,7 @@ class FedSession:
                 events = await following.feed.next(channel, symbol, following.levels)
             except _TROUBLE as error:
                 self._suffer(error, channel, symbol)
-                await self._clock.sleep(_AGAIN.delay(retry, random()))
+                await self._clock.sleep(following.again.delay(retry, random()))
                 retry += 1
                 continue
             retry, self.followed.state = 0, "connected"

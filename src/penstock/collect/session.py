@@ -30,6 +30,7 @@ from penstock.streaming.commands import (
     Subscription,
     WakeAt,
 )
+from penstock.streaming.facts import facts_of
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import ConnectPace
 from penstock.telemetry import (
@@ -165,6 +166,8 @@ class Session:
 
     def _begin_errands(self, group: asyncio.TaskGroup) -> None:
         """Begin everything the machine has asked for, each in a task of its own."""
+        if self.shard.tally.complaints:
+            self._tell_complaints()
         for number, command in self.shard.take_commands():
             match command:
                 case Open():
@@ -183,6 +186,11 @@ class Session:
             task = group.create_task(errand)
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
+
+    def _tell_complaints(self) -> None:
+        complaints = self.shard.tally.take_complaints()
+        for fact in facts_of(self._endpoint.exchange, complaints):
+            self._tell(fact)
 
     async def _stream(self, number: int) -> None:
         """Open a leg's socket and read it to its end."""

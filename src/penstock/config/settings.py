@@ -177,6 +177,11 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connections that bring the same streams at the same time; copies are dropped."""
     streams_per_connection: Count = 1000
     """Streams a connection carries, at most; fewer where the exchange allows fewer."""
+    ack_timeout: Seconds = 5.0
+    """Seconds an exchange may take to acknowledge streams that were asked for."""
+    retry_multiplier: Annotated[float, Meta(ge=1)] = 2.0
+    """Each further pause before a connection is opened, or a stream asked for, again is so many
+    times the one before: from a quarter of a second to half a minute."""
 
 
 FetchKind = Literal["trades", "book", "info", "tickers"]

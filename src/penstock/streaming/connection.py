@@ -16,18 +16,19 @@ from typing import Literal
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.asking import ACK_WITHIN_NS, SECOND_NS, Asking
+from penstock.streaming.asking import ACK_WITHIN_S, SECOND_NS, Asking
+from penstock.streaming.beginnings import Beginnings
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import (
     Close,
     Command,
-    FetchSnapshot,
     Open,
     Rotate,
     Send,
     Subscription,
     WakeAt,
 )
+from penstock.streaming.complaints import Complaints
 from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, ReadsMany, Received, Refusal
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import Place, Wanted
@@ -35,8 +36,6 @@ from penstock.streaming.wanted import Place, Wanted
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
 _FEW = 3  # Frames that are read one by one in less time.
-_GOOD_AFTER_NS = 5 * SECOND_NS
-"""A book that stood so long before it went wrong is begun again at once."""
 _EARLY_NS = SECOND_NS // 10
 """How much too early somebody may be woken by a clock that runs differently."""
 
@@ -53,14 +52,17 @@ class Connection:
         random: Callable[[], float],
         *,
         backoff: Backoff = Backoff(first_s=0.25, longest_s=30.0),  # noqa: B008 (frozen)
+        ack_within_s: float = ACK_WITHIN_S,
         keep_levels: bool = True,
     ) -> None:
         self._dialect, self._backoff, self._random = dialect, backoff, random
         self._read = dialect.read
         self._read_many = dialect.read_many if isinstance(dialect, ReadsMany) else None
-        self._asking = Asking(dialect)
-        self._keep_levels = keep_levels
+        self._keep_levels, self._ack_within_s = keep_levels, ack_within_s
         self._wanted = Wanted(dialect)
+        ack_within_ns = round(ack_within_s * SECOND_NS)
+        self._asking = Asking(dialect, self._wanted.group_of, ack_within_ns)
+        self.complaints = Complaints(self._wanted.place)
         self._begins = dialect.books.begins
         self.books: dict[Symbol, BookSync | StreamedBook] = {}
         for wanted in subscriptions:
@@ -78,14 +80,7 @@ class Connection:
         """Received, and not taken yet."""
         self.commands: list[Command] = []
         """To be carried out, and not taken yet."""
-        self._fetching: set[Symbol] = set()
-        self._tries: Counter[Symbol] = Counter()
-        """How often a book was begun in vain, since it last stood."""
-        self._begins_at_ns: dict[Symbol, int] = {}
-        """When a stream is asked for anew if its book has not begun by then."""
-        self._begun_at_ns: dict[Symbol, int] = {}
-        self._refused: Counter[str] = Counter()
-        """How often a stream was refused since it was last acknowledged."""
+        self._beginnings = Beginnings(backoff, random, ack_within_ns)
         self._now_ns = self._retry = self._opens_at_ns = self._pings_at_ns = 0
         self._wakes_at_ns: int | None = None
 
@@ -100,8 +95,7 @@ class Connection:
         self.state, self._wakes_at_ns = "connected", None
         self._pings_at_ns = at_ns + self._ping_every_ns
         self._asking.clear(at_ns)
-        for names in self._wanted.groups(self._wanted):
-            self._asking.ask(names)
+        self._asking.ask(self._wanted.names(self._wanted))
         self._send_due(at_ns)
 
     def add(self, wanted: Subscription, at_ns: int) -> None:
@@ -113,20 +107,19 @@ class Connection:
         fresh = self._wanted.add(wanted)
         self._begin_books(fresh)
         if self.state == "connected":
-            for names in self._wanted.groups(fresh):
-                self._asking.ask(names)
+            self._asking.ask(self._wanted.names(fresh))
             self._send_due(at_ns)
 
     def remove(self, wanted: Subscription, at_ns: int) -> None:
         """Stream this no longer; the rest goes on undisturbed."""
         names = self._wanted.remove(wanted)
-        for name in names:
-            del self._refused[name]
+        self.complaints.clear(names)
         for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
             self.books.pop(symbol, None)
-            self._begins_at_ns.pop(symbol, None)
+            self._beginnings.drop(symbol)
+        # Even while there is no connection: some dialects ask for all that was not ended.
+        self._asking.end(names)
         if names and self.state == "connected":
-            self._asking.end(names)
             self._send_due(at_ns)
 
     def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
@@ -160,7 +153,7 @@ class Connection:
         self.state = "reconnecting"
         self.reconnects[reason] += 1
         self._asking.clear(at_ns)
-        self._begins_at_ns.clear()
+        self._beginnings.clear()
         for book in self.books.values():
             book.distrust(f"disconnected: {reason}")
         wait_s = self._backoff.delay(self._retry, self._random())
@@ -178,29 +171,32 @@ class Connection:
                 self._wakes_at_ns = None
             self._now_ns = at_ns
             overdue = self._asking.overdue(at_ns)
+            if overdue.names:
+                self.complaints.miss(overdue.names, self._ack_within_s)
             if overdue.silent:
                 self._asking.clear(at_ns)
                 self.commands.append(Close("no acknowledgement"))
                 return
             if overdue.given_up:
-                self._refuse(Refusal(None, "silent", "no acknowledgement", overdue.given_up))
+                times = self.complaints.times(overdue.given_up)
+                self._put_off(overdue.given_up, times, "not acknowledged")
             self._send_due(at_ns)
 
     def snapshot_arrived(self, snapshot: BookSnapshot) -> None:
         """A book that was asked for: the new baseline, recorded like any event."""
-        self._fetching.discard(snapshot.symbol)
+        self._beginnings.fetched(snapshot.symbol)
         self.events.append(snapshot)
         book = self.books.get(snapshot.symbol)
         if not isinstance(book, BookSync):
             return  # wanted no longer
         if book.wants_snapshot and book.join(snapshot):
-            del self._tries[snapshot.symbol]
+            self._beginnings.joined(snapshot.symbol)
         elif book.wants_snapshot:
             self._fetch(snapshot.symbol)
 
     def snapshot_failed(self, symbol: Symbol) -> None:
         """A book could not be had; ask again if it is still wanted."""
-        self._fetching.discard(symbol)
+        self._beginnings.fetched(symbol)
         book = self.books.get(symbol)
         if book is not None and book.wants_snapshot:
             self._fetch(symbol)
@@ -210,8 +206,7 @@ class Connection:
         book = self.books.get(symbol)
         if not isinstance(book, BookSync) or not book.join_from(other):
             return False
-        self._fetching.discard(symbol)
-        del self._tries[symbol]
+        self._beginnings.joined(symbol)
         return True
 
     @property
@@ -231,7 +226,12 @@ class Connection:
     @property
     def pending(self) -> list[str]:
         """Streams that were asked for, or are about to be, and not answered yet."""
-        return self._asking.pending()
+        return list(dict.fromkeys(self._asking.pending() + self.complaints.unanswered))
+
+    @property
+    def unheard(self) -> frozenset[str]:
+        """Streams that brought nothing yet, where only that would acknowledge them."""
+        return self._asking.unheard
 
     def stop(self, reason: str = "stopped") -> None:
         """End for good."""
@@ -288,8 +288,7 @@ class Connection:
             self.commands.append(Rotate("the exchange announced its shutdown"))
         else:
             if isinstance(said, Ack):
-                for name in self._asking.answered(said.request_id, said.names):
-                    del self._refused[name]
+                self.complaints.clear(self._asking.answered(said.request_id, said.names))
             else:
                 self._refuse(said)
             if self._asking.settled:
@@ -313,15 +312,16 @@ class Connection:
             self._asking.ask_halves(names)
             self._send_due(self._now_ns)
             return
-        for name in names:
-            self._refused[name] += 1
-            symbol = self._wanted.book_of(name)
-            if symbol is not None:
-                self.books[symbol].distrust(f"refused: {said.words}")
-                self._begins_at_ns.pop(symbol, None)
+        times = self.complaints.refuse(said, names)
+        self._put_off(names, times, f"refused: {said.words}")
+
+    def _put_off(self, names: Sequence[str], times: int, reason: str) -> None:
+        """Ask for streams that could not be had once more, after a pause that grows."""
+        for symbol in filter(None, map(self._wanted.book_of, names)):
+            self.books[symbol].distrust(reason)
+            self._beginnings.drop(symbol)
         if names:
-            tries = max(self._refused[name] for name in names)
-            pause_s = self._backoff.delay(tries - 1, self._random())
+            pause_s = self._backoff.delay(times - 1, self._random())
             self._asking.ask_later(names, self._now_ns + round(pause_s * SECOND_NS))
             self._wake_for_next()
 
@@ -331,47 +331,35 @@ class Connection:
         book = self.books.get(symbol)
         if isinstance(book, StreamedBook):
             book.begin(snapshot)
-            if not self._asking.settled:  # that the stream has begun is an answer too
-                self._asking.answered(None, (self._book_stream(symbol),))
+            if self.pending:  # that the stream has begun is an answer too
+                self.complaints.clear(self._asking.answered(None, (self._book_stream(symbol),)))
             if book.wants_snapshot:
                 self._begin(symbol, at_ns)
             else:
-                self._begins_at_ns.pop(symbol, None)
-                self._begun_at_ns[symbol] = at_ns
+                self._beginnings.begun(symbol, at_ns)
 
     def _begin(self, symbol: Symbol, at_ns: int) -> None:
         """Do what gets a book that was lost its snapshot."""
         if self._begins == "rest":
             self._fetch(symbol)
-        elif self._begins == "stream" and symbol not in self._begins_at_ns:
-            if at_ns - self._begun_at_ns.get(symbol, at_ns) > _GOOD_AFTER_NS:
-                del self._tries[symbol]
-            self._begins_at_ns[symbol] = at_ns + self._pause_ns(symbol)
+        elif self._begins == "stream" and self._beginnings.plan(symbol, at_ns):
             self._send_due(at_ns)
 
     def _fetch(self, symbol: Symbol) -> None:
-        if symbol not in self._fetching:
-            self._fetching.add(symbol)
-            self.commands.append(FetchSnapshot(symbol, self._pause_ns(symbol) / SECOND_NS))
-            self._tries[symbol] += 1
-
-    def _pause_ns(self, symbol: Symbol) -> int:
-        """How long to wait before a book is begun once more: at first not at all, then longer."""
-        tries = self._tries[symbol]
-        pause_s = self._backoff.delay(tries - 1, self._random()) if tries else 0.0
-        return round(pause_s * SECOND_NS)
+        fetch = self._beginnings.fetch(symbol)
+        if fetch is not None:
+            self.commands.append(fetch)
 
     def _send_due(self, at_ns: int) -> None:
         """Send what is due, and ask to be woken for what is not."""
-        for symbol in [each for each, due_ns in self._begins_at_ns.items() if due_ns <= at_ns]:
-            name = self._book_stream(symbol)
-            self._asking.ask_anew(name)
-            self._tries[symbol] += 1
-            self._wait_for_book(name, at_ns)
+        for symbol in self._beginnings.due(at_ns):
+            self._asking.ask_anew(self._book_stream(symbol))
+            self._beginnings.wait(symbol, at_ns, anew=True)
         for text, names in self._asking.take_due(at_ns):
             self.commands.append(Send(text))
-            for name in names:
-                self._wait_for_book(name, at_ns)
+            if self._begins == "stream":
+                for symbol in filter(None, map(self._wanted.book_of, names)):
+                    self._beginnings.wait(symbol, at_ns)
         if self._ping_every_ns and at_ns >= self._pings_at_ns:
             self.commands.append(Send(self._dialect.limits.ping))
             self._pings_at_ns = at_ns + self._ping_every_ns
@@ -382,14 +370,8 @@ class Connection:
         assert name is not None, "there is a book only where its stream is wanted"
         return name
 
-    def _wait_for_book(self, name: str, at_ns: int) -> None:
-        """Give a stream that was asked for some time to begin with a snapshot."""
-        symbol = self._wanted.book_of(name)
-        if symbol is not None and self._begins == "stream":
-            self._begins_at_ns[symbol] = at_ns + ACK_WITHIN_NS + self._pause_ns(symbol)
-
     def _wake_for_next(self) -> None:
-        due = [*self._begins_at_ns.values()]
+        due = self._beginnings.instants_ns()
         if (next_ns := self._asking.next_ns()) is not None:
             due.append(next_ns)
         if self._ping_every_ns:

@@ -113,6 +113,9 @@ class StreamLimits:
     """False where messages come that often: a connection that only pings is then dead too."""
     mixed_channels: bool = True
     """Whether one message may ask for streams of several channels."""
+    acknowledges: bool = True
+    """False where requests are not answered: only what a stream brings tells that it runs, and a
+    stream that brings nothing may be of a quiet market."""
     ping: str = ""
     """What to say every ``ping_every_s`` where the exchange wants to hear from a client, or is
     silent on quiet streams; nothing if it is empty."""
@@ -142,11 +145,11 @@ class Dialect(Protocol):
         ...
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
-        """The message that asks for these streams."""
+        """The message that asks for these streams; without ``mixed_channels``, all of one."""
         ...
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
-        """The message that ends them."""
+        """The message that ends them, of one channel likewise; empty if there is none to send."""
         ...
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:

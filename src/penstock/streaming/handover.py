@@ -60,6 +60,7 @@ class Handover:
         return (
             at_ns >= self.settled_ns + self.overlap_ns
             and self.owed <= self.met
+            and new.unheard <= old.unheard
             and _as_good(old.books, new.books)
         )
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.asking import SECOND_NS
+from penstock.streaming.asking import ACK_WITHIN_S, SECOND_NS
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import FetchSnapshot
+from penstock.streaming.complaints import Complaint
 from penstock.streaming.connection import QUARANTINED, Connection
 from penstock.streaming.dialect import Malformed, Refusal
+from penstock.streaming.wanted import Place
 
 _JOIN_WITHIN_NS = 5 * SECOND_NS
 """How long a book waits for the leading leg's to reach it before a snapshot is fetched."""
@@ -33,6 +35,8 @@ class Plan:
     reconnect: Backoff = RECONNECT
     rotate_again: Backoff = ROTATE_AGAIN
     """How long to wait after a rotation that was given up."""
+    ack_within_s: float = ACK_WITHIN_S
+    """How long the exchange may take to answer a request for streams."""
 
 
 @dataclass(slots=True)
@@ -49,11 +53,23 @@ class Tally:
     """Frames that could not be read, by reason."""
     quarantine: deque[Malformed] = field(default_factory=lambda: deque(maxlen=QUARANTINED))
     refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=QUARANTINED))
+    refused: Counter[Place] = field(default_factory=Counter)
+    """How often each stream was refused."""
+    complaints: list[Complaint] = field(default_factory=list)
+    """Refusals and missing answers that nobody was told of yet."""
 
     def gather(self, connection: Connection) -> None:
         """From now on what is wrong with a connection is noted here: connections come and go."""
         connection.malformed, connection.quarantine = self.malformed, self.quarantine
         connection.refusals = self.refusals
+        connection.complaints.totals = self.refused
+        connection.complaints.untold = self.complaints
+
+    def take_complaints(self) -> list[Complaint]:
+        """What is to be told since the last call."""
+        complaints = self.complaints.copy()
+        self.complaints.clear()
+        return complaints
 
 
 @dataclass(slots=True, eq=False)

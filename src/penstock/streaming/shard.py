@@ -246,6 +246,7 @@ class Shard:
             list(self.wanted),
             self._random,
             backoff=self.plan.reconnect,
+            ack_within_s=self.plan.ack_within_s,
             keep_levels=self._keep_levels,
         )
         self.tally.gather(connection)

@@ -1,6 +1,6 @@
 """What a connection is to stream: channel and symbol on our side, a name on the exchange's."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
@@ -48,6 +48,8 @@ class Wanted:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._names: dict[Place, str] = {}
+        self._places: dict[str, Place] = {}
+        """Those that are wanted no longer included: a late answer may name one."""
         self._books: dict[str, Symbol] = {}
 
     def __len__(self) -> int:
@@ -66,6 +68,7 @@ class Wanted:
         fresh = [each for each in wanted.symbols if (channel, each) not in self._names]
         names, places = self._dialect.streams(channel, fresh), [(channel, each) for each in fresh]
         self._names.update(zip(places, names, strict=True))
+        self._places.update(zip(names, places, strict=True))
         if channel == "book_deltas":
             self._books.update(zip(names, fresh, strict=True))
         return places
@@ -86,10 +89,14 @@ class Wanted:
         """Whose book a stream tells of, if it does."""
         return self._books.get(name)
 
-    def groups(self, places: Iterable[Place]) -> list[Sequence[str]]:
-        """Names of streams, as they may be asked for together."""
-        groups: dict[str, list[str]] = {}
-        for place in places:
-            group = "" if self._dialect.limits.mixed_channels else place[0]
-            groups.setdefault(group, []).append(self._names[place])
-        return list(groups.values())
+    def names(self, places: Iterable[Place]) -> list[str]:
+        """What the exchange calls these streams."""
+        return [self._names[place] for place in places]
+
+    def place(self, name: str) -> Place | None:
+        """Which stream the exchange calls so; it may be wanted no longer."""
+        return self._places.get(name)
+
+    def group_of(self, name: str) -> str:
+        """What streams that may be asked for in one message have in common."""
+        return "" if self._dialect.limits.mixed_channels else self._places[name][0]

@@ -148,21 +148,74 @@ def test_the_answer_to_a_ping_says_nothing() -> None:
     assert dialect().read(b'{"status":"UP"}', AT_NS) == []
 
 
-def test_a_market_that_stays_silent_is_asked_for_again_and_then_told() -> None:
+def silent_for(machine: Connection, seconds: int) -> list[list[dict[str, object]]]:
+    """Let time pass in which nothing comes; the requests that were sent, and when."""
+    asked = []
+    for second in range(1, seconds + 1):
+        machine.woken(AT_NS + second * 1_000_000_000)
+        sent = [each.text for each in machine.take_commands() if type(each) is Send]
+        asked += [json.loads(text) for text in sent if text != "PING"]
+    return asked
+
+
+def streaming_trades() -> Connection:
     machine = Connection(UpbitDialect(SYMBOLS), [Subscription("trades", (BTC, LAMB))], lambda: 0.5)
     machine.start()
     machine.opened(AT_NS)
     machine.take_commands()
-    machine.received(frame(TRADE), AT_NS + 1)
-    sent = []
-    for second in range(1, 13):
-        machine.woken(AT_NS + second * 1_000_000_000)
-        sent += [each.text for each in machine.take_commands() if type(each) is Send]
+    return machine
 
-    asked = [json.loads(text) for text in sent if text != "PING"]
+
+def test_a_market_that_has_not_spoken_is_asked_for_again_and_is_pending_but_not_refused() -> None:
+    machine = streaming_trades()
+    machine.received(frame(TRADE), AT_NS + 1)
+    asked = silent_for(machine, 100)
+
     assert asked[0][1] == {"type": "trade", "codes": ["KRW-BTC", "KRW-LAMB"]}
+    assert 2 <= len(asked) <= 5, "ever more slowly: each request brings all snapshots once more"
+    assert (machine.state, machine.settled) == ("connected", True)
+    assert machine.pending == ["trade:KRW-BTC"]
+    assert not machine.refusals
+    assert {each.kind for each in machine.complaints.untold} == {"unanswered"}
+    machine.received(frame(TRADE, cd="KRW-BTC"), AT_NS + 101_000_000_000)
+    assert machine.pending == []
+
+
+def test_a_connection_on_which_no_market_has_spoken_yet_is_kept() -> None:
+    machine = streaming_trades()
+    asked = silent_for(machine, 30)
+
     assert machine.state == "connected"
-    assert {each.names for each in machine.refusals} == {("trade:KRW-BTC",)}
+    assert len(asked) >= 2
+    assert not machine.refusals
+
+
+def test_an_error_does_not_refuse_an_older_stream_that_has_not_spoken() -> None:
+    made = dialect()
+    made.subscribe(["trade:KRW-LAMB"], 1)
+    made.subscribe(["ticker:KRW-BTC"], 2)
+
+    refusal = only(made.read(frame({"error": {"name": "INVALID_PARAM", "message": "no"}}), AT_NS))
+    assert refusal.names == ("ticker:KRW-BTC",)
+
+
+def test_a_request_for_nothing_is_not_sent() -> None:
+    made = dialect()
+    made.subscribe(["trade:KRW-LAMB", "trade:KRW-BTC"], 1)
+
+    assert "KRW-BTC" in made.unsubscribe(["trade:KRW-LAMB"], 2)
+    assert made.unsubscribe(["trade:KRW-BTC"], 3) == ""
+
+
+def test_what_is_removed_while_there_is_no_connection_is_not_asked_for_on_the_next() -> None:
+    machine = streaming_trades()
+    machine.closed("cut", AT_NS)
+    machine.remove(Subscription("trades", (LAMB,)), AT_NS)
+    machine.woken(AT_NS + 10**10)
+    machine.opened(AT_NS + 10**10)
+
+    (text,) = [each.text for each in machine.take_commands() if type(each) is Send]
+    assert json.loads(text)[1] == {"type": "trade", "codes": ["KRW-BTC"]}
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ STREAM_LIMITS = StreamLimits(
     lifetime_s=None,
     # Closed after two minutes in which nothing was sent either way; a ping is answered.
     heartbeat_s=15,
+    acknowledges=False,
     ping="PING",
     ping_every_s=10,
 )

@@ -73,6 +73,8 @@ class UpbitDialect:
         """Kind and market of what is asked for by now, by stream name."""
         self._unheard: set[str] = set()
         """Streams that nothing has come on since they were asked for."""
+        self._newest: tuple[str, ...] = ()
+        """What the newest request asked for that the one before did not, or asked for again."""
 
     def url(self, base: str) -> str:
         """Where everybody may connect."""
@@ -93,14 +95,15 @@ class UpbitDialect:
             kind, _, native = name.partition(":")
             self._wanted[name] = kind, native
         self._unheard.update(names)
+        self._newest = tuple(names)
         return self._request(request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
-        """The same without them."""
+        """The same without them; a request for nothing would be refused, so there is none."""
         for name in names:
             self._wanted.pop(name, None)
         self._unheard.difference_update(names)
-        return self._request(request_id)
+        return self._request(request_id) if self._wanted else ""
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
         """See ``Dialect``."""
@@ -143,8 +146,9 @@ class UpbitDialect:
         except NOT_READ as error:
             return [unreadable(error, frame)]
         if message.error is not UNSET:
-            # Which part of the request it was is not said: all that is not heard of is refused.
-            said, names = message.error, tuple(sorted(self._unheard))
+            # Which part of the request it was is not said: all it added and that is not heard of
+            # is refused. Older streams that are not heard of may be of quiet markets.
+            said, names = message.error, tuple(sorted(self._unheard.intersection(self._newest)))
             return [Refusal(None, said.name, said.message or str(said.name), names)]
         if message.status:
             return []

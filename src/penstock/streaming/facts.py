@@ -1,0 +1,69 @@
+"""Facts about requests for streams: what an exchange refused, and what it did not answer."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from penstock.streaming.complaints import Complaint
+from penstock.telemetry import Fact
+
+_NAMED = 50
+"""Streams that one fact names, at most."""
+
+
+class StreamsRefused(Fact, frozen=True, kw_only=True):
+    """An exchange refused streams; they are asked for again, after pauses that grow.
+
+    Told of a stream when it is refused for the first time, the second, the fourth and so on.
+    """
+
+    level: ClassVar[Literal["info", "warning"]] = "warning"
+
+    exchange: str
+    code: str
+    reason: str
+    """The exchange's own words."""
+    streams: tuple[str, ...]
+    """Some of them: ``trades btc_usdt``. None if the exchange did not say which."""
+    count: int
+    times: int
+    """How often in a row."""
+
+
+class StreamsPending(Fact, frozen=True, kw_only=True):
+    """An exchange did not acknowledge streams in time. Told as often as a refusal is."""
+
+    level: ClassVar[Literal["info", "warning"]] = "warning"
+
+    exchange: str
+    reason: str
+    streams: tuple[str, ...]
+    count: int
+    times: int
+
+
+def facts_of(exchange: str, complaints: Sequence[Complaint]) -> list[Fact]:
+    """What to tell of complaints that came together: those of one kind and code in one fact."""
+    kinds: dict[tuple[str, int | str], list[Complaint]] = {}
+    for each in complaints:
+        kinds.setdefault((each.kind, each.code), []).append(each)
+    facts: list[Fact] = []
+    for (kind, code), some in kinds.items():
+        places = dict.fromkeys(place for each in some for place in each.places)
+        streams = tuple(f"{channel} {symbol.slug}" for channel, symbol in places)
+        named, times = streams[:_NAMED], max(each.times for each in some)
+        reason, count = some[0].words, len(streams)
+        if kind == "refused":
+            told: Fact = StreamsRefused(
+                exchange=exchange,
+                code=str(code),
+                reason=reason,
+                streams=named,
+                count=count,
+                times=times,
+            )
+        else:
+            told = StreamsPending(
+                exchange=exchange, reason=reason, streams=named, count=count, times=times
+            )
+        facts.append(told)
+    return facts

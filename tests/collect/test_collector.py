@@ -205,12 +205,15 @@ async def test_a_lost_connection_is_recorded_and_books_begin_with_recorded_snaps
         await life.until(streaming)
 
     with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
-        [mark] = [each.event for each in log.scan(Stream("binance", "disconnects", "btc_usdt"))]
+        found = log.scan(Stream("binance", "disconnects", "btc_usdt"))
+        mark, last = (each.event for each in found)
         books = [each.event for each in log.scan(Stream("binance", "book_snapshots", "btc_usdt"))]
         deltas = [each.event for each in log.scan(Stream("binance", "book_deltas", "btc_usdt"))]
     assert isinstance(mark, Disconnect)
     assert mark.channels == ("trades", "book_deltas", "tickers")
     assert "cut off" in mark.reason
+    assert isinstance(last, Disconnect)
+    assert last.reason == "stopped"
     begun = [book for book in books if isinstance(book, BookSnapshot) and book.source == "rest"]
     assert [book.received_at_ns > mark.received_at_ns for book in begun] == [False, True]
     after = [each for each in deltas if each.received_at_ns > mark.received_at_ns]

@@ -16,7 +16,7 @@ from penstock.errors import (
     UnexpectedAnswer,
     UnknownChannel,
 )
-from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.events import AnyEvent, BookSnapshot, Disconnect, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.telemetry import ConnectionLost, Fact
@@ -142,6 +142,21 @@ async def test_what_fails_is_told_and_tried_again_and_hurts_nobody_else() -> Non
     assert stage.facts == [ConnectionLost(exchange="ccxt:okx", reason="cut")]
 
 
+async def test_a_channel_that_failed_and_one_that_ends_leave_markers() -> None:
+    told: dict[tuple[str, Symbol], list[Told]] = {
+        ("trades", BTC): [
+            [trade(1)], ExchangeUnreachable("cut"), ExchangeUnreachable("again"), [trade(2)]
+        ]
+    }  # fmt: skip
+    stage = staged(Script(told), "trades")
+    await stage.play(lambda: len(stage.recorded) == 3)
+
+    marks = [each for each in stage.recorded if isinstance(each, Disconnect)]
+    assert [each.reason for each in marks] == ["cut", "stopped"], "one for each absence"
+    assert {(each.symbol, each.channels) for each in marks} == {(BTC, ("trades",))}
+    assert all(each.since_ns is not None for each in marks)
+
+
 async def test_a_book_is_believed_until_its_channel_fails() -> None:
     told: list[Told] = [[book("1", "2")], [book("1", "2")], [book("1", "3")]]
     stage = staged(Script({("book_deltas", BTC): told}), "book_deltas")
@@ -172,7 +187,7 @@ async def test_a_feed_that_does_not_let_go_at_once_is_still_stopped() -> None:
     stage = staged(Script({("trades", BTC): [[trade(1)]]}, stubborn=True), "trades")
     await stage.play(lambda: bool(stage.recorded))
 
-    assert [event.received_at_ns for event in stage.recorded] == [1]
+    assert [each.received_at_ns for each in stage.recorded if isinstance(each, Trade)] == [1]
 
 
 async def test_what_cannot_be_recorded_ends_the_session() -> None:
@@ -207,6 +222,6 @@ async def test_markets_come_and_go_while_the_others_are_followed() -> None:
         stage.stop.set()
         await running
 
-    assert [event.received_at_ns for event in stage.recorded] == [1]
+    assert [each.received_at_ns for each in stage.recorded if isinstance(each, Trade)] == [1]
     assert session.followed.books == {}
     assert not running.cancelled()

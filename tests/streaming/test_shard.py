@@ -1,7 +1,7 @@
 """The shard: connections come and go, and what they bring comes once and is all there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -293,7 +293,7 @@ def test_the_only_leg_is_opened_again_and_its_loss_is_marked_for_each_symbol_onc
     assert marks == [
         Disconnect(
             exchange="toy", symbol=symbol, received_at_ns=made.now_ns, channels=channels,
-            reason="cut",
+            reason="cut", since_ns=made.now_ns,
         )
         for symbol, channels in ((A, ("trades", "book_deltas")), (B, ("trades",)))
     ]  # fmt: skip
@@ -301,14 +301,14 @@ def test_the_only_leg_is_opened_again_and_its_loss_is_marked_for_each_symbol_onc
     assert shard.tally.reconnects == {"refused": 1, "cut": 1, "cut again": 1}
 
 
-def test_an_end_that_was_wanted_is_no_loss() -> None:
+def test_an_end_that_was_wanted_is_marked_as_one_and_nothing_is_opened_again() -> None:
     made = bench()
-    made.shard.stop()
+    made.shard.stop(made.now_ns)
     assert made.asks() == [(1, Close("stopped"))]
     made.shard.closed(1, "closed", made.now_ns)
     made.pass_s(5)
 
-    assert made.shard.take_events() == []
+    assert {reason for *_, reason, _ in marks(made.shard)} == {"stopped"}
     assert made.asks() == []
     assert made.shard.state == "disconnected"
 
@@ -506,3 +506,79 @@ def test_legs_do_not_all_grow_old_at_once() -> None:
         lives_s.append(shard.lead.rotates_ns / SECOND_NS)
 
     assert lives_s == [1000.0, 900.0, pytest.approx(820.0)]
+
+
+def marks(shard: Shard) -> list[tuple[str, tuple[str, ...], str, int | None]]:
+    return [
+        (each.symbol.slug, each.channels, each.reason, each.since_ns)
+        for each in shard.take_events()
+        if isinstance(each, Disconnect)
+    ]
+
+
+def streaming(*wanted: Subscription, plan: Plan = QUICK) -> Bench:
+    made = Bench(Shard("toy", NumberedDialect, wanted, lambda: 0.0, plan), 1.0)
+    made.shard.start(made.now_ns)
+    made.asks()
+    made.open(1)
+    return made
+
+
+def test_a_leg_that_is_cut_while_the_new_one_has_nothing_yet_leaves_a_marker() -> None:
+    made = streaming(TRADES)
+    made.bring(1, *trades(1))
+    heard_ns = made.now_ns
+    made.shard.rotate("on request", made.now_ns)
+    made.asks()
+    made.shard.opened(2, made.now_ns)
+    made.pass_s(0.3)
+    made.shard.closed(1, "cut", made.now_ns)
+
+    assert made.shard.lead.number == 2
+    assert marks(made.shard) == [
+        (slug, ("trades",), "cut", heard_ns) for slug in (A.slug, B.slug)
+    ], "it is open, but the exchange has not said that it brings anything"
+
+
+def test_a_stream_that_is_asked_for_anew_leaves_a_marker_unless_another_leg_brings_it() -> None:
+    made = streaming(TRADES)
+    made.bring(1, *trades(1))
+    heard_ns = made.now_ns
+    made.pass_s(1)
+    made.shard.ask_anew("trades", B, made.now_ns)
+    assert marks(made.shard) == [(B.slug, ("trades",), "asked for anew", heard_ns)]
+
+    two = streaming(TRADES, plan=replace(QUICK, redundancy=2))
+    two.open(2)
+    two.shard.ask_anew("trades", B, two.now_ns)
+    assert marks(two.shard) == []
+
+
+def test_what_is_removed_and_what_is_stopped_leaves_markers() -> None:
+    made = streaming(TRADES, BOOKS)
+    heard_ns = made.shard.lead.heard_ns
+    made.pass_s(1)
+    made.shard.remove(Subscription("trades", (B,)), made.now_ns)
+    assert marks(made.shard) == [(B.slug, ("trades",), "removed", heard_ns)]
+    made.shard.stop(made.now_ns)
+    assert marks(made.shard) == [(A.slug, ("trades", "book_deltas"), "stopped", heard_ns)]
+
+
+def test_a_shard_that_was_never_open_is_stopped_without_a_marker() -> None:
+    shard = Shard("toy", NumberedDialect, [TRADES], lambda: 0.0, QUICK)
+    shard.start(0)
+    shard.stop(1)
+    assert marks(shard) == []
+
+
+def test_a_book_without_numbers_that_is_begun_again_leaves_a_marker() -> None:
+    made = Bench(Shard("toy", StreamedDialect, [BOOKS], lambda: 0.0, QUICK), 1.0)
+    made.shard.start(made.now_ns)
+    made.asks()
+    made.open(1)
+    made.bring(1, frame("whole", A.slug, 5))
+    made.bring(1, frame("delta", A.slug, 4))
+
+    ((slug, channels, reason, _),) = marks(made.shard)
+    assert (slug, channels) == (A.slug, ("book_deltas",))
+    assert reason.startswith("out of order")

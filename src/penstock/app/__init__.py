@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from penstock.app.bus import publishing
 from penstock.clock import Clock
+from penstock.collect.absences import Absences
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
 from penstock.collect.fetcher import Fetcher, Turns, build_fetcher
 from penstock.collect.fetches import Desk, kinds_to_fetch
 from penstock.collect.reporter import Place, Reporter
-from penstock.collect.status import IdsStatus, read_status
+from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
@@ -67,15 +68,17 @@ async def open_collector(
     log = open_log(f"rocksdb:{folder}")
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(log.writer(slot)))
+        absences, before = Absences(name), _known_before(folder, slot, listener)
         with closing(log.reader()) as reader:
-            continuity.resume(name, _known_before(folder, slot, listener), reader)
+            continuity.resume(name, before.ids if before else (), reader)
+            absences.resume(slot, before, reader)
         publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
         if publisher is not None:
             reporter.bus = publisher.counts
         recorder = Recorder(
             writer,
             publisher,
-            (continuity, reporter),
+            (continuity, absences, reporter),
             durability=settings.collect.durability,
             listener=listener,
         )
@@ -89,6 +92,7 @@ async def open_collector(
             gateway=gateways.open(name),
             recorder=recorder,
             continuity=continuity,
+            absences=absences,
             reporter=reporter,
             clock=clock,
             settings=settings.collect,
@@ -273,14 +277,13 @@ def _free_slot(log: EventLog, name: str) -> LogWriter:
     raise AssertionError("there is always one more")
 
 
-def _known_before(folder: Path, slot: str, listener: Listener) -> Sequence[IdsStatus]:
-    """What a slot's last owner said of ids; nothing if a power cut left its status in pieces."""
+def _known_before(folder: Path, slot: str, listener: Listener) -> CollectorStatus | None:
+    """What a slot's last owner said of itself; nothing if a power cut left that in pieces."""
     try:
-        before = read_status(folder, slot)
+        return read_status(folder, slot)
     except NotOurRecord as error:
         listener(StatusUnreadable(slot=slot, reason=str(error)))
-        return ()
-    return before.ids if before else ()
+        return None
 
 
 def build_simulator(

@@ -15,6 +15,7 @@ from random import random
 from typing import Any
 
 from penstock.clock import Clock
+from penstock.collect.absences import Absences
 from penstock.collect.auditor import Books
 from penstock.collect.batching import Flushing
 from penstock.collect.books import BookKeeper
@@ -33,6 +34,7 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges.base import Exchange, Feed, Info, Rest, WayOut
+from penstock.market.events import Disconnect
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
@@ -64,6 +66,7 @@ class Collector:
     gateway: WayOut
     recorder: Recorder
     continuity: Continuity
+    absences: Absences
     reporter: Reporter
     clock: Clock
     settings: Collect
@@ -75,6 +78,8 @@ class Collector:
     _fed: FedSession | None = field(init=False, default=None)
     _watch: Watch | None = field(init=False, default=None)
     _whole_books: bool = field(init=False, default=False)
+    _owed: list[Disconnect] = field(init=False, default_factory=list)
+    """Markers of absences that are not recorded yet."""
 
     def books(self) -> Books:
         """Every book that is kept at the moment."""
@@ -89,6 +94,8 @@ class Collector:
         """
         symbols = self._find(names)
         self._streaming().add(self._places(symbols))
+        fresh = self._places(symbol for symbol in symbols if symbol not in self._symbols)
+        self._owed += self.absences.marks(fresh, self.clock.now_ns())
         self._symbols.update(dict.fromkeys(symbols))
         self._expect(symbols)
 
@@ -137,6 +144,8 @@ class Collector:
             self._info = await self._learn(stop)
             if self._info is not None:
                 self._symbols = dict.fromkeys(self._find(names))
+                places, now_ns = self._places(self._symbols), self.clock.now_ns()
+                await self.recorder.record(self.absences.marks_at_start(places, now_ns))
                 feed = self.gateway.feed(self._info.symbols)
                 if feed is None:
                     await self._stream(self._info, stop)
@@ -299,6 +308,9 @@ class Collector:
 
     async def _report_forever(self) -> None:
         while True:
+            owed, self._owed = self._owed, []
+            if owed:
+                await self.recorder.record(owed)
             self.reporter.write("running")
             await self.clock.sleep(_STATUS_S)
 

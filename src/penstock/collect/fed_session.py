@@ -25,6 +25,7 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import State
 from penstock.streaming.dialect import BookRules, Malformed, Refusal
+from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.leg import RECONNECT, Tally
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import Place
@@ -89,6 +90,8 @@ class FedSession:
         """What is followed, and by whom once it runs."""
         self._shown: dict[Symbol, tuple[bytes, bytes]] = {}
         """The levels that were last recorded of each book."""
+        self._heard_ns: dict[Place, int] = {}
+        """When channels that bring something last answered."""
         self._events: list[AnyEvent] = []
         self._room = asyncio.Event()
         self._changed = asyncio.Event()
@@ -114,6 +117,8 @@ class FedSession:
     def remove(self, places: Iterable[Place]) -> None:
         """Follow these no longer."""
         for place in places:
+            if place in self._places:
+                self._mark([place], "removed")
             task = self._places.pop(place, None)
             if task is not None:
                 task.cancel()
@@ -150,6 +155,7 @@ class FedSession:
             await asyncio.wait([flushing])
         for task in (flushing, *self._failed()):
             task.result()
+        self._mark(self._places, "stopped")
         await self._flush()
 
     def _begin(self, place: Place) -> asyncio.Task[None]:
@@ -172,15 +178,27 @@ class FedSession:
             try:
                 events = await following.feed.next(channel, symbol, following.levels)
             except _TROUBLE as error:
+                if not retry:
+                    self._mark([(channel, symbol)], str(error))
                 self._suffer(error, channel, symbol)
                 await self._clock.sleep(following.again.delay(retry, random()))
                 retry += 1
                 continue
             retry, self.followed.state = 0, "connected"
+            self._heard_ns[channel, symbol] = self._clock.now_ns()
             self._take(events)
             if len(self._events) >= self._flushing.most_waiting:
                 self._room.clear()
                 await self._room.wait()
+
+    def _mark(self, places: Iterable[Place], reason: str) -> None:
+        """Record that streams that had brought something may lack something from now on."""
+        exchange, now_ns = self._following.exchange, self._clock.now_ns()
+        for place in places:
+            since_ns = self._heard_ns.pop(place, None)
+            if since_ns is not None:  # else it is marked already, or was never heard
+                mark = Disconnects(exchange, [(place[0], (place[1],))])
+                self._events += mark.mark(reason, now_ns, since_ns)
 
     def _take(self, events: Sequence[AnyEvent]) -> None:
         for event in events:

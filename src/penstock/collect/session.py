@@ -119,7 +119,7 @@ class Session:
                 self.shard.start(self._clock.now_ns())
                 self._run_errands()
                 await stop.wait()
-                self.shard.stop()
+                self.shard.stop(self._clock.now_ns())
                 self._run_errands = lambda: None
                 await asyncio.gather(*(self._close(number, "stopped") for number in self._wires))
                 for errand in self._errands:

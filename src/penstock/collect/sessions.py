@@ -86,10 +86,9 @@ class Sessions:
         """Stream these no longer."""
         for number, some in self._sharding.remove(places).items():
             running = self._sessions[number]
-            if number in self._sharding.shards:
-                for each in Subscriptions.of(some):
-                    running.session.remove(each)
-            else:
+            for each in Subscriptions.of(some):
+                running.session.remove(each)
+            if number not in self._sharding.shards:
                 del self._sessions[number]
                 running.stop.set()
 

@@ -216,14 +216,16 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
 
 
 class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
-    """From here on something may be missing: the only way it came by was lost.
+    """Something may be missing: for a while nothing could be received.
 
-    Received when the loss was noticed. It is over with what the channels bring next.
+    Received when that was noticed. It is over with what the channels bring live next.
     """
 
     channels: tuple[str, ...]
-    """What came of this symbol by that way."""
+    """What may be missing of this symbol."""
     reason: str
+    since_ns: int | None = None
+    """Up to when all had been received; None where that is not known."""
 
 
 AnyEvent = Trade | AggTrade | BookDelta | BookSnapshot | Ticker | Candle | Disconnect

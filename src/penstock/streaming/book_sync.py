@@ -4,9 +4,15 @@ A book is built from a snapshot and the deltas that follow it. The stream must r
 buffered while a snapshot is fetched, those it already contains are dropped, and the first one kept
 must reach back to it. From then on every delta must follow the one before. A book that cannot prove
 this says so, with a reason, until the next snapshot joins.
+
+Where another connection brings the same deltas, one that is missing may come there: then the book
+is not distrusted at once. What follows the hole is held, for a moment, and the book stays as it was
+before the hole.
 """
 
 from collections import deque
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from penstock.errors import MalformedLevels
@@ -19,6 +25,9 @@ BUFFERED_DELTAS = 4_096
 """Deltas kept while a snapshot is under way: seven minutes at ten a second."""
 
 
+RECENT_NS = 5_000_000_000
+_RECENT_DELTAS = 256
+"""What a connection received so lately, and not more, is kept for others that may lack it."""
 _LAST_PART = 0.2
 """Of a snapshot's levels: a price that comes among these nears the end of what is known."""
 
@@ -51,7 +60,9 @@ class BookSync:
 
     __slots__ = (
         "_buffer",
+        "_recent",
         "book",
+        "held",
         "reach",
         "reason",
         "resyncs",
@@ -75,9 +86,63 @@ class BookSync:
         self.shadow: BookSync | None = None
         """Another one that is given everything this one is given; see ``audit``."""
         self._buffer: deque[_Numbered] = deque(maxlen=BUFFERED_DELTAS)
+        self.held: deque[_Numbered] = deque()
+        """What came after a hole that another connection may fill."""
+        self._recent: deque[_Numbered] | None = None
+        """What came lately; None while no other connection brings the same."""
+
+    def have_twins(self, *, twins: bool) -> None:
+        """Whether other connections bring the same deltas; ask ``fill`` for what is held then."""
+        self._recent = (self._recent or deque(maxlen=_RECENT_DELTAS)) if twins else None
 
     def receive(self, delta: BookDelta) -> None:
         """Take the next delta of the stream."""
+        if self._recent is None:
+            self._take(delta)
+            return
+        first_id, final_id = delta.first_update_id, delta.final_update_id
+        if first_id is None or final_id is None:
+            self._take(delta)
+            return
+        numbered = _Numbered(first_id, final_id, delta)
+        self._recent.append(numbered)
+        while self._recent[0].delta.received_at_ns < delta.received_at_ns - RECENT_NS:
+            self._recent.popleft()
+        if self.held or (self.state == "synced" and first_id > self.update_id + 1):
+            self.held.append(numbered)
+        else:
+            self._take(delta)
+
+    def fill(self, others: Sequence["BookSync"], until_ns: int) -> bool:
+        """Take what is missing from the same book on other connections; whether a hole is left.
+
+        It is given up, and the book distrusted, if it was found before ``until_ns``, or if none of
+        the others can bring it any more.
+        """
+        for other in others:
+            both = sorted([*(other._recent or ()), *self.held], key=itemgetter(0, 1))
+            for first_id, final_id, delta in both:
+                if self.state == "synced" and first_id <= self.update_id + 1 <= final_id:
+                    self._take(delta)
+        while self.held and self.held[0].final_id <= self.update_id:
+            self.held.popleft()
+        if not self.held:
+            return False
+        wanted = self.update_id + 1
+        if self.held[0].delta.received_at_ns > until_ns and any(
+            other.may_bring(wanted) for other in others
+        ):
+            return True
+        held, self.held = self.held, deque()
+        for _, _, delta in held:
+            self._take(delta)
+        return False
+
+    def may_bring(self, update_id: int) -> bool:
+        """Whether this connection has not come as far as an update yet: it brings them in order."""
+        return not self._recent or self._recent[-1].final_id < update_id
+
+    def _take(self, delta: BookDelta) -> None:
         if self.shadow is not None:
             self.shadow.receive(delta)
         first_id, final_id = delta.first_update_id, delta.final_update_id
@@ -146,7 +211,7 @@ class BookSync:
         buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
         shadow, self.shadow = self.shadow, None  # which was given all of these before
         for _, _, delta in buffered:
-            self.receive(delta)
+            self._take(delta)
         self.shadow = shadow
 
     def distrust(self, reason: str) -> None:
@@ -157,6 +222,7 @@ class BookSync:
         self.reason = reason
         self.wants_snapshot = False  # until a delta shows that the stream runs again
         self._buffer.clear()
+        self.held.clear()
 
     def _keep(self, numbered: _Numbered) -> None:
         # Only deltas that follow each other can follow a snapshot: a hole makes the older useless.

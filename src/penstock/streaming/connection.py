@@ -10,7 +10,7 @@ it delivers (``take_events``). Live sockets, recordings and tests all drive the 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
@@ -18,6 +18,7 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.asking import ACK_WITHIN_S, SECOND_NS, Asking
 from penstock.streaming.beginnings import Beginnings
+from penstock.streaming.book_set import BookSet
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import (
     Close,
@@ -58,15 +59,15 @@ class Connection:
         self._dialect, self._backoff, self._random = dialect, backoff, random
         self._read = dialect.read
         self._read_many = dialect.read_many if isinstance(dialect, ReadsMany) else None
-        self._keep_levels, self._ack_within_s = keep_levels, ack_within_s
+        self._ack_within_s = ack_within_s
         self._wanted = Wanted(dialect)
         ack_within_ns = round(ack_within_s * SECOND_NS)
         self._asking = Asking(dialect, self._wanted.group_of, ack_within_ns)
         self.complaints = Complaints(self._wanted.place)
         self._begins = dialect.books.begins
-        self.books: dict[Symbol, BookSync | StreamedBook] = {}
+        self.books = BookSet(dialect.books, keep_levels=keep_levels)
         for wanted in subscriptions:
-            self._begin_books(self._wanted.add(wanted))
+            self.books.begin(self._wanted.add(wanted))
         limits = dialect.limits
         self._ping_every_ns = round(limits.ping_every_s * SECOND_NS) if limits.ping else 0
         self.state: State = "disconnected"
@@ -80,6 +81,7 @@ class Connection:
         """Received, and not taken yet."""
         self.commands: list[Command] = []
         """To be carried out, and not taken yet."""
+        self._interruptions: list[tuple[Place, str]] = []
         self._beginnings = Beginnings(backoff, random, ack_within_ns)
         self._now_ns = self._retry = self._opens_at_ns = self._pings_at_ns = 0
         self._wakes_at_ns: int | None = None
@@ -105,7 +107,7 @@ class Connection:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
         """
         fresh = self._wanted.add(wanted)
-        self._begin_books(fresh)
+        self.books.begin(fresh)
         if self.state == "connected":
             self._asking.ask(self._wanted.names(fresh))
             self._send_due(at_ns)
@@ -126,6 +128,7 @@ class Connection:
         """End a stream and ask for it again: it may have died in silence."""
         name = self._wanted.name(channel, symbol)
         if name is not None and self.state == "connected":
+            self._interruptions.append(((channel, symbol), "asked for anew"))
             self._asking.ask_anew(name)
             self._send_due(at_ns)
 
@@ -209,6 +212,16 @@ class Connection:
         self._beginnings.joined(symbol)
         return True
 
+    def fill_holes(self, others: Sequence["Connection"], until_ns: int) -> None:
+        """Take from other connections what is missing here; see ``BookSet``."""
+        for symbol in self.books.fill_holes([other.books for other in others], until_ns):
+            self._begin(symbol, self._now_ns)
+
+    @property
+    def beginning(self) -> bool:
+        """Whether a book that comes in its stream is waited for."""
+        return bool(self._beginnings.instants_ns())
+
     @property
     def loss_shows(self) -> bool:
         return self._dialect.books.shows_loss
@@ -244,18 +257,19 @@ class Connection:
         events, self.events = self.events, []
         return events
 
+    def take_interruptions(self) -> list[tuple[Place, str]]:
+        """Streams that lost something while the connection stood, since the last call, and why."""
+        interruptions, self._interruptions = self._interruptions, []
+        return interruptions
+
+    def carried(self) -> set[Place]:
+        """The streams that come by this connection, as far as the exchange has told."""
+        return set(self._wanted) - set(map(self._wanted.place, self.pending))
+
     def take_commands(self) -> list[Command]:
         """What is to be done since the last call, in order."""
         commands, self.commands = self.commands, []
         return commands
-
-    def _begin_books(self, places: Iterable[Place]) -> None:
-        rules, keep = self._dialect.books, self._keep_levels
-        for channel, symbol in places:
-            if channel == "book_deltas":
-                numbered = rules.begins == "rest"
-                fresh = BookSync(keep_levels=keep) if numbered else None
-                self.books[symbol] = fresh or StreamedBook(rules, keep_levels=keep)
 
     def _note(self, said: Sequence[Received]) -> None:
         for each in said:
@@ -275,6 +289,8 @@ class Connection:
                     book.receive(event)
                     if book.wants_snapshot:
                         self._begin(event.symbol, event.received_at_ns)
+                    elif book.held:
+                        self.books.holes.add(event.symbol)
             elif in_stream and type(event) is BookSnapshot:
                 self._begun(event)
 
@@ -343,6 +359,7 @@ class Connection:
         if self._begins == "rest":
             self._fetch(symbol)
         elif self._begins == "stream" and self._beginnings.plan(symbol, at_ns):
+            self._interruptions.append((("book_deltas", symbol), self.books[symbol].reason))
             self._send_due(at_ns)
 
     def _fetch(self, symbol: Symbol) -> None:

@@ -19,8 +19,8 @@ class Disconnects:
             for symbol in symbols:
                 self._channels[symbol] = (*self._channels.get(symbol, ()), channel)
 
-    def mark(self, reason: str, at_ns: int) -> list[Disconnect]:
-        """The markers of a loss that was noticed at this instant."""
+    def mark(self, reason: str, at_ns: int, since_ns: int | None = None) -> list[Disconnect]:
+        """The markers of a loss that was noticed at this instant, and began at the other."""
         return [
             Disconnect(
                 exchange=self._exchange,
@@ -28,6 +28,7 @@ class Disconnects:
                 received_at_ns=at_ns,
                 channels=channels,
                 reason=reason,
+                since_ns=since_ns,
             )
             for symbol, channels in self._channels.items()
         ]

@@ -6,7 +6,7 @@ event on both shows that the old one has come to where the new one began, and so
 between them. Where events cannot be told apart, it is enough that the new one brings some.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.market.events import AnyEvent, BookSnapshot
@@ -73,6 +73,17 @@ def _as_good(old: _Books, new: _Books) -> bool:
     return all(
         new[symbol].state == "synced" for symbol, book in old.items() if book.state == "synced"
     )
+
+
+def better(lead: Leg, others: Sequence[Leg]) -> Leg | None:
+    """A leg that has every book the leading one has, and one more that was lost there."""
+    mine = lead.connection.books
+    for leg in others:
+        if leg is not lead and leg.live and leg.synced_books > lead.synced_books:
+            theirs = leg.connection.books
+            if mine.keys() == theirs.keys() and _as_good(mine, theirs):
+                return leg
+    return None
 
 
 def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSnapshot]:

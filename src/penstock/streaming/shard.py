@@ -14,22 +14,17 @@ Like a connection it does nothing itself: events go in with the number of a leg,
 with one. Number 0 is the shard's own. While one leg is open nothing is added to its path.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.asking import SECOND_NS
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.commands import Close, Command, FetchSnapshot, Rotate, Subscription, WakeAt
-from penstock.streaming.connection import Connection
-from penstock.streaming.dedupe import Sieve
-from penstock.streaming.dialect import Dialect, KnowsTwins
-from penstock.streaming.disconnects import Disconnects
-from penstock.streaming.handover import Handover, baselines, carry_resyncs
-from penstock.streaming.leg import Leg, Plan, Tally
-from penstock.streaming.streamed_book import StreamedBook
-from penstock.streaming.wanted import Subscriptions
+from penstock.streaming.commands import Close, FetchSnapshot, Rotate, Subscription, WakeAt
+from penstock.streaming.dialect import Dialect
+from penstock.streaming.handover import Handover, baselines, better, carry_resyncs
+from penstock.streaming.leg import Leg, Plan
+from penstock.streaming.legs import Legs
 
 SHARD = 0
 """The number of the shard itself, where others are of legs."""
@@ -37,13 +32,15 @@ _LOOK_NS = SECOND_NS // 5
 """How often it is looked whether a leg can take over."""
 _LINGER_NS = 10 * SECOND_NS
 """How long a leg may lag behind one that is gone: so long copies are looked for after it."""
+FILL_WITHIN_NS = 2 * SECOND_NS
+"""How long a leg may take to bring what another leg has lost."""
 _SPREAD = 0.2
 """The share of a leg's life that chance takes off."""
 
 State = Literal["disconnected", "connecting", "connected", "rotating", "reconnecting"]
 
 
-class Shard:
+class Shard(Legs):
     """Some streams of one exchange, and the books they carry."""
 
     def __init__(
@@ -56,21 +53,11 @@ class Shard:
         *,
         keep_levels: bool = True,
     ) -> None:
-        self.exchange, self.plan = exchange, plan
-        self._dialect, self._random, self._keep_levels = dialect, random, keep_levels
-        self.wanted = Subscriptions(subscriptions)
-        self.tally = Tally()
-        self._commands: list[tuple[int, Command]] = []
-        self.legs: dict[int, Leg] = {}
-        """All connections there are, by number."""
-        self._legs_ever = 0
-        self.sieve = Sieve()
+        super().__init__(exchange, dialect, subscriptions, random, plan, keep_levels=keep_levels)
         self._lingers_ns = 0
         self._handover: Handover | None = None
         self._vain = self._again_ns = 0
         self._wakes_ns: int | None = None
-        self.lead = self._add_leg()
-        """The one whose books count; a live one, if there is any."""
 
     @property
     def state(self) -> State:
@@ -78,16 +65,6 @@ class Shard:
         if self._handover is not None:
             return "rotating"
         return "connected" if self.lead.live else self.lead.connection.state
-
-    @property
-    def books(self) -> Mapping[Symbol, BookSync | StreamedBook]:
-        """The leading leg's."""
-        return self.lead.connection.books
-
-    @property
-    def waiting(self) -> int:
-        """How many events were not taken yet."""
-        return len(self.sieve.passed) + len(self.lead.connection.events)
 
     def start(self, at_ns: int) -> None:
         """Begin: open every leg that is wanted."""
@@ -123,7 +100,7 @@ class Shard:
         connection.received_many(frames, at_ns)
         leg.heard_ns = now_ns
         if self.sieve.in_use:
-            self._sift(leg)
+            self._sift_leg(leg)
         if connection.commands:
             self._sort(leg, now_ns)
         if self.sieve.in_use:
@@ -149,8 +126,8 @@ class Shard:
             else:
                 leg.lost(reason, at_ns)
                 self._sort(leg, at_ns)
-        if was_live and not any(each.live for each in self.legs.values()):
-            self._mark_loss(reason, at_ns)
+        if was_live:
+            self._mark_loss(self.wanted.places(), reason, at_ns, leg)
         self._choose_lead(at_ns)
         self._go_on(at_ns)
         self._plan_wake(at_ns)
@@ -174,7 +151,7 @@ class Shard:
         if leg is not None:
             leg.connection.snapshot_arrived(snapshot)
             if self.sieve.in_use:
-                self._sift(leg)
+                self._sift_leg(leg)
             self._sort(leg, at_ns)
 
     def snapshot_failed(self, number: int, symbol: Symbol, at_ns: int) -> None:
@@ -202,69 +179,54 @@ class Shard:
     def remove(self, wanted: Subscription, at_ns: int) -> None:
         """Stream this no longer."""
         self.wanted.remove(wanted)
+        places = [(wanted.channel, symbol) for symbol in wanted.symbols]
         for leg in self._staying():
             leg.connection.remove(wanted, at_ns)
             if wanted.channel == "book_deltas":
                 for symbol in wanted.symbols:
                     leg.joining.pop(symbol, None)
             self._sort(leg, at_ns)
+        self._mark_loss(places, "removed", at_ns, self.lead)
 
     def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
         """End a stream on the leading leg, and ask for it again."""
         self.lead.connection.ask_anew(channel, symbol, at_ns)
         self._sort(self.lead, at_ns)
 
-    def stop(self) -> None:
+    def stop(self, at_ns: int) -> None:
         """End for good."""
         self._handover = None
+        live = self._live()
         for leg in self.legs.values():
             self._leave(leg, "stopped")
-
-    def take_events(self) -> list[AnyEvent]:
-        """What was received since the last call, in order, each once."""
-        events, self.sieve.passed = self.sieve.passed, []
-        if self.sieve.in_use:
-            return events
-        arrived = self.lead.connection.take_events()
-        return events + arrived if events else arrived
-
-    def take_commands(self) -> list[tuple[int, Command]]:
-        """What is to be done since the last call, in order, and by which leg."""
-        commands, self._commands = self._commands, []
-        return commands
-
-    def _staying(self) -> Iterator[Leg]:
-        return (leg for leg in list(self.legs.values()) if not leg.leaving)
-
-    def _add_leg(self) -> Leg:
-        self._legs_ever += 1
-        dialect = self._dialect()
-        if isinstance(dialect, KnowsTwins):
-            self.sieve.key_of = dialect.twin_key
-        connection = Connection(
-            dialect,
-            list(self.wanted),
-            self._random,
-            backoff=self.plan.reconnect,
-            ack_within_s=self.plan.ack_within_s,
-            keep_levels=self._keep_levels,
-        )
-        self.tally.gather(connection)
-        leg = self.legs[self._legs_ever] = Leg(self._legs_ever, connection)
-        return leg
+        if live:
+            newest = max(live, key=lambda leg: leg.heard_ns or 0)
+            self._mark_loss(self.wanted.places(), "stopped", at_ns, newest)
 
     def _look_for_twins(self) -> None:
-        self.sieve.use()
-        self._sift(self.lead)
+        self._have_twins(twins=True)
+        self._sift_leg(self.lead)
 
-    def _sift(self, leg: Leg) -> None:
-        """Deliver what a leg brought and no other has."""
-        note = self._handover.note if self._handover is not None else None
-        events = leg.connection.take_events()
-        self.sieve.sift(events, leg.number, note, leads=leg is self.lead)
+    def _fill_holes(self, at_ns: int) -> None:
+        """Let every leg take from the others what it lost; a lost book from who still has it."""
+        live = self._live()
+        for leg in self._staying():
+            if leg.connection.books.holes:
+                others = [other.connection for other in live if other is not leg]
+                leg.connection.fill_holes(others, at_ns - FILL_WITHIN_NS)
+                self._sort(leg, at_ns)
+        if any(leg.connection.books.holes for leg in live):
+            self._plan_wake(at_ns)
+        if self.lead.connection.beginning and (found := better(self.lead, live)) is not None:
+            self._lead_by(found, at_ns)
+
+    def _sift_leg(self, leg: Leg) -> None:
+        self._sift(leg, self._handover.note if self._handover is not None else None)
 
     def _sort(self, leg: Leg, at_ns: int) -> None:
         """Pass a leg's commands on, but for what the shard does itself."""
+        for place, reason in leg.connection.take_interruptions():
+            self._mark_loss([place], reason, at_ns, leg)
         for command in leg.connection.take_commands():
             if isinstance(command, Rotate):
                 self._rotate(leg, command.reason, at_ns)
@@ -283,12 +245,6 @@ class Shard:
                 fetch = leg.join_books(self.lead, at_ns)
                 self._commands += [(leg.number, command) for command in fetch]
 
-    def _mark_loss(self, reason: str, at_ns: int) -> None:
-        """Deliver for every symbol that the only way it came by was lost."""
-        lost = Disconnects(self.exchange, [(each.channel, each.symbols) for each in self.wanted])
-        delivered = self.sieve.passed if self.sieve.in_use else self.lead.connection.events
-        delivered += lost.mark(reason, at_ns)
-
     def _choose_lead(self, at_ns: int) -> None:
         """See to it that a live leg leads, if there is one."""
         if self.lead.live:
@@ -305,7 +261,7 @@ class Shard:
         carry_resyncs(self.lead, leg)
         self.lead = leg
         if self.sieve.in_use:
-            self._sift(leg)
+            self._sift_leg(leg)
             self.sieve.passed += baselines(self.exchange, leg.connection, at_ns)
         self._join_books(at_ns)
 
@@ -313,6 +269,7 @@ class Shard:
         """Do what others have made possible."""
         if not self.sieve.in_use:
             return
+        self._fill_holes(at_ns)
         self._join_books(at_ns)
         handover = self._handover
         if handover is not None:
@@ -323,7 +280,7 @@ class Shard:
                 self._give_up("it did not take over in time", at_ns)
                 self._leave(new, "given up")
         elif len(self.legs) == 1 and at_ns >= self._lingers_ns:
-            self.sieve.put_away()
+            self._have_twins(twins=False)
 
     def _rotate_old(self, at_ns: int) -> None:
         for leg in self._staying():
@@ -381,7 +338,7 @@ class Shard:
 
     def _forget(self, leg: Leg, at_ns: int) -> None:
         if self.sieve.in_use:
-            self._sift(leg)
+            self._sift_leg(leg)
         del self.legs[leg.number]
         leg.leaving = True
         self._lingers_ns = at_ns + _LINGER_NS
@@ -389,7 +346,10 @@ class Shard:
     def _plan_wake(self, at_ns: int) -> None:
         """Ask to be woken for what is to be done next."""
         due: list[int] = []
-        if self._handover is not None or any(leg.joining for leg in self.legs.values()):
+        legs = self.legs.values()
+        if self._handover is not None or any(
+            leg.joining or leg.connection.books.holes for leg in legs
+        ):
             due = [at_ns + _LOOK_NS]
         if self._handover is None:
             due += [leg.rotates_ns for leg in self._staying() if leg.rotates_ns is not None]

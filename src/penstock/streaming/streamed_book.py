@@ -26,6 +26,8 @@ class StreamedBook:
 
     update_id = 0
     """There are none."""
+    held = ()
+    """Without numbers nothing tells where a change of another connection belongs."""
 
     def __init__(self, rules: BookRules, *, keep_levels: bool = True) -> None:
         self.state: BookState = "syncing"

@@ -21,6 +21,10 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return (Subscription(channel, tuple(each)) for channel, each in self._channels.items())
 
+    def places(self) -> list[Place]:
+        """The same, stream by stream."""
+        return [(channel, symbol) for channel, each in self._channels.items() for symbol in each]
+
     def add(self, wanted: Subscription) -> None:
         """Want this too."""
         self._channels.setdefault(wanted.channel, {}).update(dict.fromkeys(wanted.symbols))

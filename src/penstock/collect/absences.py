@@ -1,0 +1,112 @@
+"""Absences: since when a market's streams were not collected, over restarts.
+
+While a collector runs it marks every loss as it happens, and in the end that it stops. If it is
+killed it cannot: then the next one finds in the log, and in what the last one said of itself, up to
+when all was recorded, and marks what may be missing since. The same is done for a market that is
+added again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+
+from penstock.collect.status import CollectorStatus
+from penstock.market.events import Disconnect
+from penstock.market.symbol import Symbol
+from penstock.storage.log import LogReader, Stored
+from penstock.storage.log.keys import Stream
+from penstock.streaming.disconnects import Disconnects
+from penstock.streaming.wanted import Place, Subscriptions
+
+_RECORDED_WITHIN_NS = 1_000_000_000
+"""What was received earlier is recorded, unless the status tells that something waits."""
+_MS_NS = 1_000_000
+_RECORDED_AS = {
+    "book_deltas": ("book_deltas", "book_snapshots"),
+    "tickers_24h": ("tickers",),
+}
+"""The streams of the log that a channel ends up in, where not in that of its name."""
+_stream: Callable[[Stored], Stream] = attrgetter("stream")
+
+
+class Absences:
+    """When something of each stream was last recorded, and what is marked already."""
+
+    def __init__(self, exchange: str) -> None:
+        self._exchange = exchange
+        self._last_ns: dict[Stream, int] = {}
+        self._alive_ns = 0
+        """Up to when the last collector had recorded all it received, if it said so."""
+        self._marked: dict[str, Disconnect] = {}
+        """The newest marker of each market, by slug."""
+        self._reason = "not running"
+
+    def resume(self, slot: str, before: CollectorStatus | None, log: LogReader) -> None:
+        """Find what was last recorded in a slot, and how its last owner ended."""
+        for stats in log.stats():
+            for each in stats.streams if stats.slot == slot else ():
+                if each.stream.exchange == self._exchange:
+                    self._last_ns[each.stream] = each.last_received_ns
+        for stream in self._last_ns:
+            if stream.channel == "disconnects":
+                for stored in log.scan(stream, reverse=True, limit=1):
+                    self._note_mark(stored)
+        if before is not None and before.state == "stopped":
+            self._reason = "not running: stopped"
+        elif before is not None:
+            self._reason = "not running: ended without stopping"
+            if _all_well(before):
+                self._alive_ns = before.at_ms * _MS_NS - _RECORDED_WITHIN_NS
+
+    def __call__(self, recorded: Sequence[Stored]) -> None:
+        """Hear of what was recorded."""
+        for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
+            self._last_ns[stream] = stored.received_at_ns
+            if stream.channel == "disconnects":
+                self._note_mark(stored)
+
+    def marks_at_start(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
+        """The markers of streams that are collected again by a process that begins."""
+        return self._marks(places, at_ns, self._reason, self._alive_ns)
+
+    def marks(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
+        """The markers of streams that are collected again from now on."""
+        return self._marks(places, at_ns, "not collected", 0)
+
+    def _marks(
+        self, places: Iterable[Place], at_ns: int, reason: str, alive_ns: int
+    ) -> list[Disconnect]:
+        since: dict[int, list[Place]] = {}
+        for channel, symbol in places:
+            last_ns = self._last(channel, symbol)
+            if last_ns is not None and not self._is_marked(channel, symbol, last_ns):
+                known_ns = min(at_ns, max(last_ns, alive_ns))
+                since.setdefault(known_ns, []).append((channel, symbol))
+        marks: list[Disconnect] = []
+        for since_ns, some in since.items():
+            absent = [(each.channel, each.symbols) for each in Subscriptions.of(some)]
+            marks += Disconnects(self._exchange, absent).mark(reason, at_ns, since_ns)
+        return marks
+
+    def _last(self, channel: str, symbol: Symbol) -> int | None:
+        streams = [
+            Stream(self._exchange, each, symbol.slug)
+            for each in _RECORDED_AS.get(channel, (channel,))
+        ]
+        found = [self._last_ns[stream] for stream in streams if stream in self._last_ns]
+        return max(found, default=None)
+
+    def _is_marked(self, channel: str, symbol: Symbol, last_ns: int) -> bool:
+        """Whether a marker tells already that this stream is absent."""
+        mark = self._marked.get(symbol.slug)
+        return mark is not None and channel in mark.channels and mark.received_at_ns >= last_ns
+
+    def _note_mark(self, stored: Stored) -> None:
+        event = stored.event
+        if isinstance(event, Disconnect):
+            self._marked[stored.stream.symbol] = event
+
+
+def _all_well(status: CollectorStatus) -> bool:
+    """Whether everything came, and nothing waited to be recorded, when this was said."""
+    quiet = status.connection == "connected" and not (status.pending or status.mute)
+    return quiet and not any(shard.waiting for shard in status.shards)

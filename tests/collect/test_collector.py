@@ -1,6 +1,7 @@
 """A collector, from its settings to its log, against the simulator in the same process."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
@@ -10,12 +11,12 @@ import aiohttp
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from penstock.app import build_simulator, open_collector
+from penstock.app import build_simulator, measured, open_collector
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
 from penstock.collect.status import CollectorStatus, read_status
-from penstock.config import Collect, Exchanges, Requests, Settings, Simulator
+from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
 from penstock.simulator.judge import Judge
@@ -30,6 +31,7 @@ from penstock.telemetry import (
     StatusUnwritable,
     StreamMute,
     StreamSpeaks,
+    quiet,
 )
 
 NAMES = ("BTCUSDT",)
@@ -570,3 +572,27 @@ async def test_an_exchange_that_ends_every_connection_after_a_while_is_never_cut
     assert missing(tmp_path, "btc_usdt") == []
     asked = [fact.path for fact in life.facts if isinstance(fact, RequestSent)]
     assert sum(path.endswith("/depth") for path in asked) == 1, "books are handed over for nothing"
+
+
+async def test_prometheus_is_shown_records_missing_ids_malformed_frames_and_gaps(
+    tmp_path: Path, simulate: Simulate, unused_tcp_port: int
+) -> None:
+    server = await simulate(replace_struct(QUICK, faults="drop=0.1,malformed=0.1"))
+    wanted = replace_struct(
+        settings(server.address, tmp_path, channels=("trades",)),
+        metrics=Metrics(port=unused_tcp_port),
+    )
+    patterns = (
+        r'penstock_records_total{channel="trades",exchange="binance",symbol="btc_usdt"} [1-9]',
+        r'penstock_missing_ids{channel="trades",exchange="binance",symbol="btc_usdt"} [1-9]',
+        r'penstock_malformed_frames_total{exchange="binance",reason="\w+"} [1-9]',
+        r'penstock_gaps_total{cause="lost",channel="trades",exchange="binance"} [1-9]',
+        r"# TYPE penstock_refusals_total counter",
+    )
+    with measured(wanted, quiet):
+        async with collecting(wanted), aiohttp.ClientSession() as http, asyncio.timeout(20):
+            text = ""
+            while not all(re.search(pattern, text) for pattern in patterns):
+                await asyncio.sleep(0.1)
+                async with http.get(f"http://127.0.0.1:{unused_tcp_port}/metrics") as answer:
+                    text = await answer.text()

@@ -5,10 +5,11 @@ from contextlib import closing
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.collect.continuity import Continuity
-from penstock.collect.status import IdsStatus
-from penstock.market.events import Ticker, Trade
+from penstock.collect.status import GapCount, IdsStatus
+from penstock.market.events import Disconnect, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, LogWriter, open_log
 from penstock.storage.log.keys import Stream
@@ -131,3 +132,21 @@ def test_other_exchanges_and_channels_without_consecutive_ids_are_left_alone() -
     continuity = Continuity(["trades"], quiet)
     continuity([each for each in stored if each.stream.channel == "tickers"])
     assert continuity.status() == []
+
+
+def test_gaps_are_counted_by_their_cause() -> None:
+    continuity, writer = Continuity(["trades"], quiet), open_log("memory:").writer("a")
+    cut = Disconnect(
+        exchange="toy", symbol=BTC, received_at_ns=1, channels=("trades", "tickers"), reason="cut"
+    )
+    heard(continuity, writer, [1, 3])
+    continuity(writer.append([cut]))
+    heard(continuity, writer, [7, 9])
+    continuity(writer.append([replace(cut, received_at_ns=2)]))
+    heard(continuity, writer, [10])
+
+    assert continuity.gaps() == [
+        GapCount(channel="trades", cause="lost", count=2),
+        GapCount(channel="tickers", cause="disconnected", count=2),
+        GapCount(channel="trades", cause="disconnected", count=1),
+    ], "where ids tell that nothing is missing there is no gap"

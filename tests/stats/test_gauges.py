@@ -9,8 +9,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
+    GapCount,
+    IdsStatus,
     LegStatus,
     ShardStatus,
+    StreamCount,
+    StreamStatus,
     write_status,
 )
 from penstock.stats.gauges import CollectorGauges
@@ -19,6 +23,10 @@ LEG = LegStatus(number=3, state="connected", leads=True, up_s=70, heard_s=0.5, a
 BOOK = BookStatus(symbol="btc_usdt", state="stale", reason="gap", update_id=7, resyncs=2, drift=4)
 STATUS = CollectorStatus(
     exchange="toy", slot="collect-toy", pid=os.getpid(), started_ms=0, at_ms=1, state="running",
+    streams=[StreamStatus(channel="trades", symbol="btc_usdt", records=70, per_second=1.0)],
+    ids=[IdsStatus(channel="trades", symbol="btc_usdt", seen=[], missing=[(3, 5), (9, 9)])],
+    malformed={"not_json": 2}, refusals=[StreamCount(channel="tickers", symbol="x_usdt", count=4)],
+    gaps=[GapCount(channel="trades", cause="lost", count=2)],
     books=[BOOK], reconnects={"cut off: a": 1, "cut off: b": 2}, memory_bytes=1_000,
     shards=[
         ShardStatus(state="connected", legs=[LEG], rotations={"old age": 5}, waiting=9, dropped=8)
@@ -32,11 +40,16 @@ def shown(folder: Path) -> str:
     return generate_latest(registry).decode()
 
 
-def test_connections_books_and_queues_are_shown(tmp_path: Path) -> None:
+def test_streams_connections_books_and_queues_are_shown(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS)
 
     text = shown(tmp_path)
     for line in (
+        'penstock_records_total{channel="trades",exchange="toy",symbol="btc_usdt"} 70.0',
+        'penstock_missing_ids{channel="trades",exchange="toy",symbol="btc_usdt"} 4.0',
+        'penstock_malformed_frames_total{exchange="toy",reason="not_json"} 2.0',
+        'penstock_refusals_total{channel="tickers",exchange="toy",symbol="x_usdt"} 4.0',
+        'penstock_gaps_total{cause="lost",channel="trades",exchange="toy"} 2.0',
         'penstock_connection_uptime_seconds{exchange="toy",leg="3",shard="0"} 70.0',
         'penstock_last_message_age_seconds{exchange="toy",leg="3",shard="0"} 0.5',
         'penstock_subscriptions_asked{exchange="toy"} 6.0',

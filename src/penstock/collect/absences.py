@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from penstock.collect.status import CollectorStatus
-from penstock.market.events import Disconnect
+from penstock.market.events import Cause, Disconnect
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader, Stored
 from penstock.storage.log.keys import Stream
@@ -66,14 +66,14 @@ class Absences:
 
     def marks_at_start(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again by a process that begins."""
-        return self._marks(places, at_ns, self._reason, self._alive_ns)
+        return self._marks(places, at_ns, self._reason, "not_running", self._alive_ns)
 
     def marks(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again from now on."""
-        return self._marks(places, at_ns, "not collected", 0)
+        return self._marks(places, at_ns, "not collected", "not_collected", 0)
 
     def _marks(
-        self, places: Iterable[Place], at_ns: int, reason: str, alive_ns: int
+        self, places: Iterable[Place], at_ns: int, reason: str, cause: Cause, alive_ns: int
     ) -> list[Disconnect]:
         since: dict[int, list[Place]] = {}
         for channel, symbol in places:
@@ -84,7 +84,7 @@ class Absences:
         marks: list[Disconnect] = []
         for since_ns, some in since.items():
             absent = [(each.channel, each.symbols) for each in Subscriptions.of(some)]
-            marks += Disconnects(self._exchange, absent).mark(reason, at_ns, since_ns)
+            marks += Disconnects(self._exchange, absent).mark(reason, at_ns, since_ns, cause)
         return marks
 
     def _last(self, channel: str, symbol: Symbol) -> int | None:

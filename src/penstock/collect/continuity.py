@@ -4,13 +4,18 @@ A tap of the recorder: it hears only of what is written, so that what it calls s
 back.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from penstock.collect.status import IdsStatus
+from penstock.collect.status import GapCount, IdsStatus
+from penstock.market.events import Disconnect
 from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of_key, key_of_id
 from penstock.streaming.gaps import Gap, IdRuns
 from penstock.telemetry import GapFound, Listener
+
+_LOST = "lost"
+"""The cause of a hole for which there is no marker: the connection stood."""
 
 
 class Continuity:
@@ -20,6 +25,10 @@ class Continuity:
         self._channels, self._tell = frozenset(channels), tell
         self._runs: dict[Stream, IdRuns] = {}
         self._newest: dict[Stream, int] = {}
+        self._absent: dict[Stream, str] = {}
+        """Streams that a marker says may lack something, and why, until they bring something."""
+        self._gaps: Counter[tuple[str, str]] = Counter()
+        """By channel and cause."""
 
     def resume(self, exchange: str, before: Iterable[IdsStatus], log: LogReader) -> None:
         """Take up what a predecessor knew, and what it recorded after it last said so.
@@ -44,13 +53,17 @@ class Continuity:
         """Hear of what was recorded."""
         for stored in recorded:
             if stored.stream.channel not in self._channels:
+                if stored.stream.channel == "disconnects":
+                    self._mark(stored)
                 continue
+            cause = self._absent.pop(stored.stream, _LOST) if self._absent else _LOST
             runs = self._runs.get(stored.stream)
             if runs is None:
                 runs = self._runs[stored.stream] = IdRuns()
             found = id_of_key(stored.key)
             if found is not None:
                 if runs.last is not None and found > runs.last + 1:
+                    self._gaps[stored.stream.channel, cause] += 1
                     self._tell_gap(stored.stream, Gap(runs.last + 1, found - 1))
                 runs.add(found)
 
@@ -79,6 +92,23 @@ class Continuity:
             )
             for stream, runs in self._runs.items()
         ]
+
+    def gaps(self) -> list[GapCount]:
+        """How often something went missing since the start; without ids, how often it may have."""
+        return [
+            GapCount(channel=channel, cause=cause, count=count)
+            for (channel, cause), count in self._gaps.items()
+        ]
+
+    def _mark(self, stored: Stored) -> None:
+        """Note why what follows may not follow what was recorded before."""
+        mark, (exchange, _, symbol) = stored.event, stored.stream
+        assert isinstance(mark, Disconnect), "nothing else is recorded there"
+        for channel in mark.channels:
+            if channel in self._channels:
+                self._absent[Stream(exchange, channel, symbol)] = mark.cause
+            else:
+                self._gaps[channel, mark.cause] += 1
 
     def _add_all(self, runs: IdRuns, records: Iterable[Stored]) -> None:
         for stored in records:

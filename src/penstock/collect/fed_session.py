@@ -20,7 +20,7 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges.base import Feed
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import AnyEvent, BookSnapshot, Cause
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import State
@@ -46,9 +46,10 @@ class Followed:
         self.books: dict[Symbol, StreamedBook] = {}
         self.tally = Tally()
 
-    def noted(self, error: Exception, stream: str) -> None:
+    def noted(self, error: Exception, place: Place) -> None:
         """A channel could not be read."""
         words, tally = str(error), self.tally
+        stream = f"{place[0]} {place[1].slug}"
         if isinstance(error, UnexpectedAnswer):
             tally.malformed["wrong_shape"] += 1
             tally.quarantine.append(Malformed("wrong_shape", words, words[:_EXCERPT], stream))
@@ -57,6 +58,7 @@ class Followed:
             tally.reconnects[words[:_EXCERPT]] += 1
         else:
             tally.refusals.append(Refusal(None, type(error).__name__, words, (stream,)))
+            tally.refused[place] += 1
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class FedSession:
         """Follow these no longer."""
         for place in places:
             if place in self._places:
-                self._mark([place], "removed")
+                self._mark([place], "removed", "removed")
             task = self._places.pop(place, None)
             if task is not None:
                 task.cancel()
@@ -155,7 +157,7 @@ class FedSession:
             await asyncio.wait([flushing])
         for task in (flushing, *self._failed()):
             task.result()
-        self._mark(self._places, "stopped")
+        self._mark(self._places, "stopped", "stopped")
         await self._flush()
 
     def _begin(self, place: Place) -> asyncio.Task[None]:
@@ -191,14 +193,14 @@ class FedSession:
                 self._room.clear()
                 await self._room.wait()
 
-    def _mark(self, places: Iterable[Place], reason: str) -> None:
+    def _mark(self, places: Iterable[Place], reason: str, cause: Cause = "disconnected") -> None:
         """Record that streams that had brought something may lack something from now on."""
         exchange, now_ns = self._following.exchange, self._clock.now_ns()
         for place in places:
             since_ns = self._heard_ns.pop(place, None)
             if since_ns is not None:  # else it is marked already, or was never heard
                 mark = Disconnects(exchange, [(place[0], (place[1],))])
-                self._events += mark.mark(reason, now_ns, since_ns)
+                self._events += mark.mark(reason, now_ns, since_ns, cause)
 
     def _take(self, events: Sequence[AnyEvent]) -> None:
         for event in events:
@@ -218,7 +220,7 @@ class FedSession:
         return is_news
 
     def _suffer(self, error: Exception, channel: str, symbol: Symbol) -> None:
-        self.followed.noted(error, f"{channel} {symbol.slug}")
+        self.followed.noted(error, (channel, symbol))
         if channel == "book_deltas" and symbol in self.followed.books:
             self.followed.books[symbol].distrust(str(error))
         if isinstance(error, ExchangeUnreachable):

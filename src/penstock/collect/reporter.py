@@ -21,6 +21,7 @@ from penstock.collect.status import (
     LegStatus,
     LimitStatus,
     ShardStatus,
+    StreamCount,
     StreamStatus,
     with_books_stopped,
     write_status,
@@ -34,6 +35,7 @@ from penstock.streaming.book_sync import BookSync
 from penstock.streaming.leg import Leg, Tally
 from penstock.streaming.shard import Shard
 from penstock.streaming.streamed_book import StreamedBook
+from penstock.streaming.wanted import Place as Streamed
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 from penstock.throttle.gate import Limit
 
@@ -147,6 +149,8 @@ class Reporter:
             malformed=_sum([tally.malformed for tally in tallies]),
             quarantine=_quarantine(tallies),
             refused=[f"{r.code}: {r.words}" for tally in tallies for r in tally.refusals],
+            refusals=_refusals(tallies),
+            gaps=self._continuity.gaps(),
             mute=self._mute(),
             fetches=self._fetches(),
             limits=self._limits(),
@@ -258,6 +262,14 @@ def _sum(counts: Sequence[Counter[str]]) -> dict[str, int]:
 def _quarantine(tallies: Sequence[Tally]) -> list[str]:
     frames = [frame for tally in tallies for frame in tally.quarantine]
     return [f"{each.reason}: {each.words}: {each.excerpt}" for each in frames[-_QUARANTINED:]]
+
+
+def _refusals(tallies: Sequence[Tally]) -> list[StreamCount]:
+    total = sum((tally.refused for tally in tallies), start=Counter[Streamed]())
+    return [
+        StreamCount(channel=channel, symbol=symbol.slug, count=count)
+        for (channel, symbol), count in total.items()
+    ]
 
 
 def _shard_status(shard: Shard, now_ns: int) -> ShardStatus:

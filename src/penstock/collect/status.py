@@ -109,6 +109,22 @@ class ShardStatus(Struct, frozen=True, kw_only=True):
     """Copies of events that another connection had brought."""
 
 
+class StreamCount(Struct, frozen=True, kw_only=True):
+    """How often something happened to one stream."""
+
+    channel: str
+    symbol: str
+    count: int
+
+
+class GapCount(Struct, frozen=True, kw_only=True):
+    """How often something of a channel went missing, or may have, for one cause."""
+
+    channel: str
+    cause: str
+    count: int
+
+
 class FetchStatus(Struct, frozen=True, kw_only=True):
     """One thing that is fetched again and again."""
 
@@ -143,6 +159,9 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     malformed: dict[str, int] = {}
     quarantine: list[str] = []
     refused: list[str] = []
+    refusals: list[StreamCount] = []
+    gaps: list[GapCount] = []
+    """Holes in ids since the start; where ids do not tell, what may have been missed."""
     mute: list[str] = []
     """Streams that are silent though their markets move."""
     fetches: list[FetchStatus] = []

@@ -17,6 +17,11 @@ from penstock.market.symbol import Symbol
 Source = Literal["live", "rest", "backfill"]
 """How a record reached us: pushed on a stream, asked for, or asked for to close a hole."""
 Side = Literal["buy", "sell"]
+Cause = Literal[
+    "disconnected", "asked_anew", "book", "removed", "stopped", "not_running", "not_collected"
+]
+"""Why something may be missing: its connection was lost; its stream was ended and asked for again;
+its book went wrong; it was no longer wanted; the collector stopped; none ran; it was not wanted."""
 
 _MS_NS = 1_000_000
 
@@ -226,6 +231,7 @@ class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
     reason: str
     since_ns: int | None = None
     """Up to when all had been received; None where that is not known."""
+    cause: Cause = "disconnected"
 
 
 AnyEvent = Trade | AggTrade | BookDelta | BookSnapshot | Ticker | Candle | Disconnect

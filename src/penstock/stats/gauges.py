@@ -34,9 +34,31 @@ class CollectorGauges:
             return  # whoever writes it has told why
         for status in statuses:
             if status.pid == self._pid:
+                yield from _streams(status)
                 yield from _connections(status)
                 yield from _books(status)
                 yield from _queues(status)
+
+
+def _streams(status: CollectorStatus) -> Iterator[Metric]:
+    exchange, stream = status.exchange, ("channel", "symbol")
+    records = _counter("records", "Records written to the log.", *stream)
+    for each in status.streams:
+        records.add_metric([exchange, each.channel, each.symbol], each.records)
+    missing = _gauge("missing_ids", "Ids that must exist and were not recorded.", *stream)
+    for ids in status.ids:
+        count = sum(last - first + 1 for first, last in ids.missing)
+        missing.add_metric([exchange, ids.channel, ids.symbol], count)
+    malformed = _counter("malformed_frames", "Frames that could not be read.", "reason")
+    for reason, count in status.malformed.items():
+        malformed.add_metric([exchange, reason], count)
+    refusals = _counter("refusals", "How often the exchange refused a stream.", *stream)
+    for refused in status.refusals:
+        refusals.add_metric([exchange, refused.channel, refused.symbol], refused.count)
+    gaps = _counter("gaps", "Holes in ids; where ids do not tell, absences.", "channel", "cause")
+    for gap in status.gaps:
+        gaps.add_metric([exchange, gap.channel, gap.cause], gap.count)
+    yield from (records, missing, malformed, refusals, gaps)
 
 
 def _connections(status: CollectorStatus) -> Iterator[Metric]:
@@ -62,7 +84,7 @@ def _connections(status: CollectorStatus) -> Iterator[Metric]:
         ("reconnects", "Connections that were lost, by reason.", [status.reconnects]),
         ("rotations", "Connections that others took over from.", _rotations(status)),
     ):
-        counter = CounterMetricFamily(f"penstock_{name}", words, labels=["exchange", "reason"])
+        counter = _counter(name, words, "reason")
         for reason, count in _by_reason(found).items():
             counter.add_metric([exchange, reason], count)
         yield counter
@@ -71,9 +93,7 @@ def _connections(status: CollectorStatus) -> Iterator[Metric]:
 def _books(status: CollectorStatus) -> Iterator[Metric]:
     state = _gauge("book_state", "1 for the state that a book is in.", "symbol", "state")
     drift = _gauge("book_drift", "Levels that differed at the last audit.", "symbol")
-    resyncs = CounterMetricFamily(
-        "penstock_book_resyncs", "How often a book began again.", labels=["exchange", "symbol"]
-    )
+    resyncs = _counter("book_resyncs", "How often a book began again.", "symbol")
     for book in status.books:
         for each in _STATES:
             state.add_metric([status.exchange, book.symbol, each], float(book.state == each))
@@ -87,10 +107,7 @@ def _queues(status: CollectorStatus) -> Iterator[Metric]:
     waiting = _gauge("events_waiting", "Events received and not recorded yet.")
     waiting.add_metric([status.exchange], sum(shard.waiting for shard in status.shards))
     yield waiting
-    copies = CounterMetricFamily(
-        "penstock_copies_dropped", "Events that another connection had brought.",
-        labels=["exchange"],
-    )  # fmt: skip
+    copies = _counter("copies_dropped", "Events that another connection had brought.")
     copies.add_metric([status.exchange], sum(shard.dropped for shard in status.shards))
     yield copies
     if status.memory_bytes is not None:
@@ -101,6 +118,10 @@ def _queues(status: CollectorStatus) -> Iterator[Metric]:
 
 def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"penstock_{name}", words, labels=["exchange", *labels])
+
+
+def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"penstock_{name}", words, labels=["exchange", *labels])
 
 
 def _sum_of(legs: Iterable[tuple[str, LegStatus]], field: str) -> int:

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
+from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Cause
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.asking import ACK_WITHIN_S, SECOND_NS, Asking
@@ -81,7 +81,7 @@ class Connection:
         """Received, and not taken yet."""
         self.commands: list[Command] = []
         """To be carried out, and not taken yet."""
-        self._interruptions: list[tuple[Place, str]] = []
+        self._interruptions: list[tuple[Place, str, Cause]] = []
         self._beginnings = Beginnings(backoff, random, ack_within_ns)
         self._now_ns = self._retry = self._opens_at_ns = self._pings_at_ns = 0
         self._wakes_at_ns: int | None = None
@@ -128,7 +128,7 @@ class Connection:
         """End a stream and ask for it again: it may have died in silence."""
         name = self._wanted.name(channel, symbol)
         if name is not None and self.state == "connected":
-            self._interruptions.append(((channel, symbol), "asked for anew"))
+            self._interruptions.append(((channel, symbol), "asked for anew", "asked_anew"))
             self._asking.ask_anew(name)
             self._send_due(at_ns)
 
@@ -257,7 +257,7 @@ class Connection:
         events, self.events = self.events, []
         return events
 
-    def take_interruptions(self) -> list[tuple[Place, str]]:
+    def take_interruptions(self) -> list[tuple[Place, str, Cause]]:
         """Streams that lost something while the connection stood, since the last call, and why."""
         interruptions, self._interruptions = self._interruptions, []
         return interruptions
@@ -359,7 +359,8 @@ class Connection:
         if self._begins == "rest":
             self._fetch(symbol)
         elif self._begins == "stream" and self._beginnings.plan(symbol, at_ns):
-            self._interruptions.append((("book_deltas", symbol), self.books[symbol].reason))
+            place, reason = ("book_deltas", symbol), self.books[symbol].reason
+            self._interruptions.append((place, reason, "book"))
             self._send_due(at_ns)
 
     def _fetch(self, symbol: Symbol) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from penstock.market.events import Disconnect
+from penstock.market.events import Cause, Disconnect
 from penstock.market.symbol import Symbol
 
 
@@ -19,7 +19,13 @@ class Disconnects:
             for symbol in symbols:
                 self._channels[symbol] = (*self._channels.get(symbol, ()), channel)
 
-    def mark(self, reason: str, at_ns: int, since_ns: int | None = None) -> list[Disconnect]:
+    def mark(
+        self,
+        reason: str,
+        at_ns: int,
+        since_ns: int | None = None,
+        cause: Cause = "disconnected",
+    ) -> list[Disconnect]:
         """The markers of a loss that was noticed at this instant, and began at the other."""
         return [
             Disconnect(
@@ -29,6 +35,7 @@ class Disconnects:
                 channels=channels,
                 reason=reason,
                 since_ns=since_ns,
+                cause=cause,
             )
             for symbol, channels in self._channels.items()
         ]

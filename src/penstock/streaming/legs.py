@@ -5,7 +5,7 @@ Also what may be missing: whenever a stream comes by no leg, a marker is deliver
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from penstock.market.events import AnyEvent
+from penstock.market.events import AnyEvent, Cause
 from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import Command, Subscription
@@ -104,13 +104,19 @@ class Legs:
         events = leg.connection.take_events()
         self.sieve.sift(events, leg.number, note, leads=leg is self.lead)
 
-    def _mark_loss(self, places: Iterable[Place], reason: str, at_ns: int, leg: Leg | None) -> None:
+    def _mark_loss(
+        self,
+        places: Iterable[Place],
+        leg: Leg,
+        reason: str,
+        at_ns: int,
+        cause: Cause = "disconnected",
+    ) -> None:
         """Deliver markers for streams that a leg has lost, but for those that come by another."""
-        since_ns = leg.heard_ns if leg is not None else None
         covered: set[Place] = set()
         for other in self._live():
             covered |= other.connection.carried() if other is not leg else set()
         lost = Subscriptions.of(place for place in places if place not in covered)
         marks = Disconnects(self.exchange, [(each.channel, each.symbols) for each in lost])
         delivered = self.sieve.passed if self.sieve.in_use else self.lead.connection.events
-        delivered += marks.mark(reason, at_ns, since_ns)
+        delivered += marks.mark(reason, at_ns, leg.heard_ns, cause)

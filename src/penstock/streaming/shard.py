@@ -127,7 +127,7 @@ class Shard(Legs):
                 leg.lost(reason, at_ns)
                 self._sort(leg, at_ns)
         if was_live:
-            self._mark_loss(self.wanted.places(), reason, at_ns, leg)
+            self._mark_loss(self.wanted.places(), leg, reason, at_ns)
         self._choose_lead(at_ns)
         self._go_on(at_ns)
         self._plan_wake(at_ns)
@@ -186,7 +186,7 @@ class Shard(Legs):
                 for symbol in wanted.symbols:
                     leg.joining.pop(symbol, None)
             self._sort(leg, at_ns)
-        self._mark_loss(places, "removed", at_ns, self.lead)
+        self._mark_loss(places, self.lead, "removed", at_ns, "removed")
 
     def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
         """End a stream on the leading leg, and ask for it again."""
@@ -201,7 +201,7 @@ class Shard(Legs):
             self._leave(leg, "stopped")
         if live:
             newest = max(live, key=lambda leg: leg.heard_ns or 0)
-            self._mark_loss(self.wanted.places(), "stopped", at_ns, newest)
+            self._mark_loss(self.wanted.places(), newest, "stopped", at_ns, "stopped")
 
     def _look_for_twins(self) -> None:
         self._have_twins(twins=True)
@@ -225,8 +225,8 @@ class Shard(Legs):
 
     def _sort(self, leg: Leg, at_ns: int) -> None:
         """Pass a leg's commands on, but for what the shard does itself."""
-        for place, reason in leg.connection.take_interruptions():
-            self._mark_loss([place], reason, at_ns, leg)
+        for place, reason, cause in leg.connection.take_interruptions():
+            self._mark_loss([place], leg, reason, at_ns, cause)
         for command in leg.connection.take_commands():
             if isinstance(command, Rotate):
                 self._rotate(leg, command.reason, at_ns)

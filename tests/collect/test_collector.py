@@ -596,3 +596,15 @@ async def test_prometheus_is_shown_records_missing_ids_malformed_frames_and_gaps
                 await asyncio.sleep(0.1)
                 async with http.get(f"http://127.0.0.1:{unused_tcp_port}/metrics") as answer:
                     text = await answer.text()
+
+
+async def test_how_long_answers_are_waited_for_and_how_pauses_grow_can_be_set(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    wanted = settings(server.address, tmp_path, ack_timeout=0.7, retry_multiplier=3.0)
+    async with collecting(wanted) as life:
+        await life.until(streaming)
+        assert life.collector._sessions is not None
+        plan = life.collector._sessions.shards[0].plan
+    assert (plan.ack_within_s, plan.reconnect.multiplier) == (0.7, 3.0)

@@ -582,3 +582,15 @@ def test_a_book_without_numbers_that_is_begun_again_leaves_a_marker() -> None:
     ((slug, channels, reason, _),) = marks(made.shard)
     assert (slug, channels) == (A.slug, ("book_deltas",))
     assert reason.startswith("out of order")
+
+
+def test_a_stream_that_is_refused_is_not_lost_with_its_connection_and_covers_no_other() -> None:
+    made = streaming(TRADES)
+    made.shard.add(Subscription("tickers", (A,)), made.now_ns)
+    made.pass_s(1)
+    (request,) = [each.text for _, each in made.asks() if isinstance(each, Send)]
+    made.bring(1, frame("refused", int(request.partition(":")[0])))
+    assert ("tickers", A) not in made.shard.lead.connection.carried()
+    made.shard.closed(1, "cut", made.now_ns)
+
+    assert [channels for _, channels, *_ in marks(made.shard)] == [("trades",), ("trades",)]

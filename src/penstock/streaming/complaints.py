@@ -42,6 +42,16 @@ class Complaints:
         """Streams that were not acknowledged in time, and not since."""
         return list(self._unanswered)
 
+    @property
+    def refused(self) -> set[Place]:
+        """Streams that were refused, and not acknowledged since."""
+        return set(self._places(self._refused))
+
+    @property
+    def open(self) -> bool:
+        """Whether there are any such."""
+        return bool(self._unanswered)
+
     def refuse(self, said: Refusal, names: Sequence[str]) -> int:
         """The exchange refused these streams; how often in a row, at most."""
         self.totals.update(self._places(names))

@@ -263,8 +263,8 @@ class Connection:
         return interruptions
 
     def carried(self) -> set[Place]:
-        """The streams that come by this connection, as far as the exchange has told."""
-        return set(self._wanted) - set(map(self._wanted.place, self.pending))
+        """The streams that come by this connection, as far as that is known."""
+        return {*self._wanted} - {*map(self._wanted.place, self.pending)} - self.complaints.refused
 
     def take_commands(self) -> list[Command]:
         """What is to be done since the last call, in order."""
@@ -347,7 +347,7 @@ class Connection:
         book = self.books.get(symbol)
         if isinstance(book, StreamedBook):
             book.begin(snapshot)
-            if self.pending:  # that the stream has begun is an answer too
+            if self.complaints.open or not self._asking.settled:  # to have begun is an answer too
                 self.complaints.clear(self._asking.answered(None, (self._book_stream(symbol),)))
             if book.wants_snapshot:
                 self._begin(symbol, at_ns)

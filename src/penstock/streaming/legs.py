@@ -113,7 +113,7 @@ class Legs:
         cause: Cause = "disconnected",
     ) -> None:
         """Deliver markers for streams that a leg has lost, but for those that come by another."""
-        covered: set[Place] = set()
+        covered = leg.connection.complaints.refused  # which it did not have
         for other in self._live():
             covered |= other.connection.carried() if other is not leg else set()
         lost = Subscriptions.of(place for place in places if place not in covered)

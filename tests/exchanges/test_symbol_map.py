@@ -10,9 +10,19 @@ BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 FIRST = [Listed("XBTUSDT", BTC, "XBT/USDT", ("BTCUSDT",))]
 
 
-@pytest.mark.parametrize("text", ["XBTUSDT", "xbtusdt", "BTCUSDT", "btc_usdt", "BTC/USDT"])
+@pytest.mark.parametrize(
+    "text", ["XBTUSDT", "xbtusdt", "BTCUSDT", "btc_usdt", "BTC/USDT", "BTC-USDT", "btc-usdt"]
+)
 def test_every_spelling_is_found(text: str) -> None:
     assert SymbolMap("sim", FIRST).find(text) is BTC
+
+
+def test_the_exchanges_own_hyphen_comes_before_ours() -> None:
+    won = Symbol("BTC", "KRW")
+    symbols = SymbolMap("sim", [("KRW-BTC", won), ("BTC-ETH", Symbol("ETH", "BTC"))])
+
+    assert symbols.find("KRW-BTC") is symbols.find("BTC-KRW") is won
+    assert symbols.find("BTC-ETH") is Symbol("ETH", "BTC")
 
 
 def test_what_it_learns_it_knows_besides() -> None:

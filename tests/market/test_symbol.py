@@ -61,6 +61,11 @@ def test_case_does_not_matter_when_typed() -> None:
     assert Symbol.parse("Btc/usdt") == Symbol.parse("BTC_USDT") == Symbol("BTC", "USDT")
 
 
+@pytest.mark.parametrize("text", ["BTC-USDT", "btc-usdt", "Btc-Usdt"])
+def test_a_hyphen_separates_like_a_slash(text: str) -> None:
+    assert Symbol.parse(text) is Symbol("BTC", "USDT")
+
+
 def test_an_asset_outside_ascii_is_percent_encoded() -> None:
     assert Symbol("币", "USDT").slug == "%e5%b8%81_usdt"
 
@@ -70,7 +75,7 @@ def test_a_separator_inside_an_asset_is_percent_encoded() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["BTCUSDT", "/USDT", "btc_", "a/b/c", "%62tc_usdt", "%ff_usdt", "B TC/X"]
+    "text", ["BTCUSDT", "/USDT", "btc_", "a/b/c", "%62tc_usdt", "%ff_usdt", "B TC/X", "BTC-", "A-B-C"]
 )
 def test_what_is_no_symbol_is_refused(text: str) -> None:
     with pytest.raises(MalformedSymbol):

@@ -1,8 +1,9 @@
 """Symbols: one market, two spellings.
 
 ``btc_usdt`` is the slug, safe in file names, topics and environment variables. ``BTC/USDT`` is the
-unified spelling people and ccxt use. An exchange's own spelling (BTCUSDT, XBT/USDT, KRW-BTC) is
-never guessed at; the exchange's symbol map knows it.
+unified spelling people and ccxt use; typed with a hyphen, ``BTC-USDT``, it means the same. An
+exchange's own spelling (BTCUSDT, XBT/USDT, KRW-BTC) is never guessed at; the exchange's symbol map
+knows it and is asked first.
 """
 
 from typing import NoReturn
@@ -58,13 +59,16 @@ class Symbol:
 
     @classmethod
     def parse(cls, text: str) -> "Symbol":
-        """Read either spelling, in any case.
+        """Read ``BTC/USDT``, ``btc_usdt`` or ``BTC-USDT``, in any case.
 
         Raises:
-            MalformedSymbol: it is neither.
+            MalformedSymbol: it is none of them.
         """
         if "/" in text:
             base, _, quote = text.partition("/")
+            return cls(base, quote)
+        if "_" not in text and text.count("-") == 1:  # a slug writes a hyphen as %2d
+            base, _, quote = text.partition("-")
             return cls(base, quote)
         base, separator, quote = text.partition("_")
         if not separator:

@@ -40,6 +40,9 @@ def test_a_running_one_keeps_its_slot_and_can_be_looked_at(tmp_path: Path, excha
     with started(*COLLECT, data, folder=tmp_path, environment=urls(exchange)) as process:
         wait_until(lambda: streams(tmp_path), process)
         second = run(*COLLECT, data, folder=tmp_path, **urls(exchange))
+        beside = run(
+            *(*COLLECT, data, "--slot", "b", "--seconds", "0.5"), folder=tmp_path, **urls(exchange)
+        )
         shown = run("status", "--data-dir", data, folder=tmp_path, COLUMNS="80")
         facts = run("status", "--data-dir", data, "--json", folder=tmp_path)
         tail = run(
@@ -52,12 +55,19 @@ def test_a_running_one_keeps_its_slot_and_can_be_looked_at(tmp_path: Path, excha
     assert f"process {process.pid} (" in second.stderr
     assert "collect binance btc_usdt" in second.stderr
     assert "Traceback" not in second.stderr
+    assert "--slot NAME" in second.stderr
+    assert beside.returncode == 0, beside.stderr
+    assert (tmp_path / "log" / f"{SLOT}-b" / "CURRENT").exists()
     assert (shown.returncode, facts.returncode, code) == (0, 0, 0)
     assert "running" in shown.stdout
     assert "2 of 2 books synced" in shown.stdout
     assert "…" not in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
-    assert json.loads(facts.stdout)["status"]["pid"] == process.pid
+    found = [json.loads(line)["status"] for line in facts.stdout.splitlines()]
+    assert {each["slot"]: each["pid"] == process.pid for each in found} == {
+        SLOT: True,
+        f"{SLOT}-b": False,
+    }
     numbers = [json.loads(line)["number"] for line in tail.stdout.splitlines()]
     assert len(numbers) > 5, "more came while it followed"
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -118,6 +128,7 @@ def test_an_exchange_that_cannot_be_reached_is_tried_until_told_to_stop(
             ["binanse", "btc_usdt"],
             "There is no exchange 'binanse' here. Did you mean binance",
         ),
+        (["binance", "btc_usdt", "--slot", "../b"], "'../b' is not a name: use letters, digits"),
     ],
 )
 def test_a_name_nobody_knows_is_answered_in_one_line(

@@ -75,7 +75,8 @@ def test_a_separator_inside_an_asset_is_percent_encoded() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["BTCUSDT", "/USDT", "btc_", "a/b/c", "%62tc_usdt", "%ff_usdt", "B TC/X", "BTC-", "A-B-C"]
+    "text",
+    ["BTCUSDT", "/USDT", "btc_", "a/b/c", "%62tc_usdt", "%ff_usdt", "B TC/X", "BTC-", "A-B-C"],
 )
 def test_what_is_no_symbol_is_refused(text: str) -> None:
     with pytest.raises(MalformedSymbol):

@@ -49,9 +49,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_collector(
-    settings: Settings, name: str, clock: Clock, listener: Listener = quiet
+    settings: Settings, name: str, clock: Clock, listener: Listener = quiet, slot: str | None = None
 ) -> AsyncIterator[Collector]:
     """A collector for one exchange, in a slot of its own, that knows what it missed while away.
+
+    Several on one folder need names for their slots.
 
     Raises:
         ConfigError: the bus cannot be as it is set.
@@ -62,7 +64,7 @@ async def open_collector(
     """
     exchange = exchanges.load(name)
     wiring = wire(settings.bus, Path(settings.collect.data_dir))
-    folder, slot = Path(settings.collect.data_dir), f"collect-{exchanges.file_name(name)}"
+    folder, slot = Path(settings.collect.data_dir), _slot("collect", name, slot)
     continuity = Continuity(exchange.consecutive, listener)
     reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
     log = open_log(f"rocksdb:{folder}")
@@ -103,7 +105,12 @@ async def open_collector(
 
 @asynccontextmanager
 async def open_fetcher(
-    settings: Settings, name: str, symbols: Sequence[str], clock: Clock, listener: Listener = quiet
+    settings: Settings,
+    name: str,
+    symbols: Sequence[str],
+    clock: Clock,
+    listener: Listener = quiet,
+    slot: str | None = None,
 ) -> AsyncIterator[Fetcher]:
     """A fetcher for one exchange, in a slot of its own, once it is known that it can be asked.
 
@@ -118,7 +125,7 @@ async def open_fetcher(
     """
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
-    folder, slot = Path(settings.collect.data_dir), f"fetch-{exchanges.file_name(name)}"
+    folder, slot = Path(settings.collect.data_dir), _slot("fetch", name, slot)
     wiring = wire(settings.bus, folder)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_state(settings, clock))
@@ -153,12 +160,13 @@ async def open_fetcher(
 
 @asynccontextmanager
 async def open_worker(
-    settings: Settings, clock: Clock, listener: Listener = quiet
+    settings: Settings, clock: Clock, listener: Listener = quiet, slot: str | None = None
 ) -> AsyncIterator[Worker]:
-    """A worker on the fleet's jobs, in the first slot of the log that nobody writes.
+    """A worker on the fleet's jobs, in the named slot or in the first that nobody writes.
 
     Raises:
         ConfigError: the bus cannot be as it is set.
+        SlotInUse: another process writes to the named slot.
         StoreUnreachable, NewerStore: the state cannot be had.
         StorageError: the folder cannot be written.
     """
@@ -166,7 +174,9 @@ async def open_worker(
     wiring = wire(settings.bus, folder)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_state(settings, clock))
-        writer = stack.enter_context(closing(_free_slot(open_log(f"rocksdb:{folder}"), "work")))
+        log = open_log(f"rocksdb:{folder}")
+        writer = log.writer(f"work-{slot}") if slot else _free_slot(log, "work")
+        stack.enter_context(closing(writer))
         publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
         recorder = Recorder(
             writer, publisher, durability=settings.collect.durability, listener=listener
@@ -265,6 +275,11 @@ async def open_state(settings: Settings, clock: Clock) -> AsyncIterator[StateSto
         yield store
     finally:
         await store.close()
+
+
+def _slot(kind: str, exchange: str, name: str | None) -> str:
+    """The slot of a process that serves one exchange: no other kind or exchange has the same."""
+    return "-".join(filter(None, (kind, exchanges.file_name(exchange), name)))
 
 
 def _free_slot(log: EventLog, name: str) -> LogWriter:

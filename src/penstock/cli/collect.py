@@ -11,7 +11,7 @@ from penstock.app import measured, open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.memory import give_back_large_pieces
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, say, split
 from penstock.cli.painter import write
 from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
 from penstock.cli.symbols_file import OPTION, Markets
@@ -42,6 +42,7 @@ def collect(
     channels: Annotated[
         str | None, typer.Option(help="Kinds of data, separated by commas: trades,book_deltas.")
     ] = None,
+    slot: SlotOption = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,7 +61,7 @@ def collect(
     settings = read_settings(context, options, exchange).settings
     give_back_large_pieces()
     with measured(settings, unless_drawn(_log)) as listener:
-        collecting = _collect(settings, exchange, markets, seconds, listener)
+        collecting = _collect(settings, exchange, markets, slot, seconds, listener)
         status = asyncio.run(collecting)
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
@@ -71,12 +72,13 @@ async def _collect(
     settings: Settings,
     exchange: str,
     markets: Markets,
+    slot: str | None,
     seconds: float | None,
     listener: Listener,
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_collector(settings, exchange, clock, listener) as collector:
+    async with open_collector(settings, exchange, clock, listener, slot) as collector:
         rereading = asyncio.create_task(_read_when_told(collector, markets, listener))
         reporter = collector.reporter
         view = View(

@@ -12,7 +12,7 @@ from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.memory import give_back_large_pieces
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, say, split
 from penstock.cli.painter import write
 from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
 from penstock.clock import SystemClock
@@ -34,6 +34,7 @@ def fetch(
         float | None, typer.Option(help="Seconds between two fetches of the same thing.")
     ] = None,
     data_dir: DataOption = None,
+    slot: SlotOption = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +50,7 @@ def fetch(
     named = symbols_or_named(context, symbols)
     give_back_large_pieces()
     with measured(settings, unless_drawn(_log)) as listener:
-        status = asyncio.run(_fetch(settings, exchange, named, seconds, listener))
+        status = asyncio.run(_fetch(settings, exchange, named, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
@@ -59,12 +60,13 @@ async def _fetch(
     settings: Settings,
     exchange: str,
     symbols: Sequence[str],
+    slot: str | None,
     seconds: float | None,
     listener: Listener,
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_fetcher(settings, exchange, symbols, clock, listener) as fetcher:
+    async with open_fetcher(settings, exchange, symbols, clock, listener, slot) as fetcher:
         reporter = fetcher.reporter
         view = View(
             lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),

@@ -1,9 +1,11 @@
-"""Words that several commands share: options, lists typed with commas, and JSON lines out."""
+"""What several commands share: options, lists typed with commas, and JSON lines out."""
 
 from typing import Annotated
 
 import msgspec
 import typer
+
+from penstock.storage.log import is_slot_name
 
 SymbolsOption = Annotated[
     str | None,
@@ -15,6 +17,24 @@ FaultsOption = Annotated[
 ]
 SecondsOption = Annotated[float | None, typer.Option(help="Stop by itself after so long.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout.")]
+
+
+def _checked_slot(name: str | None) -> str | None:
+    if name is None or is_slot_name(name):
+        return name
+    raise typer.BadParameter(f"{name!r} is not a name: use letters, digits, - and _, such as b")
+
+
+SlotOption = Annotated[
+    str | None,
+    typer.Option(
+        "--slot",
+        help="Write to a slot of the log of this name, to run several such processes on one folder:"
+        " --slot b writes to the usual slot's name followed by -b.",
+        callback=_checked_slot,
+        show_default=False,
+    ),
+]
 DataOption = Annotated[
     str | None, typer.Option("--data-dir", help="Folder for everything that is collected.")
 ]

@@ -7,7 +7,7 @@ import typer
 
 from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, say
 from penstock.cli.painter import write
 from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
 from penstock.cli.worker_view import describe_worker, draw_worker
@@ -21,6 +21,7 @@ def work(
     context: typer.Context,
     data_dir: DataOption = None,
     concurrency: Annotated[int | None, typer.Option(help="Jobs to run at once.")] = None,
+    slot: SlotOption = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -34,16 +35,18 @@ def work(
     options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
     settings = read_settings(context, options).settings
     with measured(settings, unless_drawn(_log)) as listener:
-        worker = asyncio.run(_work(settings, seconds, listener))
+        worker = asyncio.run(_work(settings, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json:
         say({"worker": worker.name, "turns": worker.ended})
 
 
-async def _work(settings: Settings, seconds: float | None, listener: Listener) -> Worker:
+async def _work(
+    settings: Settings, slot: str | None, seconds: float | None, listener: Listener
+) -> Worker:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_worker(settings, clock, listener) as worker:
+    async with open_worker(settings, clock, listener, slot) as worker:
         view = View(
             lambda room: draw_worker(worker, room),
             lambda: describe_worker(worker),

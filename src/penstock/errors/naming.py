@@ -18,7 +18,9 @@ class MalformedSymbol(PenstockError):
 
     def __init__(self, text: str, problem: str) -> None:
         self.text = text
-        super().__init__(f"{text!r} is not a symbol: {problem}. Write btc_usdt, BTC/USDT or BTC-USDT.")
+        super().__init__(
+            f"{text!r} is not a symbol: {problem}. Write btc_usdt, BTC/USDT or BTC-USDT."
+        )
 
 
 class UnknownInterval(PenstockError):

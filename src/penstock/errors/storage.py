@@ -26,7 +26,7 @@ class SlotInUse(PenstockError):
         self.slot, self.holder = slot, holder
         super().__init__(
             f"the log's slot {slot!r} is already being written by {holder}. Stop that process,"
-            " or give this one a slot of its own."
+            " or give this one a slot of its own with --slot NAME."
         )
 
 

@@ -176,7 +176,7 @@ def test_a_second_process_is_told_who_owns_the_slot(tmp_path: Path) -> None:
 
         assert f"process {process.pid} (" in str(refusal.value)
         assert sys.executable in str(refusal.value)
-        assert "slot of its own" in str(refusal.value)
+        assert "slot of its own with --slot NAME" in str(refusal.value)
         process.kill()
         process.wait()
         writer = open_log(f"rocksdb:{tmp_path}").writer("a")

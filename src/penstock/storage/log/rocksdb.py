@@ -34,6 +34,7 @@ from rocksdict import (
 )
 
 from penstock.errors import ConfigError, SlotInUse, StorageError, StorageFull
+from penstock.storage.log import is_slot_name
 from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.writer import SlotWriter
@@ -63,7 +64,7 @@ class RocksLog:
         self._folder = root / "log"
 
     def writer(self, slot: str) -> SlotWriter:
-        if not slot or not all(c.isalnum() or c in "-_" for c in slot):
+        if not is_slot_name(slot):
             raise ConfigError(
                 slot, problem="a slot's name is letters, digits, - and _.", origin="log slot"
             )

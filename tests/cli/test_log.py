@@ -24,9 +24,10 @@ def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def trade(number: int) -> Trade:
+def trade(number: int, *, at_ms: int = 0, received_at_ns: int | None = None) -> Trade:
     return Trade(
-        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=0,
+        exchange="toy", symbol=Symbol("BTC", "USDT"), id=number, at_ns=at_ms * 1_000_000,
+        received_at_ns=number if received_at_ns is None else received_at_ns,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 
@@ -40,18 +41,61 @@ def test_scan_finds_by_id_and_by_time_and_in_both_directions(collected: Path) ->
     def scan(*words: str) -> list[dict[str, Any]]:
         return records(run("log", "scan", BTC, *words, folder=collected))
 
-    everything = scan("--limit", "100000")
+    everything = scan()
     ids = [record["id"] for record in everything]
     assert ids == list(range(ids[0], ids[0] + len(ids)))
     assert [record["number"] for record in everything] == list(range(1, len(ids) + 1))
     part = scan("--first", str(ids[3]), "--last", str(ids[7]), "--reverse", "--limit", "3")
     assert [record["id"] for record in part] == [ids[7], ids[6], ids[5]]
-    middle = when(everything[len(ids) // 2]["received_at_ns"])
-    early = scan("--until", middle, "--limit", "9999")
-    late = scan("--since", middle, "--limit", "9999")
-    assert [r["id"] for r in early + late] == ids
-    assert early
-    assert late
+    middle = everything[len(ids) // 2]
+    for before, after, at in (
+        ("--until", "--since", when(middle["at_ns"])),
+        ("--received-until", "--received-since", when(middle["received_at_ns"])),
+    ):
+        early, late = scan(before, at), scan(after, at)
+        assert [r["id"] for r in early + late] == ids
+        assert early
+        assert late
+
+
+def test_scan_shows_everything_unless_told_otherwise_and_says_what_it_left_out(
+    tmp_path: Path,
+) -> None:
+    with closing(open_log(f"rocksdb:{tmp_path}").writer("a")) as writer:
+        writer.append([trade(number) for number in range(1, 151)])
+
+    def scan(*words: str) -> subprocess.CompletedProcess[str]:
+        words = ("log", "scan", "toy.trades.BTC-USDT", *words, "--data-dir", str(tmp_path))
+        return run(*words, folder=tmp_path)
+
+    whole, cut, all_of_them = scan(), scan("--limit", "149"), scan("--limit", "150")
+    assert [record["id"] for record in records(whole)] == list(range(1, 151))
+    assert [record["id"] for record in records(cut)] == list(range(1, 150))
+    assert "there is more" in cut.stderr
+    assert "--limit" in cut.stderr
+    assert records(all_of_them) == records(whole)
+    assert whole.stderr == all_of_them.stderr == ""
+
+
+def test_scan_means_the_time_of_the_market(tmp_path: Path) -> None:
+    # Fetched a year later, among what came live.
+    noon = 1_700_000_000_000
+    with closing(open_log(f"rocksdb:{tmp_path}").writer("a")) as writer:
+        for number in (1, 3, 2):
+            late_ms = 365 * 86_400_000 if number == 2 else 5
+            at_ms = noon + number * 1000
+            received_ns = (at_ms + late_ms) * 1_000_000
+            writer.append([trade(number, at_ms=at_ms, received_at_ns=received_ns)])
+
+    def ids(*words: str) -> list[int]:
+        words = ("log", "scan", "toy.trades.btc_usdt", *words, "--data-dir", str(tmp_path))
+        return [record["id"] for record in records(run(*words, folder=tmp_path))]
+
+    since, until = when((noon + 2000) * 1_000_000), when((noon + 3000) * 1_000_000)
+    assert ids("--since", since, "--until", until) == [2]
+    assert ids("--since", since) == [2, 3]
+    assert ids("--received-since", since) == [2, 3]
+    assert ids("--received-since", since, "--received-until", when((noon + 9000) * 10**6)) == [3]
 
 
 def test_records_that_tell_milliseconds_are_shown_with_nanoseconds(
@@ -79,7 +123,7 @@ def test_records_that_tell_milliseconds_are_shown_with_nanoseconds(
 
 
 def test_tail_begins_with_the_newest(collected: Path) -> None:
-    everything = records(run("log", "scan", BTC, "--limit", "100000", folder=collected))
+    everything = records(run("log", "scan", BTC, folder=collected))
     tail = records(run("log", "tail", BTC, "-n", "3", folder=collected))
 
     assert tail == everything[-3:]
@@ -113,7 +157,7 @@ def test_stats_name_every_stream_in_full(collected: Path, columns: str) -> None:
 def test_stats_as_facts(collected: Path) -> None:
     stats = records(run("log", "stats", "--json", folder=collected))
     found = {each["stream"]: each for each in stats}
-    everything = records(run("log", "scan", BTC, "--limit", "100000", folder=collected))
+    everything = records(run("log", "scan", BTC, folder=collected))
 
     assert found[BTC]["records"] == len(everything)
     assert found[BTC]["first"] == str(everything[0]["id"])
@@ -137,16 +181,28 @@ def test_an_unknown_stream_is_answered_with_near_matches(collected: Path, comman
     assert done.stdout == ""
 
 
-def test_what_is_no_time_is_refused(collected: Path) -> None:
-    done = run("log", "scan", BTC, "--since", "yesterday", folder=collected)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--since", "yesterday"], "'yesterday' is not a time such as 2026-11-01T12:00"),
+        (["--received-until", "noon"], "'noon' is not a time such as"),
+        (["--since", "2026-01-02", "--until", "2026-01-01"], "2026-01-02 is not before --until"),
+        (["--first", "9", "--last", "5"], "9 is above --last 5"),
+        (["--first=-3"], "-3 is not in the range"),
+    ],
+)
+def test_what_is_no_part_of_a_stream_is_refused(
+    collected: Path, words: list[str], says: str
+) -> None:
+    done = run("log", "scan", BTC, *words, folder=collected)
 
     assert done.returncode == 2
-    assert "is not a time" in done.stderr
+    assert says in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
 
 
 def test_a_reader_that_has_enough_is_no_error(collected: Path) -> None:
-    words = [*PENSTOCK, "log", "scan", "binance.tickers.btc_usdt", "--limit", "100000"]
+    words = [*PENSTOCK, "log", "scan", "binance.tickers.btc_usdt"]
     with subprocess.Popen(
         words, cwd=collected, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.api.views import connector_view
-from penstock.cli.intake import note, with_intake
+from penstock.cli.intake import with_intake
 from penstock.cli.job_words import instant
-from penstock.cli.options import DataOption, JsonOption, say
+from penstock.cli.options import DataOption, JsonOption, note, say
 from penstock.connectors import Connector, ConnectorManager, LimitState
 from penstock.errors import UnknownInterval
 from penstock.ingest.requests import Intake

@@ -1,7 +1,6 @@
 """What the commands for connectors and jobs share: the store behind them, and how they answer."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -33,8 +32,3 @@ def _log(fact: Fact) -> None:
     # Whoever asked for something waits for it, and sees what went wrong; not each request.
     if not isinstance(fact, RequestSent):
         log_facts(fact)
-
-
-def note(words: str) -> None:
-    """Say something to whoever watches, apart from the facts on stdout."""
-    sys.stderr.write(words + "\n")

@@ -1,6 +1,7 @@
 """``penstock log``: what was recorded, read back."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -13,17 +14,22 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
 from penstock.cli.running import stop_after, stop_on_signals
+from penstock.cli.typed import instant_ns, stream_name
 from penstock.clock import SystemClock
-from penstock.errors import UnknownStream
+from penstock.errors import MissingExtra, UnknownExchange, UnknownStream
+from penstock.exchanges import registry
 from penstock.market.codec import json_of
 from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 
 log = typer.Typer(help="Read what was recorded.", no_args_is_help=True)
 
-StreamArgument = Annotated[str, typer.Argument(help="exchange.channel.symbol; see: log stats")]
+StreamArgument = Annotated[
+    str, typer.Argument(help="exchange.channel.symbol; penstock log stats lists them.")
+]
+_Range = tuple[int | None, int | None]
 _LOOK_S = 0.5
 _WIDE = 130
 """Columns from which on a table has room for keys."""
@@ -61,29 +67,52 @@ def stats(context: typer.Context, data_dir: DataOption = None, as_json: JsonOpti
 def scan(
     context: typer.Context,
     stream: StreamArgument,
-    since: Annotated[str | None, typer.Option(help="Received at or after this time.")] = None,
-    until: Annotated[str | None, typer.Option(help="Received before this time.")] = None,
-    first: Annotated[int | None, typer.Option(help="From this id on.")] = None,
-    last: Annotated[int | None, typer.Option(help="Up to this id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
-    reverse: Annotated[bool, typer.Option(help="Newest first.")] = False,
+    since: Annotated[str | None, typer.Option(help="Happened at or after this time.")] = None,
+    until: Annotated[str | None, typer.Option(help="Happened before this time.")] = None,
+    received_since: Annotated[
+        str | None, typer.Option(help="Received by us at or after this time.")
+    ] = None,
+    received_until: Annotated[
+        str | None, typer.Option(help="Received by us before this time.")
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=0, help="From this id on.")] = None,
+    last: Annotated[int | None, typer.Option(min=0, help="Up to this id.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most so many; all without it.", show_default=False),
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,
     data_dir: DataOption = None,
 ) -> None:
     """Print records of one stream as JSON lines, oldest first.
 
-    Times are ISO 8601, in UTC unless they say otherwise.
+    Times are ISO 8601, in UTC unless they say otherwise. --since and --until are market time: when
+    the exchange says it happened, or when a candle opens; the time of receipt where the exchange
+    gives no time.
 
     Example: penstock log scan binance.trades.btc_usdt --since 2026-11-01T12:00 --limit 10
     """
-    span = Span(
-        first=None if first is None else key_of_id(first),
-        end=None if last is None else key_of_id(last + 1),
-        since_ns=_instant(since),
-        until_ns=_instant(until),
-    )
+    market = _range(since, until, ("--since", "--until"))
+    received = _range(received_since, received_until, ("--received-since", "--received-until"))
+    if first is not None and last is not None and first > last:
+        raise typer.BadParameter(f"{first} is above --last {last}", param_hint="--first")
     with closing(_open(context, data_dir)) as reader:
-        for stored in reader.scan(_find(reader, stream), span, reverse=reverse, limit=limit):
+        found = _find(reader, stream)
+        span = Span(
+            None if first is None else key_of_id(first),
+            None if last is None else key_of_id(last + 1),
+            *received,
+            *market,
+            rising=_ids_rise(found),
+        )
+        # One more than is shown: whether there is more.
+        most = None if limit is None else limit + 1
+        for count, stored in enumerate(reader.scan(found, span, reverse=reverse, limit=most)):
+            if count == limit:
+                note(f"penstock: there is more; these are the {limit} of --limit.")
+                break
             _print(stored)
+    sys.stdout.flush()
 
 
 @log.command()
@@ -109,6 +138,7 @@ def tail(
         if follow:
             for stored in newest:
                 numbers[stored.slot] = max(numbers.get(stored.slot, 0), stored.number)
+            sys.stdout.flush()
             asyncio.run(_follow(reader, found, numbers, seconds))
 
 
@@ -123,6 +153,7 @@ async def _follow(
             for stored in reader.numbers(stream, slot, numbers.get(slot, 0) + 1):
                 numbers[slot] = stored.number
                 _print(stored)
+        sys.stdout.flush()
         await clock.sleep(_LOOK_S)
     deadline.cancel()
 
@@ -134,9 +165,10 @@ def _open(context: typer.Context, data_dir: str | None) -> LogReader:
 
 def _find(reader: LogReader, name: str) -> Stream:
     streams = {str(stream): stream for stream in reader.streams()}
-    if name not in streams:
+    found = streams.get(stream_name(name))
+    if found is None:
         raise UnknownStream(name, streams)
-    return streams[name]
+    return found
 
 
 def _last_numbers(reader: LogReader, stream: Stream) -> dict[str, int]:
@@ -176,20 +208,25 @@ def _draw(slots: Sequence[SlotStats]) -> None:
 
 def _print(stored: Stored) -> None:
     # The record's own JSON, with where it stands in the log before it.
-    head = {"slot": stored.slot, "number": stored.number}
-    typer.echo(msgspec.json.encode(head).decode()[:-1] + "," + json_of(stored.record)[1:].decode())
+    head = msgspec.json.encode({"slot": stored.slot, "number": stored.number}).decode()
+    sys.stdout.write(f"{head[:-1]},{json_of(stored.record)[1:].decode()}\n")
+
+
+def _range(since: str | None, until: str | None, names: tuple[str, str]) -> _Range:
+    since_ns, until_ns = instant_ns(since, names[0]), instant_ns(until, names[1])
+    if since_ns is not None and until_ns is not None and since_ns >= until_ns:
+        problem = f"{since} is not before {names[1]} {until}: nothing is between them"
+        raise typer.BadParameter(problem, param_hint=names[0])
+    return since_ns, until_ns
+
+
+def _ids_rise(stream: Stream) -> bool:
+    """Whether an exchange counts what happens on this channel, one by one."""
+    try:
+        return stream.channel in registry.load(stream.exchange).consecutive
+    except (UnknownExchange, MissingExtra):
+        return False
 
 
 def _when(at_ns: int) -> str:
     return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _instant(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a time such as 2026-11-01T12:00") from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return int(at.timestamp() * 1000) * 1_000_000

@@ -1,5 +1,6 @@
 """What several commands share: options, lists typed with commas, and JSON lines out."""
 
+import sys
 from typing import Annotated
 
 import msgspec
@@ -48,3 +49,8 @@ def split(names: str | None) -> list[str] | None:
 def say(facts: object) -> None:
     """One JSON line on stdout."""
     typer.echo(msgspec.json.encode(facts).decode())
+
+
+def note(words: str) -> None:
+    """One line on stderr, apart from the facts on stdout."""
+    sys.stderr.write(words + "\n")

@@ -6,7 +6,7 @@ just these from all slots, and drops what was received at another time.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Protocol
@@ -20,12 +20,11 @@ from penstock.storage.log import (
     StreamStats,
     keys,
     received_at_ns,
+    spans,
 )
 from penstock.storage.log.keys import SECOND_NS, Batch, Stream
 from penstock.storage.log.pairs import Pairs
-
-Interval = tuple[bytes, bytes]
-"""Keys from the first to just before the second."""
+from penstock.storage.log.spans import Interval, Intervals
 
 
 class Slots(Protocol):
@@ -65,26 +64,24 @@ class MergedReader:
             for slot, pairs in sorted(self._slots.current().items())
             if stream in (streams := find_streams(pairs))
         ]
+        span = spans.by_keys(stream, span, lambda key, back: _nearest(sources, stream, key, back))
         whole = (span.first or b"", span.end or keys.AFTER_ALL)
         intervals = [whole]
-        by_time = span.since_ns is not None or span.until_ns is not None
-        if by_time:
-            since_ns = span.since_ns or 0
-            until_ns = (1 << 63) if span.until_ns is None else span.until_ns
-            found: list[Interval] = []
+        received = spans.received(span)
+        if received is not None:
+            found = Intervals(whole)
             for _, pairs, stream_id in sources:
-                found += _intervals(pairs, stream_id, since_ns, until_ns)
-            intervals = _united(found, whole)
+                for interval in _intervals(pairs, stream_id, *received):
+                    found.add(interval)
+            intervals = found.united()
+        wanted = spans.times_wanted(span)
         for begin, end in reversed(intervals) if reverse else intervals:
             parts = [
                 _records(pairs, stream, slot, keys.prefix(b"r", stream_id), (begin, end), reverse)
                 for slot, pairs, stream_id in sources
             ]
             records = parts[0] if len(parts) == 1 else _merged(parts, reverse)
-            if by_time:
-                yield from (s for s in records if since_ns <= s.received_at_ns < until_ns)
-            else:
-                yield from records
+            yield from records if wanted is None else filter(wanted, records)
 
     def numbers(
         self, stream: Stream, slot: str, first: int, last: int | None = None
@@ -223,20 +220,6 @@ def _intervals(pairs: Pairs, stream_id: int, since_ns: int, until_ns: int) -> It
             yield batch.low, keys.key_after(batch.high)
 
 
-def _united(intervals: Iterable[Interval], whole: Interval) -> list[Interval]:
-    """The same keys without overlaps, in order, as far as they lie in ``whole``."""
-    united: list[Interval] = []
-    for begin, end in sorted(intervals):
-        begin, end = max(begin, whole[0]), min(end, whole[1])  # noqa: PLW2901
-        if begin >= end:
-            continue
-        if united and begin <= united[-1][1]:
-            united[-1] = (united[-1][0], max(end, united[-1][1]))
-        else:
-            united.append((begin, end))
-    return united
-
-
 def _records(
     pairs: Pairs, stream: Stream, slot: str, base: bytes, interval: Interval, reverse: bool
 ) -> Iterator[Stored]:
@@ -245,6 +228,19 @@ def _records(
     for entry, value in pairs.scan(begin, end, reverse=reverse):
         number = int.from_bytes(value[:8], "big")
         yield Stored(stream, slot, number, entry[5:], value[8:], topic)
+
+
+def _nearest(
+    sources: list[tuple[str, Pairs, int]], stream: Stream, key: bytes, back: bool
+) -> Stored | None:
+    """The first record at a key or after it; with ``back``, the last one before it."""
+    interval = (b"", key) if back else (key, keys.AFTER_ALL)
+    found = [
+        next(_records(pairs, stream, slot, keys.prefix(b"r", stream_id), interval, back), None)
+        for slot, pairs, stream_id in sources
+    ]
+    there = [stored for stored in found if stored is not None]
+    return (max if back else min)(there, key=_key, default=None)
 
 
 _key: Callable[[Stored], bytes] = attrgetter("key")

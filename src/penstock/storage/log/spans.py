@@ -1,0 +1,136 @@
+"""Spans: which keys to read for a part of a stream, and which of their records belong to it.
+
+Records are found by key, and by when they were received. There is no index of market times:
+
+- Candles are keyed by their market time, so its bounds are keys.
+- Where ids rise with market time (``Span.rising``), its bounds are found among the ids by halving,
+  an hour wider than asked for.
+- Elsewhere nothing is received before it happens: what was received since a market time is read,
+  and of the day before it, for clocks that were wrong. Old records may be fetched at any later
+  time, so a market time to end with bounds nothing.
+
+What is read in vain is filtered by its own time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from penstock.storage.log import Span, Stored, keys, market_ns
+from penstock.storage.log.keys import SECOND_NS, Stream
+
+_MS_NS = 1_000_000
+_CLOCKS_DIFFER_NS = 86_400 * SECOND_NS
+"""How far the clocks of an exchange and of this machine may be apart."""
+_IDS_DIFFER_NS = 3600 * SECOND_NS
+"""How far market times may fall while ids rise."""
+_END_OF_TIME_NS = 1 << 63
+_MOST_INTERVALS = 4096
+
+Interval = tuple[bytes, bytes]
+"""Keys from the first to just before the second."""
+Nearest = Callable[[bytes, bool], Stored | None]
+"""The first record at a key or after it; or the last one before it."""
+
+
+class Intervals:
+    """Intervals gathered within ``whole``: of many, neighbours become one that holds both.
+
+    So a search over years takes little memory. What lies between neighbours is read in vain, and
+    filtered.
+    """
+
+    def __init__(self, whole: Interval) -> None:
+        self._whole = whole
+        self._gathered: list[Interval] = []
+
+    def add(self, interval: Interval) -> None:
+        begin, end = max(interval[0], self._whole[0]), min(interval[1], self._whole[1])
+        if begin >= end:
+            return
+        self._gathered.append((begin, end))
+        if len(self._gathered) >= _MOST_INTERVALS:
+            united = self.united()
+            if len(united) > _MOST_INTERVALS // 2:
+                pairs = zip(united[::2], [*united[1::2], united[-1]], strict=False)
+                united = [(first[0], second[1]) for first, second in pairs]
+            self._gathered = united
+
+    def united(self) -> list[Interval]:
+        """The same keys without overlaps, in order."""
+        united: list[Interval] = []
+        for begin, end in sorted(self._gathered):
+            if united and begin <= united[-1][1]:
+                united[-1] = (united[-1][0], max(end, united[-1][1]))
+            else:
+                united.append((begin, end))
+        return united
+
+
+def by_keys(stream: Stream, span: Span, nearest: Nearest) -> Span:
+    """The same records, with market times made keys where keys rise with them."""
+    since_ns, until_ns = span.market_since_ns, span.market_until_ns
+    if since_ns is None and until_ns is None:
+        return span
+    low: bytes | None = None
+    high: bytes | None = None
+    if stream.channel.startswith("candles_"):
+        # Their keys are their market times: nothing is left to filter.
+        low = None if since_ns is None else _opening_key(since_ns)
+        high = None if until_ns is None else _opening_key(until_ns)
+        span = span._replace(market_since_ns=None, market_until_ns=None)
+    elif span.rising:
+        low = None if since_ns is None else _key_at(since_ns - _IDS_DIFFER_NS, nearest)
+        high = None if until_ns is None else _key_at(until_ns + _IDS_DIFFER_NS, nearest)
+    first = max(span.first or b"", low or b"")
+    end = min(span.end or keys.AFTER_ALL, high or keys.AFTER_ALL)
+    return span._replace(first=first, end=end)
+
+
+def _key_at(at_ns: int, nearest: Nearest) -> bytes | None:
+    """The first key of those that happened at this market time or later; None if there is none."""
+    first, last = nearest(b"", False), nearest(keys.FIRST_ARRIVAL, True)
+    lowest = None if first is None else keys.id_of_key(first.key)
+    highest = None if last is None else keys.id_of_key(last.key)
+    if lowest is None or highest is None:
+        return None
+
+    def happened(number: int) -> int:
+        found = nearest(keys.key_of_id(number), False)
+        return _END_OF_TIME_NS if found is None else market_ns(found.record)
+
+    place = lowest + bisect_left(range(lowest, highest + 1), at_ns, key=happened)
+    return None if place > highest else keys.key_of_id(place)
+
+
+def _opening_key(at_ns: int) -> bytes:
+    """The least key of a candle that opens then or later."""
+    return keys.key_of_id(max(0, -(-at_ns // _MS_NS)))
+
+
+def received(span: Span) -> tuple[int, int] | None:
+    """[since, until) between which everything in a span was received; None if at any time."""
+    since_ns, until_ns = span.since_ns, span.until_ns
+    if span.market_since_ns is not None and not span.rising:
+        since_ns = max(since_ns or 0, span.market_since_ns - _CLOCKS_DIFFER_NS)
+    if since_ns is None and until_ns is None:
+        return None
+    return since_ns or 0, _END_OF_TIME_NS if until_ns is None else until_ns
+
+
+def times_wanted(span: Span) -> Callable[[Stored], bool] | None:
+    """Whether a record's times are within a span; None where they need not be looked at."""
+    by_receipt = span.since_ns is not None or span.until_ns is not None
+    by_market = span.market_since_ns is not None or span.market_until_ns is not None
+    if not by_receipt and not by_market:
+        return None
+    since_ns, market_since_ns = span.since_ns or 0, span.market_since_ns or 0
+    until_ns, market_until_ns = (
+        _END_OF_TIME_NS if each is None else each for each in (span.until_ns, span.market_until_ns)
+    )
+
+    def wanted(stored: Stored) -> bool:
+        if by_receipt and not since_ns <= stored.received_at_ns < until_ns:
+            return False
+        return not by_market or market_since_ns <= market_ns(stored.record) < market_until_ns
+
+    return wanted

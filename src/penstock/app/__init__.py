@@ -198,15 +198,17 @@ async def open_worker(
 
 @asynccontextmanager
 async def open_intake(
-    settings: Settings, clock: Clock, listener: Listener = quiet
+    settings: Settings, clock: Clock, listener: Listener = quiet, *, read_only: bool = False
 ) -> AsyncIterator[Intake]:
     """Where people's connectors and jobs come in. An exchange is asked only if need be, and once.
+
+    With ``read_only`` a state file is neither made nor changed.
 
     Raises:
         StoreUnreachable, NewerStore: the state cannot be had.
     """
     hasty = replace(settings.requests, patience=settings.jobs.patience, attempts=1)
-    async with open_state(settings, clock) as store:
+    async with open_state(settings, clock, read_only=read_only) as store:
         gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
         async with aclosing(gateways):
             desk = JobDesk(store, handlers.kinds())
@@ -259,7 +261,9 @@ def _installed_with(extra: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_state(settings: Settings, clock: Clock) -> AsyncIterator[StateStore]:
+async def open_state(
+    settings: Settings, clock: Clock, *, read_only: bool = False
+) -> AsyncIterator[StateStore]:
     """What all processes share.
 
     Raises:
@@ -270,6 +274,7 @@ async def open_state(settings: Settings, clock: Clock) -> AsyncIterator[StateSto
         settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}",
         clock=clock,
         patience_s=settings.state.patience,
+        read_only=read_only,
     )
     try:
         yield store

@@ -40,7 +40,7 @@ def list_(
     async def find(intake: Intake) -> list[Connector]:
         return await intake.find_connectors(status, limit=1000)
 
-    found = with_intake(context, data_dir, find)
+    found = with_intake(context, data_dir, find, read_only=True)
     for connector in found if as_json else ():
         say(connector_view(connector))
     if not as_json:
@@ -85,8 +85,11 @@ def show(
 
     Example: penstock connectors show binance --json
     """
-    counted = ConnectorManager.update_connector_job_counts
-    _show(_changed(context, exchange, data_dir, counted), as_json)
+
+    async def counted(intake: Intake) -> Connector:
+        return await intake.connectors.update_connector_job_counts(exchange)
+
+    _show(with_intake(context, data_dir, counted, read_only=True), as_json)
 
 
 @connectors.command()

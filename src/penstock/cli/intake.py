@@ -16,13 +16,20 @@ T = TypeVar("T")
 
 
 def with_intake(
-    context: typer.Context, data_dir: str | None, do: Callable[[Intake], Awaitable[T]]
+    context: typer.Context,
+    data_dir: str | None,
+    do: Callable[[Intake], Awaitable[T]],
+    *,
+    read_only: bool = False,
 ) -> T:
-    """Do something with the connectors and jobs of the store that is set."""
+    """Do something with the connectors and jobs of the store that is set.
+
+    With ``read_only`` it may belong to another user: a state file is not changed.
+    """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
 
     async def run() -> T:
-        async with open_intake(settings, SystemClock(), _log) as intake:
+        async with open_intake(settings, SystemClock(), _log, read_only=read_only) as intake:
             return await do(intake)
 
     return asyncio.run(run())

@@ -63,7 +63,7 @@ def list_(
         done = await intake.desk.ended(since_ms, limit - len(found), **asked)
         return sorted([*found, *done], key=lambda job: job.id)
 
-    found = with_intake(context, data_dir, find)
+    found = with_intake(context, data_dir, find, read_only=True)
     if as_json:
         for job in found:
             say(job_view(job))
@@ -125,7 +125,11 @@ def show(
 
     Example: penstock jobs show 019a8b3c5d7e9f00a1b2c3d4
     """
-    job = _changed(context, job_id, data_dir, JobDesk.get)
+
+    async def get(intake: Intake) -> Job:
+        return await intake.desk.get(job_id)
+
+    job = with_intake(context, data_dir, get, read_only=True)
     _show(job, as_json)
     for event in () if as_json else job.events:
         words = ": ".join(

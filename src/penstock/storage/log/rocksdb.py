@@ -48,6 +48,7 @@ _LEVELS = 7
 """Of tables, as RocksDB has them."""
 # A secondary that opens while its owner replaces files may find one gone; the next look is right.
 _LOOKS = 5
+_ROCKSDICTS = "rocksdict-config.json"
 
 
 def open_url(rest: str) -> "RocksLog":
@@ -217,47 +218,79 @@ class _RocksPairs:
             self._db.close()
 
 
+class _View:
+    """A slot's folder as a reader sees it: links to its files, in a folder of the reader's own.
+
+    rocksdict writes a file of its own into the folder that it opens, whatever it opens it for. So
+    readers never open the slot's folder itself: it may be another user's.
+    """
+
+    def __init__(self, slot: Path, folder: Path) -> None:
+        self._slot, self.folder = slot, folder
+        self._linked: set[str] = set()
+        folder.mkdir(exist_ok=True)
+
+    def refresh(self) -> None:
+        """Link what is new, and forget what is gone; what is open already stays open."""
+        there = {file.name for file in self._slot.iterdir()} - {_ROCKSDICTS}
+        for name in self._linked - there:
+            (self.folder / name).unlink(missing_ok=True)
+        for name in there - self._linked:
+            (self.folder / name).symlink_to(self._slot / name)
+        self._linked = there
+
+
 class _Secondaries:
-    """Every slot of a folder, followed from a scratch folder of our own."""
+    """Every slot of a folder, followed from a temporary folder; nothing is written elsewhere."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._scratch = tempfile.TemporaryDirectory(prefix="penstock-reader-")
-        self._opened: dict[str, _RocksPairs] = {}
+        self._folder = folder.absolute()
+        try:
+            self._scratch = tempfile.TemporaryDirectory(prefix="penstock-reader-")
+        except OSError as error:
+            problem = f"readers need a temporary folder: {error}"
+            raise StorageError(str(folder), problem, "Set TMPDIR to a writable folder.") from error
+        self._opened: dict[str, tuple[_RocksPairs, _View]] = {}
 
     def current(self) -> dict[str, Pairs]:
         names = {marker.parent.name for marker in self._folder.glob("*/CURRENT")}
         for gone in self._opened.keys() - names:
-            self._opened.pop(gone).close()
+            self._opened.pop(gone)[0].close()
         for name in names:
             self._follow(name)
-        return dict(self._opened)
+        return {name: pairs for name, (pairs, _) in self._opened.items()}
 
     def _follow(self, name: str) -> None:
         for look in range(1, _LOOKS + 1):
             try:
                 if name not in self._opened:
                     self._opened[name] = self._open(name)
-                self._opened[name].catch_up()
+                pairs, view = self._opened[name]
+                with _failures_named(str(self._folder / name)):
+                    view.refresh()
+                pairs.catch_up()
             except StorageError:
                 if name in self._opened:
-                    self._opened.pop(name).close()
+                    self._opened.pop(name)[0].close()
                 if look == _LOOKS:
                     raise
             else:
                 return
 
-    def _open(self, name: str) -> _RocksPairs:
+    def _open(self, name: str) -> tuple["_RocksPairs", _View]:
         path, scratch = self._folder / name, Path(self._scratch.name, name)
         scratch.mkdir(exist_ok=True)
         with _failures_named(str(path)):
+            # Apart for each time it is opened: links that another time made are not known here.
+            view = _View(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
+            view.refresh()
             access = AccessType.secondary(str(scratch))
-            db = Rdict(str(path), _options(_READERS_CACHE), access_type=access)
-            return _RocksPairs(path, db, None)
+            db = Rdict(str(view.folder), _options(_READERS_CACHE), access_type=access)
+            return _RocksPairs(path, db, None), view
 
     def close(self) -> None:
         while self._opened:
-            self._opened.popitem()[1].close()
+            self._opened.popitem()[1][0].close()
         self._scratch.cleanup()
 
 

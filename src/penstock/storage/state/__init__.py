@@ -257,7 +257,7 @@ class _Module(Protocol):
 
 
 # Files of this folder that are parts of every backend.
-_SHARED = {"budget", "documents", "jsonb", "patience", "schema", "sql"}
+_SHARED = {"budget", "documents", "jsonb", "patience", "schema", "sql", "sqlite_copy"}
 
 
 async def open_store(
@@ -266,8 +266,12 @@ async def open_store(
     schema: Schema = SCHEMA,
     clock: Clock | None = None,
     patience_s: float = 10.0,
+    read_only: bool = False,
 ) -> StateStore:
     """The store a URL names, ready for use.
+
+    With ``read_only`` a file is neither made nor changed: what it holds now is copied to memory. On
+    a server the user's rights decide.
 
     ``sqlite:FILE`` serves one machine, ``postgresql://…`` and ``mongodb://…`` a fleet, ``memory:``
     one process.
@@ -288,7 +292,8 @@ async def open_store(
             origin="state URL",
         )  # fmt: skip
     module = cast("_Module", import_module(f"{__name__}.{name}"))
-    backend = module.open_url(url, clock or SystemClock(), patience_s)
+    opening = getattr(module, "open_copy", module.open_url) if read_only else module.open_url
+    backend = opening(url, clock or SystemClock(), patience_s)
     try:
         async with in_time(backend.where, patience_s):
             await backend.prepare(schema)

@@ -34,6 +34,7 @@ from penstock.storage.state.documents import (
 )
 from penstock.storage.state.schema import FieldType, Schema, Table, index_name
 from penstock.storage.state.sql import Dialect, Statement, body
+from penstock.storage.state.sqlite_copy import copy_to_memory
 
 T = TypeVar("T")
 
@@ -53,6 +54,13 @@ def open_url(url: str, clock: Clock, patience_s: float) -> "SqliteBackend":  # n
     return SqliteBackend(Path(path), SystemBootClock(), patience_s)
 
 
+def open_copy(url: str, clock: Clock, patience_s: float) -> "SqliteBackend":
+    """The same as it is now, in memory: for those who only read."""
+    backend = open_url(url, clock, patience_s)
+    backend.is_copy = True
+    return backend
+
+
 def _field(path: str, _: FieldType) -> str:
     return f"json_extract(document, '$.{path}')"
 
@@ -68,6 +76,8 @@ class SqliteBackend:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
         self._boot_id, self._anchor_ns = "", 0
         self._opened: list[sqlite3.Connection] = []
+        self.is_copy = False
+        """Whether a copy in memory is used, and the file is left as it is."""
 
     @property
     def where(self) -> str:
@@ -77,7 +87,8 @@ class SqliteBackend:
         await self._in_thread(self._prepare, schema)
 
     def _prepare(self, schema: Schema) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.is_copy:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
         self._documents = self._connect("FULL", self._patience_s)
         with _transaction(self._documents) as database:
             database.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER)")
@@ -118,6 +129,10 @@ class SqliteBackend:
         ).fetchone()[0]
 
     def _connect(self, synchronous: str, busy_s: float) -> sqlite3.Connection:
+        if self.is_copy:
+            if not self._opened:
+                self._opened.append(copy_to_memory(self._path, busy_s))
+            return self._opened[0]
         database = sqlite3.connect(
             self._path, timeout=busy_s, isolation_level=None, check_same_thread=False
         )

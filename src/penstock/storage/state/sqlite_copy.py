@@ -1,0 +1,67 @@
+"""A SQLite file as a reader sees it: copied to memory, with nothing made or changed beside it.
+
+A file that is being written has a log (``-wal``) and an index of that (``-shm``) beside it. SQLite
+reads them even where it may not write, if both are there. Without a log nobody writes, and the file
+is all there is: SQLite is told so, since otherwise it would want to make the two. The rest (a log
+without an index, in a folder that cannot be written) is copied to a temporary folder first.
+"""
+
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+_TRIES = 5
+
+
+def copy_to_memory(path: Path, patience_s: float) -> sqlite3.Connection:
+    """A private copy of a database; an empty one if there is no such file.
+
+    Raises:
+        sqlite3.Error, OSError: it cannot be read.
+    """
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        if path.exists():
+            _copy(path, memory, patience_s)
+    except BaseException:
+        memory.close()
+        raise
+    return memory
+
+
+def _copy(path: Path, memory: sqlite3.Connection, patience_s: float) -> None:
+    for _ in range(_TRIES):
+        before = _state(path)
+        if before[0]:
+            try:
+                return _backup(path, "mode=ro", memory, patience_s)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in _CANNOT_MAKE_INDEX:
+                    raise
+                with tempfile.TemporaryDirectory(prefix="penstock-reader-") as folder:
+                    for suffix in ("", _LOG):
+                        shutil.copy(f"{path}{suffix}", Path(folder, f"{path.name}{suffix}"))
+                    return _backup(Path(folder, path.name), "mode=rw", memory, patience_s)
+        _backup(path, "mode=ro&immutable=1", memory, patience_s)
+        if _state(path) == before:
+            return None
+    raise sqlite3.OperationalError("it is changed again and again while it is read")
+
+
+_LOG = "-wal"
+_CANNOT_MAKE_INDEX = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def _state(path: Path) -> tuple[bool, int, int]:
+    """Whether there is a log, and what changes with every write to the file itself."""
+    log, file = Path(f"{path}{_LOG}"), path.stat()
+    return log.exists() and log.stat().st_size > 0, file.st_mtime_ns, file.st_size
+
+
+def _backup(path: Path, how: str, memory: sqlite3.Connection, patience_s: float) -> None:
+    uri = f"file:{quote(str(path.absolute()))}?{how}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=patience_s)) as source:
+        source.backup(memory)

@@ -36,6 +36,7 @@ log scan toy.trades.btc_usdt
 log tail toy.trades.btc_usdt -n 1
 log stats
 status --json
+gaps
 jobs list
 connectors list --json
 connectors show binance --json

@@ -20,6 +20,7 @@ from penstock.cli.context import Sources
 from penstock.cli.demo import demo
 from penstock.cli.descriptors import take_all_descriptors
 from penstock.cli.fetch import fetch
+from penstock.cli.gaps import gaps
 from penstock.cli.jobs import jobs
 from penstock.cli.judge import judge
 from penstock.cli.log import log
@@ -47,6 +48,7 @@ app.command()(work)
 app.command()(serve)
 app.command()(apply)
 app.command()(status)
+app.command()(gaps)
 app.add_typer(bus, name="bus")
 app.command()(tail)
 app.add_typer(connectors, name="connectors")

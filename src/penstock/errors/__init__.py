@@ -9,6 +9,7 @@ PenstockError
 ├── MissingExtra           a part that is installed apart is not there: install it
 ├── UnknownExchange        no folder speaks to an exchange of that name
 ├── UnknownChannel         the exchange does not offer that kind of data
+├── NotCollected           a data folder has nothing of that exchange or market
 ├── UnknownStream          nothing of that name was recorded
 ├── BadLimit               a limit that cannot be: not above zero, named twice, on two clocks
 ├── BadCost                what a request is said to cost is no whole number above zero
@@ -77,6 +78,7 @@ from penstock.errors.limits import (
 from penstock.errors.naming import (
     MalformedLevels,
     MalformedSymbol,
+    NotCollected,
     UnknownChannel,
     UnknownExchange,
     UnknownInterval,
@@ -128,6 +130,7 @@ __all__ = [
     "NeverSent",
     "NewerStore",
     "NoAnswer",
+    "NotCollected",
     "NotOurRecord",
     "NotStreaming",
     "PenstockError",

@@ -52,6 +52,16 @@ class UnknownChannel(PenstockError):
         super().__init__(f"{exchange} has no channel {channel!r}. It has: {' '.join(known)}.")
 
 
+class NotCollected(PenstockError):
+    """An exchange or market that a data folder has nothing of."""
+
+    def __init__(self, name: str, collected: Iterable[str]) -> None:
+        self.name, names = name, sorted(collected)
+        meant = hint(near_matches(name, names))
+        shown = ", ".join(names[:10]) + (" and more" if len(names) > 10 else "")
+        super().__init__(f"{name!r} was never collected in this folder.{meant} There is: {shown}.")
+
+
 class UnknownStream(PenstockError):
     """Nothing of that name was recorded."""
 

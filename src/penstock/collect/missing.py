@@ -1,0 +1,138 @@
+"""What is missing of what was collected: ids that were not recorded, and interruptions.
+
+Where an exchange counts its records one by one, collectors know every id that they did not record.
+Elsewhere nothing tells what was missed, only that a connection was lost: something may be missing
+from then until the next record.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from msgspec import Struct
+
+from penstock.collect.status import CollectorStatus
+from penstock.market.events import Disconnect
+from penstock.storage.log import LogReader, Span
+from penstock.storage.log.keys import Stream, id_of_key, key_of_id
+from penstock.streaming.gaps import IdRuns
+
+_MINUTE_NS = 60 * 1_000_000_000
+_DOUBLINGS = 24
+"""Of a minute: some thirty years."""
+# Where records are found that are not under the channel that was subscribed to.
+_KEPT_AS = {"book_deltas": ("book_deltas", "book_snapshots")}
+
+
+class MissingIds(Struct, frozen=True, kw_only=True, tag="ids", tag_field="kind"):
+    """Consecutive ids that exist and are not in the log, both ends included."""
+
+    exchange: str
+    symbol: str
+    channel: str
+    first_id: int
+    last_id: int
+    count: int
+
+
+class Interruption(Struct, frozen=True, kw_only=True, tag="interruption", tag_field="kind"):
+    """A time in which records of a channel may be missing."""
+
+    exchange: str
+    symbol: str
+    channel: str
+    lost_ns: int
+    back_ns: int | None
+    """When the next record was received; None if none was yet."""
+    reason: str
+
+
+def missing_ids(
+    statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
+) -> Iterator[MissingIds]:
+    """What no slot holds of the ids that any collector knows of, for markets of these names."""
+    for stream, (runs, newest) in sorted(_seen(statuses, wanted).items()):
+        for gap in runs.gaps(newest):
+            # Others may have recorded some of it: a fetcher, for instance.
+            for stored in log.scan(stream, Span(key_of_id(gap.first), key_of_id(gap.last + 1))):
+                found = id_of_key(stored.key)
+                if found is not None:
+                    runs.add(found)
+        for gap in runs.gaps(newest):
+            yield MissingIds(
+                exchange=stream.exchange,
+                symbol=stream.symbol,
+                channel=stream.channel,
+                first_id=gap.first,
+                last_id=gap.last,
+                count=gap.size,
+            )
+
+
+def _seen(
+    statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]]
+) -> dict[Stream, tuple[IdRuns, int]]:
+    """What was seen of each stream in all slots together, and the newest id known to exist."""
+    seen: dict[Stream, IdRuns] = defaultdict(IdRuns)
+    newest: dict[Stream, int] = defaultdict(int)
+    for status in statuses:
+        for ids in status.ids:
+            stream = Stream(status.exchange, ids.channel, ids.symbol)
+            if (stream.exchange, stream.symbol) in wanted:
+                for first, last in ids.seen:
+                    seen[stream].add_run(first, last)
+                newest[stream] = max([newest[stream], *(last for _, last in ids.missing)])
+    return {stream: (runs, newest[stream]) for stream, runs in seen.items()}
+
+
+def interruptions(
+    log: LogReader,
+    wanted: Collection[tuple[str, str]],
+    counted: Callable[[str], Collection[str]],
+) -> Iterator[Interruption]:
+    """When something may have been missed, for markets of these names.
+
+    ``counted`` tells the channels of an exchange whose ids show what is missing: those are left
+    out.
+    """
+    for stream in log.streams():
+        if stream.channel == "disconnects" and (stream.exchange, stream.symbol) in wanted:
+            yield from _of_market(log, stream, counted(stream.exchange))
+
+
+def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iterator[Interruption]:
+    over: dict[str, int | None] = {}
+    for stored in log.scan(stream):
+        event = stored.event
+        if not isinstance(event, Disconnect):
+            continue
+        for channel in event.channels:
+            lost_ns = event.received_at_ns
+            if channel in counted or (channel in over and _is_within(lost_ns, over[channel])):
+                continue
+            kept = [stream._replace(channel=name) for name in _KEPT_AS.get(channel, (channel,))]
+            over[channel] = _next_received(log, kept, lost_ns)
+            yield Interruption(
+                exchange=stream.exchange,
+                symbol=stream.symbol,
+                channel=channel,
+                lost_ns=lost_ns,
+                back_ns=over[channel],
+                reason=event.reason,
+            )
+
+
+def _is_within(lost_ns: int, over_ns: int | None) -> bool:
+    """Whether a connection was lost before the interruption before had ended."""
+    return over_ns is None or lost_ns < over_ns
+
+
+def _next_received(log: LogReader, streams: Sequence[Stream], at_ns: int) -> int | None:
+    """When the next record was received, looked for in ever longer spans of time."""
+    since_ns = at_ns
+    for doubled in range(_DOUBLINGS):
+        span = Span(since_ns=since_ns, until_ns=at_ns + (_MINUTE_NS << doubled))
+        found = (stored.received_at_ns for each in streams for stored in log.scan(each, span))
+        if (first_ns := min(found, default=None)) is not None:
+            return first_ns
+        since_ns = at_ns + (_MINUTE_NS << doubled)
+    return None

@@ -1,0 +1,138 @@
+"""``penstock gaps``: every range that is known to be missing, by market."""
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from penstock.collect.status import CollectorStatus, IdsStatus, write_status
+from penstock.market.events import AnyEvent, Disconnect, Trade
+from penstock.market.symbol import Symbol
+from penstock.storage.log import open_log
+
+from .conftest import run
+
+BTC, WON = Symbol("BTC", "USDT"), Symbol("BTC", "KRW")
+SECOND = 1_000_000_000
+NOON = 1_700_000_000 * SECOND
+
+
+def trade(exchange: str, symbol: Symbol, number: int, second: int) -> Trade:
+    return Trade(
+        exchange=exchange, symbol=symbol, received_at_ns=NOON + second * SECOND, id=number,
+        at_ms=0, price_text="1", quantity_text="1", taker="buy",
+    )  # fmt: skip
+
+
+def lost(exchange: str, symbol: Symbol, second: int) -> Disconnect:
+    return Disconnect(
+        exchange=exchange, symbol=symbol, received_at_ns=NOON + second * SECOND,
+        channels=("trades", "tickers"), reason="cut",
+    )  # fmt: skip
+
+
+def record(folder: Path, slot: str, events: Sequence[AnyEvent]) -> None:
+    with closing(open_log(f"rocksdb:{folder}").writer(slot)) as writer:
+        for event in events:
+            writer.append([event])
+
+
+def knows(
+    folder: Path, slot: str, seen: list[tuple[int, int]], missing: list[tuple[int, int]]
+) -> None:
+    ids = IdsStatus(channel="trades", symbol=BTC.slug, seen=seen, missing=missing)
+    status = CollectorStatus(
+        exchange="binance", slot=slot, pid=1, started_ms=0, at_ms=0, state="stopped", ids=[ids]
+    )
+    write_status(folder, status)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two slots with holes that a third fills in part; an exchange whose ids tell nothing."""
+    folder = tmp_path_factory.mktemp("gaps")
+    live = [trade("binance", BTC, number, number) for number in (1, 2, 6, 9)]
+    record(folder, "collect-binance", [*live, lost("binance", BTC, 3)])
+    record(folder, "collect-binance-b", [trade("binance", BTC, 4, 4)])
+    record(folder, "fetch-binance", [trade("binance", BTC, 7, 500)])
+    knows(folder, "collect-binance", [(1, 2), (6, 6), (9, 9)], [(3, 5), (7, 8), (10, 12)])
+    knows(folder, "collect-binance-b", [(4, 4)], [])
+    won = [trade("upbit", WON, number, second) for number, second in ((5, 0), (90, 7200))]
+    breaks = [lost("upbit", WON, second) for second in (60, 61, 7300)]
+    record(folder, "collect-upbit", [*won, *breaks])
+    return folder
+
+
+def found(folder: Path, *words: str) -> list[dict[str, object]]:
+    done = run("gaps", *words, "--json", "--data-dir", str(folder), folder=folder)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_range_of_ids_that_no_slot_holds_is_listed(folder: Path) -> None:
+    listed = [one for one in found(folder, "binance", "BTC-USDT") if one["kind"] == "ids"]
+
+    assert [(one["first_id"], one["last_id"], one["count"]) for one in listed] == [
+        (3, 3, 1), (5, 5, 1), (8, 8, 1), (10, 12, 3),
+    ]  # fmt: skip
+    assert {(one["exchange"], one["symbol"], one["channel"]) for one in listed} == {
+        ("binance", "btc_usdt", "trades")
+    }
+
+
+def test_where_ids_do_not_tell_interruptions_are_listed(folder: Path) -> None:
+    by_channel = {
+        (one["exchange"], one["channel"], one["lost_ns"]): one["back_ns"]
+        for one in found(folder)
+        if one["kind"] == "interruption"
+    }
+
+    assert by_channel == {
+        ("binance", "tickers", NOON + 3 * SECOND): None,  # trades are known by id
+        ("upbit", "trades", NOON + 60 * SECOND): NOON + 7200 * SECOND,  # and the next lost in it
+        ("upbit", "tickers", NOON + 60 * SECOND): None,
+        ("upbit", "trades", NOON + 7300 * SECOND): None,
+    }
+
+
+def test_people_read_a_table(folder: Path) -> None:
+    done = run("gaps", "--data-dir", str(folder), folder=folder)
+
+    assert done.returncode == 0
+    assert "6 ids missing in 4 ranges" in done.stdout
+    assert "2023-11-14 22:14:20" in done.stdout
+    assert "upbit: trades are not counted" in done.stdout
+
+
+def test_nothing_missing_is_said(tmp_path: Path) -> None:
+    record(tmp_path, "collect-binance", [trade("binance", BTC, 1, 1)])
+    knows(tmp_path, "collect-binance", [(1, 1)], [])
+
+    done = run("gaps", "--data-dir", str(tmp_path), folder=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "Nothing is known to be missing in 1 market.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["binanse"], 2, "'binanse' was never collected in this folder. Did you mean binance?"),
+        (["binance", "btc_usdc"], 2, "Did you mean binance btc_usdt?"),
+        (["--data-dir", "absent"], 1, "there is no folder absent. Name another with --data-dir"),
+        (["--data-dir", "empty"], 1, "nothing was ever collected in empty. Begin with: penstock"),
+    ],
+)
+def test_what_was_never_collected_is_said(
+    folder: Path, tmp_path: Path, words: list[str], code: int, says: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    where = ["--data-dir", str(folder)] if "--data-dir" not in words else []
+
+    done = run("gaps", *words, *where, folder=tmp_path)
+
+    assert done.returncode == code
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert [each.name for each in tmp_path.iterdir()] == ["empty"]

@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.errors import PenstockError
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 SYMBOLS = ["btc_usdt", "eth_usdt"]
@@ -27,6 +31,16 @@ def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedPr
         timeout=120,
         check=False,
     )
+
+
+def invoke(*words: str) -> subprocess.CompletedProcess[str]:
+    """The same within this process, which takes no time: for commands that end by themselves."""
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "160"})
+    if isinstance(result.exception, PenstockError):  # what main() makes of it
+        return subprocess.CompletedProcess(words, 2, result.stdout, f"penstock: {result.exception}")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return subprocess.CompletedProcess(words, result.exit_code, result.stdout, result.stderr)
 
 
 def urls(address: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PENSTOCK, run, started
+from .conftest import PENSTOCK, invoke, run, started
 
 
 def test_the_demo_finds_nothing_missing(tmp_path: Path) -> None:
@@ -126,6 +126,17 @@ def test_help_has_an_example(tmp_path: Path, words: list[str]) -> None:
 
     assert done.returncode == 0
     assert not words or "Example: " in done.stdout
+
+
+def test_help_shows_tables_exchanges_and_defaults() -> None:
+    plan, collecting = invoke("apply", "--help").stdout, invoke("collect", "--help").stdout
+
+    assert "[connectors.NAME] tables" in plan
+    assert "binance, coinbase, kraken, upbit, ccxt:NAME" in collecting
+    assert "penstock-data" in collecting
+    assert "trades,book_deltas,tickers" in collecting
+    assert "--slot" in collecting
+    assert "BTC-USDT" in collecting
 
 
 def test_completion_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from penstock.market.events import AnyEvent, Disconnect, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 
-from .conftest import run
+from .conftest import invoke
 
 BTC, WON = Symbol("BTC", "USDT"), Symbol("BTC", "KRW")
 SECOND = 1_000_000_000
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(folder: Path, *words: str) -> list[dict[str, object]]:
-    done = run("gaps", *words, "--json", "--data-dir", str(folder), folder=folder)
+    done = invoke("gaps", *words, "--json", "--data-dir", str(folder))
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -98,7 +98,7 @@ def test_where_ids_do_not_tell_interruptions_are_listed(folder: Path) -> None:
 
 
 def test_people_read_a_table(folder: Path) -> None:
-    done = run("gaps", "--data-dir", str(folder), folder=folder)
+    done = invoke("gaps", "--data-dir", str(folder))
 
     assert done.returncode == 0
     assert "6 ids missing in 4 ranges" in done.stdout
@@ -110,7 +110,7 @@ def test_nothing_missing_is_said(tmp_path: Path) -> None:
     record(tmp_path, "collect-binance", [trade("binance", BTC, 1, 1)])
     knows(tmp_path, "collect-binance", [(1, 1)], [])
 
-    done = run("gaps", "--data-dir", str(tmp_path), folder=tmp_path)
+    done = invoke("gaps", "--data-dir", str(tmp_path))
 
     assert (done.returncode, done.stdout) == (0, "Nothing is known to be missing in 1 market.\n")
 
@@ -125,12 +125,18 @@ def test_nothing_missing_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_never_collected_is_said(
-    folder: Path, tmp_path: Path, words: list[str], code: int, says: str
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    code: int,
+    says: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     where = ["--data-dir", str(folder)] if "--data-dir" not in words else []
 
-    done = run("gaps", *words, *where, folder=tmp_path)
+    done = invoke("gaps", *words, *where)
 
     assert done.returncode == code
     assert says in done.stderr

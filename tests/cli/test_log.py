@@ -14,7 +14,7 @@ from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 from penstock.storage.log import writer as writer_module
 
-from .conftest import PENSTOCK, run
+from .conftest import PENSTOCK, invoke, run
 
 BTC = "binance.trades.btc_usdt"
 
@@ -39,7 +39,8 @@ def when(at_ns: int) -> str:
 
 def test_scan_finds_by_id_and_by_time_and_in_both_directions(collected: Path) -> None:
     def scan(*words: str) -> list[dict[str, Any]]:
-        return records(run("log", "scan", BTC, *words, folder=collected))
+        where = ("--data-dir", str(collected / "penstock-data"))
+        return records(invoke("log", "scan", BTC, *words, *where))
 
     everything = scan()
     ids = [record["id"] for record in everything]
@@ -66,7 +67,7 @@ def test_scan_shows_everything_unless_told_otherwise_and_says_what_it_left_out(
 
     def scan(*words: str) -> subprocess.CompletedProcess[str]:
         words = ("log", "scan", "toy.trades.BTC-USDT", *words, "--data-dir", str(tmp_path))
-        return run(*words, folder=tmp_path)
+        return invoke(*words)
 
     whole, cut, all_of_them = scan(), scan("--limit", "149"), scan("--limit", "150")
     assert [record["id"] for record in records(whole)] == list(range(1, 151))
@@ -89,7 +90,7 @@ def test_scan_means_the_time_of_the_market(tmp_path: Path) -> None:
 
     def ids(*words: str) -> list[int]:
         words = ("log", "scan", "toy.trades.btc_usdt", *words, "--data-dir", str(tmp_path))
-        return [record["id"] for record in records(run(*words, folder=tmp_path))]
+        return [record["id"] for record in records(invoke(*words))]
 
     since, until = when((noon + 2000) * 1_000_000), when((noon + 3000) * 1_000_000)
     assert ids("--since", since, "--until", until) == [2]
@@ -188,13 +189,13 @@ def test_an_unknown_stream_is_answered_with_near_matches(collected: Path, comman
         (["--received-until", "noon"], "'noon' is not a time such as"),
         (["--since", "2026-01-02", "--until", "2026-01-01"], "2026-01-02 is not before --until"),
         (["--first", "9", "--last", "5"], "9 is above --last 5"),
-        (["--first=-3"], "-3 is not in the range"),
+        (["--first=-3"], "greater than or equal to 0"),
     ],
 )
 def test_what_is_no_part_of_a_stream_is_refused(
     collected: Path, words: list[str], says: str
 ) -> None:
-    done = run("log", "scan", BTC, *words, folder=collected)
+    done = invoke("log", "scan", BTC, *words, "--data-dir", str(collected / "penstock-data"))
 
     assert done.returncode == 2
     assert says in " ".join(done.stderr.replace("│", " ").split())

@@ -36,7 +36,8 @@ DEFAULT_FILE = "penstock.toml"
 
 app = typer.Typer(
     name="penstock",
-    help="Crypto market data: complete, provably gap-free, within every rate limit.",
+    help="Collect crypto market data: every gap known, every rate limit kept.",
+    rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

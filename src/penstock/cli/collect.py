@@ -11,9 +11,26 @@ from penstock.app import measured, open_collector
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.memory import give_back_large_pieces
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, say, split
+from penstock.cli.options import (
+    DataOption,
+    ExchangeArgument,
+    JsonOption,
+    MarketsArgument,
+    SecondsOption,
+    SlotOption,
+    default,
+    say,
+    split,
+)
 from penstock.cli.painter import write
-from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
+from penstock.cli.running import (
+    View,
+    last_words_logged,
+    run_shown,
+    stop_on_signals,
+    stopped_words,
+    unless_drawn,
+)
 from penstock.cli.symbols_file import OPTION, Markets
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
@@ -21,15 +38,13 @@ from penstock.collect.reporter import Reporter
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
 from penstock.errors import PenstockError
-from penstock.telemetry import Fact, Listener, RequestSent, SymbolsReread, log_facts
+from penstock.telemetry import Listener, SymbolsReread, log_facts
 
 
 def collect(
     context: typer.Context,
-    exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
-    symbols: Annotated[
-        list[str] | None, typer.Argument(help="Markets: btc_usdt, BTC/USDT or BTCUSDT.")
-    ] = None,
+    exchange: ExchangeArgument,
+    symbols: MarketsArgument = None,
     symbols_file: Annotated[
         Path | None,
         typer.Option(
@@ -40,7 +55,11 @@ def collect(
     ] = None,
     data_dir: DataOption = None,
     channels: Annotated[
-        str | None, typer.Option(help="Kinds of data, separated by commas: trades,book_deltas.")
+        str | None,
+        typer.Option(
+            help="Kinds of data, separated by commas; also agg_trades, tickers_24h, candles_1m.",
+            show_default=default("collect.channels"),
+        ),
     ] = None,
     slot: SlotOption = None,
     seconds: SecondsOption = None,
@@ -60,7 +79,7 @@ def collect(
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
     settings = read_settings(context, options, exchange).settings
     give_back_large_pieces()
-    with measured(settings, unless_drawn(_log)) as listener:
+    with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
         collecting = _collect(settings, exchange, markets, slot, seconds, listener)
         status = asyncio.run(collecting)
     write(stopped_words(settings.collect.data_dir))
@@ -113,9 +132,3 @@ async def _read_when_told(collector: Collector, markets: Markets, tell: Listener
         except PenstockError as error:
             refused = str(error)
         tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
-
-
-def _log(fact: Fact) -> None:
-    # Every request is counted in the status; a line for each would drown the rest.
-    if not isinstance(fact, RequestSent):
-        log_facts(fact)

@@ -10,7 +10,7 @@ from rich.table import Table
 from penstock.api.views import connector_view
 from penstock.cli.intake import with_intake
 from penstock.cli.job_words import instant
-from penstock.cli.options import DataOption, JsonOption, note, say
+from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, note, say
 from penstock.connectors import Connector, ConnectorManager, LimitState
 from penstock.errors import UnknownInterval
 from penstock.ingest.requests import Intake
@@ -19,7 +19,6 @@ from penstock.throttle.gate import Limit
 
 connectors = typer.Typer(help="Connectors: one per exchange.", no_args_is_help=True)
 
-ExchangeArgument = Annotated[str, typer.Argument(help="Which exchange, by name.")]
 _Change = Callable[[ConnectorManager, str], Awaitable[Connector]]
 
 

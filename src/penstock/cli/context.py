@@ -36,7 +36,7 @@ def read_settings(
     style = loaded.settings.logging.format
     if style == "auto":
         style = "human" if sys.stderr.isatty() else "json"
-    configure_logging(style)
+    configure_logging(style, loaded.settings.logging.level)
     return loaded
 
 

@@ -12,26 +12,49 @@ from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.memory import give_back_large_pieces
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, say, split
+from penstock.cli.options import (
+    DataOption,
+    ExchangeArgument,
+    JsonOption,
+    MarketsArgument,
+    SecondsOption,
+    SlotOption,
+    default,
+    say,
+    split,
+)
 from penstock.cli.painter import write
-from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
+from penstock.cli.running import (
+    View,
+    last_words_logged,
+    run_shown,
+    stop_on_signals,
+    stopped_words,
+    unless_drawn,
+)
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
-from penstock.telemetry import Fact, FetchDone, Listener, RequestSent, log_facts
+from penstock.telemetry import Listener, log_facts
 
 
 def fetch(
     context: typer.Context,
-    exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
-    symbols: Annotated[
-        list[str] | None, typer.Argument(help="Markets: btc_usdt, BTC/USDT or BTCUSDT.")
-    ] = None,
+    exchange: ExchangeArgument,
+    symbols: MarketsArgument = None,
     what: Annotated[
-        str | None, typer.Option(help="Any of trades,book,info,tickers, separated by commas.")
+        str | None,
+        typer.Option(
+            help="Any of trades,book,info,tickers, separated by commas.",
+            show_default=default("fetch.what") or "all that can be had",
+        ),
     ] = None,
     every: Annotated[
-        float | None, typer.Option(help="Seconds between two fetches of the same thing.")
+        float | None,
+        typer.Option(
+            help="Seconds between two fetches of the same thing.",
+            show_default=default("fetch.every"),
+        ),
     ] = None,
     data_dir: DataOption = None,
     slot: SlotOption = None,
@@ -49,7 +72,7 @@ def fetch(
     settings = read_settings(context, options, exchange).settings
     named = symbols_or_named(context, symbols)
     give_back_large_pieces()
-    with measured(settings, unless_drawn(_log)) as listener:
+    with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
         status = asyncio.run(_fetch(settings, exchange, named, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
@@ -75,9 +98,3 @@ async def _fetch(
         )
         await run_shown(fetcher.run(stop), stop, seconds, clock, view)
     return reporter.latest
-
-
-def _log(fact: Fact) -> None:
-    # Both are counted in the status; a line for each would drown the rest.
-    if not isinstance(fact, RequestSent | FetchDone):
-        log_facts(fact)

@@ -10,7 +10,7 @@ from penstock.app import open_intake
 from penstock.cli.context import read_settings
 from penstock.clock import SystemClock
 from penstock.ingest.requests import Intake
-from penstock.telemetry import Fact, RequestSent, log_facts
+from penstock.telemetry import log_facts
 
 T = TypeVar("T")
 
@@ -29,13 +29,7 @@ def with_intake(
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
 
     async def run() -> T:
-        async with open_intake(settings, SystemClock(), _log, read_only=read_only) as intake:
+        async with open_intake(settings, SystemClock(), log_facts, read_only=read_only) as intake:
             return await do(intake)
 
     return asyncio.run(run())
-
-
-def _log(fact: Fact) -> None:
-    # Whoever asked for something waits for it, and sees what went wrong; not each request.
-    if not isinstance(fact, RequestSent):
-        log_facts(fact)

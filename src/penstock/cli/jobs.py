@@ -10,7 +10,7 @@ from penstock.api.views import job_view
 from penstock.cli.intake import with_intake
 from penstock.cli.job_view import draw_jobs
 from penstock.cli.job_words import instant
-from penstock.cli.options import DataOption, JsonOption, say
+from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, say
 from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule, State
@@ -76,7 +76,7 @@ def list_(
 @jobs.command()
 def add(
     context: typer.Context,
-    exchange: Annotated[str, typer.Argument(help="Which exchange, by name.")],
+    exchange: ExchangeArgument,
     kind: Annotated[
         str,
         typer.Argument(
@@ -84,7 +84,9 @@ def add(
             help="ohlcv_incremental, ohlcv_backfill, gap_backfill or markets_refresh.",
         ),
     ],
-    symbol: Annotated[str | None, typer.Argument(help="Which market: btc_usdt.")] = None,
+    symbol: Annotated[
+        str | None, typer.Argument(help="Which market: btc_usdt, BTC/USDT or BTC-USDT.")
+    ] = None,
     timeframe: Annotated[str | None, typer.Argument(help="Candle length: 1m, 1h, 1d.")] = None,
     every: Annotated[str | None, typer.Option(help="How often it runs: 30s, 15m, 12h.")] = None,
     priority: Annotated[int | None, typer.Option(help="0 to 100; lower goes first.")] = None,

@@ -6,17 +6,49 @@ from typing import Annotated
 import msgspec
 import typer
 
+from penstock.config import Settings
+from penstock.exchanges import registry
 from penstock.storage.log import is_slot_name
+
+
+def default(setting: str) -> str:
+    """The default of a setting that an option sets, as the help shows it."""
+    section, _, name = setting.partition(".")
+    value = getattr(getattr(Settings(), section), name)
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+_FAMILIES = "".join(f", {family}{registry.SEPARATOR}NAME" for family in registry.families())
+EXCHANGES = f"{', '.join(registry.names())}{_FAMILIES}"
+"""The exchanges there are, as the help lists them."""
+ExchangeArgument = Annotated[str, typer.Argument(help=f"Which exchange: {EXCHANGES}.")]
+MarketsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(help="Markets: btc_usdt, BTC/USDT, BTC-USDT or the exchange's own spelling."),
+]
 
 SymbolsOption = Annotated[
     str | None,
-    typer.Option("--symbols", help="Markets to list, separated by commas; 'all' lists them all."),
+    typer.Option(
+        "--symbols",
+        help="Markets to list, separated by commas; 'all' lists them all.",
+        show_default="the first three",
+    ),
 ]
-SeedOption = Annotated[int | None, typer.Option(help="Another seed is another market.")]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(help="Another seed is another market.", show_default=default("simulator.seed")),
+]
 FaultsOption = Annotated[
-    str | None, typer.Option(help="What shall go wrong: drop=0.01,cut=5s (docs/simulator.md).")
+    str | None,
+    typer.Option(
+        help="What shall go wrong: drop=0.01,cut=5s (docs/simulator.md).", show_default="nothing"
+    ),
 ]
-SecondsOption = Annotated[float | None, typer.Option(help="Stop by itself after so long.")]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(help="Stop by itself after so many seconds.", show_default="runs until stopped"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout.")]
 
 
@@ -37,7 +69,12 @@ SlotOption = Annotated[
     ),
 ]
 DataOption = Annotated[
-    str | None, typer.Option("--data-dir", help="Folder for everything that is collected.")
+    str | None,
+    typer.Option(
+        "--data-dir",
+        help="Folder for everything that is collected.",
+        show_default=default("collect.data_dir"),
+    ),
 ]
 
 

@@ -5,16 +5,19 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
 from rich.console import Console, RenderableType
 
 from penstock.cli.fitting import Room
 from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
-from penstock.telemetry import Fact, Listener
+from penstock.errors import PenstockError
+from penstock.telemetry import Fact, Listener, log_error, log_info, logs_json
 
 _DRAW_S = 0.25
 _LOOK_S = 0.5
@@ -50,6 +53,21 @@ def unless_drawn(log: Listener) -> Listener:
             log(fact)
 
     return tell
+
+
+@contextmanager
+def last_words_logged() -> Iterator[None]:
+    """For processes that run on: an error that ends one is a line of its log too.
+
+    So whoever reads the log needs to know one format.
+    """
+    try:
+        yield
+    except PenstockError as error:
+        if not logs_json():
+            raise
+        log_error("stopped", error=str(error))
+        raise typer.Exit(2) from error
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
@@ -106,7 +124,7 @@ async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
             painter.leave()
             if clock.monotonic_ns() - line_ns >= _LINE_NS:
                 line_ns = clock.monotonic_ns()
-                write(view.describe() + "\n")
+                log_info("running", now=view.describe())
             await wait_for(stop, clock, _LOOK_S)
         if in_foreground():
             painter.draw(view.draw, view.below)

@@ -7,19 +7,25 @@ import typer
 
 from penstock.app import open_server
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
-from penstock.cli.running import stop_after, stop_on_signals
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, default, say
+from penstock.cli.running import last_words_logged, stop_after, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.config import Settings
-from penstock.telemetry import Fact, RequestSent, RequestServed, log_facts
+from penstock.telemetry import Fact, RequestServed, log_facts
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
 
 
 def serve(
     context: typer.Context,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on.", show_default=default("api.host")),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port; 0 takes any free one.", show_default=default("api.port")),
+    ] = None,
     data_dir: DataOption = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
@@ -32,7 +38,8 @@ def serve(
     """
     options = {"api.host": host, "api.port": port, "collect.data_dir": data_dir}
     settings = read_settings(context, options).settings
-    asyncio.run(_serve(settings, seconds, as_json))
+    with last_words_logged():
+        asyncio.run(_serve(settings, seconds, as_json))
 
 
 async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> None:
@@ -49,7 +56,6 @@ async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> No
 
 
 def _log(fact: Fact) -> None:
-    # Probes come every few seconds, and requests to exchanges are counted.
-    probe = isinstance(fact, RequestServed) and fact.path in _PROBES and fact.status < 400
-    if not probe and not isinstance(fact, RequestSent):
+    # Probes come every few seconds.
+    if not (isinstance(fact, RequestServed) and fact.path in _PROBES and fact.status < 400):
         log_facts(fact)

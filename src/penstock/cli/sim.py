@@ -13,21 +13,41 @@ from penstock.cli.options import (
     SecondsOption,
     SeedOption,
     SymbolsOption,
+    default,
     say,
     split,
 )
-from penstock.cli.running import View, show_until, stop_after, stop_on_signals, unless_drawn
+from penstock.cli.running import (
+    View,
+    last_words_logged,
+    show_until,
+    stop_after,
+    stop_on_signals,
+    unless_drawn,
+)
 from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
+from penstock.simulator import registry
 from penstock.simulator.server import SimulatorServer
-from penstock.telemetry import Fact, FaultInjected, log_facts
+from penstock.telemetry import log_facts
 
 
 def sim(
     context: typer.Context,
-    exchange: Annotated[str | None, typer.Argument(help="Which one, by name.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one.")] = None,
+    exchange: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"Which exchange: {', '.join(registry.names())}.", show_default=registry.names()[0]
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on.", show_default=default("simulator.host")),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port; 0 takes any free one.", show_default=default("simulator.port")),
+    ] = None,
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
     faults: FaultsOption = None,
@@ -50,14 +70,9 @@ def sim(
         "simulator.faults": faults,
     }
     settings = read_settings(context, options).settings.simulator
-    server = build_simulator(settings, SystemClock(), unless_drawn(_log), exchange)
-    asyncio.run(_serve(server, settings.seed, seconds, as_json))
-
-
-def _log(fact: Fact) -> None:
-    # Faults strike thousands of times; /_sim/faults lists each, and the view counts them.
-    if not isinstance(fact, FaultInjected):
-        log_facts(fact)
+    with last_words_logged():
+        server = build_simulator(settings, SystemClock(), unless_drawn(log_facts), exchange)
+        asyncio.run(_serve(server, settings.seed, seconds, as_json))
 
 
 async def _serve(server: SimulatorServer, seed: int, seconds: float | None, as_json: bool) -> None:

@@ -10,7 +10,9 @@ import typer
 from penstock.app.bus import bus_wiring, subscribe
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption
+from penstock.cli.record_lines import record_line
 from penstock.cli.running import stop_after, stop_on_signals
+from penstock.cli.typed import stream_name
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.market.codec import json_of
@@ -19,6 +21,7 @@ from penstock.publish.frames import wanted_bytes
 from penstock.publish.ordering import Start
 from penstock.publish.registry import BusFacts
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
+from penstock.storage.log import market_ns
 
 
 def tail(
@@ -37,13 +40,16 @@ def tail(
 ) -> None:
     """Print records as they are written, each once and in order; without a topic, all of them.
 
+    Lines are for people; --json prints the records themselves.
+
     What the bus drops is read from the log in its place; what cannot be had is named. Needs a
     running bus.
 
     Example: penstock tail binance.trades.btc_usdt --json --count 10
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    printing = _Printing(topics or [""], _start(start), count, as_json)
+    wanted = [stream_name(topic) for topic in topics or [""]]
+    printing = _Printing(wanted, _start(start), count, as_json)
     asyncio.run(printing.run(settings, seconds))
 
 
@@ -85,8 +91,9 @@ def _json(each: Delivery | Missing) -> str:
 
 def _line(each: Delivery | Missing) -> str:
     if isinstance(each, Missing):
-        return f"{each.topic} {each.slot} {each.first}–{each.last} are missing"
-    return f"{each.topic} {each.slot} {each.number} {json_of(each.record).decode()}"
+        numbers = f"numbers {each.first}–{each.last} of slot {each.slot}"
+        return f"{each.topic}: {numbers} are missing: neither the bus nor the log has them"
+    return record_line(each.event, market_ns(each.record))
 
 
 def _note_unknown(topics: list[str], facts: BusFacts) -> None:

@@ -7,20 +7,30 @@ import typer
 
 from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, say
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, default, say
 from penstock.cli.painter import write
-from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
+from penstock.cli.running import (
+    View,
+    last_words_logged,
+    run_shown,
+    stop_on_signals,
+    stopped_words,
+    unless_drawn,
+)
 from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.jobs.worker import Worker
-from penstock.telemetry import Fact, Listener, RequestSent, log_facts
+from penstock.telemetry import Listener, log_facts
 
 
 def work(
     context: typer.Context,
     data_dir: DataOption = None,
-    concurrency: Annotated[int | None, typer.Option(help="Jobs to run at once.")] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(help="Jobs to run at once.", show_default=default("jobs.concurrency")),
+    ] = None,
     slot: SlotOption = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
@@ -34,7 +44,7 @@ def work(
     """
     options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
     settings = read_settings(context, options).settings
-    with measured(settings, unless_drawn(_log)) as listener:
+    with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
         worker = asyncio.run(_work(settings, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json:
@@ -54,9 +64,3 @@ async def _work(
         )
         await run_shown(worker.run(stop), stop, seconds, clock, view)
     return worker
-
-
-def _log(fact: Fact) -> None:
-    # Every request is counted in the budget; a line for each would drown the rest.
-    if not isinstance(fact, RequestSent):
-        log_facts(fact)

@@ -39,6 +39,8 @@ class Logging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     format: Literal["auto", "human", "json"] = "auto"
     """``human`` lines, ``json`` lines, or ``auto``: human on a terminal, json elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Nothing below this level is written; docs/logs.md has the level of each fact."""
 
 
 class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

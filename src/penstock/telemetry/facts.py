@@ -1,21 +1,14 @@
-"""Telemetry: typed facts, handed to plain callables.
+"""Facts: everything a part of penstock may tell. How grave each is stands in ``logs``."""
 
-Whoever has something to tell calls a ``Listener``: logging, metrics, the terminal view or a test.
-"""
+from typing import ClassVar, Literal
 
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
-
-import msgspec
-import structlog
 from msgspec import Struct
 
 
 class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
     """Something that happened. Subclasses say what."""
 
-    level: ClassVar[Literal["info", "warning"]] = "info"
+    level: ClassVar[Literal["debug", "info", "warning", "error"]] = "info"
 
 
 class RequestRefused(Fact, frozen=True, kw_only=True):
@@ -343,58 +336,3 @@ class SymbolsReread(Fact, frozen=True, kw_only=True):
 
     exchange: str
     refused: str
-
-
-Listener = Callable[[Fact], None]
-
-
-def quiet(_: Fact) -> None:
-    """The listener of those who do not listen."""
-
-
-def tell_all(listeners: Sequence[Listener]) -> Listener:
-    """One listener that hands each fact to several; one that raises does not silence the rest."""
-
-    def tell(fact: Fact) -> None:
-        for listener in listeners:
-            try:
-                listener(fact)
-            except Exception as error:
-                log_error("listener_failed", listener=repr(listener), error=repr(error))
-
-    return tell
-
-
-def log_facts(fact: Fact) -> None:
-    """A listener that writes each fact as one structured log line."""
-    fields: dict[str, Any] = msgspec.to_builtins(fact)
-    write = getattr(structlog.get_logger(), fact.level)
-    write(fields.pop("fact"), **fields)
-
-
-def log_error(event: str, **fields: object) -> None:
-    """Write one structured error line."""
-    structlog.get_logger().error(event, **fields)
-
-
-def configure_logging(style: str) -> None:
-    """Send logs to stderr: ``human`` for a terminal, ``json`` for machines."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer(serializer=_to_json)
-        if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", key="ts"),
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=False,
-    )
-
-
-def _to_json(value: object, **_: object) -> str:
-    return msgspec.json.encode(value, enc_hook=repr).decode()

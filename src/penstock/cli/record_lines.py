@@ -1,0 +1,46 @@
+"""Records as lines for people; programs read JSON."""
+
+from datetime import UTC, datetime
+
+from penstock.market.events import (
+    AggTrade,
+    AnyEvent,
+    BookDelta,
+    BookSnapshot,
+    Candle,
+    Disconnect,
+    Ticker,
+    Trade,
+)
+from penstock.market.levels import Level
+
+
+def record_line(event: AnyEvent, at_ns: int) -> str:
+    """When and where something happened, and what: one line."""
+    at = datetime.fromtimestamp(at_ns // 1_000_000_000, UTC)
+    when = f"{at:%Y-%m-%d %H:%M:%S}.{at_ns // 1_000_000 % 1000:03}"
+    return f"{when}  {event.exchange} {event.symbol}  {_what(event)}"
+
+
+def _what(event: AnyEvent) -> str:
+    match event:
+        case Trade() | AggTrade():
+            word = "trade" if isinstance(event, Trade) else "aggregate trade"
+            return f"{word} {event.id}: {event.taker} {event.quantity_text} at {event.price_text}"
+        case BookDelta():
+            return f"book: {len(event.bids)} bids and {len(event.asks)} asks changed"
+        case BookSnapshot():
+            best = f"bid {_best(event.bids)}, ask {_best(event.asks)}"
+            return f"book of {len(event.bids)} bids and {len(event.asks)} asks: {best}"
+        case Ticker():
+            told = (("bid", event.bid_text), ("ask", event.ask_text), ("last", event.last_text))
+            return "ticker: " + ", ".join(f"{name} {text}" for name, text in told if text)
+        case Candle():
+            prices = f"{event.open_text} {event.high_text} {event.low_text} {event.close_text}"
+            return f"candle {event.interval}: {prices}, volume {event.volume_text}"
+        case Disconnect():
+            return f"connection of {', '.join(event.channels)} lost: {event.reason}"
+
+
+def _best(side: list[Level]) -> str:
+    return f"{side[0][1]:f} at {side[0][0]:f}" if side else "none"

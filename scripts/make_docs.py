@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: docs/cli.md and docs/settings.md."""
+"""Write the pages that are made from the code: docs/cli.md, docs/logs.md and docs/settings.md."""
 
 import ast
 import inspect
@@ -20,6 +20,8 @@ from penstock.config import (
     short_names,
     table_of,
 )
+from penstock.telemetry import Fact
+from penstock.telemetry.logs import level_of_kind
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -62,7 +64,40 @@ def settings_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every made page and its text."""
-    return {DOCS / "cli.md": cli_page(), DOCS / "settings.md": settings_page()}
+    made = {"cli.md": cli_page(), "logs.md": logs_page(), "settings.md": settings_page()}
+    return {DOCS / name: text for name, text in made.items()}
+
+
+_LOGS = """\
+# Logs
+
+Made from the code by `make docs`. Everything a process says of itself goes to stderr in one format,
+also what libraries log, warnings, and tracebacks: lines for people on a terminal, one JSON object
+per line elsewhere (`PENSTOCK_LOGGING_FORMAT` is `auto`, `human` or `json`). Each line has a
+`level`, an `event` and a `ts`; lines of libraries also have a `logger`. Nothing below
+`PENSTOCK_LOGGING_LEVEL` (`info`) is written; of libraries, nothing below a warning. What a command
+is asked to print goes to stdout.
+
+| event | level | |
+|---|---|---|
+"""
+_LOGS_END = """
+`JobFailed` of a job that is given up and `SymbolsReread` that was refused are errors; `RequestSent`
+with a status from 400 on is a warning, `RequestServed` with one from 500 on an error. `running`
+tells every ten seconds how a process gets on, `stopped` why it ended on an error, and `crashed`
+where it ended by a defect, with the traceback.
+"""
+
+
+def logs_page() -> str:
+    """Every fact that is logged, with its level."""
+    rank = ("error", "warning", "info", "debug").index
+    kinds = sorted(Fact.__subclasses__(), key=lambda k: (rank(level_of_kind(k)), k.__name__))
+    rows = ""
+    for kind in kinds:
+        said = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+        rows += f"| `{kind.__name__}` | {level_of_kind(kind)} | {said} |\n"
+    return _LOGS + rows + _LOGS_END
 
 
 def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
@@ -81,7 +116,11 @@ def _option_row(parameter: object) -> str | None:
     if not isinstance(parameter, TyperOption) or "--help" in parameter.opts:
         return None
     spelled = ", ".join(f"`{option}`" for option in parameter.opts)
-    return f"| {spelled} | {parameter.help or ''} |"
+    shown = parameter.show_default if isinstance(parameter.show_default, str) else None
+    if shown is None and type(parameter.default) in (int, float, str):
+        shown = str(parameter.default)
+    default = f" Default: {shown}." if shown else ""
+    return f"| {spelled} | {parameter.help or ''}{default} |"
 
 
 def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:

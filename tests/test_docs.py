@@ -42,11 +42,10 @@ def test_every_command_ends_with_an_example() -> None:
         assert "\nExample: " in section, f"{section.splitlines()[0]} has no example"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
-def test_the_drawn_layers_are_the_enforced_ones(page: str) -> None:
+def test_the_drawn_layers_are_the_enforced_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
-    text = (ROOT / page).read_text()
+    text = (DOCS / "architecture.md").read_text()
     picture = next(block for block in text.split("```")[1::2] if "\nerrors" in block)
     drawn = [re.split(r"\s{2,}", line)[0] for line in picture.strip().splitlines()]
 
@@ -58,6 +57,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_has_a_prompt_is_run_by_the_tests(page: Path) -> None:
+    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.M | re.S):
+        prompts = re.search(r"^\$ ", block, re.M)
+        assert (kind == "console") == bool(prompts), f"{page.name}: mark it console: {block}"
 
 
 def test_every_make_target_that_is_named_exists() -> None:

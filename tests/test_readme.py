@@ -1,4 +1,7 @@
-"""The README's examples, run as printed but for the ports."""
+"""The README's examples and those of the docs: run as printed but for the ports.
+
+All of a page in one shell, from the top. What a page tells to put in ``penstock.toml`` is there.
+"""
 
 import json
 import os
@@ -12,7 +15,18 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+PORTS = ("8780", "8790")
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the examples use curl")
+
+
+def commands(text: str) -> list[str]:
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if commands(page.read_text())]
 
 
 def free_port() -> str:
@@ -21,35 +35,35 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def commands() -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the examples are curl's")
-def test_the_examples_run_as_printed(tmp_path: Path) -> None:
-    script = "\n".join(f"{command}\necho" for command in commands())
-    for port in ("8780", "8790"):
+def run(page: Path, folder: Path) -> str:
+    """What the examples of a page print, in a fresh home that is also where they run."""
+    text = page.read_text()
+    # The folders whose commands are on the path are as in a checkout.
+    (folder / ".venv").symlink_to(sys.prefix)
+    plan = re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    if plan and "penstock.toml" in "".join(commands(text)):
+        (folder / "penstock.toml").write_text(plan[1])
+    script = "\n".join(f"{command}\necho" for command in commands(text))
+    for port in PORTS:
         script = script.replace(port, free_port())
-    (tmp_path / ".venv").symlink_to(sys.prefix)
+    environment = {
+        **os.environ,
+        "HOME": str(folder),
+        "NO_COLOR": "1",
+        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+    }
     with subprocess.Popen(
         ["bash", "-m", "-e", "-c", script],
-        cwd=tmp_path, env={**os.environ, "NO_COLOR": "1"}, text=True, start_new_session=True,
+        cwd=folder, env=environment, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as shell:  # fmt: skip
         try:
-            out, errors = shell.communicate(timeout=120)
+            out, errors = shell.communicate(timeout=180)
         finally:
             kill_all(shell.pid)
-
-    assert shell.returncode == 0, errors[-3000:]
-    answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    time, ready, connector, job, page = answers
-    assert time["serverTime"] > 0
-    assert ready == {"status": "ready"}
-    assert connector["exchange_id"] == "binance"
-    assert (job["type"], job["symbol"]) == ("ohlcv_backfill", "BTC/USDT")
-    assert {one["id"] for one in page["items"]} <= {job["id"]}
+    assert shell.returncode == 0, f"{out[-3000:]}\n{errors[-3000:]}"
+    assert "Traceback" not in errors
+    return out
 
 
 def kill_all(session: int) -> None:
@@ -61,3 +75,27 @@ def kill_all(session: int) -> None:
                     os.kill(int(process.name), signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def test_the_readme_runs_as_printed(tmp_path: Path) -> None:
+    out = run(ROOT / "README.md", tmp_path)
+
+    answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    time, first, second, ready, connector, job, done, *candles = answers
+    assert time["serverTime"] > 0
+    assert "Nothing is known to be missing in 2 markets." in out
+    assert (first["kind"], second["id"]) == ("trade", first["id"] + 1)
+    tail = re.findall(r"^[-\d]{10} [:.\d]{12}  binance BTC/USDT  trade \d+: ", out, re.M)
+    assert len(tail) == 3
+    assert ready == {"status": "ready"}
+    assert connector["exchange_id"] == "binance"
+    assert (job["type"], job["symbol"]) == ("ohlcv_incremental", "BTC/USDT")
+    assert [one["type"] for one in done["items"]] == ["ohlcv_backfill"]
+    assert [candle["open_ms"] for candle in candles] == [
+        1735689600000 + hour * 3_600_000 for hour in range(3)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_of_the_docs_runs_as_printed(page: Path, tmp_path: Path) -> None:
+    assert run(page, tmp_path)

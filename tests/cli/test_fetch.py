@@ -92,7 +92,7 @@ def test_bad_input_is_answered_before_anything_is_recorded(
     done = run(*words, "--data-dir", ".", "--seconds", "5", folder=tmp_path, **urls(exchange))
 
     assert done.returncode == 2
-    assert json.loads(done.stderr)["event"] == "stopped", "a line of the log, like all others"
+    assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "log").exists()

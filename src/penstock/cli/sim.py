@@ -54,7 +54,7 @@ def sim(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a simulated exchange that third-party clients cannot tell from the real one.
+    """Run a simulated exchange: the real one's protocol and limits, and a record of what happened.
 
     One process runs one exchange, and each lists markets of its own.
     Limits, windows, bans and latency are settings (see: penstock config). The ledger and the

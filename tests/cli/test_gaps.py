@@ -22,7 +22,7 @@ NOON = 1_700_000_000 * SECOND
 def trade(exchange: str, symbol: Symbol, number: int, second: int) -> Trade:
     return Trade(
         exchange=exchange, symbol=symbol, received_at_ns=NOON + second * SECOND, id=number,
-        at_ms=0, price_text="1", quantity_text="1", taker="buy",
+        at_ns=0, price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def lose_privileges() -> None:
 
 def trade(number: int) -> Trade:
     return Trade(
-        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ms=0,
+        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=0,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

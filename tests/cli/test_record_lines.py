@@ -26,12 +26,12 @@ NOON = 1_700_000_000_123_456_789
     [
         (
             Trade(
-                **COMMON, id=7, at_ms=0, price_text="60000.10", quantity_text="0.5", taker="buy"
+                **COMMON, id=7, at_ns=0, price_text="60000.10", quantity_text="0.5", taker="buy"
             ),
             "trade 7: buy 0.5 at 60000.10",
         ),
         (
-            BookDelta(**COMMON, at_ms=0, bids_raw=Raw(b'[["1","2"]]'), asks_raw=Raw(b"[]")),
+            BookDelta(**COMMON, at_ns=0, bids_raw=Raw(b'[["1","2"]]'), asks_raw=Raw(b"[]")),
             "book: 1 bids and 0 asks changed",
         ),
         (

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PATIENCE_S = 120.0
 PORTS = ("8780", "8790")
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the examples use curl")
@@ -52,18 +53,24 @@ def run(page: Path, folder: Path) -> str:
         "NO_COLOR": "1",
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
     }
-    with subprocess.Popen(
-        ["bash", "-m", "-e", "-c", script],
-        cwd=folder, env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as shell:  # fmt: skip
+    out, errors = folder / "out.txt", folder / "errors.txt"
+    with (
+        out.open("w") as to_out,
+        errors.open("w") as to_errors,
+        subprocess.Popen(
+            ["bash", "-m", "-e", "-c", script],
+            cwd=folder, env=environment, start_new_session=True, stdout=to_out, stderr=to_errors,
+        ) as shell,
+    ):  # fmt: skip
         try:
-            out, errors = shell.communicate(timeout=180)
+            shell.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{out.read_text()[-3000:]}\n{errors.read_text()[-3000:]}")
         finally:
             kill_all(shell.pid)
-    assert shell.returncode == 0, f"{out[-3000:]}\n{errors[-3000:]}"
-    assert "Traceback" not in errors
-    return out
+    assert shell.returncode == 0, f"{out.read_text()[-3000:]}\n{errors.read_text()[-3000:]}"
+    assert "Traceback" not in errors.read_text()
+    return out.read_text()
 
 
 def kill_all(session: int) -> None:

@@ -31,7 +31,7 @@ PLACES = [("trades", BTC), ("trades", ETH)]
 
 def trade(at_s: int, symbol: Symbol = BTC) -> Trade:
     return Trade(
-        exchange="toy", symbol=symbol, received_at_ns=at_s * SECOND_NS, id=at_s * 1000, at_ms=1,
+        exchange="toy", symbol=symbol, received_at_ns=at_s * SECOND_NS, id=at_s * 1000, at_ns=1,
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
 

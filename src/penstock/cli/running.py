@@ -14,7 +14,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from penstock.cli.fitting import Room
-from penstock.cli.painter import Painter, write
+from penstock.cli.painter import Painter
 from penstock.clock import Clock, wait_for
 from penstock.errors import PenstockError
 from penstock.telemetry import Fact, Listener, log_error, log_info, logs_json

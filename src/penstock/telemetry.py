@@ -7,15 +7,20 @@ knows nothing of who hears it.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TextIO
 
 import msgspec
 import structlog
 from msgspec import Struct
 
+Level = Literal["info", "error"]
+"""How a fact is logged."""
+
 
 class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
     """Something that happened. Subclasses say what."""
+
+    level: ClassVar[Level] = "info"
 
 
 class RequestRefused(Fact, frozen=True, kw_only=True):
@@ -338,13 +343,6 @@ class FetchFellShort(Fact, frozen=True, kw_only=True):
     before_id: int
 
 
-class SymbolsReread(Fact, frozen=True, kw_only=True):
-    """A collector was told anew what to collect; if that was ``refused``, it goes on as before."""
-
-    exchange: str
-    refused: str
-
-
 Listener = Callable[[Fact], None]
 
 
@@ -368,8 +366,9 @@ def tell_all(listeners: Sequence[Listener]) -> Listener:
 def log_facts(fact: Fact) -> None:
     """A listener that writes each fact as one structured log line."""
     fields: Mapping[str, Any] = msgspec.to_builtins(fact)
-    name = type(fact).__name__
-    structlog.get_logger().info(name, **{k: v for k, v in fields.items() if k != "fact"})
+    name, logger = type(fact).__name__, structlog.get_logger()
+    log = logger.error if fact.level == "error" else logger.info
+    log(name, **{k: v for k, v in fields.items() if k != "fact"})
 
 
 def log_error(event: str, **fields: object) -> None:
@@ -377,8 +376,8 @@ def log_error(event: str, **fields: object) -> None:
     structlog.get_logger().error(event, **fields)
 
 
-def configure_logging(style: str) -> None:
-    """Send logs to stderr: ``human`` for a terminal, ``json`` for machines."""
+def configure_logging(style: str, file: TextIO | None = None) -> None:
+    """Send logs to stderr, or a file: ``human`` for a terminal, ``json`` for machines."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_to_json)
         if style == "json"
@@ -391,7 +390,7 @@ def configure_logging(style: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", key="ts"),
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=file or sys.stderr),
         cache_logger_on_first_use=False,
     )
 

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.collect.asking import Asking
 from penstock.collect.books import BookKeeper
+from penstock.collect.facts import AskingSuspended
 from penstock.config import Collect
 from penstock.errors import ConnectorPaused
 from penstock.exchanges import registry
@@ -149,6 +151,7 @@ def stage(
     keeper = BookKeeper(
         gateway=gateway, rest=EXCHANGE.rest(LISTED), books=lambda: books, rules=rules,
         record=record, clock=clock, tell=facts.append,
+        asking=Asking("toy", clock, tell=facts.append),
         settings=Collect(**{"book_depth": 5, "audit_every": 0, **settings}),  # type: ignore[arg-type]
     )  # fmt: skip
     return Stage(clock, market, gate, keeper, books, recorded, facts)
@@ -309,7 +312,7 @@ async def test_an_audit_that_cannot_be_had_harms_nothing(reason: Exception) -> N
 
     assert scene.books[A].state == "synced"
     assert scene.keeper.care_of(A).audited.audits == 0
-    assert isinstance(scene.facts[-1], SnapshotFailed)
+    assert isinstance(scene.facts[-1], SnapshotFailed | AskingSuspended)
     assert scene.numbered(A).shadow is None, "and leaves nobody listening"
 
 

@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from penstock.app import build_simulator, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
+from penstock.collect.asking import Asking
 from penstock.collect.fetcher import Fetcher, FetchLoop
 from penstock.collect.fetches import Fetched
 from penstock.collect.pace import Rhythm
@@ -325,7 +326,7 @@ async def lived(script: list[Exception | Fetched | float], seconds: float) -> To
     clock = ManualClock()
     told = Told(clock, script)
     loop = FetchLoop("toy", told, Rhythm(10.0, 1.0, 60.0), clock)
-    running = asyncio.create_task(loop.run(lambda _: None))
+    running = asyncio.create_task(loop.run(lambda _: None, Asking("toy", clock)))
     await clock.advance(seconds)
     if running.done():
         running.result()

@@ -9,6 +9,7 @@ import pytest
 from msgspec import Raw
 
 from penstock.clock import ManualClock
+from penstock.collect.asking import Asking
 from penstock.collect.watch import Looks, Watch
 from penstock.errors import NoAnswer
 from penstock.exchanges.base import Mark, Request, Rest
@@ -39,7 +40,8 @@ class Bench:
     standing_ns: int | None = 0
 
     def __post_init__(self) -> None:
-        looks = Looks("toy", cast("Rest", Questions()), self.fetch)
+        self.asking = Asking("toy", self.clock, tell=self.facts.append)
+        looks = Looks("toy", cast("Rest", Questions()), self.fetch, self.asking)
         self.watch = Watch(looks, self.clock, self.facts.append)
 
     async def fetch(self, request: Request[Mark]) -> Mark:

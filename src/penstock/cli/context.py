@@ -4,9 +4,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO, cast
 
 import typer
 
+from penstock.cli.lossy import Lossy
 from penstock.config import Loaded, Settings, load, named_symbols, short_names
 from penstock.telemetry import configure_logging
 
@@ -36,7 +38,7 @@ def read_settings(
     style = loaded.settings.logging.format
     if style == "auto":
         style = "human" if sys.stderr.isatty() else "json"
-    configure_logging(style)
+    configure_logging(style, cast("TextIO", Lossy(sys.stderr)))
     return loaded
 
 

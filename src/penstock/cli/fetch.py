@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
@@ -14,7 +15,16 @@ from penstock.cli.fetcher_view import describe_fetcher
 from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say, split
 from penstock.cli.painter import write
-from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
+from penstock.cli.running import (
+    ToldToStop,
+    View,
+    run_process,
+    run_shown,
+    stop_on_signals,
+    stopped_words,
+    unless_drawn,
+    unless_told,
+)
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
@@ -49,7 +59,7 @@ def fetch(
     named = symbols_or_named(context, symbols)
     give_back_large_pieces()
     with measured(settings, unless_drawn(_log)) as listener:
-        status = asyncio.run(_fetch(settings, exchange, named, seconds, listener))
+        status = run_process(_fetch(settings, exchange, named, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
@@ -64,7 +74,13 @@ async def _fetch(
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_fetcher(settings, exchange, symbols, clock, listener) as fetcher:
+    async with AsyncExitStack() as stack:
+        try:
+            async with unless_told(stop):
+                opening = open_fetcher(settings, exchange, symbols, clock, listener)
+                fetcher = await stack.enter_async_context(opening)
+        except ToldToStop:
+            return None
         reporter = fetcher.reporter
         view = View(
             lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),

@@ -9,7 +9,14 @@ from penstock.app import measured, open_worker
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.painter import write
-from penstock.cli.running import View, run_shown, stop_on_signals, stopped_words, unless_drawn
+from penstock.cli.running import (
+    View,
+    run_process,
+    run_shown,
+    stop_on_signals,
+    stopped_words,
+    unless_drawn,
+)
 from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
@@ -34,7 +41,7 @@ def work(
     options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
     settings = read_settings(context, options).settings
     with measured(settings, unless_drawn(_log)) as listener:
-        worker = asyncio.run(_work(settings, seconds, listener))
+        worker = run_process(_work(settings, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json:
         say({"worker": worker.name, "turns": worker.ended})

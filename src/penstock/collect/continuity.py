@@ -7,8 +7,9 @@ back.
 from collections.abc import Collection, Iterable, Sequence
 
 from penstock.collect.status import IdsStatus
+from penstock.market.events import AnyEvent
 from penstock.storage.log import LogReader, Span, Stored
-from penstock.storage.log.keys import Stream, id_of_key, key_of_id
+from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
 from penstock.streaming.gaps import Gap, IdRuns
 from penstock.telemetry import GapFound, Listener
 
@@ -53,6 +54,14 @@ class Continuity:
                 if runs.last is not None and found > runs.last + 1:
                     self._tell_gap(stored.stream, Gap(runs.last + 1, found - 1))
                 runs.add(found)
+
+    def recovered(self, events: Sequence[AnyEvent]) -> None:
+        """These are in the log, whenever they were written: by an attempt that failed, perhaps."""
+        for event in events:
+            stream = stream_of(event)
+            found = id_of(event) if stream.channel in self._channels else None
+            if found is not None:
+                self._runs.setdefault(stream, IdRuns()).add(found)
 
     def look(self, stream: Stream, newest: int) -> None:
         """The exchange says that ids up to this one exist: a lost tail is missing too."""

@@ -177,6 +177,9 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connections that bring the same streams at the same time; copies are dropped."""
     streams_per_connection: Count = 1000
     """Streams a connection carries, at most; fewer where the exchange allows fewer."""
+    stop_timeout: Seconds = 300.0
+    """Seconds that stopping may take: every market is asked once more, as fast as the limits allow,
+    and what waits for a full disk is written. A second signal stops at once."""
 
 
 FetchKind = Literal["trades", "book", "info", "tickers"]

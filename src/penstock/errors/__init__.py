@@ -59,6 +59,7 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
+from penstock.errors.asking import SUSPENDED, UNAVAILABLE
 from penstock.errors.base import (
     BusUnreachable,
     ConfigError,
@@ -106,6 +107,8 @@ from penstock.errors.work import (
 )
 
 __all__ = [
+    "SUSPENDED",
+    "UNAVAILABLE",
     "AlreadyExists",
     "BadCost",
     "BadJob",

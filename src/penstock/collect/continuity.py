@@ -38,8 +38,10 @@ class Continuity:
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
                 runs = self._runs.setdefault(stream, IdRuns())
-                for span in _unseen(runs):
-                    self._add_all(runs, log.scan(stream, span))
+                for key in log.keys_in(stream, _unseen(runs)):
+                    found = id_of_key(key)
+                    if found is not None:
+                        runs.add(found)
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -84,16 +86,10 @@ class Continuity:
                 channel=stream.channel,
                 symbol=stream.symbol,
                 seen=runs.runs(),
-                missing=[(gap.first, gap.last) for gap in runs.gaps(self._newest.get(stream))],
+                missing=runs.missing(self._newest.get(stream)),
             )
             for stream, runs in self._runs.items()
         ]
-
-    def _add_all(self, runs: IdRuns, records: Iterable[Stored]) -> None:
-        for stored in records:
-            found = id_of_key(stored.key)
-            if found is not None:
-                runs.add(found)
 
     def _tell_gap(self, stream: Stream, gap: Gap) -> None:
         self._tell(

@@ -86,6 +86,17 @@ class MergedReader:
             else:
                 yield from records
 
+    def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
+        wanted = [(span.first or b"", span.end or keys.AFTER_ALL) for span in spans]
+        for pairs in self._slots.current().values():
+            stream_id = find_streams(pairs).get(stream)
+            if stream_id is None:
+                continue
+            base = keys.prefix(b"r", stream_id)
+            end = keys.past(base)
+            intervals = [(base + first, min(base + last, end)) for first, last in wanted]
+            yield from (key[len(base) :] for key in pairs.keys_within(intervals))
+
     def numbers(
         self, stream: Stream, slot: str, first: int, last: int | None = None
     ) -> Iterator[Stored]:

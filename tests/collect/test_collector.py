@@ -331,7 +331,8 @@ async def test_what_the_exchange_does_not_have_is_refused_at_the_start(
 
     status = read_status(tmp_path, SLOT)
     assert status is not None
-    assert status.state == "stopped"
+    assert status.state == "failed"
+    assert says in status.trouble
 
 
 async def test_a_second_one_in_the_same_folder_is_refused(

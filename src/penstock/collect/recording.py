@@ -48,6 +48,8 @@ class PatientRecorder:
         self._tasks: set[asyncio.Task[list[Stored]]] = set()
         self._held = 0
         self._failure: StorageError | None = None
+        self._loss: BaseException | None = None
+        """Why a batch was never recorded."""
         self._failed_ns = self._told_ns = 0
 
     @property
@@ -74,7 +76,7 @@ class PatientRecorder:
             SlotInUse: another process took the log over while it could not be written.
         """
         failure: StorageError | None = None
-        if self._recorder.durability == "flushed" and not self._turn.locked():
+        if self._recorder.durability == "flushed" and not self._tasks:
             # The usual case, which never waits, and so cannot be cancelled on the way.
             try:
                 return await self._recorder.record(events)
@@ -82,7 +84,7 @@ class PatientRecorder:
                 failure = error
         task = asyncio.create_task(self._in_turn(events, failure))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
     def give_up(self) -> None:
@@ -95,7 +97,14 @@ class PatientRecorder:
         Raises:
             StorageError: one of them could not be recorded.
         """
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._loss is not None:
+            raise self._loss
+
+    def _ended(self, task: asyncio.Task[list[Stored]]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._loss = self._loss or task.exception()  # its caller may be gone
 
     async def _in_turn(
         self, events: Sequence[AnyEvent], failure: StorageError | None

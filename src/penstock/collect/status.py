@@ -17,6 +17,7 @@ from penstock.errors import NotOurRecord, StorageError
 
 FOLDER = "status"
 _BLOCK = 16 * 1024
+_own: "dict[Path, CollectorStatus]" = {}
 
 
 State = Literal["starting", "running", "stopped", "failed"]
@@ -193,6 +194,7 @@ def write_status(folder: Path, status: CollectorStatus) -> None:
         OSError: it cannot be written; the old one is as it was.
     """
     target = folder / FOLDER / f"{status.slot}.json"
+    _own[target] = status
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = target.with_suffix(".new"), target.with_suffix(".old")
     encoded = msgspec.json.encode(status)
@@ -207,6 +209,11 @@ def write_status(folder: Path, status: CollectorStatus) -> None:
     fresh.replace(target)
     with suppress(FileNotFoundError):
         old.replace(fresh)
+
+
+def own_statuses(folder: Path) -> list[CollectorStatus]:
+    """What this process last said of itself, whether or not that could be written."""
+    return [status for target, status in _own.items() if target.parent.parent == folder]
 
 
 def read_status(folder: Path, slot: str) -> CollectorStatus | None:

@@ -163,7 +163,7 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     trouble: str = ""
     """What keeps it from working, in words."""
     troubles: dict[str, str] = {}
-    """The same by kind: start, asking, log, last_look, failed."""
+    """The same by kind: starting, asking, log, last_look, failed."""
     unrecorded: int = 0
     """Events that wait because the log cannot be written, besides those in ``shards``."""
     memory_bytes: int | None = None

@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from penstock.app import open_collector, open_state
+from penstock.app import open_collector, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.facts import AskingResumed, AskingSuspended
 from penstock.collect.listings import Listings
 from penstock.collect.status import CollectorStatus, read_status
-from penstock.config import Settings, State
+from penstock.config import Fetch, Settings, State
 from penstock.connectors import ConnectorManager
 from penstock.connectors.markets import Markets
 from penstock.errors import StoreUnreachable, UnknownSymbol
@@ -82,10 +82,12 @@ def is_locked(status: CollectorStatus) -> bool:
     return "state.db" in status.trouble
 
 
-async def written(folder: Path, true: Callable[[CollectorStatus], bool]) -> CollectorStatus:
+async def written(
+    folder: Path, true: Callable[[CollectorStatus], bool], slot: str = SLOT
+) -> CollectorStatus:
     """Its status, once that is as wanted."""
     async with asyncio.timeout(30):
-        while (found := read_status(folder, SLOT)) is None or not true(found):  # noqa: ASYNC110
+        while (found := read_status(folder, slot)) is None or not true(found):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return found
 
@@ -257,3 +259,34 @@ async def test_listings_are_looked_for_now_and_then(tmp_path: Path) -> None:
     assert symbols.find("new_usdt") == Symbol.parse("new_usdt")
     assert listings.has_grown.is_set()
     running.cancel()
+
+
+async def test_a_fetcher_waits_for_the_state_store_and_its_connector_too(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    wanted = surrounded(server.address, tmp_path)
+    wanted = replace(wanted, fetch=Fetch(every=0.2, what=("book",), first_delay=0.1))
+    clock, stop = SystemClock(), asyncio.Event()
+
+    async def lives() -> None:
+        async with open_fetcher(wanted, "binance", ["btc_usdt"], clock) as fetcher:
+            await fetcher.run(stop)
+
+    slot = "fetch-binance"
+    with locked(tmp_path):
+        living = asyncio.create_task(lives())
+        assert (await written(tmp_path, is_locked, slot)).state == "starting"
+    await written(tmp_path, fetched, slot)
+    await set_paused(wanted, is_paused=True)
+    await written(tmp_path, is_paused, slot)
+    await set_paused(wanted, is_paused=False)
+    await written(tmp_path, lambda status: fetched(status) and not status.trouble, slot)
+    stop.set()
+    async with asyncio.timeout(10):
+        await living
+    await written(tmp_path, lambda status: status.state == "stopped", slot)
+
+
+def fetched(status: CollectorStatus) -> bool:
+    return bool(status.fetches) and status.fetches[0].fetches > 0

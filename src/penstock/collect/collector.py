@@ -28,6 +28,7 @@ from penstock.collect.recording import PatientRecorder
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.collect.sessions import Sessions
+from penstock.collect.tasks import end, first_of, raise_first
 from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
@@ -194,18 +195,18 @@ class Collector:
         stopping, chores = asyncio.create_task(stop.wait()), self._begin_chores()
         others = [stopping, *chores]
         try:
-            await _first_of(running, *others)
+            await first_of(running, *others)
             closing.set()
             others.append(asyncio.create_task(self._give_up_in_time()))
             await running
             await self.recorder.settle()
-            _raise_first(chores)
+            raise_first(chores)
         except BaseException:
             self.recorder.give_up()
             raise
         finally:
             closing.set()
-            await _end(running, others)
+            await end(running, others)
 
     async def _stream(self, info: Info, stop: asyncio.Event) -> None:
         rest, closing = self.exchange.rest(info.symbols), asyncio.Event()
@@ -222,7 +223,7 @@ class Collector:
         others = [stopping, *chores]
         try:
             # Chores never end but by an error, and theirs is everybody's.
-            await _first_of(streaming, *others)
+            await first_of(streaming, *others)
             if stopping.done():
                 await self._look(rest, tuple(self._symbols))
             closing.set()
@@ -232,13 +233,13 @@ class Collector:
                 await self._record_newest(rest, tuple(self._symbols))
             await keeper.record_shown()
             await self.recorder.settle()
-            _raise_first(chores)
+            raise_first(chores)
         except BaseException:
             self.recorder.give_up()
             raise
         finally:
             closing.set()
-            await _end(streaming, others)
+            await end(streaming, others)
 
     def _begin_chores(self, *others: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
         """What is done beside streaming, for ever."""
@@ -255,7 +256,7 @@ class Collector:
         asking = asyncio.create_task(self._ask_until_answered())
         stopping = asyncio.create_task(stop.wait())
         try:
-            await _first_of(asking, stopping)
+            await first_of(asking, stopping)
             return asking.result() if asking.done() else None
         finally:
             asking.cancel()
@@ -379,23 +380,3 @@ class Collector:
 
 def _flushing(settings: Collect) -> Flushing:
     return Flushing(settings.flush_ms / 1000, settings.flush_min_ms / 1000)
-
-
-async def _first_of(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of them is done; the others go on."""
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Raise what ended one of them, if anything has."""
-    for task in tasks:
-        if task.done():
-            task.result()
-
-
-async def _end(main: asyncio.Task[None], others: Iterable[asyncio.Task[Any]]) -> None:
-    """End the others, and wait for all."""
-    tasks = list(others)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(main, *tasks, return_exceptions=True)

@@ -446,7 +446,7 @@ async def test_the_state_that_was_confirmed_is_recorded_and_not_a_later_one() ->
 
     [shown] = scene.recorded
     assert isinstance(shown, BookSnapshot)
-    assert (shown.at_ms, str(shown.bids[0][1])) == (7, "1.0")
+    assert (shown.at_ns, str(shown.bids[0][1])) == (7, "1.0")
 
 
 # While nothing can be asked.

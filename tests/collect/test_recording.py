@@ -26,7 +26,7 @@ def trades(*numbers: int) -> list[AnyEvent]:
     return [
         Trade(
             exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number,
-            at_ms=0, price_text="1", quantity_text="1", taker="buy",
+            at_ns=0, price_text="1", quantity_text="1", taker="buy",
         )
         for number in numbers
     ]  # fmt: skip

@@ -34,7 +34,7 @@ from penstock.signals import obey_hangups
 
 DEFAULT_FILE = "penstock.toml"
 _STAYING = ("collect", "fetch", "work", "serve", "bus")
-"""Commands that go on when the terminal is closed they were started from."""
+"""Commands that SIGHUP does not end, unless their terminal was closed."""
 
 app = typer.Typer(
     name="penstock",

@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams soak docs clean
+.PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -60,6 +60,9 @@ chaos-snapshots: $(READY) ## Begin 400 cold books within the exchange's limit, a
 
 chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for ten minutes; SEED=7 SECONDS=600
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),600) PENSTOCK_TEST_SYMBOLS=20 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_streams.py $(ARGS)
+
+chaos-surroundings: $(READY) ## Lock the store, pause, fill the disk and stop four collectors for five minutes; SEED=7
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_SYMBOLS=4 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_surroundings.py $(ARGS)
 
 soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)

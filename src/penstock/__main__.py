@@ -1,5 +1,15 @@
-"""``python -m penstock`` is the command line."""
+"""``penstock`` and ``python -m penstock``: the command line."""
 
-from penstock.cli import main
+from penstock.signals import catch_hangups
 
-main()
+
+def main() -> None:
+    """Run a command."""
+    catch_hangups()
+    from penstock.cli import main as run  # noqa: PLC0415 - which takes most of a second
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,7 @@ class Recorder:
         self.failures: Counter[str] = Counter()
         """How often the publisher and each tap raised, by name."""
         self._log, self._publisher, self._taps = log, publisher, tuple(taps)
-        self._durability, self._tell = durability, listener
+        self.durability, self._tell = durability, listener
         self._one_at_a_time = asyncio.Lock()
         self._disk = ThreadPoolExecutor(1, "recorder")
 
@@ -52,7 +52,7 @@ class Recorder:
             StorageError: it was not recorded; the same events may be given again.
             UnusableId: an event cannot be keyed; nothing was recorded.
         """
-        if self._durability == "flushed":
+        if self.durability == "flushed":
             stored = self._log.append(events)
             self._hand_on(stored)
             return stored

@@ -6,8 +6,10 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +29,11 @@ def status_in(folder: Path) -> CollectorStatus:
     status = read_status(folder, SLOT)
     assert status is not None
     return status
+
+
+def trouble_in(folder: Path) -> str:
+    status = read_status(folder, SLOT)
+    return status.trouble if status is not None else ""
 
 
 def streams(folder: Path) -> bool:
@@ -197,60 +204,154 @@ def test_a_status_written_by_an_older_penstock_is_read(tmp_path: Path) -> None:
     assert (book["state"], book["was_synced"]) == ("stopped", True)
 
 
-Full = Callable[[Path], Iterator[Callable[[], None] | None]]
+@dataclass
+class Disk:
+    """A disk with hardly any room left, and how to make some."""
+
+    before: Callable[[], None] | None
+    """What a process has to do first that is to find it full."""
+    make_room: Callable[[int], object]
+    """For the process with this id."""
 
 
-def small_files(folder: Path) -> Iterator[Callable[[], None] | None]:
+Full = Callable[[Path], Iterator[Disk]]
+
+
+def small_files(folder: Path) -> Iterator[Disk]:
     """The collector's files cannot grow: needs no rights."""
     folder.mkdir()
-    limit = (250_000, resource.RLIM_INFINITY)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    unlimited = resource.RLIM_INFINITY
+    yield Disk(
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (250_000, unlimited)),
+        lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (unlimited, unlimited)),
+    )
 
 
-def full_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
-    """A disk with hardly any room left."""
+def full_disk(folder: Path) -> Iterator[Disk]:
+    """A file system of its own."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("only an administrator can mount a small disk")
     try:
-        left = shutil.disk_usage(folder).free
-        (folder / "ballast").write_bytes(b"\0" * (left - 500_000))
-        yield None
-        (folder / "ballast").unlink()
+        ballast = folder / "ballast"
+        ballast.write_bytes(b"\0" * (shutil.disk_usage(folder).free - 600_000))
+        yield Disk(None, lambda _: ballast.unlink(missing_ok=True))
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("full", [small_files, full_disk])
-def test_without_room_it_stops_and_says_so_and_keeps_what_it_acknowledged(
+def test_without_room_it_waits_and_says_so_and_goes_on_when_there_is_some(
     tmp_path: Path, exchange: str, full: Full
 ) -> None:
     folder = tmp_path / "data"
     data = ("--data-dir", str(folder))
     environment = {**urls(exchange), "PENSTOCK_COLLECT_BOOK_EVERY": "0.05"}
-    with contextmanager(full)(folder) as before:
+    with contextmanager(full)(folder) as disk:
         with started(
-            *COLLECT, str(folder), folder=tmp_path, environment=environment, before=before
+            *COLLECT, str(folder), folder=tmp_path, environment=environment, before=disk.before
         ) as process:
-            _, errors = process.communicate(timeout=60)
-        scan = run("log", "scan", BTC, *data, "--limit", "1000000", folder=tmp_path)
-        # The status shares the disk: the last one that fitted may be from before the first trade.
-        said = {ids.symbol: ids.seen for ids in status_in(folder).ids}
-        acknowledged = said.get("btc_usdt", [])
-        (folder / "ballast").unlink(missing_ok=True)
-        (folder / "ballast").touch()
-        again = run(*COLLECT, str(folder), "--seconds", "1", folder=tmp_path, **urls(exchange))
+            wait_until(lambda: "disk full" in trouble_in(folder), process)
+            during = status_in(folder)
+            seen = {ids.symbol: ids.seen for ids in during.ids}.get("btc_usdt", [])
+            scan = run("log", "scan", BTC, *data, "--limit", "1000000", folder=tmp_path)
+            disk.make_room(process.pid)
+            wait_until(lambda: streams(folder) and not trouble_in(folder), process)
+            code, _, errors = stopped(process)
         judged = run("judge", exchange, *data, folder=tmp_path)
+        after = status_in(folder)
 
-    assert process.returncode == 2, errors
-    assert "Make room" in errors.splitlines()[-1]
+    assert code == 0, errors
     assert "Traceback" not in errors
+    assert '"level":"error"' in errors
+    assert "LogUnwritable" in errors
+    assert "LogWritable" in errors
+    assert during.state == "running"
+    assert "records wait" in during.troubles["log"]
     found = {json.loads(line)["id"] for line in scan.stdout.splitlines()}
-    assert {n for first, last in acknowledged for n in range(first, last + 1)} <= found
-    assert len(found) > 10
-    assert again.returncode == 0, again.stderr
+    assert {n for first, last in seen for n in range(first, last + 1)} <= found
     assert judged.returncode == 0, judged.stdout
+    assert after.state == "stopped"
+
+
+def test_told_twice_to_stop_it_stops_at_once_though_the_disk_is_full(
+    tmp_path: Path, exchange: str
+) -> None:
+    folder = tmp_path / "data"
+    with (
+        contextmanager(full_disk)(folder) as disk,
+        started(
+            *COLLECT, str(folder), folder=tmp_path, environment=urls(exchange), before=disk.before
+        ) as process,
+    ):
+        wait_until(lambda: "disk full" in trouble_in(folder), process)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        code, _, errors = stopped(process)
+        after = status_in(folder)
+
+    assert code == 1
+    assert "told twice to stop" in errors
+    assert after.state == "stopped"
+
+
+def test_a_hangup_is_harmless_from_the_first_instant_and_is_remembered(
+    tmp_path: Path, exchange: str
+) -> None:
+    file = tmp_path / "markets"
+    file.write_text("btc_usdt\n")
+    # The signal comes when nothing but the first module has been imported.
+    code = (
+        "import builtins, os, runpy, signal, sys\n"
+        "plain = builtins.__import__\n"
+        "def importing(name, *rest, **more):\n"
+        "    if name == 'penstock.cli' and not hasattr(os, 'struck'):\n"
+        "        os.struck = True\n"
+        "        os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    return plain(name, *rest, **more)\n"
+        "builtins.__import__ = importing\n"
+        "sys.argv[:1] = ['penstock']\n"
+        "runpy.run_module('penstock', run_name='__main__')\n"
+    )
+    words = ("collect", "binance", "--symbols-file", str(file), "--data-dir", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        env={**os.environ, **urls(exchange)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        wait_until(lambda: streams(tmp_path), process)
+        returned, _, errors = stopped(process)
+
+    assert returned == 0, errors
+    assert "SymbolsReread" in errors
+
+
+def catches_hangups(pid: int) -> bool:
+    """Whether a process has said what is to happen on SIGHUP."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+    return bool(int(caught, 16) & 1 << (signal.SIGHUP - 1))
+
+
+@pytest.mark.parametrize("command", ["fetch", "work", "serve", "bus"])
+def test_a_hangup_ends_no_process_that_is_to_stay(
+    tmp_path: Path, exchange: str, command: str
+) -> None:
+    words = {
+        "fetch": ("fetch", "binance", "btc_usdt", "--every", "1"),
+        "work": ("work",),
+        "serve": ("serve", "--port", "0"),
+        "bus": ("bus",),
+    }[command]
+    with started(*words, "--seconds", "2", folder=tmp_path, environment=urls(exchange)) as process:
+        wait_until(lambda: catches_hangups(process.pid), process)
+        for _ in range(3):
+            process.send_signal(signal.SIGHUP)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0, errors
 
 
 def test_a_file_of_markets_is_read_again_when_told(tmp_path: Path, exchange: str) -> None:

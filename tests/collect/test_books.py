@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.collect.asking import Asking
 from penstock.collect.books import BookKeeper
+from penstock.collect.facts import AskingResumed, AskingSuspended
 from penstock.config import Collect
-from penstock.errors import ConnectorPaused
+from penstock.errors import ConnectorPaused, StoreUnreachable
 from penstock.exchanges import registry
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -149,6 +151,7 @@ def stage(
     keeper = BookKeeper(
         gateway=gateway, rest=EXCHANGE.rest(LISTED), books=lambda: books, rules=rules,
         record=record, clock=clock, tell=facts.append,
+        asking=Asking("toy", clock, tell=facts.append),
         settings=Collect(**{"book_depth": 5, "audit_every": 0, **settings}),  # type: ignore[arg-type]
     )  # fmt: skip
     return Stage(clock, market, gate, keeper, books, recorded, facts)
@@ -309,7 +312,7 @@ async def test_an_audit_that_cannot_be_had_harms_nothing(reason: Exception) -> N
 
     assert scene.books[A].state == "synced"
     assert scene.keeper.care_of(A).audited.audits == 0
-    assert isinstance(scene.facts[-1], SnapshotFailed)
+    assert isinstance(scene.facts[-1], SnapshotFailed | AskingSuspended)
     assert scene.numbered(A).shadow is None, "and leaves nobody listening"
 
 
@@ -444,3 +447,35 @@ async def test_the_state_that_was_confirmed_is_recorded_and_not_a_later_one() ->
     [shown] = scene.recorded
     assert isinstance(shown, BookSnapshot)
     assert (shown.at_ns, str(shown.bids[0][1])) == (7, "1.0")
+
+
+# While nothing can be asked.
+
+
+async def test_a_book_that_needs_a_snapshot_has_it_once_the_pause_is_over() -> None:
+    scene = stage()
+    want(scene.books[A], A)
+    scene.market.failure = ConnectorPaused("binance", "paused")
+    fetching = asyncio.create_task(scene.keeper.fetch(A))
+    await scene.clock.advance(600)
+    assert not fetching.done()
+    assert len(scene.market.asked) == 1, "nobody asks in vain meanwhile"
+    scene.market.failure = None
+    await scene.keeper.asking.look()
+    await scene.clock.advance(2)
+    assert fetching.done()
+    assert await fetching is not None
+    assert [type(fact) for fact in scene.facts] == [AskingSuspended, AskingResumed]
+
+
+async def test_nothing_is_audited_while_nothing_can_be_asked() -> None:
+    scene = stage(audit_every=5.0)
+    await scene.begin(A)
+    scene.market.failure = StoreUnreachable("sqlite:here", "another process keeps it locked")
+    asked = len(scene.market.asked)
+    await scene.care(60, step=1.0)
+    assert len(scene.market.asked) == asked + 1
+    scene.market.failure = None
+    await scene.keeper.asking.look()
+    await scene.care(12)
+    assert scene.keeper.care_of(A).audited.audits > 0

@@ -15,6 +15,7 @@ from penstock.app import build_simulator, measured, open_collector
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
+from penstock.collect.facts import CollectorFailed, LogUnwritable, LogWritable
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
@@ -335,7 +336,8 @@ async def test_what_the_exchange_does_not_have_is_refused_at_the_start(
 
     status = read_status(tmp_path, SLOT)
     assert status is not None
-    assert status.state == "stopped"
+    assert status.state == "failed"
+    assert says in status.trouble
 
 
 async def test_a_second_one_in_the_same_folder_is_refused(
@@ -387,36 +389,102 @@ async def test_a_status_in_pieces_is_made_good_from_the_log(
 
 @dataclass
 class Refusing:
-    """A log that has no room for the books which the collector shows of itself."""
+    """A log that has no room for the books which the collector shows of itself, for a while."""
 
     log: LogWriter
+    is_full: bool = True
 
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"
     ) -> list[Stored]:
-        if any(isinstance(event, BookSnapshot) and len(event.bids) <= 7 for event in events):
+        small = (isinstance(event, BookSnapshot) and len(event.bids) <= 7 for event in events)
+        if self.is_full and any(small):
             raise StorageFull("/here", "no room")
         return self.log.append(events, durability)
 
 
-async def test_a_book_that_cannot_be_recorded_ends_it_with_the_reason(
+def refuse(life: Life) -> Refusing:
+    """From now on its log has no room for the books that it shows."""
+    recorder = life.collector.recorder._recorder
+    recorder._log = refusing = Refusing(recorder._log)  # type: ignore[assignment]
+    return refusing
+
+
+def waits_for_room(status: CollectorStatus) -> bool:
+    return "disk full" in status.trouble and status.unrecorded > 0
+
+
+async def test_while_the_log_has_no_room_everything_waits_and_then_goes_on(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    async with collecting(settings(server.address, tmp_path)) as life:
+        await life.until(streaming)
+        refusing = refuse(life)
+        await life.until(waits_for_room)
+        before = recorded_ids(tmp_path, "btc_usdt")
+        await asyncio.sleep(0.3)
+        assert recorded_ids(tmp_path, "btc_usdt") == before, "in the order they came"
+        refusing.is_full = False
+        await life.until(lambda status: status.trouble == "")
+
+    told = [fact for fact in life.facts if isinstance(fact, LogUnwritable | LogWritable)]
+    assert [type(fact) for fact in told] == [LogUnwritable, LogWritable]
+    ids = [number for number in recorded_ids(tmp_path, "btc_usdt") if number is not None]
+    assert len(ids) > len(before)
+    assert ids == list(range(ids[0], ids[0] + len(ids)))
+    assert missing(tmp_path, "btc_usdt") == []
+
+
+async def test_stopped_without_room_it_gives_up_in_time_and_says_that_it_failed(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate()
 
     async def collect() -> None:
-        async with collecting(settings(server.address, tmp_path)) as life:
-            recorder = life.collector.recorder
-            recorder._log = Refusing(recorder._log)  # type: ignore[assignment]
-            async with asyncio.timeout(10):
-                await asyncio.wait([life.running])
+        async with collecting(settings(server.address, tmp_path, stop_timeout=0.5)) as life:
+            await life.until(streaming)
+            refuse(life)
+            await life.until(waits_for_room)
 
     with pytest.raises(StorageFull, match="no room"):
         await collect()
 
     status = read_status(tmp_path, SLOT)
     assert status is not None
-    assert status.state == "stopped"
+    assert status.state == "failed"
+    assert status.trouble.startswith("StorageFull: /here: no room")
+
+
+async def test_a_mistake_of_its_own_is_written_with_its_reason(
+    tmp_path: Path, simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await simulate()
+    facts: list[Fact] = []
+
+    async def collect() -> None:
+        async with collecting(settings(server.address, tmp_path)) as life:
+            facts[:] = []
+            await life.until(streaming)
+
+            def fail(*_: object) -> None:
+                raise ZeroDivisionError("nobody thought of it")
+
+            monkeypatch.setattr(life.collector._watch, "heard", fail)
+            for session in life.collector._sessions._sessions.values():  # type: ignore[union-attr]
+                session.session._hear = fail
+            async with asyncio.timeout(10):
+                await asyncio.wait([life.running])
+            facts.extend(life.facts)
+
+    with pytest.raises(ZeroDivisionError):
+        await collect()
+
+    status = read_status(tmp_path, SLOT)
+    assert status is not None
+    assert (status.state, status.trouble) == ("failed", "ZeroDivisionError: nobody thought of it")
+    [failed] = [fact for fact in facts if isinstance(fact, CollectorFailed)]
+    assert "in fail" in failed.traceback
 
 
 async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_rotated(

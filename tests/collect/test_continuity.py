@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
+from time import process_time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +152,30 @@ def test_gaps_are_counted_by_their_cause() -> None:
         GapCount(channel="tickers", cause="disconnected", count=2),
         GapCount(channel="trades", cause="disconnected", count=1),
     ], "where ids tell that nothing is missing there is no gap"
+
+
+def test_ten_thousand_holes_are_taken_up_at_once(tmp_path: Path) -> None:
+    log = open_log(f"rocksdb:{tmp_path}")
+    numbers = range(1, 60_000, 6)
+    for slot in ("collect-toy", "work-0"):
+        with closing(log.writer(slot)) as writer:
+            writer.append([trade(number) for number in numbers])
+            writer.append([trade(number) for number in (8, 30_002)])
+    seen = [(number, number) for number in numbers]
+    before = [IdsStatus(channel="trades", symbol="btc_usdt", seen=seen, missing=[])]
+    began_s = process_time()
+    continuity = resumed(log, before)
+    status = continuity.status()
+    took_s = process_time() - began_s
+
+    assert took_s < 1, f"{took_s:.2f} s"
+    assert spread(status[0].seen) == {*numbers, 8, 30_002}
+    assert len(status[0].missing) == 9_999
+
+
+def test_records_of_an_attempt_that_failed_are_not_called_missing() -> None:
+    continuity = Continuity(["trades"], quiet)
+    heard(continuity, open_log("memory:").writer("a"), [1, 4])
+    continuity.recovered([trade(2), trade(3)])
+
+    assert continuity.status()[0].missing == []

@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from penstock.app import build_simulator, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
+from penstock.collect.asking import Asking
 from penstock.collect.fetcher import Fetcher, FetchLoop
 from penstock.collect.fetches import Fetched
 from penstock.collect.pace import Rhythm
@@ -19,6 +20,7 @@ from penstock.config import Collect, Exchanges, Fetch, FetchKind, Requests, Sett
 from penstock.connectors.markets import Markets
 from penstock.errors import (
     ConfigError,
+    ConnectorPaused,
     ExchangeUnreachable,
     NoAnswer,
     SlotInUse,
@@ -325,11 +327,14 @@ async def lived(script: list[Exception | Fetched | float], seconds: float) -> To
     clock = ManualClock()
     told = Told(clock, script)
     loop = FetchLoop("toy", told, Rhythm(10.0, 1.0, 60.0), clock)
-    running = asyncio.create_task(loop.run(lambda _: None))
+    asking = Asking("toy", clock)
+    checking = asyncio.create_task(asking.run())
+    running = asyncio.create_task(loop.run(lambda _: None, asking))
     await clock.advance(seconds)
     if running.done():
         running.result()
     running.cancel()
+    checking.cancel()
     return told
 
 
@@ -354,6 +359,10 @@ async def test_what_is_behind_is_fetched_without_a_pause() -> None:
     assert told.at_s == [0, 0, 0, 0, 10]
 
 
-async def test_a_disk_that_is_full_ends_it() -> None:
-    with pytest.raises(StorageFull):
-        await lived([StorageFull("log", "no space")], 1)
+@pytest.mark.parametrize(
+    "reason", [StorageFull("sqlite:here", "no space"), ConnectorPaused("toy", "paused")]
+)
+async def test_while_nothing_can_be_asked_it_waits_and_then_goes_on(reason: Exception) -> None:
+    told = await lived([reason], 15)
+    assert told.script == []
+    assert len(told.at_s) > 1

@@ -1,6 +1,7 @@
 """Trades fetched from an exchange that leads from the newest one back, without a hole."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.collect import fetches
 from penstock.collect.fetches import Desk, TradesFetch, kinds_to_fetch
+from penstock.collect.recording import PatientRecorder
 from penstock.config import Fetch
 from penstock.errors import ConfigError, NoAnswer, StorageFull
 from penstock.exchanges import registry
@@ -62,10 +64,11 @@ def fetch_from(market: Backwards, log: EventLog, facts: list[Fact]) -> TradesFet
     async def turn() -> None:
         return None
 
+    recorder, clock = Recorder(log.writer("fetch-coinbase")), ManualClock()
     desk = Desk(
         replace(registry.load("coinbase"), trade_pages="before_id"), cast("Any", market),
-        cast("Any", market), Recorder(log.writer("fetch-coinbase")), log.reader(), ManualClock(),
-        turn, facts.append,
+        cast("Any", market), PatientRecorder(recorder, "coinbase", Path(), clock), log.reader(),
+        clock, turn, facts.append,
     )  # fmt: skip
     return TradesFetch(desk, BTC, fresh_s=60.0)
 

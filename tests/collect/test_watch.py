@@ -9,8 +9,10 @@ import pytest
 from msgspec import Raw
 
 from penstock.clock import ManualClock
+from penstock.collect.asking import Asking
+from penstock.collect.facts import AskingSuspended
 from penstock.collect.watch import Looks, Watch
-from penstock.errors import NoAnswer
+from penstock.errors import ConnectorPaused, NoAnswer
 from penstock.exchanges.base import Mark, Request, Rest
 from penstock.market.events import AnyEvent, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.symbol import Symbol
@@ -37,14 +39,18 @@ class Bench:
     looks: list[str] = field(default_factory=list)
     done: list[tuple[str, str]] = field(default_factory=list)
     standing_ns: int | None = 0
+    pause: ConnectorPaused | None = None
 
     def __post_init__(self) -> None:
-        looks = Looks("toy", cast("Rest", Questions()), self.fetch)
+        self.asking = Asking("toy", self.clock, tell=self.facts.append)
+        looks = Looks("toy", cast("Rest", Questions()), self.fetch, self.asking)
         self.watch = Watch(looks, self.clock, self.facts.append)
 
     async def fetch(self, request: Request[Mark]) -> Mark:
         self.looks.append(request.path)
         mark = self.marks.get(request.path, Mark(""))
+        if self.pause is not None:
+            raise self.pause
         if mark is None:
             raise NoAnswer("toy", request.path, "silence")
         return mark
@@ -262,3 +268,19 @@ async def test_nobody_looks_after_what_was_forgotten(bench: Bench) -> None:
     await bench.clock.advance(100)
 
     assert set(bench.looks) == {"trades eth_usdt"}
+
+
+async def test_a_pause_ends_no_watch_and_looks_go_on_after_it(bench: Bench) -> None:
+    bench.watch.expect(["trades"], [BTC])
+    last = await bench.trade_for(120)
+    bench.marks[TRADES] = Mark(str(last + 5), last + 5)
+    bench.pause = ConnectorPaused("toy", "paused")
+    await bench.clock.advance(3600)
+    assert bench.looks == [TRADES], "nobody looks in vain meanwhile"
+    assert bench.of(LookTaken) == []
+    assert len(bench.of(AskingSuspended)) == 1
+
+    bench.pause = None
+    await bench.asking.look()
+    await bench.clock.advance(30)
+    assert bench.done[0] == ("anew", TRADES)

@@ -7,7 +7,7 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.connectors.manager import ConnectorManager
 from penstock.connectors.markets import Markets
-from penstock.errors import ExchangeUnreachable, NoAnswer, UnknownSymbol
+from penstock.errors import ConnectorPaused, ExchangeUnreachable, NoAnswer, UnknownSymbol
 from penstock.exchanges.base import Info, Listed, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.market.interval import DAY_MS
@@ -116,3 +116,25 @@ async def test_a_new_connector_has_the_limits_that_were_announced_before(
     connector = (await ConnectorManager(store).ensure_connector("binance")).connector
 
     assert [each.amount for each in connector.limits] == [7]
+
+
+async def test_with_its_connector_paused_an_old_answer_is_good_enough(
+    store: StateStore, clock: ManualClock
+) -> None:
+    await Markets(store, Exchange(listing(BTC))).of("somewhere")
+    await clock.advance(DAY_MS / 1000)
+
+    class Paused(Exchange):
+        async def learn(self) -> Info:
+            raise ConnectorPaused("somewhere", "paused")
+
+    assert (await Markets(store, Paused(None)).of("somewhere")).listed == (BTC,)
+
+
+async def test_what_is_stored_is_had_without_asking_the_exchange(store: StateStore) -> None:
+    exchange = Exchange(listing(BTC, ETH))
+    assert await Markets(store, exchange).stored("somewhere") == ()
+    await Markets(store, exchange).of("somewhere")
+    nobody = Exchange(None)
+    assert await Markets(store, nobody).stored("somewhere") == (BTC, ETH)
+    assert nobody.asked == 0

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -73,8 +74,12 @@ def test_what_other_processes_say_is_theirs_to_show(tmp_path: Path) -> None:
     assert "toy" not in shown(tmp_path)
 
 
-def test_a_damaged_status_is_none(tmp_path: Path) -> None:
-    write_status(tmp_path, STATUS)
-    (tmp_path / "status" / "collect-toy.json").write_text("rubbish")
+def test_a_status_that_cannot_be_written_is_shown_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "status").write_text("in the way")
+    told = replace(STATUS, troubles={"log": "disk full"}, unrecorded=5)
+    with pytest.raises(OSError, match="status"):
+        write_status(tmp_path, told)
 
-    assert "toy" not in shown(tmp_path)
+    text = shown(tmp_path)
+    assert 'penstock_trouble{exchange="toy",kind="log"} 1.0' in text
+    assert 'penstock_events_waiting{exchange="toy"} 14.0' in text

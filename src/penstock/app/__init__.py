@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager
 from functools import partial
 from itertools import count
@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.app.bus import publishing
+from penstock.app.patience import ending_told, until_possible
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
+from penstock.collect.asking import Asking
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
-from penstock.collect.fetcher import Fetcher, Turns, build_fetcher
+from penstock.collect.fetcher import Beside, Fetcher, Turns, build_fetcher
 from penstock.collect.fetches import Desk, kinds_to_fetch
+from penstock.collect.listings import Listings
+from penstock.collect.recording import PatientRecorder
 from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Settings, Simulator
@@ -85,14 +89,27 @@ async def open_collector(
             listener=listener,
         )
         stack.enter_context(closing(recorder))
-        store = await stack.enter_async_context(open_state(settings, clock))
-        await ConnectorManager(store).ensure_connector(name)
+        patient = PatientRecorder(recorder, name, folder, clock, listener, continuity.recovered)
+        asking = _asking(name, clock, lambda: gateways.check(name), reporter, listener)
+
+        def say(error: Exception) -> None:
+            asking.failed(error)
+            reporter.write("starting", trouble=str(error))
+
+        with ending_told(reporter):
+            opened = partial(open_state, settings, clock)
+            store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
+            manager = ConnectorManager(store)
+            await until_possible(partial(manager.ensure_connector, name), clock, say)
         gateways = FleetGateways(store, settings, clock, listener)
         await stack.enter_async_context(aclosing(gateways))
+        markets = Markets(store, gateways, listener)
         yield Collector(
             exchange=exchange,
             gateway=gateways.open(name),
-            recorder=recorder,
+            recorder=patient,
+            asking=asking,
+            listings=Listings(partial(markets.stored, name), clock),
             continuity=continuity,
             absences=absences,
             reporter=reporter,
@@ -126,22 +143,38 @@ async def open_fetcher(
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
     folder, slot = Path(settings.collect.data_dir), _slot("fetch", name, slot)
-    wiring = wire(settings.bus, folder)
+    wiring, log = wire(settings.bus, folder), open_log(f"rocksdb:{folder}")
+    reporter = Reporter(Place(name, slot, folder), Continuity((), listener), clock, listener)
+    asking = _asking(name, clock, lambda: gateways.check(name), reporter, listener)
+    owned: list[LogWriter] = []
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_state(settings, clock))
-        # A loop has its own patience with failures, and more of it.
-        once = replace(settings, requests=replace(settings.requests, attempts=1))
-        gateways = FleetGateways(store, once, clock, listener)
-        await stack.enter_async_context(aclosing(gateways))
-        gateway = await gateways.of(name)
-        markets = Markets(store, gateways, listener)
-        listed = await markets.of(name)
-        wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
-        await ConnectorManager(store).ensure_connector(name)
-        log = open_log(f"rocksdb:{folder}")
-        writer = stack.enter_context(closing(log.writer(slot)))
+
+        def own() -> LogWriter:
+            # Only once it is known that there is something to record, or that it must wait for it.
+            if not owned:
+                owned.append(stack.enter_context(closing(log.writer(slot))))
+            return owned[0]
+
+        def say(error: Exception) -> None:
+            own()
+            asking.failed(error)
+            reporter.write("starting", trouble=str(error))
+
+        with ending_told(reporter, lambda: bool(owned)):
+            opened = partial(open_state, settings, clock)
+            store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
+            # A loop has its own patience with failures, and more of it.
+            once = replace(settings, requests=replace(settings.requests, attempts=1))
+            gateways = FleetGateways(store, once, clock, listener)
+            await stack.enter_async_context(aclosing(gateways))
+            gateway = await until_possible(partial(gateways.of, name), clock, say)
+            markets = Markets(store, gateways, listener)
+            listed = await until_possible(partial(markets.of, name), clock, say)
+            wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
+            manager = ConnectorManager(store)
+            await until_possible(partial(manager.ensure_connector, name), clock, say)
+            writer = own()
         reader = stack.enter_context(closing(log.reader()))
-        reporter = Reporter(Place(name, slot, folder), Continuity((), listener), clock, listener)
         publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
         if publisher is not None:
             reporter.bus = publisher.counts
@@ -154,8 +187,11 @@ async def open_fetcher(
         )
         stack.enter_context(closing(recorder))
         rest, turn = exchange.rest(listed), Turns(settings.fetch, clock)
-        desk = Desk(exchange, rest, gateway, recorder, reader, clock, turn, listener)
-        yield build_fetcher(desk, markets, wanted, settings.fetch, reporter)
+        patient = PatientRecorder(recorder, name, folder, clock, listener)
+        desk = Desk(exchange, rest, gateway, patient, reader, clock, turn, listener)
+        listings = Listings(partial(markets.stored, name), clock, listed)
+        beside = Beside(reporter, asking, listings, settings.collect.stop_timeout)
+        yield build_fetcher(desk, markets, wanted, settings.fetch, beside)
 
 
 @asynccontextmanager
@@ -285,6 +321,17 @@ async def open_state(
 def _slot(kind: str, exchange: str, name: str | None) -> str:
     """The slot of a process that serves one exchange: no other kind or exchange has the same."""
     return "-".join(filter(None, (kind, exchanges.file_name(exchange), name)))
+
+
+def _asking(
+    name: str,
+    clock: Clock,
+    check: Callable[[], Awaitable[None]],
+    reporter: Reporter,
+    listener: Listener,
+) -> Asking:
+    note = partial(reporter.note, "asking")
+    return Asking(name, clock, check, note=note, tell=listener)
 
 
 def _free_slot(log: EventLog, name: str) -> LogWriter:

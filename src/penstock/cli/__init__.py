@@ -31,8 +31,11 @@ from penstock.cli.status import status
 from penstock.cli.tail import tail
 from penstock.cli.work import work
 from penstock.errors import PenstockError
+from penstock.signals import obey_hangups
 
 DEFAULT_FILE = "penstock.toml"
+_STAYING = ("collect", "fetch", "work", "serve", "bus")
+"""Commands that SIGHUP does not end, unless their terminal was closed."""
 
 app = typer.Typer(
     name="penstock",
@@ -86,6 +89,8 @@ def _common(
 ) -> None:
     if file is None and Path(DEFAULT_FILE).is_file():
         file = Path(DEFAULT_FILE)
+    if context.invoked_subcommand not in _STAYING:
+        obey_hangups()
     context.obj = Sources(environment=dict(os.environ), file=file)
 
 

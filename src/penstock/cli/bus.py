@@ -12,7 +12,7 @@ from penstock.app import measured
 from penstock.app.bus import bus_wiring, open_bus
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
-from penstock.cli.running import last_words_logged, stop_after, stop_on_signals
+from penstock.cli.running import last_words_logged, run_process, stop_after, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.publish.asking import ask_bus
@@ -41,7 +41,7 @@ def run(
         return
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
     with last_words_logged(), measured(settings, log_facts) as listener:
-        asyncio.run(_run(settings, seconds, as_json, listener))
+        run_process(_run(settings, seconds, as_json, listener))
 
 
 async def _run(

@@ -1,7 +1,7 @@
 """``penstock collect``: one exchange's streams, recorded until told to stop."""
 
 import asyncio
-import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -24,12 +24,15 @@ from penstock.cli.options import (
 )
 from penstock.cli.painter import write
 from penstock.cli.running import (
+    ToldToStop,
     View,
     last_words_logged,
+    run_process,
     run_shown,
     stop_on_signals,
     stopped_words,
     unless_drawn,
+    unless_told,
 )
 from penstock.cli.symbols_file import OPTION, Markets
 from penstock.clock import SystemClock
@@ -81,7 +84,7 @@ def collect(
     give_back_large_pieces()
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
         collecting = _collect(settings, exchange, markets, slot, seconds, listener)
-        status = asyncio.run(collecting)
+        status = run_process(collecting)
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
@@ -95,10 +98,16 @@ async def _collect(
     seconds: float | None,
     listener: Listener,
 ) -> CollectorStatus | None:
-    stop, clock = asyncio.Event(), SystemClock()
-    stop_on_signals(stop)
-    async with open_collector(settings, exchange, clock, listener, slot) as collector:
-        rereading = asyncio.create_task(_read_when_told(collector, markets, listener))
+    stop, hangup, clock = asyncio.Event(), asyncio.Event(), SystemClock()
+    stop_on_signals(stop, hangup if markets.file is not None else None)
+    async with AsyncExitStack() as stack:
+        try:
+            async with unless_told(stop):
+                opening = open_collector(settings, exchange, clock, listener, slot)
+                collector = await stack.enter_async_context(opening)
+        except ToldToStop:
+            return None
+        rereading = asyncio.create_task(_read_when_told(collector, markets, hangup, listener))
         reporter = collector.reporter
         view = View(
             lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
@@ -118,12 +127,13 @@ def state_of(reporter: Reporter, stop: asyncio.Event) -> str:
     return "stopping …" if stop.is_set() and not ended else ""
 
 
-async def _read_when_told(collector: Collector, markets: Markets, tell: Listener) -> None:
+async def _read_when_told(
+    collector: Collector, markets: Markets, told: asyncio.Event, tell: Listener
+) -> None:
     """Collect what the file names now, each time; if it cannot be, go on as before and say why."""
     if markets.file is None:
         return
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told.set)
+    listings = collector.listings
     while await told.wait():
         told.clear()
         refused = ""
@@ -131,4 +141,22 @@ async def _read_when_told(collector: Collector, markets: Markets, tell: Listener
             await collector.replace(markets.names())
         except PenstockError as error:
             refused = str(error)
+        except Exception as error:
+            # Whatever it was, what is collected goes on, and so does listening.
+            refused = repr(error)
         tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
+        if refused:
+            await _either(told, listings.has_grown)
+            if listings.has_grown.is_set():
+                told.set()  # what was not known may be now
+        listings.has_grown.clear()
+
+
+async def _either(*events: asyncio.Event) -> None:
+    """Wait until one of them is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

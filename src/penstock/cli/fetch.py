@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
@@ -25,12 +26,15 @@ from penstock.cli.options import (
 )
 from penstock.cli.painter import write
 from penstock.cli.running import (
+    ToldToStop,
     View,
     last_words_logged,
+    run_process,
     run_shown,
     stop_on_signals,
     stopped_words,
     unless_drawn,
+    unless_told,
 )
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
@@ -73,7 +77,7 @@ def fetch(
     named = symbols_or_named(context, symbols)
     give_back_large_pieces()
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
-        status = asyncio.run(_fetch(settings, exchange, named, slot, seconds, listener))
+        status = run_process(_fetch(settings, exchange, named, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
@@ -89,7 +93,13 @@ async def _fetch(
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_fetcher(settings, exchange, symbols, clock, listener, slot) as fetcher:
+    async with AsyncExitStack() as stack:
+        try:
+            async with unless_told(stop):
+                opening = open_fetcher(settings, exchange, symbols, clock, listener, slot)
+                fetcher = await stack.enter_async_context(opening)
+        except ToldToStop:
+            return None
         reporter = fetcher.reporter
         view = View(
             lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),

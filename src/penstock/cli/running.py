@@ -5,19 +5,23 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 
 from penstock.cli.fitting import Room
-from penstock.cli.painter import Painter
+from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
 from penstock.errors import PenstockError
+from penstock.signals import take_hangup
 from penstock.telemetry import Fact, Listener, log_error, log_info, logs_json
+
+T = TypeVar("T")
 
 _DRAW_S = 0.25
 _LOOK_S = 0.5
@@ -26,6 +30,12 @@ _LONGEST_COMMAND = 200
 """A longer one, with hundreds of markets, is not repeated."""
 _LINE_NS = 10_000_000_000
 """How often a line is written where nothing is drawn."""
+_AT_ONCE_S = 2.0
+"""How long a process may take to end that was told twice to stop."""
+
+
+class ToldToStop(Exception):
+    """Somebody told the process to stop before it had begun."""
 
 
 class View(NamedTuple):
@@ -70,13 +80,67 @@ def last_words_logged() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """Set ``stop`` on the first Ctrl-C or SIGTERM, or when the terminal is closed."""
-    loop = asyncio.get_running_loop()
+def run_process(main: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end; exits 1 if it was told twice to stop."""
+    try:
+        return asyncio.run(main)
+    except asyncio.CancelledError:
+        write("penstock: told twice to stop: stopped at once\n")
+        raise typer.Exit(1) from None
+
+
+def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) -> None:
+    """Set ``stop`` on the first Ctrl-C or SIGTERM, or when the terminal is closed.
+
+    The second time, end at once. SIGHUP from anybody but a terminal that was closed ends nothing;
+    it sets ``hangup``, also where it came before this was called.
+    """
+    loop, main, told = asyncio.get_running_loop(), asyncio.current_task(), count()
+    assert main is not None
+    had_terminal = sys.stderr.isatty()
+
+    def stop_or_end() -> None:
+        if next(told) == 0:
+            stop.set()
+        else:
+            # What is recorded is safe without any last words.
+            loop.call_later(_AT_ONCE_S, os._exit, 1)
+            main.cancel()
+
+    def hang_up() -> None:
+        if had_terminal and not sys.stderr.isatty():
+            stop.set()
+        elif hangup is not None:
+            hangup.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
-        loop.add_signal_handler(signal.SIGHUP, stop.set)
+        loop.add_signal_handler(number, stop_or_end)
+    came = take_hangup()
+    if hangup is not None or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
+    if came or take_hangup():
+        hang_up()
+
+
+@asynccontextmanager
+async def unless_told(stop: asyncio.Event) -> AsyncIterator[None]:
+    """End a block as soon as ``stop`` is set.
+
+    Raises:
+        ToldToStop: it was.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    stopping = asyncio.create_task(stop.wait())
+    stopping.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if stop.is_set() and task.uncancel() == 0:
+            raise ToldToStop from None
+        raise
+    finally:
+        stopping.cancel()
 
 
 async def stop_after(seconds: float | None, stop: asyncio.Event, clock: Clock) -> None:
@@ -101,8 +165,14 @@ async def run_shown(
     task = asyncio.create_task(running)
     task.add_done_callback(lambda _: over.set())
     deadline = asyncio.create_task(stop_after(seconds, stop, clock))
-    await show_until(over, clock, view)
-    deadline.cancel()
+    try:
+        await show_until(over, clock, view)
+    finally:
+        deadline.cancel()
+        if not over.is_set():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
     await task
 
 

@@ -8,7 +8,7 @@ import typer
 from penstock.app import open_server
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, default, say
-from penstock.cli.running import last_words_logged, stop_after, stop_on_signals
+from penstock.cli.running import last_words_logged, run_process, stop_after, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.telemetry import Fact, RequestServed, log_facts
@@ -39,7 +39,7 @@ def serve(
     options = {"api.host": host, "api.port": port, "collect.data_dir": data_dir}
     settings = read_settings(context, options).settings
     with last_words_logged():
-        asyncio.run(_serve(settings, seconds, as_json))
+        run_process(_serve(settings, seconds, as_json))
 
 
 async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from penstock.cli.painter import write
 from penstock.cli.running import (
     View,
     last_words_logged,
+    run_process,
     run_shown,
     stop_on_signals,
     stopped_words,
@@ -45,7 +46,7 @@ def work(
     options = {"collect.data_dir": data_dir, "jobs.concurrency": concurrency}
     settings = read_settings(context, options).settings
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
-        worker = asyncio.run(_work(settings, slot, seconds, listener))
+        worker = run_process(_work(settings, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
     if as_json:
         say({"worker": worker.name, "turns": worker.ended})

@@ -12,10 +12,11 @@ from itertools import count
 
 from penstock.clock import Clock
 from penstock.collect.admission import Urgency
+from penstock.collect.asking import Asking
 from penstock.collect.horizon import Horizon
-from penstock.collect.snapshots import UNAVAILABLE, SnapshotDesk
+from penstock.collect.snapshots import SnapshotDesk
 from penstock.config import Collect
-from penstock.errors import MalformedLevels
+from penstock.errors import UNAVAILABLE, MalformedLevels
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.audit import Passage, Shadow, ends_of, sides_of
@@ -57,6 +58,7 @@ class Auditor:
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
     settings: Collect
+    asking: Asking
     tell: Listener
     found: dict[Symbol, Audited] = field(default_factory=dict)
     _under_way: set[Symbol] = field(default_factory=set)
@@ -96,8 +98,9 @@ class Auditor:
         try:
             await self._compare(symbol, urgency)
         except (*UNAVAILABLE, MalformedLevels) as error:
-            exchange = self.desk.exchange
-            self.tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=str(error)))
+            if not self.asking.failed(error):
+                exchange, reason = self.desk.exchange, str(error)
+                self.tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
         finally:
             self._under_way.discard(symbol)
 

@@ -10,14 +10,17 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.collect.admission import Admission, Urgency
+from penstock.collect.asking import Asking
 from penstock.collect.auditor import Audited, Auditor, Books
 from penstock.collect.horizon import Horizon
 from penstock.collect.snapshots import SnapshotDesk
 from penstock.config import Collect
+from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import Rest, WayOut
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
@@ -50,6 +53,7 @@ class BookKeeper:
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
     settings: Collect
+    asking: Asking
     tell: Listener = quiet
     _desk: SnapshotDesk = field(init=False)
     _horizon: Horizon = field(init=False)
@@ -69,6 +73,7 @@ class BookKeeper:
             record=self.record,
             clock=self.clock,
             settings=self.settings,
+            asking=self.asking,
             tell=self.tell,
         )
 
@@ -94,17 +99,24 @@ class BookKeeper:
         """A snapshot for a book to begin from; None if nobody wants it any more.
 
         ``wanted`` is asked when its turn has come, and nothing is paid before; unless it is given,
-        the book itself is asked.
+        the book itself is asked. While nothing can be asked at all, it waits.
 
         Raises:
             One of ``UNAVAILABLE``: it could not be had.
         """
-        sync = self.books().get(symbol)
-        lost = sync is not None and sync.state == "stale"
-        async with self._desk.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
-            if not (wanted() if wanted is not None else self._wants(symbol)):
-                return None
-            return await self._desk.fetch(symbol)
+        is_wanted = wanted or partial(self._wants, symbol)
+        while True:
+            await self.asking.resumed(is_wanted)
+            sync = self.books().get(symbol)
+            lost = sync is not None and sync.state == "stale"
+            async with self._desk.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
+                if not is_wanted():
+                    return None
+                try:
+                    return await self._desk.fetch(symbol)
+                except UNAVAILABLE as error:
+                    if not self.asking.failed(error):
+                        raise
 
     def care_of(self, symbol: Symbol) -> Care:
         """What audits found of a book, and how far it is known."""
@@ -149,12 +161,12 @@ class BookKeeper:
             for symbol, sync in self.books().items():
                 if sync.state != "synced" or not self._horizon.nears(sync):
                     continue
-                if not self._has_left(sync):
+                if not self._has_left(sync) and not self.asking.suspended:
                     group.create_task(self._auditor.audit(symbol, Urgency.FADING))
 
     async def _audit_forever(self, group: asyncio.TaskGroup) -> None:
         while True:
             await self.clock.sleep(self._auditor.gap_s())
             symbol = self._auditor.due()
-            if symbol is not None:
+            if symbol is not None and not self.asking.suspended:
                 group.create_task(self._auditor.audit(symbol))

@@ -7,7 +7,8 @@ the newest ones itself.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -16,27 +17,25 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
+from penstock.collect.asking import Asking
 from penstock.collect.auditor import Books
 from penstock.collect.batching import Flushing
 from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
 from penstock.collect.fed_session import FedSession, Following
+from penstock.collect.last_look import LastLooker
+from penstock.collect.listings import Listings
+from penstock.collect.recording import PatientRecorder
 from penstock.collect.reporter import Reporter
 from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.collect.sessions import Sessions
+from penstock.collect.tasks import end, first_of, raise_first
 from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
-from penstock.errors import (
-    ExchangeError,
-    ExchangeUnreachable,
-    NotStreaming,
-    UnexpectedAnswer,
-    UnknownSymbol,
-)
+from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
 from penstock.exchanges.base import Exchange, Feed, Info, Rest, WayOut
-from penstock.market.events import Disconnect
+from penstock.market.events import Disconnect, Trade
 from penstock.market.symbol import Symbol
-from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
 from penstock.streaming.dialect import Dialect
@@ -47,7 +46,6 @@ from penstock.streaming.wanted import Place, Subscriptions
 from penstock.telemetry import ExchangeSilent, Listener
 
 _STATUS_S = 1.0
-_LOOK_S = 5.0
 _GRACE_S = 2.0
 """How long the stream may take to bring what the exchange's REST side already tells of."""
 _GRACE_LOOKS = 40
@@ -64,7 +62,8 @@ class Collector:
 
     exchange: Exchange
     gateway: WayOut
-    recorder: Recorder
+    recorder: PatientRecorder
+    asking: Asking
     continuity: Continuity
     absences: Absences
     reporter: Reporter
@@ -72,6 +71,7 @@ class Collector:
     settings: Collect
     stream_url: str
     tell: Listener
+    listings: Listings
     _info: Info | None = field(init=False, default=None)
     _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
     _sessions: Sessions | None = field(init=False, default=None)
@@ -119,14 +119,9 @@ class Collector:
         Raises:
             NotStreaming: the exchange has not told yet what it lists. Try again later.
             UnknownSymbol: it does not list one of them; nothing was changed.
-            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: whether it does cannot be asked.
+            One of ``UNAVAILABLE``: whether it does cannot be asked.
         """
-        try:
-            wanted = self._find(names)
-        except UnknownSymbol:
-            assert self._info is not None
-            self._info.symbols.learn((await self.gateway.learn()).symbols.listed)
-            wanted = self._find(names)
+        wanted = await self._find_even_new(names)
         gone = [symbol.unified for symbol in self._symbols if symbol not in wanted]
         self.add([symbol.unified for symbol in wanted])
         self.remove(gone)
@@ -139,10 +134,12 @@ class Collector:
             UnknownChannel: it does not stream what the settings ask for.
             StorageError: what arrives cannot be recorded.
         """
+        self.reporter.watch_recording(self.recorder)
         self.reporter.write("starting")
         try:
             self._info = await self._learn(stop)
             if self._info is not None:
+                self.listings.symbols = self._info.symbols
                 self._symbols = dict.fromkeys(self._find(names))
                 places, now_ns = self._places(self._symbols), self.clock.now_ns()
                 await self.recorder.record(self.absences.marks_at_start(places, now_ns))
@@ -151,9 +148,30 @@ class Collector:
                     await self._stream(self._info, stop)
                 else:
                     await self._follow(feed, stop)
+        except Exception as error:
+            self.reporter.failed(error)
+            raise
+        except BaseException:
+            self.reporter.write("stopped")
+            raise
+        else:
+            self.reporter.write("stopped")
         finally:
             self._sessions = self._watch = self._fed = None
-            self.reporter.write("stopped")
+
+    async def _find_even_new(self, names: Sequence[str]) -> list[Symbol]:
+        """Find symbols that may have been listed since: another process may know, or the exchange.
+
+        Raises:
+            See ``replace``.
+        """
+        with suppress(UnknownSymbol):
+            return self._find(names)
+        await self.listings.look()
+        with suppress(UnknownSymbol):
+            return self._find(names)
+        self.listings.learn((await self.gateway.learn()).symbols.listed)
+        return self._find(names)
 
     def _find(self, names: Sequence[str]) -> list[Symbol]:
         if self._info is None:
@@ -181,17 +199,23 @@ class Collector:
         fed.add(self._places(self._symbols))
         self._fed = fed
         self.reporter.watch_feed(fed.followed, self.gateway)
+        self.recorder.gathered = lambda: fed.waiting
         running = asyncio.create_task(fed.run(closing))
-        others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._report_forever())]
+        stopping, chores = asyncio.create_task(stop.wait()), self._begin_chores()
+        others = [stopping, *chores]
         try:
-            await _first_of(running, *others)
+            await first_of(running, *others)
             closing.set()
+            others.append(asyncio.create_task(self._give_up_in_time()))
             await running
+            await self.recorder.settle()
+            raise_first(chores)
+        except BaseException:
+            self.recorder.give_up()
+            raise
         finally:
             closing.set()
-            for task in others:
-                task.cancel()
-            await asyncio.gather(running, *others, return_exceptions=True)
+            await end(running, others)
 
     async def _stream(self, info: Info, stop: asyncio.Event) -> None:
         rest, closing = self.exchange.rest(info.symbols), asyncio.Event()
@@ -201,38 +225,47 @@ class Collector:
         sessions.add(self._places(self._symbols))
         self.reporter.watch(lambda: sessions.shards, self.gateway, watch.mute)
         self.reporter.watch_books(keeper)
+        self.recorder.gathered = lambda: sum(shard.waiting for shard in sessions.shards)
         streaming = asyncio.create_task(sessions.run(closing))
         stopping = asyncio.create_task(stop.wait())
-        chores = [
-            asyncio.create_task(self._report_forever()),
-            asyncio.create_task(keeper.run()),
-            asyncio.create_task(watch.run(sessions)),
-        ]
+        chores = self._begin_chores(keeper.run(), watch.run(sessions))
+        others = [stopping, *chores]
         try:
             # Chores never end but by an error, and theirs is everybody's.
-            await _first_of(streaming, stopping, *chores)
+            await first_of(streaming, *others)
             if stopping.done():
                 await self._look(rest, tuple(self._symbols))
             closing.set()
+            others.append(asyncio.create_task(self._give_up_in_time()))
             await streaming
             if stopping.done():
                 await self._record_newest(rest, tuple(self._symbols))
             await keeper.record_shown()
-            for chore in chores:
-                if chore.done():
-                    chore.result()
+            await self.recorder.settle()
+            raise_first(chores)
+        except BaseException:
+            self.recorder.give_up()
+            raise
         finally:
             closing.set()
-            for task in (stopping, *chores):
-                task.cancel()
-            await asyncio.gather(streaming, stopping, *chores, return_exceptions=True)
+            await end(streaming, others)
+
+    def _begin_chores(self, *others: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+        """What is done beside streaming, for ever."""
+        chores = (self._report_forever(), self.asking.run(), self.listings.run(), *others)
+        return [asyncio.create_task(chore) for chore in chores]
+
+    async def _give_up_in_time(self) -> None:
+        """A disk that is full for too long must not keep the process from ending."""
+        await self.clock.sleep(self.settings.stop_timeout)
+        self.recorder.give_up()
 
     async def _learn(self, stop: asyncio.Event) -> Info | None:
         """What the exchange announces; None if told to stop before it answered."""
         asking = asyncio.create_task(self._ask_until_answered())
         stopping = asyncio.create_task(stop.wait())
         try:
-            await _first_of(asking, stopping)
+            await first_of(asking, stopping)
             return asking.result() if asking.done() else None
         finally:
             asking.cancel()
@@ -243,11 +276,20 @@ class Collector:
         for retry in count():
             try:
                 return await self.gateway.learn()
-            except (ExchangeUnreachable, ExchangeError, UnexpectedAnswer) as error:
-                self.tell(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
+            except UNAVAILABLE as error:
+                if not self.asking.failed(error):
+                    self.tell(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
                 self.reporter.write("starting", trouble=str(error))
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
+            await self._wait_for_leave()
         raise AssertionError("counting never ends")
+
+    async def _wait_for_leave(self) -> None:
+        """Wait until the exchange may be asked; meanwhile say why not."""
+        while self.asking.suspended:
+            await self.asking.look()
+            self.reporter.write("starting")
+            await self.clock.sleep(_STATUS_S)
 
     def _keeper(self, rest: Rest, dialect: Dialect) -> BookKeeper:
         return BookKeeper(
@@ -258,12 +300,13 @@ class Collector:
             record=self.recorder.record,
             clock=self.clock,
             settings=self.settings,
+            asking=self.asking,
             tell=self.tell,
         )
 
     def _begin_watch(self, rest: Rest, dialect: Dialect) -> Watch:
         self._watch = Watch(
-            Looks(self.exchange.name, rest, self.gateway.fetch),
+            Looks(self.exchange.name, rest, self.gateway.fetch, self.asking),
             self.clock,
             self.tell,
             Patience(self.settings.silence, self.settings.first_word),
@@ -318,15 +361,13 @@ class Collector:
         """Ask for the newest trades, and wait a moment for the stream to bring them."""
         if "trades" not in self.settings.channels or "trades" not in self.exchange.consecutive:
             return
-        streams = [Stream(self.exchange.name, "trades", symbol.slug) for symbol in symbols]
-        try:
-            async with asyncio.timeout(_LOOK_S):
-                for symbol, stream in zip(symbols, streams, strict=True):
-                    newest = await self.gateway.fetch(rest.recent_trades(symbol, 1))
-                    if newest:
-                        self.continuity.look(stream, newest[-1].id)
-        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, TimeoutError) as error:
-            self.reporter.trouble = f"the last look at the exchange failed: {error!r}"
+
+        async def note(symbol: Symbol, newest: list[Trade]) -> None:
+            if newest:
+                self.continuity.look(self._trades_of(symbol), newest[-1].id)
+
+        await self._looker().ask(symbols, lambda symbol: rest.recent_trades(symbol, 1), note)
+        streams = [self._trades_of(symbol) for symbol in symbols]
         for _ in range(_GRACE_LOOKS):
             if not any(map(self.continuity.behind, streams)):
                 break
@@ -336,19 +377,24 @@ class Collector:
         """Record the newest trades, where no id would tell that the stream still owed some."""
         if "trades" not in self.settings.channels or "trades" in self.exchange.consecutive:
             return
-        try:
-            async with asyncio.timeout(_LOOK_S):
-                for symbol in symbols:
-                    request = rest.recent_trades(symbol, _NEWEST)
-                    await self.recorder.record(await self.gateway.fetch(request))
-        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, TimeoutError) as error:
-            self.reporter.trouble = f"the last look at the exchange failed: {error!r}"
+        await self._looker().ask(
+            symbols,
+            lambda symbol: rest.recent_trades(symbol, _NEWEST),
+            lambda _, newest: self.recorder.record(newest),
+        )
+
+    def _looker(self) -> LastLooker:
+        return LastLooker(
+            self.gateway,
+            self.asking,
+            self.settings.stop_timeout,
+            self.tell,
+            partial(self.reporter.note, "last_look"),
+        )
+
+    def _trades_of(self, symbol: Symbol) -> Stream:
+        return Stream(self.exchange.name, "trades", symbol.slug)
 
 
 def _flushing(settings: Collect) -> Flushing:
     return Flushing(settings.flush_ms / 1000, settings.flush_min_ms / 1000)
-
-
-async def _first_of(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of them is done; the others go on."""
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

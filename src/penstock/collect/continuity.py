@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from penstock.collect.status import GapCount, IdsStatus
-from penstock.market.events import Disconnect
+from penstock.market.events import AnyEvent, Disconnect
 from penstock.storage.log import LogReader, Span, Stored
-from penstock.storage.log.keys import Stream, id_of_key, key_of_id
+from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
 from penstock.streaming.gaps import Gap, IdRuns
 from penstock.telemetry import GapFound, Listener
 
@@ -46,8 +46,10 @@ class Continuity:
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
                 runs = self._runs.setdefault(stream, IdRuns())
-                for span in _unseen(runs):
-                    self._add_all(runs, log.scan(stream, span))
+                for key in log.keys_in(stream, _unseen(runs)):
+                    found = id_of_key(key)
+                    if found is not None:
+                        runs.add(found)
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -66,6 +68,14 @@ class Continuity:
                     self._gaps[stored.stream.channel, cause] += 1
                     self._tell_gap(stored.stream, Gap(runs.last + 1, found - 1))
                 runs.add(found)
+
+    def recovered(self, events: Sequence[AnyEvent]) -> None:
+        """These are in the log, whenever they were written: by an attempt that failed, perhaps."""
+        for event in events:
+            stream = stream_of(event)
+            found = id_of(event) if stream.channel in self._channels else None
+            if found is not None:
+                self._runs.setdefault(stream, IdRuns()).add(found)
 
     def look(self, stream: Stream, newest: int) -> None:
         """The exchange says that ids up to this one exist: a lost tail is missing too."""
@@ -88,7 +98,7 @@ class Continuity:
                 channel=stream.channel,
                 symbol=stream.symbol,
                 seen=runs.runs(),
-                missing=[(gap.first, gap.last) for gap in runs.gaps(self._newest.get(stream))],
+                missing=runs.missing(self._newest.get(stream)),
             )
             for stream, runs in self._runs.items()
         ]
@@ -109,12 +119,6 @@ class Continuity:
                 self._absent[Stream(exchange, channel, symbol)] = mark.cause
             else:
                 self._gaps[channel, mark.cause] += 1
-
-    def _add_all(self, runs: IdRuns, records: Iterable[Stored]) -> None:
-        for stored in records:
-            found = id_of_key(stored.key)
-            if found is not None:
-                runs.add(found)
 
     def _tell_gap(self, stream: Stream, gap: Gap) -> None:
         self._tell(

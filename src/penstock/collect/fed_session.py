@@ -13,7 +13,8 @@ from random import random
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing
 from penstock.errors import (
-    ExchangeError,
+    SUSPENDED,
+    UNAVAILABLE,
     ExchangeUnreachable,
     UnexpectedAnswer,
     UnknownChannel,
@@ -31,7 +32,7 @@ from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import Place
 from penstock.telemetry import ConnectionLost, Listener, quiet
 
-_TROUBLE = (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, UnknownSymbol)
+_TROUBLE = (*UNAVAILABLE, UnknownSymbol)
 """What a channel may recover from, or the others need not suffer from."""
 _CANCEL_S = 2.0
 """How long a feed may take to let go; a library may swallow what should have stopped it."""
@@ -53,6 +54,8 @@ class Followed:
         if isinstance(error, UnexpectedAnswer):
             tally.malformed["wrong_shape"] += 1
             tally.quarantine.append(Malformed("wrong_shape", words, words[:_EXCERPT], stream))
+        elif isinstance(error, SUSPENDED):
+            self.state = "reconnecting"  # a client may ask before it streams
         elif isinstance(error, ExchangeUnreachable):
             self.state = "reconnecting"
             tally.reconnects[words[:_EXCERPT]] += 1
@@ -98,6 +101,11 @@ class FedSession:
         self._room = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_running = self._is_over = False
+
+    @property
+    def waiting(self) -> int:
+        """Events received and not handed to the recorder yet."""
+        return len(self._events)
 
     def add(self, places: Iterable[Place]) -> None:
         """Follow these too.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.clock import Clock
+from penstock.collect.asking import Asking
 from penstock.collect.fetches import (
     BookFetch,
     Desk,
@@ -20,24 +21,17 @@ from penstock.collect.fetches import (
     TradesFetch,
     kinds_to_fetch,
 )
+from penstock.collect.listings import Listings
 from penstock.collect.pace import SECOND_NS, Pace, Rhythm, Spacing
 from penstock.collect.reporter import Reporter
 from penstock.collect.status import FetchStatus
 from penstock.config import Fetch as FetchSettings
 from penstock.connectors.markets import Markets
-from penstock.errors import (
-    ConnectorPaused,
-    ExchangeError,
-    ExchangeUnreachable,
-    StoreUnreachable,
-    UnexpectedAnswer,
-)
+from penstock.errors import UNAVAILABLE
 from penstock.market.symbol import Symbol
 from penstock.telemetry import FetchDone, FetchFailed, Listener
 
 _STATUS_S = 1.0
-_PASSING = (ExchangeError, ExchangeUnreachable, UnexpectedAnswer, StoreUnreachable, ConnectorPaused)
-"""What may be over the next time. A disk that cannot be written is everybody's end."""
 
 
 class Turns:
@@ -64,19 +58,16 @@ class FetchLoop:
         self._next_ns = clock.now_ns()
         self._reason = ""
 
-    async def run(self, tell: Listener) -> None:
-        """Ask whenever it is due.
-
-        Raises:
-            StorageError: what was fetched cannot be recorded.
-        """
+    async def run(self, tell: Listener, asking: Asking) -> None:
+        """Ask whenever it is due; not while nothing can be asked."""
         while True:
             await self._clock.sleep(max(0, self._next_ns - self._clock.now_ns()) / SECOND_NS)
+            await asking.resumed()
             began_ns = self._clock.now_ns()
             try:
                 fetched = await self._fetch.step()
-            except _PASSING as error:
-                self._failed(error, tell)
+            except UNAVAILABLE as error:
+                self._failed(error, tell, is_told=asking.failed(error))
             else:
                 self._succeeded(began_ns, fetched, tell)
 
@@ -110,10 +101,12 @@ class FetchLoop:
             )
         )
 
-    def _failed(self, error: Exception, tell: Listener) -> None:
+    def _failed(self, error: Exception, tell: Listener, *, is_told: bool) -> None:
         self._errors += 1
         self._reason = str(error)
         self._next_ns = self._pace.failed(self._clock.now_ns())
+        if is_told:
+            return
         tell(
             FetchFailed(
                 exchange=self._exchange,
@@ -125,41 +118,79 @@ class FetchLoop:
         )
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a fetcher has besides its loops."""
+
+    reporter: Reporter
+    asking: Asking
+    listings: Listings
+    stop_timeout_s: float = 300.0
+    """How long what was fetched may wait for a full disk once it is to stop."""
+
+
 @dataclass
 class Fetcher:
     """Fetches from one exchange until told to stop."""
 
     loops: Sequence[FetchLoop]
-    reporter: Reporter
-    clock: Clock
-    tell: Listener
+    desk: Desk
+    beside: Beside
+
+    @property
+    def reporter(self) -> Reporter:
+        """What it says of itself."""
+        return self.beside.reporter
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run every loop.
 
         Raises:
-            StorageError: what was fetched cannot be recorded.
+            StorageError: it was told to stop while what was fetched could not be recorded.
         """
+        self.reporter.watch_recording(self.desk.recorder)
         self.reporter.write("starting")
+        try:
+            await self._run(stop)
+        except Exception as error:
+            self.reporter.failed(error)
+            raise
+        except BaseException:
+            self.reporter.write("stopped")
+            raise
+        else:
+            self.reporter.write("stopped")
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        recorder, beside = self.desk.recorder, self.beside
         stopping = asyncio.create_task(stop.wait())
-        tasks = [asyncio.create_task(loop.run(self.tell)) for loop in self.loops]
-        tasks.append(asyncio.create_task(self._report_forever()))
+        chores = (self._report_forever(), beside.asking.run(), beside.listings.run())
+        loops = (loop.run(self.desk.tell, beside.asking) for loop in self.loops)
+        tasks = [asyncio.create_task(each) for each in (*loops, *chores)]
         try:
             await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
-                if task.done():  # loops never end but by an error
+                if task.done():  # none ever ends but by an error
                     task.result()
+        except BaseException:
+            recorder.give_up()
+            raise
         finally:
             stopping.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(stopping, *tasks, return_exceptions=True)
-            self.reporter.write("stopped")
+            # What was fetched and could not be written yet.
+            give_up = asyncio.get_running_loop().call_later(beside.stop_timeout_s, recorder.give_up)
+            try:
+                await recorder.settle()
+            finally:
+                give_up.cancel()
 
     async def _report_forever(self) -> None:
         while True:
             self.reporter.write("running")
-            await self.clock.sleep(_STATUS_S)
+            await self.desk.clock.sleep(_STATUS_S)
 
 
 def build_fetcher(
@@ -167,26 +198,27 @@ def build_fetcher(
     markets: Markets,
     symbols: Sequence[Symbol],
     settings: FetchSettings,
-    reporter: Reporter,
+    beside: Beside,
 ) -> Fetcher:
     """A fetcher with a loop for each thing that is to be fetched of these symbols.
 
     Raises:
         ConfigError: something is asked for that is of a market, and none is named.
     """
-    loops = _plan_loops(desk, markets, symbols, settings)
-    reporter.watch_fetches(lambda: [loop.status() for loop in loops], desk.gateway)
-    return Fetcher(loops, reporter, desk.clock, desk.tell)
+    info = InfoFetch(desk, markets, beside.listings)
+    loops = _plan_loops(desk, info, symbols, settings)
+    beside.reporter.watch_fetches(lambda: [loop.status() for loop in loops], desk.gateway)
+    return Fetcher(loops, desk, beside)
 
 
 def _plan_loops(
-    desk: Desk, markets: Markets, symbols: Sequence[Symbol], settings: FetchSettings
+    desk: Desk, info: InfoFetch, symbols: Sequence[Symbol], settings: FetchSettings
 ) -> list[FetchLoop]:
     fetches: list[Fetch] = []
     for kind in kinds_to_fetch(settings, symbols):
         match kind:
             case "info":
-                fetches.append(InfoFetch(desk, markets))
+                fetches.append(info)
             case "tickers":
                 fetches.append(TickersFetch(desk, symbols))
             case "trades":

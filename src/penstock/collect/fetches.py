@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from penstock.clock import Clock
+from penstock.collect.listings import Listings
+from penstock.collect.recording import PatientRecorder
 from penstock.config import Fetch as FetchSettings
 from penstock.config import FetchKind
 from penstock.connectors.markets import Markets
@@ -16,7 +18,6 @@ from penstock.errors import ConfigError
 from penstock.exchanges.base import Exchange, Request, Rest, TradePage, WayOut
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
-from penstock.recorder import Recorder
 from penstock.storage.log import LogReader
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import FetchFellShort, Listener
@@ -49,8 +50,7 @@ class Fetch(Protocol):
         """Ask for what comes next, and record it.
 
         Raises:
-            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: nothing of it was recorded.
-            StorageError: it cannot be recorded.
+            One of ``UNAVAILABLE``: nothing of it was recorded.
         """
         ...
 
@@ -62,7 +62,7 @@ class Desk:
     exchange: Exchange
     rest: Rest
     gateway: WayOut
-    recorder: Recorder
+    recorder: PatientRecorder
     reader: LogReader
     clock: Clock
     turn: Callable[[], Awaitable[None]]
@@ -211,6 +211,7 @@ class InfoFetch:
 
     desk: Desk
     markets: Markets
+    listings: Listings
     what: str = "info"
     symbol: str = ""
 
@@ -222,5 +223,6 @@ class InfoFetch:
             if earlier is not None:
                 await self.desk.turn()  # ``learn`` asks for these first, a request each
         info = await self.desk.gateway.learn()
+        self.listings.learn(info.symbols.listed)
         change = await self.markets.refresh(exchange.name, info)
         return Fetched(len(change.listed) + len(change.delisted))

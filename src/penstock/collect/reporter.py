@@ -1,19 +1,21 @@
 """The reporter: gathers what a collector knows of itself and writes it down every second."""
 
 import os
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
 
 from penstock.clock import Clock
 from penstock.collect.auditor import Audited
 from penstock.collect.books import BookKeeper, Care
 from penstock.collect.continuity import Continuity
+from penstock.collect.facts import CollectorFailed
 from penstock.collect.fed_session import Followed
+from penstock.collect.recording import PatientRecorder
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
@@ -21,11 +23,13 @@ from penstock.collect.status import (
     LegStatus,
     LimitStatus,
     ShardStatus,
+    State,
     StreamCount,
     StreamStatus,
     with_books_stopped,
     write_status,
 )
+from penstock.errors import PenstockError
 from penstock.exchanges.base import WayOut
 from penstock.market.events import AggTrade, Ticker, Trade
 from penstock.publish.zeromq import PublishedCounts
@@ -77,8 +81,20 @@ class Reporter:
         """What became of messages for other processes, where there is a bus."""
         self.latest: CollectorStatus | None = None
         """What was last written."""
-        self.trouble = ""
+        self._troubles: dict[str, str] = {}
+        self._recording: PatientRecorder | None = None
         self._unwritable = ""
+
+    def note(self, kind: str, words: str) -> None:
+        """Something of a kind keeps it from working; with "" it does not any more."""
+        if words:
+            self._troubles[kind] = words
+        else:
+            self._troubles.pop(kind, None)
+
+    def watch_recording(self, recording: PatientRecorder) -> None:
+        """From now on it is reported if the log cannot be written."""
+        self._recording = recording
 
     def watch(
         self,
@@ -111,14 +127,15 @@ class Reporter:
             elif isinstance(event, Ticker):
                 self._prices[stream] = event.last_text or event.bid_text or ""
 
-    def write(
-        self, state: Literal["starting", "running", "stopped"], trouble: str | None = None
-    ) -> None:
-        """Write the status as it is now; where that fails, say so and go on."""
+    def write(self, state: State, trouble: str | None = None) -> None:
+        """Write the status as it is now; where that fails, say so and go on.
+
+        ``trouble`` is why it cannot run, until it does.
+        """
         if trouble is not None:
-            self.trouble = trouble
+            self.note(state, trouble)
         elif state == "running":
-            self.trouble = ""
+            self.note("starting", "")
         self.latest = self.status(state)
         unwritable = ""
         try:
@@ -129,11 +146,21 @@ class Reporter:
             self._tell(StatusUnwritable(slot=self._place.slot, reason=unwritable))
         self._unwritable = unwritable
 
-    def status(self, state: Literal["starting", "running", "stopped"]) -> CollectorStatus:
+    def failed(self, error: BaseException) -> None:
+        """Write that an error has ended it, and tell of it."""
+        reason = f"{type(error).__name__}: {error}"
+        is_foreseen = isinstance(error, PenstockError)
+        trace = "" if is_foreseen else "".join(traceback.format_exception(error))
+        self.write("failed", reason)
+        exchange, slot = self._place.exchange, self._place.slot
+        self._tell(CollectorFailed(exchange=exchange, slot=slot, reason=reason, traceback=trace))
+
+    def status(self, state: State) -> CollectorStatus:
         """Everything at this instant."""
         shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
         carried: list[Shard | Followed] = [*shards, *([self._followed] if self._followed else [])]
         tallies = [each.tally for each in carried]
+        troubles = self._all_troubles()
         found = CollectorStatus(
             exchange=self._place.exchange,
             slot=self._place.slot,
@@ -156,12 +183,21 @@ class Reporter:
             limits=self._limits(),
             bus_published=self.bus.published,
             bus_dropped=self.bus.dropped,
-            trouble=self.trouble,
+            trouble="; ".join(dict.fromkeys(troubles.values())),
+            troubles=troubles,
+            unrecorded=self._recording.waiting if self._recording is not None else 0,
             memory_bytes=_memory_bytes(),
             shards=[_shard_status(shard, now_ns) for shard in shards],
             pending=[name for shard in shards for name in shard.lead.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found
+
+    def _all_troubles(self) -> dict[str, str]:
+        """What is wrong just now, by kind; what ended it comes first."""
+        unwritable = self._recording.trouble() if self._recording is not None else ""
+        found = {**self._troubles, "log": unwritable}
+        first = {"failed": found.pop("failed", "")}
+        return {kind: words for kind, words in {**first, **found}.items() if words}
 
     def _limits(self) -> list[LimitStatus]:
         used = self._gateway.gate.used() if self._gateway else {}

@@ -4,6 +4,8 @@ The file is replaced whole, so that a reader never sees half of it. It also reme
 seen, so that a collector that is started again knows what its predecessor missed.
 """
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,12 @@ from msgspec.structs import replace
 from penstock.errors import NotOurRecord, StorageError
 
 FOLDER = "status"
+_BLOCK = 16 * 1024
+_own: "dict[Path, CollectorStatus]" = {}
+
+
+State = Literal["starting", "running", "stopped", "failed"]
+"""``failed``: it ended by an error, which ``trouble`` names."""
 
 
 class StreamStatus(Struct, frozen=True, kw_only=True):
@@ -150,7 +158,7 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     pid: int
     started_ms: int
     at_ms: int
-    state: Literal["starting", "running", "stopped", "failed"]
+    state: State
     connection: str = ""
     streams: list[StreamStatus] = []
     books: list[BookStatus] = []
@@ -173,6 +181,10 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Messages that the bus did not take; the log has them."""
     trouble: str = ""
     """What keeps it from working, in words."""
+    troubles: dict[str, str] = {}
+    """The same by kind: starting, asking, log, last_look, failed."""
+    unrecorded: int = 0
+    """Events that wait because the log cannot be written, besides those in ``shards``."""
     memory_bytes: int | None = None
     """What the process has in memory; None where the system does not tell."""
     shards: list[ShardStatus] = []
@@ -192,12 +204,35 @@ def with_books_stopped(status: CollectorStatus) -> CollectorStatus:
 
 
 def write_status(folder: Path, status: CollectorStatus) -> None:
-    """Replace the status of a slot."""
+    """Replace the status of a slot.
+
+    The file it replaces is kept and written the next time: its blocks are there already, so that a
+    status can be written while the disk is full.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
     target = folder / FOLDER / f"{status.slot}.json"
+    _own[target] = status
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(status))
+    fresh, old = target.with_suffix(".new"), target.with_suffix(".old")
+    encoded = msgspec.json.encode(status)
+    # Blanks at the end, so that the next one, if it is a bit longer, needs no more room.
+    encoded += b" " * (-len(encoded) % _BLOCK)
+    with fresh.open("r+b" if fresh.exists() else "xb") as file:
+        file.write(encoded)
+        file.truncate()
+    old.unlink(missing_ok=True)
+    with suppress(OSError):  # there is none yet, or the file system cannot do it
+        old.hardlink_to(target)
     fresh.replace(target)
+    with suppress(FileNotFoundError):
+        old.replace(fresh)
+
+
+def own_statuses(folder: Path) -> list[CollectorStatus]:
+    """What this process last said of itself, whether or not that could be written."""
+    return [status for target, status in _own.items() if target.parent.parent == folder]
 
 
 def read_status(folder: Path, slot: str) -> CollectorStatus | None:
@@ -209,13 +244,26 @@ def read_status(folder: Path, slot: str) -> CollectorStatus | None:
     """
     file = folder / FOLDER / f"{slot}.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=CollectorStatus)
+        return msgspec.json.decode(_read_whole(file), type=CollectorStatus)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(str(file), error.strerror or str(error)) from error
     except msgspec.DecodeError as error:
         raise NotOurRecord(f"{file} is not a status: {error}. Remove it.") from error
+
+
+def _read_whole(file: Path) -> bytes:
+    """What a file holds that may be replaced meanwhile, and then written anew under another name.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    while True:
+        with file.open("rb") as opened:
+            found = opened.read()
+            if os.fstat(opened.fileno()).st_ino == file.stat().st_ino:
+                return found
 
 
 def read_all(folder: Path) -> list[CollectorStatus]:

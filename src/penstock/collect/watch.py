@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from penstock.clock import Clock
-from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.collect.asking import Asking
+from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import Mark, Request, Rest
 from penstock.market.events import (
     AggTrade,
@@ -85,6 +86,7 @@ class Looks:
     rest: Rest
     fetch: Callable[[Request[Mark]], Awaitable[Mark]]
     """Asks, and pays for it."""
+    asking: Asking
 
 
 @dataclass(frozen=True)
@@ -218,11 +220,15 @@ class Watch:
         case = self._case(silence)
         async with self._few:
             standing_ns = carrier.standing_since_ns(*streamed)
-            if standing_ns is None or self._over(streamed, case):
+            is_over = standing_ns is None or self._over(streamed, case)
+            if standing_ns is None or is_over or self._looks.asking.suspended:
                 self._live.excuse(streamed, self._clock.now_ns())
                 return
             found = await self._find(streamed, case, standing_ns)
         if self._over(streamed, case):
+            return
+        if found == "failed" and self._looks.asking.suspended:
+            self._live.excuse(streamed, self._clock.now_ns())
             return
         channel, symbol = streamed
         exchange = self._looks.exchange
@@ -276,8 +282,9 @@ class Watch:
         channel, symbol = streamed
         try:
             return await self._looks.fetch(self._looks.rest.newest(symbol, channel))
-        except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer):
-            return None  # the gateway has told why
+        except UNAVAILABLE as error:
+            self._looks.asking.failed(error)
+            return None  # why, others have told
 
     def _known_id(self, streamed: Streamed, case: _Case, standing_ns: int) -> int | None:
         """The newest id that the stream brought, or that was seen to be missing before."""

@@ -184,6 +184,9 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry_multiplier: Annotated[float, Meta(ge=1)] = 2.0
     """Each further pause before a connection is opened, or a stream asked for, again is so many
     times the one before: from a quarter of a second to half a minute."""
+    stop_timeout: Seconds = 300.0
+    """Seconds that stopping may take: every market is asked once more, as fast as the limits allow,
+    and what waits for a full disk is written. A second signal stops at once."""
 
 
 FetchKind = Literal["trades", "book", "info", "tickers"]

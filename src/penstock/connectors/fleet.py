@@ -80,6 +80,18 @@ class Fleet:
             self._take_budget(await self._store.budget(self.exchange_id))
             self.budget_at_ms = self.free_at_ms = self._clocks.now_ms()
 
+    async def check(self) -> None:
+        """Find out whether the store can be read and written.
+
+        Raises:
+            StorageError: it cannot.
+        """
+        await self.look()
+        with self._reaching():
+            # Of nothing: a store that another process keeps locked can be read all the same.
+            ask = self._ask((), (), _shortest_ms(self.limits))
+            await self._store.lease(self.exchange_id, ask)
+
     async def lease(self, windows: Sequence[Window], paces: Sequence[Pace] = ()) -> Grant:
         """Take capacity, all of it or nothing, and tell what was seen.
 

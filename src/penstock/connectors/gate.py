@@ -155,6 +155,17 @@ class SharedGate:
         self._fleet.announce(limits)
         self._look_again()
 
+    async def check(self) -> None:
+        """Find out whether requests are possible now. Nothing is spent.
+
+        Raises:
+            ConnectorPaused: somebody paused or deleted the connector.
+            StorageError: the store of the budget cannot be used.
+        """
+        await self._fleet.check()
+        if self._fleet.status != "active":
+            raise ConnectorPaused(self._exchange_id, self._fleet.status)
+
     async def aclose(self) -> None:
         """Let go of the store once it knows what it has to know."""
         for task in (self._keeper, self._rest):

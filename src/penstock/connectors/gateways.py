@@ -51,6 +51,15 @@ class FleetGateways:
                 await gateway.measure_clock()
         return gateway
 
+    async def check(self, exchange_id: str) -> None:
+        """Find out whether an exchange may be asked now. It is not asked anything.
+
+        Raises:
+            ConnectorPaused, StorageError: it may not.
+        """
+        self.open(exchange_id)
+        await self._opened[exchange_id][1].check()
+
     async def aclose(self) -> None:
         """Close every connection; what the store has not been told yet is told."""
         for gateway, gate in self._opened.values():

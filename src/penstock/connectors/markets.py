@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from penstock.connectors.limits import restored, stored
-from penstock.errors import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import Info, Listed, SymbolMap, WayOut
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
@@ -57,7 +57,8 @@ class Markets:
         """An exchange's symbols, as it last told them; asked of it if that is long ago.
 
         Raises:
-            ExchangeError, ExchangeUnreachable: it never told, and cannot be asked just now.
+            StorageError: the store cannot be asked.
+            One of ``UNAVAILABLE``: it never told, and cannot be asked just now.
         """
         now_ms = await self._store.now_ms()
         looked_ms, symbols = self._known.get(exchange_id, (0, None))
@@ -68,12 +69,21 @@ class Markets:
             try:
                 await self.refresh(exchange_id, await self._ask(exchange_id))
                 return self._known[exchange_id][1]
-            except (ExchangeError, ExchangeUnreachable, UnexpectedAnswer):
+            except UNAVAILABLE:
                 if document is None:
                     raise
         symbols = _read(document)
         self._known[exchange_id] = (now_ms, symbols)
         return symbols
+
+    async def stored(self, exchange_id: str) -> tuple[Listed, ...]:
+        """What an exchange listed when any process last asked it; the exchange is not asked.
+
+        Raises:
+            StorageError: the store cannot be asked.
+        """
+        document = await self._store.get(MARKETS, exchange_id)
+        return _read(document).listed if document is not None else ()
 
     async def refresh(self, exchange_id: str, info: Info) -> Change:
         """Keep what an exchange has just announced; what is different from before."""

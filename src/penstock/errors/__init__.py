@@ -60,6 +60,7 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
+from penstock.errors.asking import SUSPENDED, UNAVAILABLE
 from penstock.errors.base import (
     BusUnreachable,
     ConfigError,
@@ -108,6 +109,8 @@ from penstock.errors.work import (
 )
 
 __all__ = [
+    "SUSPENDED",
+    "UNAVAILABLE",
     "AlreadyExists",
     "BadCost",
     "BadJob",

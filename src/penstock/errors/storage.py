@@ -43,7 +43,7 @@ class StorageFull(StorageError):
     """There is no room left."""
 
     def __init__(self, where: str, problem: str) -> None:
-        remedy = "Make room, then start again. Nothing acknowledged is lost."
+        remedy = "Make room. Nothing acknowledged is lost."
         super().__init__(where, problem, remedy)
 
 

@@ -1,7 +1,7 @@
 """Gauges: what a collector says of itself, made into metrics whenever somebody looks.
 
-It is read from the status that the process writes every second, so what Prometheus sees is what
-``penstock status`` shows. Only the status of this very process counts: each shows its own.
+It is the status that the process writes every second, so what Prometheus sees is what ``penstock
+status`` shows; also where it cannot be written. Each process shows its own only.
 """
 
 import os
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from penstock.collect.status import CollectorStatus, LegStatus, read_all
-from penstock.errors import NotOurRecord, StorageError
+from penstock.collect.status import CollectorStatus, LegStatus, own_statuses
 
 _STATES = ("syncing", "synced", "stale", "stopped")
 
@@ -28,13 +27,10 @@ class CollectorGauges:
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
-        try:
-            statuses = read_all(self._folder)
-        except (NotOurRecord, StorageError):
-            return  # whoever writes it has told why
-        for status in statuses:
+        for status in own_statuses(self._folder):
             if status.pid == self._pid:
                 yield from _streams(status)
+                yield from _troubles(status)
                 yield from _connections(status)
                 yield from _books(status)
                 yield from _queues(status)
@@ -59,6 +55,13 @@ def _streams(status: CollectorStatus) -> Iterator[Metric]:
     for gap in status.gaps:
         gaps.add_metric([exchange, gap.channel, gap.cause], gap.count)
     yield from (records, missing, malformed, refusals, gaps)
+
+
+def _troubles(status: CollectorStatus) -> Iterator[Metric]:
+    trouble = _gauge("trouble", "1 for each kind of thing that keeps it from working.", "kind")
+    for kind in status.troubles:
+        trouble.add_metric([status.exchange, kind], 1)
+    yield trouble
 
 
 def _connections(status: CollectorStatus) -> Iterator[Metric]:
@@ -105,7 +108,8 @@ def _books(status: CollectorStatus) -> Iterator[Metric]:
 
 def _queues(status: CollectorStatus) -> Iterator[Metric]:
     waiting = _gauge("events_waiting", "Events received and not recorded yet.")
-    waiting.add_metric([status.exchange], sum(shard.waiting for shard in status.shards))
+    gathered = sum(shard.waiting for shard in status.shards)
+    waiting.add_metric([status.exchange], gathered + status.unrecorded)
     yield waiting
     copies = _counter("copies_dropped", "Events that another connection had brought.")
     copies.add_metric([status.exchange], sum(shard.dropped for shard in status.shards))

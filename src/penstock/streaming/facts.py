@@ -1,10 +1,10 @@
 """Facts about requests for streams: what an exchange refused, and what it did not answer."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from penstock.streaming.complaints import Complaint
-from penstock.telemetry import Fact
+from penstock.telemetry import Fact, Level
 
 _NAMED = 50
 """Streams that one fact names, at most."""
@@ -16,7 +16,7 @@ class StreamsRefused(Fact, frozen=True, kw_only=True):
     Told of a stream when it is refused for the first time, the second, the fourth and so on.
     """
 
-    level: ClassVar[Literal["info", "warning"]] = "warning"
+    level: ClassVar[Level] = "warning"
 
     exchange: str
     code: str
@@ -32,7 +32,7 @@ class StreamsRefused(Fact, frozen=True, kw_only=True):
 class StreamsPending(Fact, frozen=True, kw_only=True):
     """An exchange did not acknowledge streams in time. Told as often as a refusal is."""
 
-    level: ClassVar[Literal["info", "warning"]] = "warning"
+    level: ClassVar[Level] = "warning"
 
     exchange: str
     reason: str

@@ -67,12 +67,14 @@ class IdRuns:
 
     def gaps(self, upto: int | None = None) -> list[Gap]:
         """What is missing between the ids seen, and up to ``upto`` where that is known to exist."""
-        holes = [
-            Gap(last + 1, first - 1)
-            for last, first in zip(self._lasts, self._firsts[1:], strict=False)
-        ]
-        if upto is not None and self._lasts and upto > self._lasts[-1]:
-            holes.append(Gap(self._lasts[-1] + 1, upto))
+        return [Gap(*hole) for hole in self.missing(upto)]
+
+    def missing(self, upto: int | None = None) -> list[tuple[int, int]]:
+        """The same as plain pairs: there may be thousands, and they are written every second."""
+        firsts, lasts = self._firsts, self._lasts
+        holes = [(last + 1, first - 1) for last, first in zip(lasts, firsts[1:], strict=False)]
+        if upto is not None and lasts and upto > lasts[-1]:
+            holes.append((lasts[-1] + 1, upto))
         return holes
 
     def __len__(self) -> int:

@@ -4,11 +4,14 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+Level = Literal["debug", "info", "warning", "error"]
+"""How a fact is logged."""
+
 
 class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
     """Something that happened. Subclasses say what."""
 
-    level: ClassVar[Literal["debug", "info", "warning", "error"]] = "info"
+    level: ClassVar[Level] = "info"
 
 
 class RequestRefused(Fact, frozen=True, kw_only=True):

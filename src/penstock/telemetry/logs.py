@@ -9,17 +9,16 @@ import sys
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, Processor
 
 from penstock.telemetry import facts
-from penstock.telemetry.facts import Fact
+from penstock.telemetry.facts import Fact, Level
 
 __all__ = [
-    "Level",
     "configure_logging",
     "level_of",
     "log_error",
@@ -27,8 +26,6 @@ __all__ = [
     "log_info",
     "logs_json",
 ]
-
-Level = Literal["debug", "info", "warning", "error"]
 
 _OWN = "penstock"
 _LEVELS: dict[type[Fact], Level] = {
@@ -155,6 +152,11 @@ class _ToStderr(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """A closed terminal, a dead pipe or a full disk must not end who only says something."""
+        if not isinstance(sys.exception(), OSError) and not sys.stderr.closed:
+            super().handleError(record)
 
 
 def _name_of_logger(_: object, __: str, event: EventDict) -> EventDict:

@@ -9,16 +9,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
 
-from penstock.errors import NewerStore, StorageError, StoreUnreachable
+from penstock.errors import NewerStore, StorageError, StorageFull, StoreUnreachable
 from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.budget import Ask, Window
-from penstock.storage.state.schema import CONNECTORS, JOBS, SCHEMA, Table, Unique
-from penstock.storage.state.sqlite import SqliteBackend
+from penstock.storage.state.schema import CONNECTORS, JOBS, MARKETS, SCHEMA, Table, Unique
+from penstock.storage.state.sqlite import SqliteBackend, _transaction
 
 HOUR = 3_600_000
 shared = pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
@@ -305,3 +306,23 @@ def test_a_missing_library_is_named_with_its_extra(url: str, library: str, extra
 
     assert "MissingExtra" in done.stderr.splitlines()[-1]
     assert f"pip install 'penstock[{extra}]'" in done.stderr
+
+
+async def test_a_full_disk_is_named_as_such_and_passes(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
+    backend = cast("SqliteBackend", store._backend)
+    database = backend._documents
+    [(pages,)] = database.execute("PRAGMA page_count")
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    document = {"id": "x", "exchange_id": "x", "refreshed_at": 0, "limits": []}
+    large = {**document, "symbols": [["n", "s", "", []]] * 5000}
+
+    await store.insert_if_absent(MARKETS, {**document, "symbols": []})
+    with pytest.raises(StorageFull, match="full"):
+        await store.update(MARKETS, "x", lambda _: large)
+    with pytest.raises(sqlite3.OperationalError, match="full"), _transaction(database):
+        database.execute("CREATE TABLE more AS SELECT zeroblob(1000000)")
+    assert not database.in_transaction
+    database.execute("PRAGMA max_page_count = 1000000")
+    await store.update(MARKETS, "x", lambda _: large)
+    await store.close()

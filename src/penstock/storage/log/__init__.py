@@ -9,7 +9,7 @@ was new, and that is never lost: by then it survives ``kill -9`` (``flushed``), 
 A backend is one file in this folder, named as the scheme of the URL that asks for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -222,6 +222,14 @@ class LogReader(Protocol):
         limit: int | None = None,
     ) -> Iterator[Stored]:
         """Records of a part of a stream, in the order of their keys."""
+        ...
+
+    def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
+        """Keys of records in any of these parts of a stream, slot by slot.
+
+        The spans are of keys, rise and do not overlap; there may be many. A key that several slots
+        hold comes several times.
+        """
         ...
 
     def numbers(

@@ -1,7 +1,7 @@
 """A log in memory: for tests, and for those who only want what is published."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -102,6 +102,10 @@ class MemoryPairs:
         values = [self._values[key] for key in found]
         pairs = list(zip(found, values, strict=True))
         return iter(pairs[::-1] if reverse else pairs)
+
+    def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
+        for begin, end in intervals:
+            yield from self._keys[bisect_left(self._keys, begin) : bisect_left(self._keys, end)]
 
     def catch_up(self) -> None: ...
 

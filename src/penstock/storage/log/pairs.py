@@ -1,6 +1,6 @@
 """Pairs: the ordered map of bytes a slot is kept in. All that a backend of the log must supply."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
@@ -35,6 +35,10 @@ class Pairs(Protocol):
         self, begin: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with begin ≤ key < end, lowest key first, or highest first."""
+        ...
+
+    def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
+        """Keys with begin ≤ key < end of any of these, which rise and do not overlap."""
         ...
 
     def catch_up(self) -> None:

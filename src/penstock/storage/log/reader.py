@@ -6,7 +6,7 @@ just these from all slots, and drops what was received at another time.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Protocol
@@ -82,6 +82,17 @@ class MergedReader:
             ]
             records = parts[0] if len(parts) == 1 else _merged(parts, reverse)
             yield from records if wanted is None else filter(wanted, records)
+
+    def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
+        wanted = [(span.first or b"", span.end or keys.AFTER_ALL) for span in spans]
+        for pairs in self._slots.current().values():
+            stream_id = find_streams(pairs).get(stream)
+            if stream_id is None:
+                continue
+            base = keys.prefix(b"r", stream_id)
+            end = keys.past(base)
+            intervals = [(base + first, min(base + last, end)) for first, last in wanted]
+            yield from (key[len(base) :] for key in pairs.keys_within(intervals))
 
     def numbers(
         self, stream: Stream, slot: str, first: int, last: int | None = None

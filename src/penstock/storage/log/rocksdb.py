@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import repeat, takewhile
@@ -190,6 +190,18 @@ class _RocksPairs:
                 self._db.items(backwards=reverse, from_key=start, read_opt=bounds),
             )
             yield from takewhile(lambda pair: pair[0] >= begin, found) if reverse else found
+
+    def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
+        # One iterator for all: to make one takes longer than to find a key with it.
+        with _failures_named(str(self._path)):
+            found = self._db.iter(ReadOptions())
+            for begin, end in intervals:
+                # Where the last interval left it there may be nothing in between.
+                if not found.valid() or found.key() < begin:
+                    found.seek(begin)
+                while found.valid() and (key := cast("bytes", found.key())) < end:
+                    yield key
+                    found.next()
 
     def catch_up(self) -> None:
         if self._owner is None:

@@ -333,7 +333,8 @@ def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     try:
         yield database
     except BaseException:
-        database.execute("ROLLBACK")
+        if database.in_transaction:  # a full disk has ended it already
+            database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
 

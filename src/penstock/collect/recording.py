@@ -1,0 +1,171 @@
+"""Recording that outlives a full disk.
+
+While the log cannot be written, batches wait in memory, in their order, and the first of them is
+tried again and again. Who gathers events stops reading once too many wait, so memory stays bounded;
+what the exchange then does not deliver, ids show to be missing.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from random import random
+
+from penstock.clock import Clock, wait_for
+from penstock.collect.facts import LogUnwritable, LogWritable
+from penstock.errors import StorageError, StorageFull
+from penstock.market.events import AnyEvent
+from penstock.recorder import Recorder
+from penstock.resilience.backoff import Backoff
+from penstock.storage.log import Stored
+from penstock.telemetry import Listener, quiet
+
+# Every attempt opens the log anew, which takes some tenths of a second.
+_AGAIN = Backoff(first_s=0.5, longest_s=5.0)
+_TELL_EVERY_NS = 30_000_000_000
+
+
+class PatientRecorder:
+    """Records; where that is impossible, waits until it is possible. For one event loop."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        exchange: str,
+        folder: Path,
+        clock: Clock,
+        tell: Listener = quiet,
+        recovered: Callable[[Sequence[AnyEvent]], None] = lambda _: None,
+    ) -> None:
+        """``recovered`` is given batches that failed once: parts may have been recorded then."""
+        self.gathered: Callable[[], int] = lambda: 0
+        """How many events those who record have not handed over yet."""
+        self._recorder, self._exchange, self._folder = recorder, exchange, folder
+        self._clock, self._tell, self._recovered = clock, tell, recovered
+        self._turn = asyncio.Lock()
+        self._given_up = asyncio.Event()
+        self._tasks: set[asyncio.Task[list[Stored]]] = set()
+        self._held = 0
+        self._failure: StorageError | None = None
+        self._loss: BaseException | None = None
+        """Why a batch was never recorded."""
+        self._failed_ns = self._told_ns = 0
+
+    @property
+    def waiting(self) -> int:
+        """Events that were handed over and are not recorded yet."""
+        return self._held
+
+    def trouble(self) -> str:
+        """Why nothing can be written, in words; "" if it can."""
+        failure = self._failure
+        if failure is None:
+            return ""
+        what = "disk full" if isinstance(failure, StorageFull) else "the log cannot be written"
+        free = self._free_bytes()
+        left = "" if free is None else f", {free:,} bytes free"
+        waiting = self._held + self.gathered()
+        return f"{what}: {self._folder}{left}: {waiting:,} records wait ({failure.problem})"
+
+    async def record(self, events: Sequence[AnyEvent]) -> list[Stored]:
+        """Record a batch; returns once it is recorded. One that is cancelled is recorded too.
+
+        Raises:
+            StorageError: it cannot be, and somebody told this recorder to give up.
+            SlotInUse: another process took the log over while it could not be written.
+        """
+        failure: StorageError | None = None
+        if self._recorder.durability == "flushed" and not self._tasks:
+            # The usual case, which never waits, and so cannot be cancelled on the way.
+            try:
+                return await self._recorder.record(events)
+            except StorageError as error:
+                failure = error
+        task = asyncio.create_task(self._in_turn(events, failure))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def give_up(self) -> None:
+        """Wait no longer: what cannot be recorded at the next attempt is lost."""
+        self._given_up.set()
+
+    async def settle(self) -> None:
+        """Wait for batches whose callers were cancelled.
+
+        Raises:
+            StorageError: one of them could not be recorded.
+        """
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._loss is not None:
+            raise self._loss
+
+    def _ended(self, task: asyncio.Task[list[Stored]]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._loss = self._loss or task.exception()  # its caller may be gone
+
+    async def _in_turn(
+        self, events: Sequence[AnyEvent], failure: StorageError | None
+    ) -> list[Stored]:
+        self._held += len(events)
+        try:
+            async with self._turn:
+                return await self._until_recorded(events, failure)
+        finally:
+            self._held -= len(events)
+
+    async def _until_recorded(
+        self, events: Sequence[AnyEvent], failure: StorageError | None
+    ) -> list[Stored]:
+        has_failed = failure is not None
+        for retry in count():
+            if failure is None:
+                try:
+                    stored = await self._recorder.record(events)
+                except StorageError as error:
+                    failure, has_failed = error, True
+                else:
+                    self._succeeded()
+                    if has_failed:
+                        self._recovered(events)
+                    return stored
+            self._failed(failure)
+            if self._given_up.is_set():
+                raise failure
+            await wait_for(self._given_up, self._clock, _AGAIN.delay(retry, random()))
+            failure = None
+        raise AssertionError("counting never ends")
+
+    def _failed(self, failure: StorageError) -> None:
+        now_ns = self._clock.monotonic_ns()
+        is_new = self._failure is None
+        self._failure = failure
+        if is_new:
+            self._failed_ns = now_ns
+        if is_new or now_ns - self._told_ns >= _TELL_EVERY_NS:
+            self._told_ns = now_ns
+            self._tell(
+                LogUnwritable(
+                    exchange=self._exchange,
+                    path=str(self._folder),
+                    reason=str(failure),
+                    free_bytes=self._free_bytes(),
+                    waiting=self._held + self.gathered(),
+                )
+            )
+
+    def _succeeded(self) -> None:
+        if self._failure is None:
+            return
+        self._failure = None
+        after_s = (self._clock.monotonic_ns() - self._failed_ns) / 1_000_000_000
+        path = str(self._folder)
+        self._tell(LogWritable(exchange=self._exchange, path=path, after_s=round(after_s, 1)))
+
+    def _free_bytes(self) -> int | None:
+        try:
+            return shutil.disk_usage(self._folder).free
+        except OSError:
+            return None

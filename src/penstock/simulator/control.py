@@ -177,7 +177,7 @@ class Control:
 
 class _Plan(msgspec.Struct, forbid_unknown_fields=True):
     plan: Annotated[str, msgspec.Meta(max_length=_LONGEST_PLAN)]
-    seed: Annotated[int, msgspec.Meta(ge=-(1 << 63), lt=1 << 63)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None = None
 
 
 class _Notice(msgspec.Struct, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ class History(Generic[Row]):
     def page(self, after: int, most: int | None = None) -> Page[Row]:
         """Up to ``most`` rows behind the number ``after``."""
         first_kept = self.written - len(self._rows)
-        begin = max(0, after - first_kept)
+        begin = min(max(0, after - first_kept), len(self._rows))
         packed = islice(self._rows, begin, None if most is None else begin + most)
         return Page([*map(self._decode, packed)], max(0, first_kept - after))
 

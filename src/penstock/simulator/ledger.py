@@ -14,7 +14,7 @@ from penstock.simulator.exchange import Query
 from penstock.simulator.listings import slug
 from penstock.simulator.market import Market
 from penstock.simulator.questions import BadQuestion, check_names, one_of, shown, whole
-from penstock.simulator.timeline import DAY_MS, END_MS
+from penstock.simulator.timeline import DAY_MS
 
 AHEAD_MS = 366 * DAY_MS
 """How far into the future it tells: the longest candle that runs now has ended by then."""
@@ -64,7 +64,7 @@ class Ledger:
         return {"symbol": symbol, **asked.answer(symbol, query)}
 
     def _horizon_ms(self) -> int:
-        return min(self._clock.now_ms() + AHEAD_MS, END_MS - 1)
+        return self._clock.now_ms() + AHEAD_MS
 
     def _trades(self, symbol: str, query: Query) -> Row:
         market = self._markets[symbol]

@@ -3,7 +3,7 @@
 The only thing that grows with a market's age is one row of 32 bytes per day: the day's shape,
 its factors, and the price and ids it begins with. Rows are made in order, because each day
 begins where the one before ended, and lazily, for ten years in about ten milliseconds. They end
-with the year 2099: a megabyte, if anybody asks. Hours
+after a hundred years: a megabyte, if anybody asks. Hours
 and minutes within a day are looked up in the library, by time or by id, at the same cost
 whether they are old or new.
 """
@@ -22,8 +22,8 @@ from penstock.simulator.shapes import DAY_SHAPES, Library, Tier
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
-END_MS = 4_102_444_800_000
-"""The year 2100: no market goes on longer, so that no question makes rows without end."""
+MOST_DAYS = 36_525
+"""A hundred years: no market goes on longer, so that no question makes rows without end."""
 
 DAY_MOVE_BP = 240
 """How far a day typically ends from where it began, in hundredths of a percent."""
@@ -66,7 +66,6 @@ class Timeline:
         self._listed_at_ms = listed_at_ms
         self._start_price = start_price
         self._quantity_factor = quantity_factor
-        self._most_days = (END_MS - listed_at_ms) // DAY_MS
         self._shape = array("H")
         self._k = array("i")
         self._g = array("i")
@@ -144,8 +143,8 @@ class Timeline:
 
     def _make(self, days: int) -> None:
         """Have at least so many days."""
-        if days > self._most_days:
-            raise ValueError("No market goes beyond the year 2099.")
+        if days > MOST_DAYS:
+            raise ValueError("No market goes on for more than a hundred years.")
         while len(self._shape) < days:
             self._add_days()
 

@@ -26,9 +26,7 @@ class Streams:
         elif kind == "ticker":
             feed = feeds.ticker(name, instrument, form)
         elif kind == "orderbook":
-            # Any other number of levels than those there are means all.
-            known = {str(each): each for each in feeds.UNITS}
-            feed = feeds.book(name, instrument, form, known.get(units, feeds.MOST_UNITS))
+            feed = feeds.book(name, instrument, form, int(units or feeds.MOST_UNITS))
         elif kind in CANDLES:
             feed = feeds.candle(name, instrument, form, CANDLES[kind])
         else:

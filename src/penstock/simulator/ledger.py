@@ -12,14 +12,15 @@ from penstock.clock import Clock
 from penstock.simulator.book import Book, Level
 from penstock.simulator.exchange import Query
 from penstock.simulator.listings import slug
-from penstock.simulator.market import Market
+from penstock.simulator.market import SECOND_MS, Market
 from penstock.simulator.questions import BadQuestion, check_names, one_of, shown, whole
-from penstock.simulator.timeline import DAY_MS
+from penstock.simulator.timeline import DAY_MS, MINUTE_MS
 
 AHEAD_MS = 366 * DAY_MS
 """How far into the future it tells: the longest candle that runs now has ended by then."""
 _MOST_ROWS = 10_000
 _ROWS = 1000
+_MOST_ODD = 1000
 _MOST_LEVELS, _LEVELS = 100_000, 1000
 _LATER = "The ledger tells up to a year ahead of now."
 
@@ -193,7 +194,19 @@ def _boundaries(query: Query, horizon_ms: int) -> list[int]:
         raise BadQuestion(f"Ask for 1 to {_MOST_ROWS} candles.")
     if any(left >= right for left, right in pairwise(boundaries)):
         raise BadQuestion("Boundaries must rise.")
+    _check_cost(boundaries)
     return boundaries
+
+
+def _check_cost(boundaries: Sequence[int]) -> None:
+    """Within a minute trades are counted one by one, unless it is cut into whole seconds."""
+    odd = sum(at_ms % MINUTE_MS != 0 for at_ms in boundaries)
+    steps = {right - left for left, right in pairwise(boundaries)}
+    if odd > _MOST_ODD and (steps != {SECOND_MS} or boundaries[0] % SECOND_MS):
+        raise BadQuestion(
+            f"{odd} boundaries are not whole minutes. Ask for up to {_MOST_ODD} of those at once,"
+            " or for consecutive whole seconds."
+        )
 
 
 def _listed(text: str, horizon_ms: int) -> list[int]:

@@ -182,6 +182,11 @@ class Admission:
         """Every rule, as it stands now."""
         return tuple(self._rules.values())
 
+    @property
+    def counted(self) -> int:
+        """How many counts are kept: one for each rule and whoever it counts apart."""
+        return len(self._usages)
+
     def admit(
         self, ip: str, path: str, weight: int, at_ms: int, place: Place = ANYWHERE
     ) -> Verdict:

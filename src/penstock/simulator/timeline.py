@@ -22,12 +22,12 @@ from penstock.simulator.shapes import DAY_SHAPES, Library, Tier
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
-MOST_DAYS = 36_525
-"""A hundred years: no market goes on longer, so that no question makes rows without end."""
 
 DAY_MOVE_BP = 240
 """How far a day typically ends from where it began, in hundredths of a percent."""
 _DAYS_AT_ONCE = 64
+MOST_DAYS = 571 * _DAYS_AT_ONCE
+"""A hundred years: no market goes on longer, so that no question makes rows without end."""
 
 Columns = tuple["array[int]", "array[int]", "array[int]"]
 """First ids by day, and how many come before each hour and each minute of a shape."""

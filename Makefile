@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams soak docs clean
+.PHONY: help setup demo test check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-simulator chaos-snapshots chaos-streams soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -56,6 +56,9 @@ chaos-snapshots: $(READY) ## Begin 400 cold books within the exchange's limit, a
 
 chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for ten minutes; SEED=7 SECONDS=600
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),600) PENSTOCK_TEST_SYMBOLS=20 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_streams.py $(ARGS)
+
+chaos-simulator: $(READY) ## Send clients and faults to four simulators for an hour, and watch them; SEED=7 SECONDS=600
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),3600) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s tests/chaos/test_simulator.py $(ARGS)
 
 soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)

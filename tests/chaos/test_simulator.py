@@ -26,7 +26,7 @@ from penstock.cli.processes import running
 from .visitors import PLANS, VALUES, Visitors
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
-SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 16)
+SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 8)
 SYMBOLS = {
     "binance": ("btc_usdt", "eth_usdt"),
     "kraken": ("btc_usd", "eth_usd"),

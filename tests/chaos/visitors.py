@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import quote
@@ -95,7 +96,7 @@ MANNERS = {
                 "level2_batch", "matches", "ticker",
             ]},
             {"type": "subscribe", "product_ids": ["BTC-USD"] * 999, "channels": ["matches"] * 999},
-            {"type": "unsubscribe", "channels": ["matches"]},
+            {"type": "unsubscribe", "channels": ["matches", "level2_batch"]},
             {"type": "subscribe", "product_ids": ["ETH-USD"], "channels": ["heartbeat"]},
         ),
         [
@@ -142,12 +143,12 @@ class Visitors:
             *[self._ask] * rest, *[self._listen] * streams, *[self._never_read] * silent,
         ]  # fmt: skip
         until = asyncio.get_running_loop().time() + seconds
-        await asyncio.gather(*(self._repeat(kind, until) for kind in kinds))
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await asyncio.gather(*map(self._repeat, kinds))
 
-    async def _repeat(
-        self, visit: Callable[[aiohttp.ClientSession], Awaitable[None]], until: float
-    ) -> None:
-        while asyncio.get_running_loop().time() < until:
+    async def _repeat(self, visit: Callable[[aiohttp.ClientSession], Awaitable[None]]) -> None:
+        while True:
             ip = ip_address("127.0.0.0") + self.draw.randrange(1, 1 << 23)
             connector = aiohttp.TCPConnector(local_addr=(str(ip), 0))
             try:
@@ -181,10 +182,13 @@ class Visitors:
         manners = MANNERS[self.exchange]
         self.counts["never read"] += 1
         async with http.ws_connect(self.address + manners.streams, autoping=False) as socket:
-            await socket.send_str(manners.messages[0])
             # Nobody receives, so the client's buffers fill, and then the simulator's.
             host, _, port = self.address.removeprefix("http://").rpartition(":")
             _, writer = await asyncio.open_connection(host, int(port), limit=1024)
             writer.write(f"GET {manners.requests[0]} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-            await asyncio.sleep(self.draw.uniform(1, 5))
-            writer.transport.abort()
+            try:
+                for number in range(self.draw.choice((10, 40, 300))):
+                    await socket.send_str(manners.messages[number % len(manners.messages)])
+                    await asyncio.sleep(0.3)
+            finally:
+                writer.transport.abort()

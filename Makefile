@@ -7,7 +7,7 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
-.PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -63,6 +63,9 @@ chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for
 
 chaos-surroundings: $(READY) ## Lock the store, pause, fill the disk and stop four collectors for five minutes; SEED=7
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_SYMBOLS=4 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_surroundings.py $(ARGS)
+
+chaos-simulator: $(READY) ## Send clients and faults to four simulators for an hour, and watch them; SEED=7 SECONDS=600
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),3600) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_simulator.py $(ARGS)
 
 soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)

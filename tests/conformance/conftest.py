@@ -27,6 +27,7 @@ SEED = 7
 CLIENT_PATIENCE_S = 60
 DEPTH = 4000
 LOOK_EVERY = 10
+PAGE = 10_000
 
 Level = tuple[Decimal, Decimal]
 
@@ -103,7 +104,7 @@ class Simulated:
     def _pages(self, kind: str, symbol: str, ids: range) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         while len(rows) < len(ids):
-            start, left = ids.start + len(rows), len(ids) - len(rows)
+            start, left = ids.start + len(rows), min(PAGE, len(ids) - len(rows))
             rows += self.ask(f"ledger/{kind}", symbol=symbol, from_id=start, limit=left)[kind]
         return rows
 

@@ -63,6 +63,7 @@ class ToyExchange:
             "/echo": Route(
                 "/echo", _cost, lambda asked, _: json.dumps(asked.headers["X-Say"]).encode()
             ),
+            "/large": Route("/large", _cost, lambda _, __: b"x" * 50_000_000),
             "/work": Route("/work", _cost, _work),
             "/broken": Route("/broken", _cost, _broken),
             "/picky": Route("/picky", _cost, _picky),

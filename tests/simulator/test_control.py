@@ -9,8 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from penstock.config import Simulator
-from penstock.simulator.control import BadQuestion
 from penstock.simulator.exchange import Query
+from penstock.simulator.questions import BadQuestion
 from penstock.simulator.server import SimulatorServer
 
 Serve = Callable[..., Awaitable[SimulatorServer]]

@@ -40,10 +40,10 @@ def test_a_dropped_frame_is_gone_and_the_log_says_what_it_was() -> None:
 
     sent = _sent(_faults("drop=0.1", log), 100)
 
-    hidden = [entry.hid.encode() for entry in log.entries()]
+    hidden = [entry.hid.encode() for entry in log.entries().rows]
     assert hidden
     assert sorted(sent + hidden) == sorted(frames)
-    assert [entry.number - 1 for entry in log.entries()] == [frames.index(h) for h in hidden]
+    assert [entry.number - 1 for entry in log.entries().rows] == [frames.index(h) for h in hidden]
     assert facts[0] == FaultInjected(exchange="toy", kind="drop", where=STREAM)
 
 
@@ -100,7 +100,7 @@ def test_a_frame_without_numbers_cannot_be_spoiled() -> None:
     log = _log()
 
     assert _faults("nan=1", log).strike(STREAM, b'{"x":1}', 1000) == [b'{"x":1}']
-    assert log.entries() == []
+    assert log.entries().rows == []
 
 
 def test_a_muted_connection_falls_silent_after_its_time_and_the_hidden_are_counted() -> None:
@@ -109,7 +109,7 @@ def test_a_muted_connection_falls_silent_after_its_time_and_the_hidden_are_count
 
     assert len(_sent(faults, 5, now_ms=2999)) == 5
     assert _sent(faults, 5, now_ms=3000) == []
-    assert (log.counts["mute"], len(log.entries())) == (5, 1)
+    assert (log.counts["mute"], len(log.entries().rows)) == (5, 1)
 
 
 def test_a_fault_for_one_stream_spares_the_others() -> None:
@@ -139,8 +139,8 @@ def test_the_log_forgets_the_oldest_but_counts_all() -> None:
 
     _sent(_faults("drop=1", log), 10)
 
-    assert [entry.seq for entry in log.entries()] == [8, 9, 10]
-    assert [entry.seq for entry in log.entries(after_seq=9)] == [10]
+    assert [entry.seq for entry in log.entries().rows] == [8, 9, 10]
+    assert [entry.seq for entry in log.entries(after_seq=9).rows] == [10]
     assert log.counts["drop"] == 10
 
 

@@ -7,10 +7,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from penstock.clock import ManualClock
 from penstock.simulator.book import Book
-from penstock.simulator.control import BadQuestion
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Listing, Market
+from penstock.simulator.questions import BadQuestion
 from penstock.simulator.shapes import Library
 
 DAY_MS = 86_400_000
@@ -26,7 +27,7 @@ def market() -> Market:
 
 @pytest.fixture(scope="module")
 def ledger(market: Market) -> Ledger:
-    return Ledger([market])
+    return Ledger([market], ManualClock(AT_MS))
 
 
 def _ask(ledger: Ledger, question: str, **query: object) -> Any:
@@ -101,7 +102,7 @@ def test_the_book_is_told_at_any_update_id(ledger: Ledger, market: Market) -> No
 @pytest.mark.parametrize(
     ("question", "query", "says"),
     [
-        ("lies", {}, "Ask for trades agg_trades book candles ids"),
+        ("lies", {}, "Known: trades agg_trades book candles ids"),
         ("trades", {"symbol": "BTCUSDT"}, "Known: link_usdt"),
         ("trades", {"from_id": "x"}, "from_id must be a whole number"),
         ("book", {}, "update_id must be a whole number"),
@@ -136,12 +137,17 @@ def test_a_tick_of_many_units_is_told_in_full() -> None:
     listing = Listing("BTC", "KRW", 0, 8, 90_000, 6, LISTED_MS, price_step=1000)
     market = Market(listing, 1, Library(6, coarse=True))
 
-    row = Ledger([market]).answer("trades", {"symbol": "btc_krw", "limit": "1"})["trades"]
+    row = Ledger([market], ManualClock(AT_MS)).answer(
+        "trades", {"symbol": "btc_krw", "limit": "1"}
+    )["trades"]
 
     (trade,) = market.trades(1, 1)
     assert isinstance(row, list)
     assert row[0]["price"] == str(trade.price * 1000)
     sums = market.sums(LISTED_MS, LISTED_MS + DAY_MS)
     asked = {"symbol": "btc_krw", "start_ms": str(LISTED_MS), "end_ms": str(LISTED_MS + DAY_MS)}
-    (candle,) = cast("list[dict[str, str]]", Ledger([market]).answer("candles", asked)["candles"])
+    (candle,) = cast(
+        "list[dict[str, str]]",
+        Ledger([market], ManualClock(AT_MS)).answer("candles", asked)["candles"],
+    )
     assert Decimal(candle["quote"]) == Decimal(sums.quote * 1000).scaleb(-8)

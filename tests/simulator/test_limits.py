@@ -159,14 +159,14 @@ def test_the_log_holds_every_arrival_and_is_bounded() -> None:
         admission.admit(IP, "/klines", weight, 60_000)
     admission.connect(IP, "/ws", 60_001)
 
-    arrivals = admission.arrivals()
+    arrivals = admission.arrivals().rows
 
     assert [(a.seq, a.unit, a.weight, a.used_after, a.window) for a in arrivals] == [
         (2, "request", 2, 3, 1),
         (3, "request", 3, 6, 1),
         (4, "connect", 0, 1, 0),
     ]
-    assert [a.seq for a in admission.arrivals(after_seq=3)] == [4]
+    assert [a.seq for a in admission.arrivals(after_seq=3).rows] == [4]
 
 
 class _Step(NamedTuple):

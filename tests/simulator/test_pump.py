@@ -10,7 +10,7 @@ from penstock.simulator.exchange import SimulatedExchange, Subscriber
 from penstock.simulator.faults import read_plan
 from penstock.simulator.injection import ConnectionFaults, FaultLog
 from penstock.simulator.pump import Pump
-from penstock.simulator.wire import UNREAD_BYTES, Client, encode
+from penstock.simulator.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode
 from penstock.telemetry import quiet
 
 
@@ -220,3 +220,19 @@ async def test_the_rate_is_measured_over_a_second(pump: Pump, clock: ManualClock
         await pump.tick()
 
     assert pump.frames_per_s == 100
+
+
+async def test_when_all_clients_leave_too_much_unread_the_slowest_is_cut_off(
+    pump: Pump, clock: ManualClock
+) -> None:
+    clients = [_client(number, "a@n") for number in range(1, 41)]
+    for client, transport in clients:
+        pump.attach(client)
+        transport.unread = ALL_UNREAD_BYTES // 40
+    clients[7][1].unread += 100
+    await clock.advance(0.01)
+
+    await pump.tick()
+
+    assert [client.id for client, transport in clients if transport.ended] == [8]
+    assert pump.slow_clients == 1

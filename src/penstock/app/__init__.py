@@ -366,4 +366,4 @@ def build_simulator(
     listings = registry.catalogue(name).find(settings.symbols)
     markets = [Market(each, settings.seed, libraries.of(each)) for each in listings]
     built = registry.build(name, markets, settings)
-    return SimulatorServer(built, settings, clock, listener, Ledger(markets))
+    return SimulatorServer(built, settings, clock, listener, Ledger(markets, clock))

@@ -3,34 +3,43 @@
 An exchange has no such paths, so nothing here is open to anybody but programs on this machine:
 both the peer and the name it asked for must be a loopback address, and so must be the page that a
 browser asks for. A client under test never looks in here; whoever judges it does, afterwards.
+
+No question takes long: every parameter has a range, and what a log no longer keeps is counted in
+``dropped``.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Annotated, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
 
 from penstock.errors import ConfigError
+from penstock.simulator.connections import describe
 from penstock.simulator.engine import Engine
 from penstock.simulator.exchange import Query
 from penstock.simulator.faults import read_plan
+from penstock.simulator.questions import BadQuestion, check_names, meant, read_query, whole
 from penstock.simulator.streams import Streams
-from penstock.simulator.wire import Client
 
 PREFIX = "/_sim/"
 _LEDGER = "ledger/"
 _MOST_ROWS = 20_000
-_NOTICE_MS = 3000
+_NOTICE_MS, _LONGEST_NOTICE_MS = 3000, 86_400_000
+_LONGEST_PLAN = 20_000
+_ANY_NUMBER = (0, (1 << 63) - 1)
 
-_Answer = Callable[[Query, bytes], object]
+
+class _Question(NamedTuple):
+    answer: Callable[[Query, bytes], object]
+    parameters: tuple[str, ...] = ()
 
 
-class BadQuestion(Exception):
-    """A question nobody can answer; the message says why."""
+class _NoSuchPath(Exception):
+    pass
 
 
 class Truth(Protocol):
@@ -57,16 +66,16 @@ class Control:
         self, engine: Engine, streams: Streams, truth: Truth | None, state: Callable[[], object]
     ) -> None:
         self._engine, self._streams, self._truth = engine, streams, truth
-        self._answers: Mapping[tuple[str, str], _Answer] = {
-            ("GET", "state"): lambda *_: state(),
-            ("GET", "requests"): self._requests,
-            ("GET", "connections"): self._connections,
-            ("GET", "windows"): self._windows,
-            ("GET", "faults"): self._faults,
-            ("POST", "faults"): self._replan,
-            ("POST", "unban"): self._unban,
-            ("POST", "disconnect"): self._disconnect,
-            ("POST", "shutdown_notice"): self._shutdown_notice,
+        self._questions: Mapping[str, _Question] = {
+            "GET state": _Question(lambda *_: state()),
+            "GET requests": _Question(self._requests, ("after",)),
+            "GET connections": _Question(self._connections),
+            "GET windows": _Question(self._windows),
+            "GET faults": _Question(self._faults, ("after",)),
+            "POST faults": _Question(self._replan),
+            "POST unban": _Question(self._unban),
+            "POST disconnect": _Question(self._disconnect, ("connection",)),
+            "POST shutdown_notice": _Question(self._shutdown_notice),
         }
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -76,48 +85,61 @@ class Control:
         body = await request.read()
         try:
             answer = self._answer(request.method, request.path[len(PREFIX) :], request, body)
-        except (BadQuestion, ConfigError, msgspec.DecodeError) as error:
+        except _NoSuchPath as error:
+            return _respond({"error": str(error)}, 404)
+        except (BadQuestion, ConfigError, msgspec.DecodeError, RecursionError) as error:
             return _respond({"error": str(error)}, 400)
-        if answer is None:
-            known = ", ".join(f"{method} {PREFIX}{name}" for method, name in self._answers)
-            return _respond({"error": f"There is no such path. There are: {known}."}, 404)
         return _respond(answer, 200)
 
-    def _answer(
-        self, method: str, name: str, request: web.BaseRequest, body: bytes
-    ) -> object | None:
-        query = dict(request.query)
+    def _answer(self, method: str, name: str, request: web.BaseRequest, body: bytes) -> object:
+        query = read_query([*request.query.items()])
         if method == "GET" and name.startswith(_LEDGER):
             if self._truth is None:
                 raise BadQuestion("This simulator keeps no ledger.")
             return self._truth.answer(name[len(_LEDGER) :], query)
-        answer = self._answers.get((method, name))
-        return answer(query, body) if answer is not None else None
+        question = self._questions.get(f"{method} {name}")
+        if question is None:
+            raise self._no_such_path(method, name)
+        check_names(query, question.parameters)
+        return question.answer(query, body)
+
+    def _no_such_path(self, method: str, name: str) -> Exception:
+        near = meant(f"{method} {name}", self._questions)
+        known = ", ".join(each.replace(" ", f" {PREFIX}") for each in self._questions)
+        return _NoSuchPath(
+            f"There is no such path.{near} There are: {known}, GET {PREFIX}{_LEDGER}…"
+        )
 
     def _requests(self, query: Query, _: bytes) -> object:
-        arrivals = self._engine.admission.arrivals(_after(query))[:_MOST_ROWS]
+        admission = self._engine.admission
+        arrivals, dropped = admission.arrivals(_after(query), _MOST_ROWS)
         return {
             "in_flight": self._engine.in_flight,
+            "totals": admission.totals,
+            "dropped": dropped,
             "requests": [arrival._asdict() for arrival in arrivals],
         }
 
     def _connections(self, *_: object) -> object:
         return {
-            "open": [_describe(client) for client in self._streams.open.values()],
-            "closed": [_describe(client) for client in self._streams.recent],
+            "open": [describe(client) for client in self._streams.open.values()],
+            "dropped": self._streams.ended.dropped,
+            "closed": self._streams.ended.descriptions(),
         }
 
     def _windows(self, *_: object) -> object:
-        now_ms = self._engine.clock.now_ms()
-        return {"windows": [asdict(report) for report in self._engine.windows.closed(now_ms)]}
+        windows, now_ms = self._engine.windows, self._engine.clock.now_ms()
+        reports = [asdict(report) for report in windows.closed(now_ms)]
+        return {"dropped": windows.dropped, "windows": reports}
 
     def _faults(self, query: Query, _: bytes) -> object:
         injector = self._engine.injector
-        entries = injector.log.entries(_after(query))[:_MOST_ROWS]
+        entries, dropped = injector.log.entries(_after(query), _MOST_ROWS)
         return {
             "plan": injector.plan.text,
             "seed": injector.plan.seed,
             "counts": injector.log.counts,
+            "dropped": dropped,
             "injected": [entry._asdict() for entry in entries],
         }
 
@@ -136,8 +158,10 @@ class Control:
         return {"forgiven": sorted(banned)}
 
     def _disconnect(self, query: Query, _: bytes) -> object:
-        only = query.get("connection")
-        clients = [each for each in self._streams.open.values() if only in (None, str(each.id))]
+        clients = [*self._streams.open.values()]
+        if "connection" in query:
+            only = whole(query, "connection", _ANY_NUMBER)
+            clients = [each for each in clients if each.id == only]
         for client in clients:
             client.abort("disconnected on request", self._engine.clock.now_ms())
         return {"disconnected": len(clients)}
@@ -152,44 +176,32 @@ class Control:
 
 
 class _Plan(msgspec.Struct, forbid_unknown_fields=True):
-    plan: str
-    seed: int | None = None
+    plan: Annotated[str, msgspec.Meta(max_length=_LONGEST_PLAN)]
+    seed: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None = None
 
 
 class _Notice(msgspec.Struct, forbid_unknown_fields=True):
-    after_ms: int = _NOTICE_MS
-
-
-def _describe(client: Client) -> dict[str, Any]:
-    return {
-        "id": client.id,
-        "ip": client.ip,
-        "path": client.path,
-        "opened_ms": client.opened_ms,
-        "closed_ms": client.closed_ms,
-        "reason": client.reason,
-        "streams": list(client.subscriber.streams),
-        "frames_sent": client.frames_sent,
-        "messages_received": client.messages_received,
-        "subscriptions": [asdict(change) for change in client.changes],
-    }
+    after_ms: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_NOTICE_MS)] = _NOTICE_MS
 
 
 def _after(query: Query) -> int:
-    text = query.get("after", "0")
-    if not text.isdecimal():
-        raise BadQuestion(f"after must be a whole number, not {text!r}.")
-    return int(text)
+    return whole(query, "after", _ANY_NUMBER, 0)
 
 
 def _is_local(request: web.BaseRequest) -> bool:
-    named = urlsplit(f"//{request.host}").hostname
     page = request.headers.get("Origin")
     return (
         _is_loopback(request.remote)
-        and _is_loopback(named)
-        and (page is None or _is_loopback(urlsplit(page).hostname))
+        and _is_loopback(_host_of(f"//{request.host}"))
+        and (page is None or _is_loopback(_host_of(page)))
     )
+
+
+def _host_of(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
 
 
 def _is_loopback(host: str | None) -> bool:

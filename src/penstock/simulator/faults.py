@@ -59,14 +59,17 @@ _VALUES: dict[str, _Value] = {
 }
 _ALLOWED: dict[_Value, str] = {
     "rate": "a rate from 0 to 1, such as 0.01",
-    "time": "a time, such as 500ms, 5s or 2m",
-    "range": "a time or a range of times, such as 50ms..2s",
+    "time": "a time of up to 24h, such as 500ms, 5s or 2m",
+    "range": "a time of up to 24h or a range of times, such as 50ms..2s",
     "limit": "a whole number and perhaps when, such as 3000@10s",
 }
 _EVERYWHERE = "*"
 _BOOKS = "*[Dd]epth*|*/book|*/orderbook"
 _DEFAULT_WHERE = {"stale": _BOOKS, "early": _BOOKS}
 
+_LONGEST_PLACE = 200
+_LONGEST_MS = 24 * 3_600_000
+_MOST_ENTRIES = 200
 _CERTAIN = 1 << 64  # draws are 64 bits wide
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _ENTRY = re.compile(r"(?P<kind>[^@=]*)(?:@(?P<where>.*))?=(?P<how>[^=]*)")
@@ -132,11 +135,20 @@ def read_plan(text: str, seed: int = 1, origin: str = "command line") -> FaultPl
         ConfigError: a kind is unknown, or its value is not allowed.
     """
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    if len(entries) > _MOST_ENTRIES:
+        problem = f"{len(entries)} entries are too many. A plan has up to {_MOST_ENTRIES}."
+        raise ConfigError("faults", problem=problem, origin=origin)
     return FaultPlan(text, seed, tuple(_read_entry(entry, origin) for entry in entries))
 
 
-@lru_cache(maxsize=4096)
 def _root(seed: int, kind: str, place: str) -> int:
+    # A client may make up as long a path as it likes; only those that come again are remembered.
+    find = _known_root if len(place) <= _LONGEST_PLACE else _known_root.__wrapped__
+    return find(seed, kind, place)
+
+
+@lru_cache(maxsize=4096)
+def _known_root(seed: int, kind: str, place: str) -> int:
     return key("fault", seed, kind, place)
 
 
@@ -188,4 +200,7 @@ def _read_ms(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)", text.strip())
     if match is None:
         raise ValueError(text)
-    return int(Decimal(match[1]) * _UNITS_MS[match[2]])
+    at_ms = Decimal(match[1]) * _UNITS_MS[match[2]]
+    if at_ms > _LONGEST_MS:
+        raise ValueError(text)
+    return int(at_ms)

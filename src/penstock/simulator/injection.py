@@ -6,11 +6,12 @@ never disturbed. A healthy connection has none of this and shares its bytes with
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from penstock.simulator.faults import CONNECTION_KINDS, FRAME_KINDS, FaultPlan
+from penstock.simulator.history import History, Page, kept_text
 from penstock.telemetry import FaultInjected, Listener
 
 _LONGEST_DELAY_MS = 500
@@ -44,20 +45,18 @@ class FaultLog:
     def __init__(self, exchange: str, listener: Listener, remembered: int = 20_000) -> None:
         self.counts: Counter[str] = Counter()
         self._exchange, self._tell = exchange, listener
-        self._log: deque[Injected] = deque(maxlen=remembered)
-        self._seq = 0
+        self._log = History(Injected, remembered)
 
     def write(self, at_ms: int, kind: str, where: str, which: tuple[int, int], hid: bytes) -> None:
         """Remember a fault; ``which`` is (connection, number)."""
-        self._seq += 1
         self.counts[kind] += 1
-        shown = hid[:_SHOWN_BYTES].decode(errors="replace")
-        self._log.append(Injected(self._seq, at_ms, kind, where, *which, shown))
+        shown, seq = hid[:_SHOWN_BYTES].decode(errors="replace"), self._log.written + 1
+        self._log.append(Injected(seq, at_ms, kind, kept_text(where), *which, shown))
         self._tell(FaultInjected(exchange=self._exchange, kind=kind, where=where))
 
-    def entries(self, after_seq: int = 0) -> list[Injected]:
-        """What is remembered behind a sequence number, oldest first."""
-        return [entry for entry in self._log if entry.seq > after_seq]
+    def entries(self, after_seq: int = 0, most: int | None = None) -> Page[Injected]:
+        """Up to ``most`` of what struck behind a sequence number."""
+        return self._log.page(after_seq, most)
 
 
 class Due(NamedTuple):

@@ -6,32 +6,46 @@ with any simulated exchange: a mistake in an exchange's file cannot hide here.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
+from penstock.clock import Clock
 from penstock.simulator.book import Book, Level
-from penstock.simulator.control import BadQuestion
 from penstock.simulator.exchange import Query
 from penstock.simulator.listings import slug
-from penstock.simulator.market import Market
+from penstock.simulator.market import SECOND_MS, Market
+from penstock.simulator.questions import BadQuestion, check_names, one_of, shown, whole
+from penstock.simulator.timeline import DAY_MS, MINUTE_MS
 
+AHEAD_MS = 366 * DAY_MS
+"""How far into the future it tells: the longest candle that runs now has ended by then."""
 _MOST_ROWS = 10_000
 _ROWS = 1000
-_LEVELS = 1000
+_MOST_ODD = 1000
+_MOST_LEVELS, _LEVELS = 100_000, 1000
+_LATER = "The ledger tells up to a year ahead of now."
 
 Row = dict[str, object]
+
+
+class _Question(NamedTuple):
+    answer: Callable[[str, Query], Row]
+    parameters: tuple[str, ...]
 
 
 class Ledger:
     """Answers questions about the truth."""
 
-    def __init__(self, markets: Sequence[Market]) -> None:
+    def __init__(self, markets: Sequence[Market], clock: Clock) -> None:
         self._markets = {slug(market.listing): market for market in markets}
+        self._clock = clock
         self._books: dict[str, Book] = {}
-        self._questions: Mapping[str, Callable[[str, Query], Row]] = {
-            "trades": self._trades,
-            "agg_trades": self._agg_trades,
-            "book": self._book,
-            "candles": self._candles,
-            "ids": self._ids,
+        rows = ("from_id", "limit")
+        self._questions: Mapping[str, _Question] = {
+            "trades": _Question(self._trades, rows),
+            "agg_trades": _Question(self._agg_trades, rows),
+            "book": _Question(self._book, ("update_id", "at_ms", "depth")),
+            "candles": _Question(self._candles, ("start_ms", "end_ms", "step_ms", "boundaries")),
+            "ids": _Question(self._ids, ("at_ms",)),
         }
 
     @property
@@ -45,16 +59,18 @@ class Ledger:
         Raises:
             BadQuestion: there is no such question or symbol, or a parameter is missing or wrong.
         """
-        if question not in self._questions:
-            raise BadQuestion(f"There is no {question!r}. Ask for {' '.join(self._questions)}.")
-        symbol = query.get("symbol", "")
-        if symbol not in self._markets:
-            raise BadQuestion(f"There is no symbol {symbol!r}. Known: {' '.join(self._markets)}.")
-        return {"symbol": symbol, **self._questions[question](symbol, query)}
+        asked = self._questions[one_of(question, self._questions, "question")]
+        check_names(query, ("symbol", *asked.parameters))
+        symbol = one_of(query.get("symbol", ""), self._markets, "symbol")
+        return {"symbol": symbol, **asked.answer(symbol, query)}
+
+    def _horizon_ms(self) -> int:
+        return self._clock.now_ms() + AHEAD_MS
 
     def _trades(self, symbol: str, query: Query) -> Row:
         market = self._markets[symbol]
-        trades = market.trades(_number(query, "from_id", 1), _rows(query))
+        first, count = _page(query, market.id_at(self._horizon_ms()))
+        trades = market.trades(first, count)
         return {
             "trades": [
                 {
@@ -70,7 +86,8 @@ class Ledger:
 
     def _agg_trades(self, symbol: str, query: Query) -> Row:
         market = self._markets[symbol]
-        groups = market.agg_trades(_number(query, "from_id", 1), _rows(query))
+        first, count = _page(query, market.agg_id_at(self._horizon_ms()))
+        groups = market.agg_trades(first, count)
         return {
             "agg_trades": [
                 {
@@ -88,7 +105,8 @@ class Ledger:
 
     def _book(self, symbol: str, query: Query) -> Row:
         market, update_id = self._markets[symbol], self._update_id(symbol, query)
-        bids, asks = self._book_of(symbol).at(update_id, _number(query, "depth", _LEVELS))
+        depth = whole(query, "depth", (1, _MOST_LEVELS), _LEVELS)
+        bids, asks = self._book_of(symbol).at(update_id, depth)
         return {
             "update_id": update_id,
             "bids": [_level(market, level) for level in bids],
@@ -100,12 +118,18 @@ class Ledger:
 
         A book changes in slots, and a change is told when its slot has ended.
         """
+        book, horizon_ms = self._book_of(symbol), self._horizon_ms()
+        listed_ms = self._markets[symbol].listing.listed_at_ms
         if "at_ms" not in query:
-            return _number(query, "update_id")
-        return self._book_of(symbol).update_id(_number(query, "at_ms") // Book.SLOT_MS - 1)
+            known = book.update_id(listed_ms // Book.SLOT_MS - 1), _last_id(book, horizon_ms)
+            return whole(query, "update_id", known, because=_LATER)
+        if "update_id" in query:
+            raise BadQuestion("Give update_id or at_ms, not both.")
+        at_ms = whole(query, "at_ms", (listed_ms, horizon_ms), because=_LATER)
+        return _last_id(book, at_ms)
 
     def _candles(self, symbol: str, query: Query) -> Row:
-        market, boundaries = self._markets[symbol], _boundaries(query)
+        market, boundaries = self._markets[symbol], _boundaries(query, self._horizon_ms())
         return {
             "candles": [
                 {
@@ -130,7 +154,8 @@ class Ledger:
         }
 
     def _ids(self, symbol: str, query: Query) -> Row:
-        market, at_ms = self._markets[symbol], _number(query, "at_ms")
+        market = self._markets[symbol]
+        at_ms = whole(query, "at_ms", (0, self._horizon_ms()), because=_LATER)
         return {
             "at_ms": at_ms,
             "next_trade_id": market.id_at(at_ms),
@@ -144,35 +169,56 @@ class Ledger:
         return self._books[symbol]
 
 
-def _number(query: Query, name: str, default: int | None = None) -> int:
-    text = query.get(name, "")
-    if not text and default is not None:
-        return default
-    if not text.isdecimal():
-        raise BadQuestion(f"{name} must be a whole number, not {text!r}.")
-    return int(text)
+def _page(query: Query, beyond: int) -> tuple[int, int]:
+    """The first id asked for and how many; none from ``beyond`` on."""
+    first = whole(query, "from_id", (1, beyond), 1, because=_LATER)
+    return first, min(whole(query, "limit", (1, _MOST_ROWS), _ROWS), beyond - first)
 
 
-def _rows(query: Query) -> int:
-    return min(_MOST_ROWS, _number(query, "limit", _ROWS))
+def _last_id(book: Book, at_ms: int) -> int:
+    """The id of a book's last change whose slot has ended by an instant."""
+    return book.update_id(at_ms // Book.SLOT_MS - 1)
 
 
-def _boundaries(query: Query) -> list[int]:
+def _boundaries(query: Query, horizon_ms: int) -> list[int]:
     """Given one by one, or as a range with a step; without a step, one candle."""
-    if listed := query.get("boundaries"):
-        parts = listed.split(",")
-        if not all(part.isdecimal() for part in parts):
-            raise BadQuestion("boundaries must be milliseconds separated by commas.")
-        boundaries = [int(part) for part in parts]
+    instants = 0, horizon_ms
+    if "boundaries" in query:
+        boundaries = _listed(query["boundaries"], horizon_ms)
     else:
-        start_ms, end_ms = _number(query, "start_ms"), _number(query, "end_ms")
-        step_ms = _number(query, "step_ms", max(1, end_ms - start_ms)) or 1
+        start_ms = whole(query, "start_ms", instants, because=_LATER)
+        end_ms = whole(query, "end_ms", instants, because=_LATER)
+        step_ms = whole(query, "step_ms", (1, horizon_ms), max(1, end_ms - start_ms))
         boundaries = [*range(start_ms, end_ms, step_ms)[: _MOST_ROWS + 2], end_ms]
     if not 2 <= len(boundaries) <= _MOST_ROWS + 1:
         raise BadQuestion(f"Ask for 1 to {_MOST_ROWS} candles.")
     if any(left >= right for left, right in pairwise(boundaries)):
         raise BadQuestion("Boundaries must rise.")
+    _check_cost(boundaries)
     return boundaries
+
+
+def _check_cost(boundaries: Sequence[int]) -> None:
+    """Within a minute trades are counted one by one, unless it is cut into whole seconds."""
+    odd = sum(at_ms % MINUTE_MS != 0 for at_ms in boundaries)
+    steps = {right - left for left, right in pairwise(boundaries)}
+    if odd > _MOST_ODD and (steps != {SECOND_MS} or boundaries[0] % SECOND_MS):
+        raise BadQuestion(
+            f"{odd} boundaries are not whole minutes. Ask for up to {_MOST_ODD} of those at once,"
+            " or for consecutive whole seconds."
+        )
+
+
+def _listed(text: str, horizon_ms: int) -> list[int]:
+    parts = text.split(",")
+    wrong = [each for each in parts if not (each.isascii() and each.isdecimal())]
+    if wrong:
+        raise BadQuestion(
+            f"boundaries must be milliseconds separated by commas, not {shown(wrong[0])!r}."
+        )
+    return [
+        whole({"boundaries": each}, "boundaries", (0, horizon_ms), None, _LATER) for each in parts
+    ]
 
 
 def _level(market: Market, level: Level) -> tuple[str, str]:

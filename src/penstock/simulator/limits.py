@@ -11,14 +11,14 @@ size and whose period is the time it takes to fill.
 """
 
 import re
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import dropwhile
 from typing import Literal, NamedTuple
 
 from penstock.config import Simulator
 from penstock.errors import ConfigError
+from penstock.simulator.history import History, Page, kept_text
 from penstock.simulator.usage import USAGES, Usage
 
 Unit = Literal["weight", "request", "message", "connect"]
@@ -26,6 +26,9 @@ _Counted = str | int | tuple[str, str]
 
 MINUTE_MS = 60_000
 """The length of windows where no rule has any."""
+_REQUESTS_KEPT = 200_000
+_MOST_OFFENDERS = 10_000
+_FEW_USAGES = 1024
 
 
 @dataclass(frozen=True)
@@ -151,23 +154,38 @@ class Arrival(NamedTuple):
     key: str = ""
 
 
+@dataclass
+class _Offender:
+    window: int = -1
+    refusals: int = 0
+    bans: int = 0
+    banned_until_ms: int = 0
+
+
 class Admission:
     """Counts arrivals against the rules. Nothing here waits, so no arrival can slip between."""
 
     def __init__(
-        self, rules: Iterable[Rule], bans: BanPolicy | None, remembered: int = 200_000
+        self, rules: Iterable[Rule], bans: BanPolicy | None, remembered: int = _REQUESTS_KEPT
     ) -> None:
         self._rules = {rule.name: rule for rule in rules}
         self._bans = bans
         self._usages: dict[tuple[str, _Counted], Usage] = {}
         self._offenders: dict[str, _Offender] = {}
-        self._log: deque[Arrival] = deque(maxlen=remembered)
-        self._seq = 0
+        self._log = History(Arrival, remembered)
+        self._full = _FEW_USAGES
+        self.totals: Counter[str] = Counter()
+        """All arrivals there ever were, by unit (``request``) and by status (``429``)."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """Every rule, as it stands now."""
         return tuple(self._rules.values())
+
+    @property
+    def counted(self) -> int:
+        """How many counts are kept: one for each rule and whoever it counts apart."""
+        return len(self._usages)
 
     def admit(
         self, ip: str, path: str, weight: int, at_ms: int, place: Place = ANYWHERE
@@ -187,7 +205,10 @@ class Admission:
     def message(self, connection: int, at_ms: int, ip: str = "") -> bool:
         """Count one message on a connection of an address; whether it was still allowed."""
         rules = [rule for rule in self._rules.values() if rule.unit == "message"]
-        usages = [self._usage(r, connection if r.scope == "connection" else ip) for r in rules]
+        usages = [
+            self._usage(rule, connection if rule.scope == "connection" else ip, at_ms)
+            for rule in rules
+        ]
         fits = all(u.wait_ms(r, 1, at_ms) == 0 for r, u in zip(rules, usages, strict=True))
         for rule, usage in zip(rules, usages, strict=True):
             if fits or rule.counts_refused:
@@ -227,13 +248,13 @@ class Admission:
                 most[name] = max(most[name], usage.used(self._rules[name], at_ms))
         return most
 
-    def arrivals(self, after_seq: int = 0) -> list[Arrival]:
-        """The remembered log behind a sequence number, oldest first."""
-        return list(dropwhile(lambda arrival: arrival.seq <= after_seq, self._log))
+    def arrivals(self, after_seq: int = 0, most: int | None = None) -> Page[Arrival]:
+        """Up to ``most`` rows of the log behind a sequence number."""
+        return self._log.page(after_seq, most)
 
     def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int, place: Place) -> Verdict:
         charged = [
-            (rule, self._usage(rule, (ip, place.key) if rule.scope == "key" else ip))
+            (rule, self._usage(rule, (ip, place.key) if rule.scope == "key" else ip, at_ms))
             for rule in self._rules.values()
             if rule.unit in costs and rule.group in ("", place.group)
         ]
@@ -260,13 +281,13 @@ class Admission:
             broken=broken,
             retry_after_s=-(-wait_ms // 1000),
             banned_until_ms=banned_until_ms,
-            seq=self._seq + 1,
+            seq=self._log.written + 1,
         )
 
     def _refuse(self, ip: str, at_ms: int) -> int | None:
         if self._bans is None:
             return None
-        offender = self._offenders.setdefault(ip, _Offender())
+        offender = self._offenders.get(ip) or self._new_offender(ip)
         window = _window(self._rules.values(), at_ms)
         if offender.window != window:
             offender.window, offender.refusals = window, 0
@@ -279,11 +300,31 @@ class Admission:
         offender.bans += 1
         return offender.banned_until_ms
 
-    def _usage(self, rule: Rule, key: _Counted) -> Usage:
+    def _new_offender(self, ip: str) -> _Offender:
+        if len(self._offenders) >= _MOST_OFFENDERS:
+            # Forgotten is whoever is not banned, or whose ban ends first.
+            offenders = self._offenders
+            del offenders[min(offenders, key=lambda each: offenders[each].banned_until_ms)]
+        offender = self._offenders[ip] = _Offender()
+        return offender
+
+    def _usage(self, rule: Rule, key: _Counted, at_ms: int) -> Usage:
         usage = self._usages.get((rule.name, key))
         if usage is None:
+            if len(self._usages) >= self._full:
+                self._forget_idle(at_ms)
             usage = self._usages[rule.name, key] = USAGES[rule.kind]()
         return usage
+
+    def _forget_idle(self, at_ms: int) -> None:
+        """Drop the counts of whoever has used nothing lately; whoever comes back begins at zero."""
+        self._usages = {
+            (name, key): usage
+            for (name, key), usage in self._usages.items()
+            if usage.used(self._rules[name], at_ms)
+        }
+        # Only when there are twice as many again, so that an arrival costs the same on average.
+        self._full = max(_FEW_USAGES, 2 * len(self._usages))
 
     def _write(
         self,
@@ -294,7 +335,7 @@ class Admission:
         verdict: Verdict,
         place: Place,
     ) -> None:
-        self._seq = verdict.seq
+        self.totals.update((unit, str(verdict.status)))
         first = next((r.name for r in self._rules.values() if r.name in verdict.used), "")
         self._log.append(
             Arrival(
@@ -303,7 +344,7 @@ class Admission:
                 window=verdict.window,
                 unit=unit,
                 ip=ip,
-                path=path,
+                path=kept_text(path),
                 weight=weight,
                 used_after=verdict.used.get(first, 0),
                 status=verdict.status,
@@ -316,11 +357,3 @@ class Admission:
 def _window(rules: Iterable[Rule], at_ms: int) -> int:
     lengths = (rule.period_ms for rule in rules if rule.kind == "aligned")
     return at_ms // next(lengths, MINUTE_MS)
-
-
-@dataclass
-class _Offender:
-    window: int = -1
-    refusals: int = 0
-    bans: int = 0
-    banned_until_ms: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.simulator.exchange import Feed, SimulatedExchange
-from penstock.simulator.wire import Client, encode_all
+from penstock.simulator.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode_all
 from penstock.telemetry import log_error
 
 TICK_S = 0.01
@@ -99,8 +99,16 @@ class Pump:
         self._rate()
 
     def _release_all(self, now_ms: int) -> None:
+        unread: dict[int, int] = {}
         for client in list(self._clients.values()):
             self._release(client, now_ms)
+            unread[client.id] = client.unread_bytes()
+            if unread[client.id] > UNREAD_BYTES:
+                self._cut_off(client, now_ms)
+        if sum(unread.values()) > ALL_UNREAD_BYTES:
+            slowest = self._clients.get(max(unread, key=unread.__getitem__))
+            if slowest is not None:
+                self._cut_off(slowest, now_ms)
 
     def _rate(self) -> None:
         since_ns, before = self._rated
@@ -197,6 +205,8 @@ class Pump:
         if client.outbox:
             client.stirred_ms = now_ms
             client.flush()
-        if client.lags():
+
+    def _cut_off(self, client: Client, now_ms: int) -> None:
+        if client.closed_ms is None:
             self.slow_clients += 1
             client.abort("too slow: too much was left unread", now_ms)

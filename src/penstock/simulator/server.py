@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, PortInUse
 from penstock.simulator.control import PREFIX, Control, Truth
 from penstock.simulator.engine import build_engine
 from penstock.simulator.exchange import SimulatedExchange
+from penstock.simulator.history import kept_text
 from penstock.simulator.ports import holder_of
 from penstock.simulator.rest import Rest, respond
 from penstock.simulator.streams import GOING_AWAY, Streams
@@ -27,6 +28,7 @@ from penstock.telemetry import Listener, log_error, quiet
 
 _PATIENCE_S = 0.5  # with requests and farewells still under way when the server stops
 _LONGEST_ADDRESS_BYTES = 128 * 1024  # all the streams of a connection may stand in its address
+_UNREAD_S = 30.0  # how long an answer waits for its reader
 _BREATH_S = 0.1  # between a background task's failure and its next try
 
 
@@ -107,7 +109,13 @@ class SimulatorServer:
             ConfigError: the address cannot be listened on at all.
         """
         runner = web.ServerRunner(
-            web.Server(self._handle, access_log=None, max_line_size=_LONGEST_ADDRESS_BYTES),
+            web.Server(
+                self._serve,
+                access_log=None,
+                max_line_size=_LONGEST_ADDRESS_BYTES,
+                # An answer that nobody waits for any more is not held until it is due.
+                handler_cancellation=True,
+            ),
             shutdown_timeout=_PATIENCE_S,
         )
         await runner.setup()
@@ -161,6 +169,18 @@ class SimulatorServer:
             failures=engine.failures,
         )
 
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer, and hang up on whoever does not read the answer."""
+        response = await self._handle(request)
+        try:
+            async with asyncio.timeout(_UNREAD_S):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             if request.path.startswith(PREFIX):
@@ -172,7 +192,7 @@ class SimulatorServer:
             raise  # the client left, or aiohttp has the answer
         except Exception as error:
             self._engine.failures += 1
-            log_error("request_failed", path=request.path_qs, error=repr(error))
+            log_error("request_failed", path=kept_text(request.path_qs), error=repr(error))
             return respond(self._engine.exchange, self._engine.exchange.failure())
 
     async def _keep_up(self, job: Callable[[], Awaitable[None]]) -> None:

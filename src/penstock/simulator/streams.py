@@ -5,19 +5,19 @@ so an acknowledgement always comes before the first frame it announces.
 """
 
 import asyncio
-from collections import deque
 from typing import cast
 
 from aiohttp import WSMessage, WSMsgType, web
 
+from penstock.simulator.connections import Ended
 from penstock.simulator.engine import Engine
 from penstock.simulator.exchange import Asked, ControlReply, Opening, Refused, Subscriber
 from penstock.simulator.rest import respond
-from penstock.simulator.wire import BINARY, PONG, TEXT, Change, Client, encode
+from penstock.simulator.wire import BINARY, PONG, TEXT, Client, encode
 from penstock.telemetry import ClientConnected, ClientGone, log_error
 
-_LONGEST_MESSAGE_BYTES = 1024 * 1024
-_REMEMBERED = 1000
+_LONGEST_MESSAGE_BYTES = 128 * 1024  # all the streams of a connection may stand in one message
+_LONGEST_NAMES = 1024 * 1024  # all the names that a connection is subscribed to, in characters
 _RECEIVED = (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG)
 POLICY_VIOLATION, GOING_AWAY, INTERNAL_ERROR = 1008, 1001, 1011
 
@@ -28,8 +28,7 @@ class Streams:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.open: dict[int, Client] = {}
-        self.recent: deque[Client] = deque(maxlen=_REMEMBERED)
-        """Connections that have ended, newest last."""
+        self.ended = Ended()
         self._opened = 0
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -92,7 +91,7 @@ class Streams:
             pinged_ms=now_ms,
             stirred_ms=now_ms,
         )
-        client.changes.append(Change(now_ms, opening.streams))
+        client.changed(now_ms)
         self.open[client.id] = client
         engine.tell(
             ClientConnected(exchange=engine.exchange.name, connection=client.id, path=request.path)
@@ -109,7 +108,7 @@ class Streams:
         engine.pump.detach(client)
         engine.admission.forget(client.id)
         del self.open[client.id]
-        self.recent.append(client)
+        self.ended.append(client)
         engine.tell(
             ClientGone(exchange=engine.exchange.name, connection=client.id, reason=client.reason)
         )
@@ -164,9 +163,14 @@ class Streams:
         for reply in engine.exchange.control(text, client.subscriber, now_ms):
             self._answer(reply, client, before)
         after = tuple(client.subscriber.streams)
-        if (after != before or client.subscriber.renewed) and not self._has_too_many(client):
-            client.changes.append(Change(now_ms, after))
-            engine.pump.resubscribe(client, before)
+        if after == before and not client.subscriber.renewed:
+            return
+        if self._has_too_many(client):
+            # It leaves what it has joined, which is what it had before.
+            client.subscriber.streams = dict.fromkeys(before)
+            return
+        client.changed(now_ms)
+        engine.pump.resubscribe(client, before)
 
     def _answer(self, reply: ControlReply, client: Client, before: tuple[str, ...]) -> None:
         engine = self._engine
@@ -181,8 +185,8 @@ class Streams:
         client.put(reply.text)
 
     def _has_too_many(self, client: Client) -> bool:
-        most = self._engine.exchange.upkeep.most_streams
-        if most is None or len(client.subscriber.streams) <= most:
+        most, streams = self._engine.exchange.upkeep.most_streams, client.subscriber.streams
+        if (most is None or len(streams) <= most) and sum(map(len, streams)) <= _LONGEST_NAMES:
             return False
         now_ms = self._engine.clock.now_ms()
         client.close(POLICY_VIOLATION, "Too many streams", now_ms)

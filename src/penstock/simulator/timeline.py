@@ -2,7 +2,8 @@
 
 The only thing that grows with a market's age is one row of 32 bytes per day: the day's shape,
 its factors, and the price and ids it begins with. Rows are made in order, because each day
-begins where the one before ended, and lazily, for ten years in about ten milliseconds. Hours
+begins where the one before ended, and lazily, for ten years in about ten milliseconds. They end
+after a hundred years: a megabyte, if anybody asks. Hours
 and minutes within a day are looked up in the library, by time or by id, at the same cost
 whether they are old or new.
 """
@@ -25,6 +26,8 @@ DAY_MS = 86_400_000
 DAY_MOVE_BP = 240
 """How far a day typically ends from where it began, in hundredths of a percent."""
 _DAYS_AT_ONCE = 64
+MOST_DAYS = 571 * _DAYS_AT_ONCE
+"""A hundred years: no market goes on longer, so that no question makes rows without end."""
 
 Columns = tuple["array[int]", "array[int]", "array[int]"]
 """First ids by day, and how many come before each hour and each minute of a shape."""
@@ -75,10 +78,14 @@ class Timeline:
         self.by_group: Columns = (self._first_group, days.groups, hours.groups)
 
     def day(self, at_ms: int) -> Span:
-        """The day that holds an instant, which is not before the listing."""
+        """The day that holds an instant, which is not before the listing.
+
+        Raises:
+            ValueError: the market has ended by then.
+        """
         day = (at_ms - self._listed_at_ms) // DAY_MS
-        while len(self._shape) <= day:
-            self._add_days()
+        if day >= len(self._shape):
+            self._make(day + 1)
         return _span(
             (
                 self._listed_at_ms + day * DAY_MS,
@@ -103,21 +110,20 @@ class Timeline:
     def factors(self, start_ms: int, end_ms: int) -> Iterator[tuple[int, int, int]]:
         """Shape, ``k`` and ``g`` of each whole day of a range."""
         first, end = ((ms - self._listed_at_ms) // DAY_MS for ms in (start_ms, end_ms))
-        while len(self._shape) < end:
-            self._add_days()
+        self._make(end)
         return zip(self._shape[first:end], self._k[first:end], self._g[first:end], strict=True)
 
     def minutes_from(self, columns: Columns, number: int) -> Iterator[Span]:
         """The minutes that have trades, beginning with the one that holds a trade or group.
 
         Raises:
-            ValueError: there is no such id; they begin at 1.
+            ValueError: there is no such id; they begin at 1 and end with the market.
         """
         if number < 1:
             raise ValueError(f"Ids begin at 1, not {number}.")
         firsts, by_hour, by_minute = columns
         while firsts[-1] <= number:
-            self._add_days()
+            self._make(len(self._shape) + 1)
         day = bisect_right(firsts, number) - 1
         number -= firsts[day]
         before = self._shape[day] * 25
@@ -134,6 +140,13 @@ class Timeline:
                 if counts[index] != counts[index + 1]:
                     yield _child(hours, span, index, MINUTE_MS)
             start_ms, minute = start_ms + HOUR_MS, 0
+
+    def _make(self, days: int) -> None:
+        """Have at least so many days."""
+        if days > MOST_DAYS:
+            raise ValueError("No market goes on for more than a hundred years.")
+        while len(self._shape) < days:
+            self._add_days()
 
     def _add_days(self) -> None:
         totals, anchor = self._library.days.totals, self._start_price

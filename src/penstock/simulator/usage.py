@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from penstock.simulator.limits import Rule
 
 
+_MOST_ENTRIES = 8192
+"""Beyond so many, instants are told less finely."""
+
+
 class Usage(Protocol):
     """What one address or connection has used of one rule. Instants never go back."""
 
@@ -47,7 +51,7 @@ class Aligned:
 class Sliding:
     """A window that ends with the arrival."""
 
-    # One entry per millisecond, however many arrivals: a flood cannot outgrow the period.
+    # One entry per millisecond, however many arrivals, and never more than so many entries.
     charges: deque[tuple[int, int]] = field(default_factory=deque)
     amount: int = 0
 
@@ -60,11 +64,15 @@ class Sliding:
         excess = self.used(rule, at_ms) + cost - rule.limit
         if excess <= 0:
             return 0
-        for charged_ms, amount in self.charges:
-            excess -= amount
-            if excess <= 0:
+        if cost > rule.limit:
+            return rule.period_ms
+        # From the newest: as many entries matter as fit the limit, however long a flood is.
+        room = rule.limit - cost
+        for charged_ms, amount in reversed(self.charges):
+            room -= amount
+            if room < 0:
                 return charged_ms + rule.period_ms - at_ms
-        return rule.period_ms
+        return 0
 
     def charge(self, rule: Rule, cost: int, at_ms: int) -> None:
         self.used(rule, at_ms)
@@ -73,7 +81,16 @@ class Sliding:
             self.charges.append((at_ms, cost_before + cost))
         else:
             self.charges.append((at_ms, cost))
+            if len(self.charges) > _MOST_ENTRIES:
+                self._merge()
         self.amount += cost
+
+    def _merge(self) -> None:
+        """Halve the entries of a flood: each two become one, at the later instant."""
+        entries = [*self.charges]
+        odd = entries[: len(entries) % 2]
+        pairs = zip(entries[len(odd) :: 2], entries[len(odd) + 1 :: 2], strict=True)
+        self.charges = deque([*odd, *((later[0], one[1] + later[1]) for one, later in pairs)])
 
 
 @dataclass

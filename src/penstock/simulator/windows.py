@@ -38,6 +38,8 @@ class Windows:
     def __init__(self, period_ms: int, guard_ms: int = GUARD_MS, remembered: int = 5000) -> None:
         self._period_ms, self._guard_ms, self._remembered = period_ms, guard_ms, remembered
         self._reports: dict[int, WindowReport] = {}
+        self.dropped = 0
+        """Older windows that are not kept any more."""
 
     def count(self, weight: int, verdict: Verdict) -> None:
         """Add one request."""
@@ -68,6 +70,7 @@ class Windows:
             self._reports[window] = WindowReport(window, start_ms, start_ms + self._period_ms)
             if len(self._reports) > self._remembered:
                 del self._reports[next(iter(self._reports))]
+                self.dropped += 1
         return self._reports[window]
 
 

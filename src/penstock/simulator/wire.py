@@ -17,6 +17,9 @@ TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 UNREAD_BYTES = 4 * 1024 * 1024
 """A client that leaves more than this unread is cut off."""
+ALL_UNREAD_BYTES = 128 * 1024 * 1024
+"""When all clients together leave more than this unread, the slowest is cut off."""
+_MOST_CHANGES, _MOST_NAMES = 100, 4096
 
 
 def encode(payload: bytes, opcode: int = TEXT) -> bytes:
@@ -65,14 +68,26 @@ class Client:
     """When it ends after a shutdown notice."""
     frames_sent: int = 0
     messages_received: int = 0
-    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=100))
+    changes: deque[Change] = field(default_factory=deque)
+    """What it was subscribed to, the newest last."""
+    changes_dropped: int = 0
+    """Older changes that are not kept any more."""
     closed_ms: int | None = None
     reason: str = ""
 
     def put(self, payload: bytes) -> None:
         """Send a payload as a frame with the next flush, behind those already waiting."""
-        self.outbox.append(encode(payload, self.opcode))
-        self.frames_sent += 1
+        if self.closed_ms is None:
+            self.outbox.append(encode(payload, self.opcode))
+            self.frames_sent += 1
+
+    def changed(self, now_ms: int) -> None:
+        """Note what it is subscribed to from now on."""
+        self.changes.append(Change(now_ms, tuple(self.subscriber.streams)))
+        names = sum(len(change.streams) for change in self.changes)
+        while len(self.changes) > 1 and (len(self.changes) > _MOST_CHANGES or names > _MOST_NAMES):
+            names -= len(self.changes.popleft().streams)
+            self.changes_dropped += 1
 
     def flush(self) -> None:
         """Write everything that waits."""
@@ -81,9 +96,9 @@ class Client:
             self.outbox.clear()
             self.transport.write(waiting)
 
-    def lags(self) -> bool:
-        """Whether it leaves too much unread."""
-        return self.transport.get_write_buffer_size() > UNREAD_BYTES
+    def unread_bytes(self) -> int:
+        """How much waits for it to read."""
+        return self.transport.get_write_buffer_size()
 
     def pong(self, payload: bytes) -> None:
         """Take an answer to a ping; one that answers none of them changes nothing."""

@@ -38,7 +38,9 @@ async def serve(markets: list[Market]) -> AsyncIterator[Serve]:
     async def start(**settings: Any) -> str:
         chosen = Simulator(port=0, uplink_ms=0, latency_ms=1, **settings)
         exchange = build(markets, chosen)
-        server = SimulatorServer(exchange, chosen, SystemClock(), truth=Ledger(markets))
+        server = SimulatorServer(
+            exchange, chosen, SystemClock(), truth=Ledger(markets, SystemClock())
+        )
         servers.append(server)
         await server.start()
         return f"http://{server.address}"

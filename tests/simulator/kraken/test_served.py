@@ -33,7 +33,7 @@ async def serve_kraken(instruments: Instruments) -> AsyncIterator[Serve]:
         settings = msgspec.structs.replace(QUICK, **changes)
         listed = list(instruments.values())
         exchange = Kraken(listed, rules_from(settings), upkeep_from(settings))
-        truth = Ledger([each.market for each in listed])
+        truth = Ledger([each.market for each in listed], SystemClock())
         server = SimulatorServer(exchange, settings, SystemClock(), truth=truth)
         await server.start()
         servers.append(server)

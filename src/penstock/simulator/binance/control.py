@@ -43,7 +43,7 @@ def answer(text: str, subscriber: Subscriber) -> list[ControlReply]:
     """Carry out one message."""
     try:
         message = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         flat = {"code": 3, "msg": "Invalid JSON: expected value at line 1 column 1"}
         return [ControlReply(msgspec.json.encode(flat), acknowledges=False)]
     request_id = message.get("id") if isinstance(message, dict) else None

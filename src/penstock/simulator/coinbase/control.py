@@ -104,7 +104,7 @@ def refusal() -> bytes:
 def _read(text: str) -> dict[str, Any]:
     try:
         message = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise _Wrong("Malformed JSON") from None
     if not isinstance(message, dict) or message.get("type") not in ("subscribe", "unsubscribe"):
         raise _Wrong("Type has to be either subscribe or unsubscribe")
@@ -121,18 +121,20 @@ def _unwanted(message: dict[str, Any], subscriber: Subscriber) -> Iterator[str]:
 
 
 def _channels(message: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Each channel with its products: those of its own, and those named for all."""
+    """Each channel once, with its products: those of its own, and those named for all."""
     channels, shared = message.get("channels"), _names(message.get("product_ids"))
     if not isinstance(channels, list) or not channels:
         raise _failed("No channels provided")
+    own: dict[str, list[str]] = {}
     for channel in channels:
         if isinstance(channel, str):
-            yield channel, shared
+            own.setdefault(channel, [])
         elif isinstance(channel, dict) and isinstance(channel.get("name"), str):
-            own = _names(channel.get("product_ids"))
-            yield channel["name"], [*dict.fromkeys(own + shared)]
+            own.setdefault(channel["name"], []).extend(_names(channel.get("product_ids")))
         else:
             raise _failed("Invalid channel")
+    for name, product_ids in own.items():
+        yield name, [*dict.fromkeys(product_ids + shared)]
 
 
 def _names(value: object) -> list[str]:

@@ -97,7 +97,7 @@ def refusal_of(reply: bytes) -> bytes:
 def _read(text: str) -> Said:
     try:
         message = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {}
     return message if isinstance(message, dict) else {}
 

@@ -120,7 +120,11 @@ class History:
         count = parameters.number(query, "count", MOST_TRADES, range(1, MOST_TRADES + 1))
         since_ns, market = parameters.since_ns(query), instrument.market
         end = market.id_at(as_of_ms + 1)
-        first = end - count if since_ns is None else times.first_after(market, since_ns)
+        if since_ns is None:
+            first = end - count
+        else:
+            # Nothing is later than the instant of the request, however late ``since`` is.
+            first = times.first_after(market, min(since_ns, (as_of_ms + 1) * times.MS_NS))
         ids = range(max(1, first), end)[:count]
         trades = market.trades(ids.start, len(ids))
         instants = list(times.trade_times(market, trades))

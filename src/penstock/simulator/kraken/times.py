@@ -16,7 +16,7 @@ from penstock.simulator.rng import key, mix
 MOST_AT_ONCE = 400
 """Trades that fit into a millisecond."""
 _PLACES_US = 599
-_MS_NS = 1_000_000
+MS_NS = 1_000_000
 _KEY = key("instants")
 
 
@@ -29,7 +29,7 @@ def trade_times(market: Market, trades: Iterable[Trade]) -> Iterator[int]:
             first_id = market.id_at(trade.at_ms) if at_ms < 0 else trade.id
             at_ms = trade.at_ms
         offset_us = within_ms(at_ms) + trade.id - first_id
-        yield at_ms * _MS_NS + offset_us * 1000 + 100 + mix(_KEY + trade.id) % 900
+        yield at_ms * MS_NS + offset_us * 1000 + 100 + mix(_KEY + trade.id) % 900
 
 
 def within_ms(at_ms: int) -> int:
@@ -43,7 +43,7 @@ def within_ms(at_ms: int) -> int:
 
 def first_after(market: Market, since_ns: int) -> int:
     """The id of the first trade later than an instant."""
-    since_ms = since_ns // _MS_NS
+    since_ms = since_ns // MS_NS
     if since_ms < market.listing.listed_at_ms:
         return 1
     first, end = market.id_at(since_ms), market.id_at(since_ms + 1)

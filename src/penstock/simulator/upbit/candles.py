@@ -53,7 +53,8 @@ def candle_at(instrument: Instrument, period: Period, at_ms: int) -> Candle | No
 
 
 def _blocks(instrument: Instrument, page: Page, as_of_ms: int) -> Iterator[range]:
-    end = page.period.number(min(page.before_ms - 1, as_of_ms)) + 1
+    # Calendars begin with the year 1, and markets long after the epoch.
+    end = page.period.number(max(0, min(page.before_ms - 1, as_of_ms))) + 1
     least = page.period.number(max(page.not_before_ms, instrument.listed_at_ms))
     while end > least:
         yield range(max(least, end - _BLOCK), end)

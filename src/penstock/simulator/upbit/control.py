@@ -23,6 +23,8 @@ CANDLES = {
     **{f"candle.{unit}m": Period("minutes", unit) for unit in MINUTES},
 }
 TYPES = ("trade", "ticker", "orderbook", *CANDLES)
+UNITS = (1, 5, 15, 30)
+"""Levels that a book may be asked for in."""
 BOTH, ONLY_REALTIME, ONLY_SNAPSHOT = "", "realtime", "snapshot"
 
 _SENTENCES = {
@@ -98,7 +100,7 @@ def refusal() -> bytes:
 def _read(text: str) -> list[dict[str, Any]]:
     try:
         request = msgspec.json.decode(text, type=list[dict[str, Any]])
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise _Wrong("WRONG_FORMAT") from None
     if not any(part.get("ticket") for part in request):
         raise _Wrong("NO_TICKET")
@@ -135,7 +137,13 @@ def _codes(kind: dict[str, Any]) -> list[str]:
         raise _Wrong("NO_CODES")
     if not isinstance(codes, list) or not all(isinstance(code, str) for code in codes):
         raise _Wrong("INVALID_PARAM")
-    return codes
+    return [_code(code) for code in codes]
+
+
+def _code(asked: str) -> str:
+    """The code with the number of levels if there are so many; any other number means all."""
+    code, _, units = asked.partition(".")
+    return asked if units in map(str, UNITS) else code
 
 
 def _part(kind: dict[str, Any]) -> str:

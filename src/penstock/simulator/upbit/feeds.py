@@ -27,7 +27,6 @@ from penstock.simulator.upbit.ticker import Fields
 
 SNAPSHOT, REALTIME = '"SNAPSHOT"', '"REALTIME"'
 MOST_UNITS = 30
-UNITS = (1, 5, 15, MOST_UNITS)
 
 _HELD_MS = 300
 _ONE_IN = 128

@@ -28,9 +28,9 @@ class Listed:
         return self._find(_given(query, "market"), as_of_ms)
 
     def several(self, query: Query, as_of_ms: int) -> list[Instrument]:
-        """The markets that ``markets`` names, in that order."""
-        codes = _given(query, "markets").split(",")
-        return [self._find(code.strip(), as_of_ms) for code in codes]
+        """The markets that ``markets`` names, in that order, each once."""
+        codes = dict.fromkeys(code.strip() for code in _given(query, "markets").split(","))
+        return [self._find(code, as_of_ms) for code in codes]
 
     def quoted_in(self, query: Query, as_of_ms: int) -> list[Instrument]:
         """The markets of the ``quote_currencies``."""

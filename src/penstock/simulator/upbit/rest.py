@@ -10,7 +10,7 @@ from penstock.simulator.limits import Place
 from penstock.simulator.market import Trade
 from penstock.simulator.upbit import refusals
 from penstock.simulator.upbit.candles import MOST_CANDLES, Page, candles, closing_price, row
-from penstock.simulator.upbit.instrument import DAY_MS, Instrument, book_time_ms
+from penstock.simulator.upbit.instrument import DAY_MS, IDS_PER_MS, Instrument, book_time_ms
 from penstock.simulator.upbit.names import names_of
 from penstock.simulator.upbit.parameters import Listed, clock_ms, count, instant_ms, whole
 from penstock.simulator.upbit.periods import MINUTES, Period
@@ -121,7 +121,8 @@ def _trades(listed: Listed, reach: Reach, query: Query, as_of_ms: int) -> bytes:
     market = instrument.market
     end = market.id_at(end_ms)
     if cursor is not None:
-        end = min(end, instrument.first_id_not_before(cursor))
+        # A cursor from later than the page ends changes nothing.
+        end = min(end, instrument.first_id_not_before(min(cursor, end_ms * IDS_PER_MS)))
     first = max(market.id_at(start_ms), end - most)
     rows = [_trade(instrument, trade) for trade in market.trades(first, end - first)]
     return f"[{','.join(rows[::-1])}]".encode()

@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from penstock.simulator.exchange import Feed
 from penstock.simulator.upbit import feeds
-from penstock.simulator.upbit.control import CANDLES, ONLY_REALTIME, ONLY_SNAPSHOT, read_name
+from penstock.simulator.upbit.control import (
+    CANDLES,
+    ONLY_REALTIME,
+    ONLY_SNAPSHOT,
+    UNITS,
+    read_name,
+)
 from penstock.simulator.upbit.instrument import Instrument
 
 
@@ -27,7 +33,7 @@ class Streams:
             feed = feeds.ticker(name, instrument, form)
         elif kind == "orderbook":
             # Any other number of levels than those there are means all.
-            known = {str(each): each for each in feeds.UNITS}
+            known = {str(each): each for each in UNITS}
             feed = feeds.book(name, instrument, form, known.get(units, feeds.MOST_UNITS))
         elif kind in CANDLES:
             feed = feeds.candle(name, instrument, form, CANDLES[kind])

@@ -1,0 +1,77 @@
+"""The examples of a page: run as printed but for the ports, all in one shell, from the top.
+
+What a page tells to put in ``penstock.toml`` is there.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PATIENCE_S = 120.0
+PORTS = ("8780", "8790")
+
+
+def commands(text: str) -> list[str]:
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def run(page: Path, folder: Path) -> str:
+    """What the examples of a page print, in a fresh home that is also where they run."""
+    text = page.read_text()
+    # The folders whose commands are on the path are as in a checkout.
+    (folder / ".venv").symlink_to(sys.prefix)
+    plan = re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    if plan and "penstock.toml" in "".join(commands(text)):
+        (folder / "penstock.toml").write_text(plan[1])
+    script = "\n".join(f"{command}\necho" for command in commands(text))
+    for port in PORTS:
+        script = script.replace(port, free_port())
+    environment = {
+        **os.environ,
+        "HOME": str(folder),
+        "NO_COLOR": "1",
+        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+    }
+    out, errors = folder / "out.txt", folder / "errors.txt"
+    with (
+        out.open("w") as to_out,
+        errors.open("w") as to_errors,
+        subprocess.Popen(
+            ["bash", "-m", "-e", "-c", script],
+            cwd=folder, env=environment, start_new_session=True, stdout=to_out, stderr=to_errors,
+        ) as shell,
+    ):  # fmt: skip
+        try:
+            shell.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{out.read_text()[-3000:]}\n{errors.read_text()[-3000:]}")
+        finally:
+            kill_all(shell.pid)
+    assert shell.returncode == 0, f"{out.read_text()[-3000:]}\n{errors.read_text()[-3000:]}"
+    assert "Traceback" not in errors.read_text()
+    return out.read_text()
+
+
+def kill_all(session: int) -> None:
+    """End whatever the examples began and did not end."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if os.getsid(int(process.name)) == session:
+                    os.kill(int(process.name), signal.SIGKILL)
+            except ProcessLookupError:
+                continue

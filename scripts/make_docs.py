@@ -84,8 +84,8 @@ is asked to print goes to stdout.
 _LOGS_END = """
 `JobFailed` of a job that is given up and `SymbolsReread` that was refused are errors; `RequestSent`
 with a status from 400 on is a warning, `RequestServed` with one from 500 on an error. `running`
-tells every ten seconds how a process gets on, `stopped` why it ended on an error, and `crashed`
-where it ended by a defect, with the traceback.
+tells every ten seconds how a process gets on, `stopped` that it ended (as an error: why), and
+`crashed` where it ended by a defect, with the traceback.
 """
 
 

@@ -235,12 +235,15 @@ class Collector:
             await first_of(streaming, *others)
             if stopping.done():
                 await self._look(rest, tuple(self._symbols))
-            closing.set()
             others.append(asyncio.create_task(self._give_up_in_time()))
+            if stopping.done():
+                # Before the streams end: whatever is recorded as live afterwards would tell that
+                # they had come back.
+                await keeper.record_shown()
+            closing.set()
             await streaming
             if stopping.done():
                 await self._record_newest(rest, tuple(self._symbols))
-            await keeper.record_shown()
             await self.recorder.settle()
             raise_first(chores)
         except BaseException:

@@ -20,7 +20,9 @@ _MINUTE_NS = 60 * 1_000_000_000
 _DOUBLINGS = 24
 """Of a minute: some thirty years."""
 # Where records are found that are not under the channel that was subscribed to.
-_KEPT_AS = {"book_deltas": ("book_deltas", "book_snapshots")}
+_KEPT_AS = {"book_deltas": ("book_deltas", "book_snapshots"), "tickers_24h": ("tickers",)}
+_ENDINGS = ("stopped", "removed")
+"""Why collecting may have ended on purpose."""
 
 
 class MissingIds(Struct, frozen=True, kw_only=True, tag="ids", tag_field="kind"):
@@ -42,7 +44,7 @@ class Interruption(Struct, frozen=True, kw_only=True, tag="interruption", tag_fi
     channel: str
     lost_ns: int
     back_ns: int | None
-    """When the next record was received; None if none was yet."""
+    """When the stream next brought something; None if it has not yet."""
     reason: str
 
 
@@ -106,11 +108,14 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
         if not isinstance(event, Disconnect):
             continue
         for channel in event.channels:
-            lost_ns = event.received_at_ns
-            if channel in counted or (channel in over and _is_within(lost_ns, over[channel])):
+            noticed_ns = event.received_at_ns
+            if channel in counted or (channel in over and _is_within(noticed_ns, over[channel])):
                 continue
             kept = [stream._replace(channel=name) for name in _KEPT_AS.get(channel, (channel,))]
-            over[channel] = _next_received(log, kept, lost_ns)
+            over[channel] = _next_received(log, kept, noticed_ns)
+            if over[channel] is None and event.cause in _ENDINGS:
+                continue  # nothing follows that it would be missing before
+            lost_ns = noticed_ns if event.since_ns is None else min(noticed_ns, event.since_ns)
             yield Interruption(
                 exchange=stream.exchange,
                 symbol=stream.symbol,
@@ -127,11 +132,16 @@ def _is_within(lost_ns: int, over_ns: int | None) -> bool:
 
 
 def _next_received(log: LogReader, streams: Sequence[Stream], at_ns: int) -> int | None:
-    """When the next record was received, looked for in ever longer spans of time."""
+    """When the streams next brought something, looked for in ever longer spans of time."""
     since_ns = at_ns
     for doubled in range(_DOUBLINGS):
         span = Span(since_ns=since_ns, until_ns=at_ns + (_MINUTE_NS << doubled))
-        found = (stored.received_at_ns for each in streams for stored in log.scan(each, span))
+        found = (
+            stored.received_at_ns
+            for each in streams
+            for stored in log.scan(each, span)
+            if stored.event.source == "live"  # others were asked for
+        )
         if (first_ns := min(found, default=None)) is not None:
             return first_ns
         since_ns = at_ns + (_MINUTE_NS << doubled)

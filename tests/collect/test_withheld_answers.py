@@ -23,7 +23,7 @@ from penstock.streaming.leg import Plan
 from penstock.streaming.shard import Shard
 from penstock.telemetry import Fact
 
-HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=0.8)
+HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=1.5)
 CHANNELS = ("trades", "book_deltas", "tickers")
 
 

@@ -23,12 +23,14 @@ def test_names_are_never_split_by_guessing() -> None:
     assert symbols.native(Symbol("1INCH", "BTC")) == "1INCHBTC"
 
 
-@pytest.mark.parametrize("typed", ["bnb_usdt", "BNB/USDT", "bnb/usdt", "BNBUSDT", "bnbusdt"])
+@pytest.mark.parametrize(
+    "typed", ["bnb_usdt", "BNB/USDT", "BNB-USDT", "bnb/usdt", "BNBUSDT", "bnbusdt"]
+)
 def test_a_symbol_is_found_however_it_is_typed(typed: str) -> None:
     assert listing(("BNB", "USDT")).find(typed) == Symbol("BNB", "USDT")
 
 
-@pytest.mark.parametrize("typed", ["bnb_usd", "BNB-USDT", "BNBUSD", "bnb/usd", ""])
+@pytest.mark.parametrize("typed", ["bnb_usd", "BNB-USD", "BNBUSD", "bnb/usd", ""])
 def test_what_is_not_listed_is_refused_with_near_matches(typed: str) -> None:
     with pytest.raises(UnknownSymbol) as caught:
         listing(("BNB", "USDT"), ("ETH", "EUR")).find(typed)

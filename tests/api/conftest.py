@@ -102,10 +102,10 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     intake = Intake(ConnectorManager(store), JobDesk(store), listed)
     parts = Parts(intake, metrics, clock)
     application = build_application(parts, rules_of(settings), listener)
-    server = ApiServer(application, settings, clock, lambda _: None)
+    server = ApiServer(application, settings, lambda _: None)
     await server.start()
     try:
-        async with aiohttp.ClientSession() as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=8)) as session:
             yield Client(session, server.url, parts, listed, facts)
     finally:
         parts.closing.set()

@@ -186,7 +186,7 @@ async def test_options_names_every_method_of_a_path(api: Client) -> None:
     answer = await api.ask("OPTIONS", "connectors/binance")
 
     assert (answer.status, answer.body) == (204, b"")
-    assert answer.headers["Allow"] == "DELETE, GET, OPTIONS, PATCH"
+    assert answer.headers["Allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH"
 
 
 async def test_every_answer_is_a_fact(api: Client) -> None:

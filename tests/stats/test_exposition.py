@@ -1,7 +1,10 @@
 """Exposition: a process shows on a port what it counted, until it ends."""
 
 import socket
+import threading
+import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,20 @@ def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
     refused = pytest.raises(ConfigError, match=r"192\.0\.2\.1")
     with refused, exposed(settings, lambda _: None, tmp_path):
         pass
+
+
+def test_clients_that_only_hold_on_take_no_threads_and_delay_nobody(tmp_path: Path) -> None:
+    port = free_port()
+    with ExitStack() as stack, exposed(Metrics(port=port), lambda _: None, tmp_path):
+        before = threading.active_count()
+        for number in range(600):
+            held = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            held.sendall(b"GET / HTTP/1.1\r\nX: " if number % 2 else b"")
+        for method in ("GET", "HEAD"):
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method=method)
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                assert answer.status == 200
+
+        assert threading.active_count() == before
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 5

@@ -1,7 +1,9 @@
 """The application: every route, every refusal and every check, put together."""
 
 from collections.abc import Iterable
+from functools import cache
 
+import msgspec
 from litestar import Litestar, Response, Router, get, route
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
@@ -10,7 +12,7 @@ from litestar.types import ASGIApp
 from penstock.api import connectors, health, jobs
 from penstock.api.document import document
 from penstock.api.doors import LARGEST_BODY_BYTES, Doors, Rules
-from penstock.api.parts import PREFIX, Parts, json_answer
+from penstock.api.parts import PREFIX, Parts
 from penstock.api.problems import exception_handlers
 from penstock.telemetry import Listener
 
@@ -18,7 +20,13 @@ from penstock.telemetry import Listener
 @get("/openapi.json")
 async def described() -> Response[bytes]:
     """This API, described for programs."""
-    return json_answer(document())
+    return Response(_description(), media_type="application/json")
+
+
+@cache
+def _description() -> bytes:
+    # Making it takes as long as answering a hundred requests.
+    return msgspec.json.encode(document())
 
 
 def _told_methods(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
@@ -26,7 +34,10 @@ def _told_methods(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler
     methods: dict[str, set[str]] = {}
     for handler in handlers:
         for path in handler.paths:
-            methods.setdefault(path, {"OPTIONS"}).update(map(str, handler.http_methods))
+            named = methods.setdefault(path, {"OPTIONS"})
+            named.update(map(str, handler.http_methods))
+            if "GET" in named:
+                named.add("HEAD")
     return [_answering(path, ", ".join(sorted(named))) for path, named in methods.items()]
 
 

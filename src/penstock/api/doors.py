@@ -6,11 +6,12 @@ something is). A token, where there is one, is compared in constant time. No bod
 a megabyte.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -39,6 +40,8 @@ class Rules:
     any_address: bool
     """Whether every numeric address is one of ours; a name never is unless it is listed."""
     token: bytes
+    body_s: float
+    """How long a body may take to arrive."""
 
 
 def rules_of(settings: Api) -> Rules:
@@ -59,6 +62,7 @@ def rules_of(settings: Api) -> Rules:
         frozenset(name.lower().strip("[]") for name in names),
         settings.host in _EVERY_ADDRESS,
         settings.token.reveal().encode(),
+        settings.body_s,
     )
 
 
@@ -94,13 +98,16 @@ class Doors:
         headers = _headers_of(scope)
         problem = self._refusal(scope["method"], scope["path"], headers)
         if problem is None and scope["method"] in _CHANGES:
-            body = await _read(receive, headers.get("content-length", ""))
-            if body is None:
-                problem = plain_problem(413, f"A body may hold {LARGEST_BODY_BYTES:,} bytes.")
-            else:
+            try:
+                async with asyncio.timeout(self._rules.body_s):
+                    body = await _read(receive, headers.get("content-length", ""))
                 receive = _again(body, receive)
+            except TimeoutError:
+                problem = plain_problem(408, f"No body within {self._rules.body_s:g} s. Send it.")
+            except _BadBody as error:
+                problem = plain_problem(error.status, str(error))
         if problem is None:
-            await self._inner(scope, receive, send)
+            await self._inner(_as_get(scope), receive, send)
         else:
             await _refuse(problem, send)
 
@@ -165,20 +172,38 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
-async def _read(receive: Receive, announced: str) -> bytes | None:
-    """The whole body; None if it is too large."""
+class _BadBody(Exception):
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+async def _read(receive: Receive, announced: str) -> bytes:
+    """The whole body.
+
+    Raises:
+        _BadBody: it is too large, or ended too early.
+    """
+    too_large = _BadBody(413, f"A body may hold {LARGEST_BODY_BYTES:,} bytes.")
     if announced.isdecimal() and int(announced[:12]) > LARGEST_BODY_BYTES:
-        return None
+        raise too_large
     body, more = bytearray(), True
     while more:
         message = await receive()
         if message["type"] != "http.request":
-            break
+            raise _BadBody(400, "The body ended before it was complete.")
         body += message["body"]
         more = message["more_body"]
         if len(body) > LARGEST_BODY_BYTES:
-            return None
+            raise too_large
     return bytes(body)
+
+
+def _as_get(scope: HTTPScope) -> HTTPScope:
+    """HEAD is answered as GET is; the server leaves the body out."""
+    if scope["method"] != "HEAD":
+        return scope
+    return cast(HTTPScope, {**scope, "method": "GET"})
 
 
 def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Any]]:
@@ -195,7 +220,7 @@ async def _refuse(problem: Problem, send: Send) -> None:
     headers = [(b"content-type", MEDIA_TYPE.encode())]
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if problem.status == 413:
+    if problem.status in (400, 408, 413):
         # What is left of the body is not waited for.
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

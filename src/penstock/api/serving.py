@@ -32,7 +32,7 @@ async def serving(
     heard = tell_all([metrics, listener])
     async with open_intake(heard) as intake:
         parts = Parts(intake, metrics, clock)
-        server = ApiServer(build_application(parts, rules, heard), settings, clock, holder_of)
+        server = ApiServer(build_application(parts, rules, heard), settings, holder_of)
         await server.start()
         try:
             yield server

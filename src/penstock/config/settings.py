@@ -257,6 +257,18 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What clients send as ``Authorization: Bearer …``; empty serves this machine alone."""
     hosts: tuple[str, ...] = ()
     """Further names under which clients may reach it, such as that of a proxy before it."""
+    connections: Count = 512
+    """Connections open at once. A new one takes the place of the one that has been idle longest."""
+    headers_s: Seconds = 10
+    """Seconds from connecting, or from a request's first byte, to the end of its headers."""
+    body_s: Seconds = 20
+    """Seconds from the end of a request's headers to the end of its body."""
+    idle_s: Seconds = 60
+    """Seconds after which a connection is closed on which nothing is asked."""
+    write_s: Seconds = 10
+    """Seconds in which a client has to take each 64 KiB of an answer."""
+    stop_s: Seconds = 2
+    """Seconds for answers under way to be finished when the server is told to stop."""
 
 
 class Metrics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

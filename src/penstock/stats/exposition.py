@@ -1,16 +1,15 @@
 """Exposition: what one process counts, on a port of its own, for Prometheus to fetch."""
 
-import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prometheus_client import start_http_server
+from prometheus_client import make_asgi_app
 
 from penstock.config import Metrics as Settings
-from penstock.errors import ConfigError, PortInUse
 from penstock.stats.gauges import CollectorGauges
 from penstock.stats.metrics import Metrics
+from penstock.web import WebServer
 
 
 @contextmanager
@@ -27,17 +26,8 @@ def exposed(
     """
     metrics = Metrics()
     metrics.registry.register(CollectorGauges(folder))
-    host, port = settings.host, settings.port
-    try:
-        server, thread = start_http_server(port, host, metrics.registry)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUse(host, port, holder_of(port)) from error
-        problem = f"cannot listen on {host}: {error.strerror}."
-        raise ConfigError("metrics.host", problem=problem, origin="settings") from error
-    try:
+    address = settings.host, settings.port
+    application = make_asgi_app(metrics.registry)
+    # In a thread of its own, so that metrics are shown while the process is busy.
+    with WebServer(application, address, holder_of, section="metrics").in_thread():
         yield metrics
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

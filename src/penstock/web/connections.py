@@ -1,0 +1,233 @@
+"""Connections: how many there are, what each is doing, and how long it may.
+
+A connection is idle, or a request on it is being read, or one is being answered. Idle and reading
+have deadlines. When there are as many connections as are allowed, a new one takes the place of the
+connection that has been idle longest, or else of the one that has been sending a request longest.
+One that is being answered is never given up for another.
+
+Each connection is a protocol around aiohttp's, to which it hands everything on.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import cast
+
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"Content-Type: text/plain\r\nContent-Length: 36\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
+    b"Every connection is busy. Try again."
+)
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much a client may take, and how long."""
+
+    connections: int = 512
+    """Open at once."""
+    headers_s: float = 10
+    """From connecting, or from a request's first byte, to the end of its headers."""
+    idle_s: float = 60
+    """Between two requests."""
+    write_s: float = 10
+    """For each 64 KiB of an answer to be taken."""
+    stop_s: float = 2
+    """For answers to be finished when the server stops."""
+
+
+class Doing(Enum):
+    """What a connection is doing."""
+
+    IDLE = auto()
+    READING = auto()
+    ANSWERING = auto()
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(self, inner: asyncio.Protocol, among: "Connections") -> None:
+        self.inner, self._among = inner, among
+        self.doing = Doing.IDLE
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._more = False
+        """Whether bytes came while a request was being answered: perhaps of the next one."""
+        self.over = asyncio.Event()
+        """Set when nobody waits for the answer to the present request any more."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._among.admit(self):
+            self._transport.write(_REFUSAL)
+            self._transport.close()
+            return
+        # Writing waits until the client has taken everything, so a slow one is seen to be slow.
+        self._transport.set_write_buffer_limits(high=0)
+        self.inner.connection_made(transport)
+        self._within(self._among.bounds.headers_s)
+
+    def data_received(self, data: bytes) -> None:
+        if self not in self._among:
+            return
+        if self.doing is Doing.IDLE:
+            self._turn(Doing.READING)
+            self._within(self._among.bounds.headers_s)
+        elif self.doing is Doing.ANSWERING:
+            self._more = True
+        self.inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.inner.eof_received() if self in self._among else None
+
+    def pause_writing(self) -> None:
+        if self in self._among:
+            self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self in self._among:
+            self.inner.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._no_deadline()
+        self.over.set()
+        if self._among.remove(self):
+            self.inner.connection_lost(error)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no further request will be answered on it."""
+        return self._among.closing
+
+    def begin(self) -> None:
+        """A request's headers are there: it is being answered."""
+        self._no_deadline()
+        self._more = False
+        self.over = asyncio.Event()
+        self._turn(Doing.ANSWERING)
+
+    def wait_for_body(self) -> None:
+        """Its body is not all there. Whoever reads it has a deadline for that."""
+        self._turn(Doing.READING)
+
+    def body_read(self, *, whole: bool) -> None:
+        """More of its body has come."""
+        self._more = self._more and not whole
+        self._turn(Doing.ANSWERING)
+
+    def end(self) -> None:
+        """The request is answered."""
+        if self not in self._among:
+            return
+        if self._among.closing:
+            self.close()
+            return
+        bounds = self._among.bounds
+        self._turn(Doing.READING if self._more else Doing.IDLE)
+        self._within(bounds.headers_s if self._more else bounds.idle_s)
+
+    def close(self) -> None:
+        """End it; what was written is still sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End it at once; what the client has not taken is thrown away, here and in the kernel."""
+        if self._transport is not None:
+            if (held := self._transport.get_extra_info("socket")) is not None:
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self._transport.abort()
+
+    def _turn(self, doing: Doing) -> None:
+        self._among.turn(self, doing)
+
+    def _within(self, seconds: float) -> None:
+        self._no_deadline()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.close)
+
+    def _no_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class Connections:
+    """All connections of one server."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], bounds: Bounds) -> None:
+        self._make, self.bounds = make, bounds
+        # By what they do, those that have done it longest first.
+        self._doing: dict[Doing, dict[Connection, None]] = {doing: {} for doing in Doing}
+        self._by_inner: dict[asyncio.Protocol, Connection] = {}
+        self._fewer = asyncio.Event()
+        self.closing = False
+
+    def __call__(self) -> Connection:
+        """A protocol for a new connection."""
+        return Connection(self._make(), self)
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection.inner in self._by_inner
+
+    def __len__(self) -> int:
+        return len(self._by_inner)
+
+    def of(self, inner: asyncio.Protocol) -> Connection | None:
+        """The connection around a protocol; None if it is gone."""
+        return self._by_inner.get(inner)
+
+    def admit(self, connection: Connection) -> bool:
+        """Keep a new connection, in another's place if need be."""
+        if self.closing:
+            return False
+        if len(self) >= self.bounds.connections:
+            oldest = next((one for kind in self._waiting() for one in kind), None)
+            if oldest is None:
+                return False
+            oldest.connection_lost(None)
+            oldest.close()
+        self._by_inner[connection.inner] = connection
+        self._doing[connection.doing][connection] = None
+        return True
+
+    def turn(self, connection: Connection, doing: Doing) -> None:
+        """It does something else now."""
+        if connection in self:
+            del self._doing[connection.doing][connection]
+            connection.doing = doing
+            self._doing[doing][connection] = None
+
+    def remove(self, connection: Connection) -> bool:
+        """It is over; False if that was known."""
+        if self._by_inner.pop(connection.inner, None) is None:
+            return False
+        del self._doing[connection.doing][connection]
+        self._fewer.set()
+        return True
+
+    async def finish(self) -> None:
+        """Close all that wait, and wait for those that are being answered, but not for long."""
+        self.closing = True
+        for kind in self._waiting():
+            for connection in list(kind):
+                connection.close()
+        try:
+            async with asyncio.timeout(self.bounds.stop_s):
+                while self._by_inner:
+                    self._fewer.clear()
+                    await self._fewer.wait()
+        except TimeoutError:
+            pass
+
+    def abort(self) -> None:
+        """End whatever is left."""
+        for connection in list(self._by_inner.values()):
+            connection.abort()
+
+    def _waiting(self) -> list[dict[Connection, None]]:
+        return [self._doing[Doing.IDLE], self._doing[Doing.READING]]

@@ -6,6 +6,7 @@ __version__ = "0.1.0"
 _OFFERED = {
     "Delivery": "penstock.publish.subscriber",
     "Missing": "penstock.publish.subscriber",
+    "open_budget": "penstock.app.budget",
     "subscribe": "penstock.app.bus",
 }
 

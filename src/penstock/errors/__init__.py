@@ -5,6 +5,7 @@ PenstockError
 ├── UnknownSymbol          nobody lists it under that name: fail at start, not at run
 ├── MalformedSymbol        not a spelling of any symbol: no exchange needs to be asked
 ├── UnknownInterval        not a candle length anybody here knows
+├── UnknownMethod          a client has no method of that name
 ├── MalformedLevels        price levels that are not pairs of plain decimal numbers
 ├── MissingExtra           a part that is installed apart is not there: install it
 ├── UnknownExchange        no folder speaks to an exchange of that name
@@ -83,6 +84,7 @@ from penstock.errors.naming import (
     UnknownChannel,
     UnknownExchange,
     UnknownInterval,
+    UnknownMethod,
     UnknownStream,
     UnknownSymbol,
 )
@@ -150,6 +152,7 @@ __all__ = [
     "UnknownExchange",
     "UnknownInterval",
     "UnknownJob",
+    "UnknownMethod",
     "UnknownStream",
     "UnknownSymbol",
     "UnusableId",

@@ -69,3 +69,11 @@ class UnknownStream(PenstockError):
         self.name = name
         meant = hint(near_matches(name, known))
         super().__init__(f"No stream {name!r} was recorded.{meant} See: penstock log stats")
+
+
+class UnknownMethod(PenstockError):
+    """A client has no method of that name that sends anything."""
+
+    def __init__(self, client: str, method: str, known: Collection[str]) -> None:
+        self.method, self.near = method, near_matches(method, known)
+        super().__init__(f"{client} has no method {method!r}.{hint(self.near)}")

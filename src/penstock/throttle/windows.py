@@ -187,6 +187,16 @@ class FixedWindow(Window[FixedUsage]):
         begins = turns * self.rule.period - self.rule.offset if excess > 0 else now
         return max(self._look(cost), begins - now) / SECOND_NS
 
+    @property
+    def next_reset_time(self) -> float:
+        """When all of it comes back: seconds since the epoch, by this machine's clock.
+
+        What is known of the exchange's clock is reckoned with; guard bands are not.
+        """
+        now = self.clock.monotonic_ns()
+        turn = (self.rule.index(now) + 1) * self.rule.period - self.rule.offset
+        return (self.clock.now_ns() + turn - now) / SECOND_NS
+
     def relimit(self, limit: int) -> None:
         """Keep another limit from now on; what was used stays used."""
         checked(limit, self.period_s)

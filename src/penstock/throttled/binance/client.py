@@ -9,6 +9,7 @@ import threading
 from asyncio import Future, get_running_loop
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -52,17 +53,29 @@ def connect(base_url: str | None) -> Any:
 
 
 class Carrier:
-    """Runs a client's calls in threads. Takes over the client's session."""
+    """Runs a client's calls in threads, on a session of its own.
+
+    The client that was given is left as it is: whoever has it may go on to use it directly.
+    """
 
     def __init__(self, client: Any, connections: int, clock: Clock) -> None:
-        self._client, self._here = client, threading.local()
+        self._client, self._here = copy(client), threading.local()
         self._threads = ThreadPoolExecutor(connections, "penstock-carrier")
-        adapters = import_module("requests.adapters")
-        for scheme in _SCHEMES:
-            sender = adapters.HTTPAdapter(pool_connections=1, pool_maxsize=connections)
-            client.session.mount(scheme, _Watched(sender, self._here, clock))
+        self._client.session = session = copy(client.session)
+        plain = import_module("requests.adapters").HTTPAdapter
+        session.adapters = type(session.adapters)()
+        for prefix, sender in client.session.adapters.items():
+            if type(sender) is plain:
+                # As many kept connections as threads. It would keep ten.
+                sender = plain(pool_connections=1, pool_maxsize=connections)  # noqa: PLW2901
+            session.mount(prefix, _Watched(sender, self._here, clock))
         # Where a redirect leads has not been paid for.
-        client.session.max_redirects = 0
+        session.max_redirects = 0
+
+    def methods(self) -> list[str]:
+        """Every method of the client that anybody may call."""
+        named = (name for name in dir(self._client) if not name.startswith("_"))
+        return [name for name in named if callable(getattr(self._client, name))]
 
     def carry(
         self, trip: Trip, method: str, arguments: tuple[object, ...], options: Mapping[str, object]

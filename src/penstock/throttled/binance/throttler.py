@@ -7,32 +7,40 @@ stop, nothing leaves until it listens again. Nothing is asked twice.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from email.utils import parsedate_to_datetime
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.clock import Clock, SystemClock
-from penstock.throttle import BaseThrottler, FixedWindow, Grant, Pipeline
+from penstock.errors import UnknownMethod
+from penstock.throttle import BaseThrottler, FixedWindow, Pipeline
+from penstock.throttle.gate import Gate, Grant
 from penstock.throttle.offset import Offset, narrowed, seen
 from penstock.throttled.binance import costs
 from penstock.throttled.binance.client import Carrier, Lapsed, Trip, connect
 from penstock.throttled.binance.limits import HISTORY, read_ban_end_ms, read_usage
 from penstock.throttled.limits import Limit, valid_at
+from penstock.throttled.shared import SharedBudget
 from penstock.throttled.strangers import Strangers
+from penstock.throttled.turns import Patience, Turns, Waiting
 
 # Statuses that say stop. 403 is a firewall's, which names no end.
 _STOPS = (403, 418, 429)
 _UNNAMED_STOP_MS = 60_000
 _GUARD_MS = 250
+# A loop that does not answer for so long is not running any more.
+_LOOP_S = 5.0
 
 
 class BinanceSpotThrottler(BaseThrottler):
     """Binance spot through binance-connector, within its limits.
 
     Each method takes what the connector's method of that name takes and returns what it returns,
-    or raises what it raises.
+    or raises what it raises. Each also takes ``priority`` and ``timeout`` (see ``Waiting``), and
+    raises ``WaitTimedOut`` if it could not be sent in time.
     """
 
     def __init__(
@@ -42,11 +50,13 @@ class BinanceSpotThrottler(BaseThrottler):
         base_url: str | None = None,
         connections: int = 64,
         limits: Sequence[Limit] | None = None,
+        gate: Gate | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``client`` is a ``binance.spot.Spot`` of your own, which this takes over.
+        """``client`` is a ``binance.spot.Spot`` of your own; it stays usable, unthrottled.
 
-        ``limits`` replaces what is known to hold today.
+        ``limits`` replaces what is known to hold today. ``gate`` is a budget that is shared with
+        other processes; it keeps its own limits, and calls are paid from it alone.
 
         Raises:
             MissingExtra: binance-connector is not installed.
@@ -66,16 +76,31 @@ class BinanceSpotThrottler(BaseThrottler):
         self._strangers = {
             each.timeframe: Strangers(round(each.period_s * 1000)) for each in weights
         }
-        self._slots = asyncio.Semaphore(connections)
+        self._shared = SharedBudget(gate, clock) if gate is not None else None
+        self._slots = Turns(connections, clock)
         self._carrier = Carrier(client or connect(base_url), connections, clock)
 
-    async def ping(self) -> Any:
-        """GET /api/v3/ping"""
-        return await self._ask(costs.PING, "ping")
+    async def call(self, method: str, cost: int, *arguments: Any, **options: Any) -> Any:
+        """Any other method of the connector, for what it costs.
 
-    async def get_time(self) -> Any:
+        ``cost`` is the weight that the exchange's documentation names. Limits on orders and on
+        accounts are not kept here.
+
+        Raises:
+            UnknownMethod: the connector has none of that name. Nothing was spent.
+        """
+        known = self._carrier.methods()
+        if method not in known:
+            raise UnknownMethod("binance-connector", method, known)
+        return await self._ask(cost, method, *arguments, **options)
+
+    async def ping(self, **waiting: Unpack[Waiting]) -> Any:
+        """GET /api/v3/ping"""
+        return await self._ask(costs.PING, "ping", **waiting)
+
+    async def get_time(self, **waiting: Unpack[Waiting]) -> Any:
         """GET /api/v3/time"""
-        return await self._ask(costs.TIME, "time")
+        return await self._ask(costs.TIME, "time", **waiting)
 
     async def get_exchange_info(self, **options: Any) -> Any:
         """GET /api/v3/exchangeInfo, of a ``symbol``, of ``symbols``, by ``permissions``, or all."""
@@ -105,9 +130,9 @@ class BinanceSpotThrottler(BaseThrottler):
         """GET /api/v3/uiKlines"""
         return await self._ask(costs.KLINES, "ui_klines", symbol, interval, **options)
 
-    async def get_avg_price(self, symbol: str) -> Any:
+    async def get_avg_price(self, symbol: str, **waiting: Unpack[Waiting]) -> Any:
         """GET /api/v3/avgPrice"""
-        return await self._ask(costs.AVG_PRICE, "avg_price", symbol)
+        return await self._ask(costs.AVG_PRICE, "avg_price", symbol, **waiting)
 
     async def get_ticker_24hr(
         self, symbol: str | None = None, symbols: list[str] | None = None, **options: Any
@@ -124,16 +149,22 @@ class BinanceSpotThrottler(BaseThrottler):
         return await self._ask(cost, "trading_day_ticker", symbol, symbols, **options)
 
     async def get_ticker_price(
-        self, symbol: str | None = None, symbols: list[str] | None = None
+        self,
+        symbol: str | None = None,
+        symbols: list[str] | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /api/v3/ticker/price"""
-        return await self._ask(costs.last(symbol), "ticker_price", symbol, symbols)
+        return await self._ask(costs.last(symbol), "ticker_price", symbol, symbols, **waiting)
 
     async def get_book_ticker(
-        self, symbol: str | None = None, symbols: list[str] | None = None
+        self,
+        symbol: str | None = None,
+        symbols: list[str] | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /api/v3/ticker/bookTicker"""
-        return await self._ask(costs.last(symbol), "book_ticker", symbol, symbols)
+        return await self._ask(costs.last(symbol), "book_ticker", symbol, symbols, **waiting)
 
     async def get_rolling_window_ticker(
         self, symbol: str | None = None, symbols: list[str] | None = None, **options: Any
@@ -146,18 +177,33 @@ class BinanceSpotThrottler(BaseThrottler):
         """Close every connection."""
         self._carrier.close()
 
-    async def _ask(self, cost: int, method: str, *arguments: object, **options: object) -> Any:
+    def block_until(self, at_ms: int) -> None:
+        """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
+        super().block_until(at_ms)
+        if self._shared is not None:
+            self._shared.gate.block_until(at_ms)
+
+    async def _ask(
+        self,
+        cost: int,
+        method: str,
+        *arguments: object,
+        priority: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - on this clock, not the loop's
+        **options: object,
+    ) -> Any:
+        patience = Patience(self._clock, timeout)
         while True:
-            await self._slots.acquire()
+            await self._slots.enter(priority, patience)
             try:
-                grant = await self._check_and_wait(cost)
+                grant = await self._paid(cost, priority, patience)
             except BaseException:
-                self._slots.release()
+                self._slots.leave()
                 raise
             at_ms = self._exchange_ms(self._clock.now_ms())
             for strangers in self._strangers.values():
                 strangers.sent(cost, at_ms)
-            trip = Trip(grant.good)
+            trip = Trip(self._asked_by_threads(grant))
             call = self._carrier.carry(trip, method, arguments, options)
             call.add_done_callback(partial(self._settle, grant, trip, cost, at_ms))
             try:
@@ -166,10 +212,32 @@ class BinanceSpotThrottler(BaseThrottler):
             except Lapsed:
                 continue
 
+    async def _paid(self, cost: int, priority: int, patience: Patience) -> Grant:
+        if self._shared is not None:
+            return await self._shared.acquire(cost, "", priority, patience)
+        return await self.acquire(cost, None, priority, patience.left_s)
+
+    def _asked_by_threads(self, grant: Grant) -> Callable[[], bool]:
+        """Whether a request may still leave, asked from another thread."""
+        if self._shared is None:
+            return grant.good
+        loop = asyncio.get_running_loop()
+
+        def good() -> bool:
+            # A gate is not made for threads, so the loop is asked to ask it.
+            told: Future[bool] = Future()
+            loop.call_soon_threadsafe(lambda: told.set_result(grant.good()))
+            try:
+                return told.result(_LOOP_S)
+            except TimeoutError:
+                return False
+
+        return good
+
     def _settle(
         self, grant: Grant, trip: Trip, cost: int, at_ms: int, call: "asyncio.Future[Any]"
     ) -> None:
-        self._slots.release()
+        self._slots.leave()
         if not trip.left:
             grant.refund()
             for strangers in self._strangers.values():
@@ -185,6 +253,10 @@ class BinanceSpotThrottler(BaseThrottler):
 
     def _sync_usage(self, trip: Trip) -> None:
         for used in read_usage(trip.headers):
+            if self._shared is not None:
+                period_ms = used.period_s * 1000
+                self._shared.gate.observe("", used.weight, period_ms, trip.sent_ms)
+                continue
             timeframe = self._timeframes.get(used.period_s)
             if timeframe is not None:
                 sent_ms = self._exchange_ms(trip.sent_ms)
@@ -199,6 +271,8 @@ class BinanceSpotThrottler(BaseThrottler):
         self._offset = narrowed(self._offset, new)
         for window in self._windows:
             window.align(self._offset.middle_ms, self._offset.error_ms)
+        if self._shared is not None:
+            self._shared.gate.align(self._offset.middle_ms, self._offset.error_ms)
 
     def _stop(self, trip: Trip, words: str) -> None:
         until_ms = 0

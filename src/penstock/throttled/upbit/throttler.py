@@ -7,16 +7,20 @@ answer; it is counted from its answer on, so that its second has passed there be
 Every answer tells how many more its group admits.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import BadRequest, Banned, ExchangeError, RateLimited
-from penstock.throttle import BaseThrottler, Grant, Pipeline, SlidingWindow
+from penstock.throttle import BaseThrottler, Pipeline, SlidingWindow
+from penstock.throttle.gate import Gate
+from penstock.throttle.gate import Grant as Paid
 from penstock.throttled.limits import valid_at
+from penstock.throttled.shared import SharedBudget
+from penstock.throttled.turns import Patience, Waiting
 from penstock.throttled.upbit.client import ADDRESS, Answer, Client, UpbitClient
 from penstock.throttled.upbit.limits import ALIASES, HISTORY, read_left
 
@@ -35,8 +39,10 @@ Value: TypeAlias = str | int | Sequence[str] | None
 class UpbitSpotThrottler(BaseThrottler):
     """Upbit's public side, within its limits.
 
-    Each method returns the answer as it came, with fractions as Decimal. The private groups are
-    kept too, for those who send orders by other means: ``await it.acquire(category="order")``.
+    Each method returns the answer as it came, with fractions as Decimal. Each takes ``priority``
+    and ``timeout`` (see ``Waiting``), and raises ``WaitTimedOut`` if it could not be sent in time.
+    The private groups are kept too, for those who send orders by other means:
+    ``await it.acquire(category="order")``.
     """
 
     def __init__(
@@ -44,8 +50,13 @@ class UpbitSpotThrottler(BaseThrottler):
         client: Client | None = None,
         *,
         base_url: str = ADDRESS,
+        gate: Gate | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """``gate`` is a budget that is shared with other processes; calls are paid from it alone.
+
+        It keeps limits of its own, in categories named as the groups are.
+        """
         clock = clock or SystemClock()
         self._limits = valid_at(HISTORY, clock.now_ms())
         groups = {
@@ -63,24 +74,38 @@ class UpbitSpotThrottler(BaseThrottler):
         super().__init__(categories)
         self._clock = clock
         self._client = client or UpbitClient(base_url)
+        self._shared = SharedBudget(gate, clock) if gate is not None else None
         self._bans = 0
 
-    async def get_markets(self, *, is_details: bool = False) -> Any:
+    async def get_markets(self, *, is_details: bool = False, **waiting: Unpack[Waiting]) -> Any:
         """GET /v1/market/all"""
-        return await self._ask("market", "/market/all", is_details=is_details or None)
+        return await self._ask(waiting, "market", "/market/all", is_details=is_details or None)
 
     async def get_candles_seconds(
-        self, market: str, *, to: str | None = None, count: int | None = None
+        self,
+        market: str,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/candles/seconds, newest first; so are all candles. ``to`` is not included."""
-        return await self._ask("candle", "/candles/seconds", market=market, to=to, count=count)
+        return await self._ask(
+            waiting, "candle", "/candles/seconds", market=market, to=to, count=count
+        )
 
     async def get_candles_minutes(
-        self, market: str, unit: int = 1, *, to: str | None = None, count: int | None = None
+        self,
+        market: str,
+        unit: int = 1,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/candles/minutes/{unit}, of 1, 3, 5, 10, 15, 30, 60 or 240 minutes."""
         path = f"/candles/minutes/{unit:d}"
-        return await self._ask("candle", path, market=market, to=to, count=count)
+        return await self._ask(waiting, "candle", path, market=market, to=to, count=count)
 
     async def get_candles_days(
         self,
@@ -89,9 +114,11 @@ class UpbitSpotThrottler(BaseThrottler):
         to: str | None = None,
         count: int | None = None,
         converting_price_unit: str | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/candles/days"""
         return await self._ask(
+            waiting,
             "candle",
             "/candles/days",
             market=market,
@@ -101,22 +128,43 @@ class UpbitSpotThrottler(BaseThrottler):
         )
 
     async def get_candles_weeks(
-        self, market: str, *, to: str | None = None, count: int | None = None
+        self,
+        market: str,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/candles/weeks"""
-        return await self._ask("candle", "/candles/weeks", market=market, to=to, count=count)
+        return await self._ask(
+            waiting, "candle", "/candles/weeks", market=market, to=to, count=count
+        )
 
     async def get_candles_months(
-        self, market: str, *, to: str | None = None, count: int | None = None
+        self,
+        market: str,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/candles/months"""
-        return await self._ask("candle", "/candles/months", market=market, to=to, count=count)
+        return await self._ask(
+            waiting, "candle", "/candles/months", market=market, to=to, count=count
+        )
 
     async def get_candles_years(
-        self, market: str, *, to: str | None = None, count: int | None = None
+        self,
+        market: str,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/candles/years"""
-        return await self._ask("candle", "/candles/years", market=market, to=to, count=count)
+        return await self._ask(
+            waiting, "candle", "/candles/years", market=market, to=to, count=count
+        )
 
     async def get_trades(
         self,
@@ -126,9 +174,11 @@ class UpbitSpotThrottler(BaseThrottler):
         count: int | None = None,
         cursor: int | None = None,
         days_ago: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/trades/ticks, newest first; ``cursor`` is the last sequential id of a page."""
         return await self._ask(
+            waiting,
             "trade",
             "/trades/ticks",
             market=market,
@@ -138,48 +188,87 @@ class UpbitSpotThrottler(BaseThrottler):
             days_ago=days_ago,
         )
 
-    async def get_ticker(self, markets: Sequence[str]) -> Any:
+    async def get_ticker(self, markets: Sequence[str], **waiting: Unpack[Waiting]) -> Any:
         """GET /v1/ticker"""
-        return await self._ask("ticker", "/ticker", markets=markets)
+        return await self._ask(waiting, "ticker", "/ticker", markets=markets)
 
-    async def get_ticker_all(self, quote_currencies: Sequence[str]) -> Any:
+    async def get_ticker_all(
+        self, quote_currencies: Sequence[str], **waiting: Unpack[Waiting]
+    ) -> Any:
         """GET /v1/ticker/all: every market quoted in one of these."""
-        return await self._ask("ticker", "/ticker/all", quote_currencies=quote_currencies)
+        return await self._ask(waiting, "ticker", "/ticker/all", quote_currencies=quote_currencies)
 
     async def get_orderbook(
-        self, markets: Sequence[str], *, level: str | int | None = None, count: int | None = None
+        self,
+        markets: Sequence[str],
+        *,
+        level: str | int | None = None,
+        count: int | None = None,
+        **waiting: Unpack[Waiting],
     ) -> Any:
         """GET /v1/orderbook"""
-        return await self._ask("orderbook", "/orderbook", markets=markets, level=level, count=count)
+        return await self._ask(
+            waiting, "orderbook", "/orderbook", markets=markets, level=level, count=count
+        )
 
-    async def get_orderbook_instruments(self, markets: Sequence[str]) -> Any:
+    async def get_orderbook_instruments(
+        self, markets: Sequence[str], **waiting: Unpack[Waiting]
+    ) -> Any:
         """GET /v1/orderbook/instruments: tick sizes and levels of books."""
-        return await self._ask("orderbook", "/orderbook/instruments", markets=markets)
+        return await self._ask(waiting, "orderbook", "/orderbook/instruments", markets=markets)
 
     async def aclose(self) -> None:
         """Close every connection."""
         await self._client.aclose()
 
-    async def _ask(self, group: str, path: str, **params: Value) -> Any:
+    def block_until(self, at_ms: int) -> None:
+        """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
+        super().block_until(at_ms)
+        if self._shared is not None:
+            self._shared.gate.block_until(at_ms)
+
+    async def _ask(self, waiting: Waiting, group: str, path: str, **params: Value) -> Any:
+        priority, patience = (
+            waiting.get("priority", 0),
+            Patience(self._clock, waiting.get("timeout")),
+        )
         while True:
-            grant = await self._check_and_wait(1, category=group)
             try:
-                answer = await self._send(grant, f"/v1{path}", _written(params))
+                answer = await self._paid_and_sent(group, priority, patience, path, params)
             except _Lapsed:
                 continue
-            grant.answered()
             left = read_left(answer.headers)
             if left is not None:
                 amount, _ = self._limits[group]
                 self.observe(group, amount - left, group)
             return self._checked(group, answer)
 
-    async def _send(self, grant: Grant, path: str, params: Mapping[str, str]) -> Answer:
+    async def _paid_and_sent(
+        self,
+        group: str,
+        priority: int,
+        patience: Patience,
+        path: str,
+        params: Mapping[str, Value],
+    ) -> Answer:
+        if self._shared is not None:
+            shared = await self._shared.acquire(1, group, priority, patience)
+            answer = await self._send(shared, shared.good, f"/v1{path}", _written(params))
+            shared.answered()
+            return answer
+        grant = await self.acquire(1, group, priority, patience.left_s)
+        answer = await self._send(grant, grant.count_from_now, f"/v1{path}", _written(params))
+        grant.answered()
+        return answer
+
+    async def _send(
+        self, grant: Paid, goes: Callable[[], bool], path: str, params: Mapping[str, str]
+    ) -> Answer:
         left = False
 
         def leaving() -> None:
             nonlocal left
-            if not grant.count_from_now():
+            if not goes():
                 raise _Lapsed
             left = True
 
@@ -188,7 +277,7 @@ class UpbitSpotThrottler(BaseThrottler):
         finally:
             # Also when this task was cancelled: what had not left by then never will.
             if left:
-                grant.count_from_now()
+                goes()
             else:
                 grant.refund()
 
@@ -217,7 +306,10 @@ class UpbitSpotThrottler(BaseThrottler):
         amount, period_s = self._limits[group]
         # Twice the limit: it stays full whatever of our own use comes back meanwhile.
         self.observe(group, 2 * amount, group)
-        return self._clock.now_ms() + round(period_s * 1000)
+        until_ms = self._clock.now_ms() + round(period_s * 1000)
+        if self._shared is not None:
+            self._shared.gate.block_until(until_ms)
+        return until_ms
 
     def _shut(self, answer: Answer) -> int:
         """Nothing leaves at all, longer each time in a row; when that is over."""

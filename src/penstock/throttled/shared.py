@@ -1,0 +1,55 @@
+"""A budget that several processes share: a gate, and who of this process goes to it next.
+
+A gate serves its callers in the order in which they come. So that priorities count, only one call
+of each category waits at the gate, and the others wait for that place.
+"""
+
+import asyncio
+
+from penstock.clock import Clock
+from penstock.throttle.gate import Gate, Grant
+from penstock.throttled.turns import Patience, Turns, timed_out
+
+
+class SharedBudget:
+    """What a wrapper pays from when it is given a gate."""
+
+    def __init__(self, gate: Gate, clock: Clock) -> None:
+        self.gate, self._clock = gate, clock
+        self._turns: dict[str, Turns] = {}
+
+    async def acquire(self, cost: int, category: str, priority: int, patience: Patience) -> Grant:
+        """Pay, waiting for room.
+
+        Raises:
+            WaitTimedOut: there was none in time. Nothing was spent.
+            CostExceedsLimit: no wait would ever be long enough.
+            ConnectorPaused: somebody paused the exchange for the whole fleet.
+            StorageError: the store of the budget cannot be reached; nothing is sent without it.
+        """
+        turns = self._turns.setdefault(category, Turns(1, self._clock))
+        await turns.enter(priority, patience)
+        try:
+            return await self._within(cost, category, patience.left_s)
+        finally:
+            turns.leave()
+
+    async def _within(self, cost: int, category: str, seconds: float | None) -> Grant:
+        if seconds is None:
+            return await self.gate.acquire(cost, category)
+        asking = asyncio.ensure_future(self.gate.acquire(cost, category))
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait({asking, timer}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if asking.done() and asking.exception() is None:
+                asking.result().refund()
+            asking.cancel()
+            raise
+        finally:
+            timer.cancel()
+        if asking.done():
+            return asking.result()
+        # A gate takes nothing from a caller that was cancelled.
+        asking.cancel()
+        raise timed_out(self._clock)

@@ -1,0 +1,95 @@
+"""Turns: who goes next where only so many may go at a time.
+
+Higher priorities go first, and within one priority whoever came first. As in the throttler's line,
+``AGEING_S`` seconds of waiting outweigh one step of priority, so nobody waits for ever.
+"""
+
+import asyncio
+from heapq import heappop, heappush
+from itertools import count
+from typing import TypedDict
+
+from penstock.clock import Clock
+from penstock.errors import WaitTimedOut
+
+AGEING_S = 10
+_SECOND_NS = 1_000_000_000
+
+
+class Waiting(TypedDict, total=False):
+    """How a call waits. Every method of a wrapper takes these."""
+
+    priority: int
+    """Higher goes first; 0 unless it is said."""
+    timeout: float | None
+    """Seconds it may wait to be sent; None waits as long as it takes."""
+
+
+class Patience:
+    """How long a caller will still wait, through everything it has to wait for."""
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        self._clock = clock
+        self._until = None if seconds is None else clock.monotonic_ns() + seconds * _SECOND_NS
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that are left; None has no end."""
+        if self._until is None:
+            return None
+        return max(0.0, (self._until - self._clock.monotonic_ns()) / _SECOND_NS)
+
+
+class Turns:
+    """So many at a time."""
+
+    def __init__(self, places: int, clock: Clock) -> None:
+        self._free, self._clock = places, clock
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    async def enter(self, priority: int = 0, patience: Patience | None = None) -> None:
+        """Wait for a place.
+
+        Raises:
+            WaitTimedOut: none was free in time.
+        """
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        rank = self._clock.monotonic_ns() - priority * AGEING_S * _SECOND_NS
+        heappush(self._waiting, (rank, next(self._numbers), turn))
+        seconds = patience.left_s if patience is not None else None
+        timer = None
+        if seconds is not None:
+            timer = asyncio.create_task(self._give_up(turn, seconds))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.leave()
+            turn.cancel()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def leave(self) -> None:
+        """Give the place to the next."""
+        while self._waiting:
+            turn = heappop(self._waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    async def _give_up(self, turn: "asyncio.Future[None]", seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        if not turn.done():
+            turn.set_exception(timed_out(self._clock))
+
+
+def timed_out(clock: Clock) -> WaitTimedOut:
+    """What is raised when a caller's patience has ended. Nothing was spent."""
+    return WaitTimedOut("It could not be sent in time", retry_at_ms=clock.now_ms() + 1)

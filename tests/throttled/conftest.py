@@ -47,10 +47,11 @@ class Simulated:
 
 
 @contextmanager
-def _simulator(**settings: object) -> Iterator[Simulated]:
+def simulator(*exchange: str, **settings: object) -> Iterator[Simulated]:
+    """A simulator: of the exchange that is named, or of Binance."""
     environment = {f"PENSTOCK_SIMULATOR_{name.upper()}": str(v) for name, v in settings.items()}
     with subprocess.Popen(
-        [sys.executable, "-m", "penstock", "sim", "--port", "0", "--json"],
+        [sys.executable, "-m", "penstock", "sim", *exchange, "--port", "0", "--json"],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -66,13 +67,13 @@ def _simulator(**settings: object) -> Iterator[Simulated]:
 
 @pytest.fixture(scope="session")
 def _usual() -> Iterator[Simulated]:
-    with _simulator() as simulated:
+    with simulator() as simulated:
         yield simulated
 
 
 @pytest.fixture(scope="session")
 def _quick() -> Iterator[Simulated]:
-    with _simulator(weight_limit=WEIGHT, weight_window=WINDOW_S) as simulated:
+    with simulator(weight_limit=WEIGHT, weight_window=WINDOW_S) as simulated:
         yield simulated
 
 

@@ -36,5 +36,6 @@ def test_importing_the_package_opens_nothing_and_starts_nothing() -> None:
 
 def test_what_the_package_offers_is_found_when_asked_for() -> None:
     assert penstock.subscribe.__module__ == "penstock.app.bus"
+    assert penstock.open_budget.__module__ == "penstock.app.budget"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         penstock.nothing  # type: ignore[attr-defined]  # noqa: B018

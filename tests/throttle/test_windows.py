@@ -42,6 +42,18 @@ def test_a_period_is_above_zero_and_ends(kind: Callable[..., Any], period_s: Any
         kind(10, period_s)
 
 
+async def test_a_fixed_window_tells_when_all_of_it_comes_back(clock: ManualClock) -> None:
+    window = FixedWindow(10, 60, clock, guard_ms=250)
+    assert window.next_reset_time == START_MS / 1000 + 60
+
+    await clock.advance(59.9)
+    assert window.next_reset_time == START_MS / 1000 + 60
+    await clock.advance(0.1)
+    assert window.next_reset_time == START_MS / 1000 + 120
+    window.align(2_500, 100)
+    assert window.next_reset_time == START_MS / 1000 + 117.5, "the exchange's clock is ahead"
+
+
 def test_a_guard_band_is_not_below_zero() -> None:
     with pytest.raises(BadLimit, match="0 or more"):
         FixedWindow(10, 60, guard_ms=-1)

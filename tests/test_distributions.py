@@ -1,0 +1,91 @@
+"""What is published: the throttle needs nothing, and both distributions go together."""
+
+import subprocess
+import sys
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from penstock import __version__
+
+ROOT = Path(__file__).parent.parent
+
+# Run without site-packages: whatever it imports is the standard library's or the wheel's.
+USING = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+import penstock.throttle
+from penstock.throttle import *
+
+assert penstock.throttle.__file__.startswith(sys.argv[1])
+
+async def main():
+    limit = Pipeline("1s", SlidingWindow(10, 1.0))
+    throttler = BaseThrottler([limit, Pipeline("1m", FixedWindow(100, 60))])
+    async with await throttler.acquire(cost=4):
+        print(limit.remaining)
+
+asyncio.run(main())
+with BlockingThrottler([Pipeline("1s", TokenBucket(5, 5.0))]).acquire():
+    print("paid")
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, str(ROOT / "scripts" / "make_wheels.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
+
+
+def files_of(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def metadata_of(wheel: Path) -> Message:
+    with ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("dist-info/METADATA")]
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def test_the_throttle_is_installed_and_works_without_anything_else(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-compile"]
+    target = str(tmp_path / "installed")
+    options = ["--disable-pip-version-check", "--target", target]
+    subprocess.run([*pip, *options, str(wheels["penstock_throttle"])], check=True)
+    used = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", USING, target],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (used.stdout, used.stderr) == ("6\npaid\n", "")
+    assert metadata_of(wheels["penstock_throttle"]).get_all("Requires-Dist") is None
+
+
+def test_both_distributions_together_are_the_whole_package_and_no_file_is_in_both(
+    wheels: dict[str, Path],
+) -> None:
+    throttle, rest = files_of(wheels["penstock_throttle"]), files_of(wheels["penstock"])
+    source = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src" / "penstock").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    assert not throttle & rest
+    assert throttle | rest == source
+
+
+def test_penstock_depends_on_the_throttle_of_its_own_version(wheels: dict[str, Path]) -> None:
+    throttle, rest = metadata_of(wheels["penstock_throttle"]), metadata_of(wheels["penstock"])
+
+    assert throttle["Version"] == rest["Version"] == __version__
+    assert f"penstock-throttle=={__version__}" in rest.get_all("Requires-Dist", [])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.clock import Clock
+from penstock.config import Collect
 
 FULL = 2_000
 """With so many frames and events waiting, a batch is written without waiting for more."""
@@ -29,6 +30,11 @@ class Flushing:
     """Seconds between two writes at the least."""
     most_waiting: int = 50_000
     """With so many events not yet recorded, reading pauses and the exchange has to wait."""
+
+
+def flushing_by(settings: Collect) -> Flushing:
+    """How an operator wants it."""
+    return Flushing(settings.flush_ms / 1000, settings.flush_min_ms / 1000)
 
 
 class Batching:

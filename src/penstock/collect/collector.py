@@ -19,7 +19,7 @@ from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.asking import Asking
 from penstock.collect.auditor import Books
-from penstock.collect.batching import Flushing
+from penstock.collect.batching import flushing_by
 from penstock.collect.books import BookKeeper
 from penstock.collect.continuity import Continuity
 from penstock.collect.fed_session import FedSession, Following
@@ -192,7 +192,7 @@ class Collector:
     async def _follow(self, feed: Feed, stop: asyncio.Event) -> None:
         """Record what a feed brings; whether all came, only who keeps its sockets could tell."""
         settings, closing = self.settings, asyncio.Event()
-        flushing = _flushing(settings)
+        flushing = flushing_by(settings)
         again = replace(RECONNECT, multiplier=settings.retry_multiplier)
         following = Following(self.exchange.name, feed, settings.book_levels, again)
         fed = FedSession(following, self.recorder.record, self.clock, flushing, self.tell)
@@ -347,7 +347,7 @@ class Collector:
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self.exchange.dialect, info.symbols)
             shard = Shard(name, make, list(wanted), random, plan)
-            return Session(shard, endpoint, outlets, self.clock, _flushing(settings))
+            return Session(shard, endpoint, outlets, self.clock, flushing_by(settings))
 
         most = min(limits.streams_per_connection, settings.streams_per_connection)
         return Sessions(begin, most)
@@ -397,7 +397,3 @@ class Collector:
 
     def _trades_of(self, symbol: Symbol) -> Stream:
         return Stream(self.exchange.name, "trades", symbol.slug)
-
-
-def _flushing(settings: Collect) -> Flushing:
-    return Flushing(settings.flush_ms / 1000, settings.flush_min_ms / 1000)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.app.bus import publishing
-from penstock.app.patience import ending_told, until_possible
+from penstock.app.patience import until_possible
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.asking import Asking
@@ -22,7 +22,7 @@ from penstock.collect.fetcher import Beside, Fetcher, Turns, build_fetcher
 from penstock.collect.fetches import Desk, kinds_to_fetch
 from penstock.collect.listings import Listings
 from penstock.collect.recording import PatientRecorder
-from penstock.collect.reporter import Place, Reporter
+from penstock.collect.reporter import Place, Reporter, ending_told
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager

@@ -1,13 +1,11 @@
 """Starting while what a process needs is not there yet: it waits, tries again, and says so."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from itertools import count
 from random import random
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.collect.reporter import Reporter
 from penstock.errors import ConnectorPaused, StorageFull, StoreUnreachable
 from penstock.resilience.backoff import Backoff
 
@@ -32,18 +30,3 @@ async def until_possible(
             say(error)
         await clock.sleep(_AGAIN.delay(retry, random()))
     raise AssertionError("counting never ends")
-
-
-@contextmanager
-def ending_told(reporter: Reporter, owned: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Write how a start ended that came to nothing, if the status is this process's to write."""
-    try:
-        yield
-    except Exception as error:
-        if owned():
-            reporter.failed(error)
-        raise
-    except BaseException:
-        if owned():
-            reporter.write("stopped")
-        raise

@@ -20,7 +20,7 @@ from penstock.streaming.wanted import Place, Subscriptions
 _RECORDED_WITHIN_NS = 1_000_000_000
 """What was received earlier is recorded, unless the status tells that something waits."""
 _MS_NS = 1_000_000
-_RECORDED_AS = {
+RECORDED_AS = {
     "book_deltas": ("book_deltas", "book_snapshots"),
     "tickers_24h": ("tickers",),
 }
@@ -90,7 +90,7 @@ class Absences:
     def _last(self, channel: str, symbol: Symbol) -> int | None:
         streams = [
             Stream(self._exchange, each, symbol.slug)
-            for each in _RECORDED_AS.get(channel, (channel,))
+            for each in RECORDED_AS.get(channel, (channel,))
         ]
         found = [self._last_ns[stream] for stream in streams if stream in self._last_ns]
         return max(found, default=None)

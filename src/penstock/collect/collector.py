@@ -26,7 +26,7 @@ from penstock.collect.fed_session import FedSession, Following
 from penstock.collect.last_look import LastLooker
 from penstock.collect.listings import Listings
 from penstock.collect.recording import PatientRecorder
-from penstock.collect.reporter import Reporter
+from penstock.collect.reporter import Reporter, ending_told
 from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.collect.sessions import Sessions
 from penstock.collect.tasks import end, first_of, raise_first
@@ -137,27 +137,25 @@ class Collector:
         self.reporter.watch_recording(self.recorder)
         self.reporter.write("starting")
         try:
-            self._info = await self._learn(stop)
-            if self._info is not None:
-                self.listings.symbols = self._info.symbols
-                self._symbols = dict.fromkeys(self._find(names))
-                places, now_ns = self._places(self._symbols), self.clock.now_ns()
-                await self.recorder.record(self.absences.marks_at_start(places, now_ns))
-                feed = self.gateway.feed(self._info.symbols)
-                if feed is None:
-                    await self._stream(self._info, stop)
-                else:
-                    await self._follow(feed, stop)
-        except Exception as error:
-            self.reporter.failed(error)
-            raise
-        except BaseException:
-            self.reporter.write("stopped")
-            raise
-        else:
-            self.reporter.write("stopped")
+            with ending_told(self.reporter):
+                await self._run(names, stop)
+                self.reporter.write("stopped")
         finally:
             self._sessions = self._watch = self._fed = None
+
+    async def _run(self, names: Sequence[str], stop: asyncio.Event) -> None:
+        self._info = await self._learn(stop)
+        if self._info is None:
+            return
+        self.listings.symbols = self._info.symbols
+        self._symbols = dict.fromkeys(self._find(names))
+        places, now_ns = self._places(self._symbols), self.clock.now_ns()
+        await self.recorder.record(self.absences.marks_at_start(places, now_ns))
+        feed = self.gateway.feed(self._info.symbols)
+        if feed is None:
+            await self._stream(self._info, stop)
+        else:
+            await self._follow(feed, stop)
 
     async def _find_even_new(self, names: Sequence[str]) -> list[Symbol]:
         """Find symbols that may have been listed since: another process may know, or the exchange.

@@ -23,8 +23,9 @@ from penstock.collect.fetches import (
 )
 from penstock.collect.listings import Listings
 from penstock.collect.pace import SECOND_NS, Pace, Rhythm, Spacing
-from penstock.collect.reporter import Reporter
+from penstock.collect.reporter import Reporter, ending_told
 from penstock.collect.status import FetchStatus
+from penstock.collect.tasks import first_of, raise_first
 from penstock.config import Fetch as FetchSettings
 from penstock.connectors.markets import Markets
 from penstock.errors import UNAVAILABLE
@@ -150,15 +151,8 @@ class Fetcher:
         """
         self.reporter.watch_recording(self.desk.recorder)
         self.reporter.write("starting")
-        try:
+        with ending_told(self.reporter):
             await self._run(stop)
-        except Exception as error:
-            self.reporter.failed(error)
-            raise
-        except BaseException:
-            self.reporter.write("stopped")
-            raise
-        else:
             self.reporter.write("stopped")
 
     async def _run(self, stop: asyncio.Event) -> None:
@@ -168,10 +162,8 @@ class Fetcher:
         loops = (loop.run(self.desk.tell, beside.asking) for loop in self.loops)
         tasks = [asyncio.create_task(each) for each in (*loops, *chores)]
         try:
-            await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                if task.done():  # none ever ends but by an error
-                    task.result()
+            await first_of(stopping, *tasks)
+            raise_first(tasks)  # none ever ends but by an error
         except BaseException:
             recorder.give_up()
             raise

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 
+from penstock.collect.absences import RECORDED_AS
 from penstock.collect.status import CollectorStatus
 from penstock.market.events import Disconnect
 from penstock.storage.log import LogReader, Span
@@ -19,8 +20,6 @@ from penstock.streaming.gaps import IdRuns
 _MINUTE_NS = 60 * 1_000_000_000
 _DOUBLINGS = 24
 """Of a minute: some thirty years."""
-# Where records are found that are not under the channel that was subscribed to.
-_KEPT_AS = {"book_deltas": ("book_deltas", "book_snapshots"), "tickers_24h": ("tickers",)}
 _ENDINGS = ("stopped", "removed")
 """Why collecting may have ended on purpose."""
 
@@ -111,7 +110,7 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
             noticed_ns = event.received_at_ns
             if channel in counted or (channel in over and _is_within(noticed_ns, over[channel])):
                 continue
-            kept = [stream._replace(channel=name) for name in _KEPT_AS.get(channel, (channel,))]
+            kept = [stream._replace(channel=name) for name in RECORDED_AS.get(channel, (channel,))]
             over[channel] = _next_received(log, kept, noticed_ns)
             if over[channel] is None and event.cause in _ENDINGS:
                 continue  # nothing follows that it would be missing before

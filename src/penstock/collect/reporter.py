@@ -3,7 +3,8 @@
 import os
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
@@ -230,6 +231,21 @@ class Reporter:
             )
             for stream, records in sorted(self._records.items(), key=_by_symbol)
         ]
+
+
+@contextmanager
+def ending_told(reporter: Reporter, owned: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Write how a process ended before its time, if the status is this process's to write."""
+    try:
+        yield
+    except Exception as error:
+        if owned():
+            reporter.failed(error)
+        raise
+    except BaseException:
+        if owned():
+            reporter.write("stopped")
+        raise
 
 
 def _memory_bytes() -> int | None:

@@ -17,8 +17,8 @@ from functools import partial
 
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing, settled
-from penstock.collect.snapshots import UNAVAILABLE
 from penstock.collect.sockets import NoWire, Wire, open_wire
+from penstock.errors import UNAVAILABLE
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import (

@@ -4,14 +4,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from penstock.collect.admission import Admission, Urgency
-from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import Rest, WayOut
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.audit import Sides
-
-__all__ = ["UNAVAILABLE", "SnapshotDesk"]
 
 _AUDITS_SHARE = 0.2
 """Of every limit, what audits use at most."""

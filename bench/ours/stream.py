@@ -34,7 +34,7 @@ from penstock.storage.log import Stored, open_log
 SLOT = "bench"
 READ_BYTES = 256 * 1024
 DAWDLE_S = 180
-WARM_S = 0.3
+WARM_S = 1.0
 """What a socket is given to connect: before, nobody listens."""
 
 

@@ -1,12 +1,17 @@
 """``penstock`` and ``python -m penstock``: the command line."""
 
-from penstock.signals import catch_hangups
+import sys
+
+from penstock.signals import INTERRUPTED, catch_hangups
 
 
 def main() -> None:
     """Run a command."""
     catch_hangups()
-    from penstock.cli import main as run  # noqa: PLC0415 - which takes most of a second
+    try:
+        from penstock.cli import main as run  # noqa: PLC0415 - which takes most of a second
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
     run()
 

@@ -7,6 +7,8 @@ to know of it. So it is caught before anything large is imported, and remembered
 import signal
 from types import FrameType
 
+INTERRUPTED = 130
+"""The exit code of what was ended by Ctrl-C, as shells count: 128 and the signal's number."""
 _came = False
 
 

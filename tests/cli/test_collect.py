@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
 
@@ -297,27 +298,36 @@ def test_told_twice_to_stop_it_stops_at_once_though_the_disk_is_full(
     assert after.state == "stopped"
 
 
+# A command to which a signal comes when nothing but the first module has been imported.
+STRUCK = """
+import builtins, os, runpy, signal, sys
+plain = builtins.__import__
+def importing(name, *rest, **more):
+    if name == "penstock.cli" and not hasattr(os, "struck"):
+        os.struck = True
+        os.kill(os.getpid(), getattr(signal, sys.argv.pop(1)))
+    return plain(name, *rest, **more)
+builtins.__import__ = importing
+sys.argv[:1] = ["penstock"]
+runpy.run_module("penstock", run_name="__main__")
+"""
+
+
+def test_ctrl_c_at_the_first_instant_ends_it_without_a_traceback() -> None:
+    words = [sys.executable, "-c", STRUCK, "SIGINT", "status"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_hangup_is_harmless_from_the_first_instant_and_is_remembered(
     tmp_path: Path, exchange: str
 ) -> None:
     file = tmp_path / "markets"
     file.write_text("btc_usdt\n")
-    # The signal comes when nothing but the first module has been imported.
-    code = (
-        "import builtins, os, runpy, signal, sys\n"
-        "plain = builtins.__import__\n"
-        "def importing(name, *rest, **more):\n"
-        "    if name == 'penstock.cli' and not hasattr(os, 'struck'):\n"
-        "        os.struck = True\n"
-        "        os.kill(os.getpid(), signal.SIGHUP)\n"
-        "    return plain(name, *rest, **more)\n"
-        "builtins.__import__ = importing\n"
-        "sys.argv[:1] = ['penstock']\n"
-        "runpy.run_module('penstock', run_name='__main__')\n"
-    )
     words = ("collect", "binance", "--symbols-file", str(file), "--data-dir", str(tmp_path))
     with subprocess.Popen(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", STRUCK, "SIGHUP", *words],
         env={**os.environ, **urls(exchange)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
@@ -349,7 +359,7 @@ def test_a_hangup_ends_no_process_that_is_to_stay(
         wait_until(lambda: catches_hangups(process.pid), process)
         for _ in range(3):
             process.send_signal(signal.SIGHUP)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 0, errors
 

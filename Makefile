@@ -7,6 +7,9 @@ ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
+# Every test that starts a process would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-rotation chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_S = 120.0
 PORTS = ("8780", "8790")
 
 

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 
 @contextmanager
 def postgresql() -> Iterator[str]:
@@ -103,7 +105,7 @@ def _listens(port: int) -> bool:
 
 
 def _wait_for(ready: Callable[[], bool], server: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not ready():
         assert server.poll() is None, "the server did not start"
         assert time.monotonic() < deadline, "the server is not ready"

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 from penstock.clock import SystemClock
 from penstock.config import Api
 from penstock.errors import StoreUnreachable
@@ -78,7 +80,7 @@ async def test_a_stream_ends_when_the_store_goes_away() -> None:
         job = (await api.ask("POST", "jobs", CANDLES)).json
         headers = {"Accept": "text/event-stream"}
         address = f"{api.url}/api/v1/jobs/{job['id']}/events"
-        async with asyncio.timeout(20), api.session.get(address, headers=headers) as stream:
+        async with asyncio.timeout(PATIENCE_S), api.session.get(address, headers=headers) as stream:
             await stream.content.readuntil(b"nothing new")
             backend.silent = True
             await stream.content.read()

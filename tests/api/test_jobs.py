@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.jobs.leases import Leases
 
@@ -228,7 +229,7 @@ async def test_events_are_listed_and_new_ones_streamed(api: Client) -> None:
 
     headers = {"Accept": "text/event-stream"}
     address = f"{api.url}/api/v1/{path}/events"
-    async with asyncio.timeout(20), api.session.get(address, headers=headers) as stream:
+    async with asyncio.timeout(PATIENCE_S), api.session.get(address, headers=headers) as stream:
         assert stream.content_type == "text/event-stream"
         await stream.content.readuntil(b"nothing new")
         await api.ask("POST", f"{path}/pause")
@@ -238,7 +239,7 @@ async def test_events_are_listed_and_new_ones_streamed(api: Client) -> None:
     assert event["what"] == "paused"
 
     resumed = {**headers, "Last-Event-ID": str(listed[0]["at"])}
-    async with asyncio.timeout(20), api.session.get(address, headers=resumed) as stream:
+    async with asyncio.timeout(PATIENCE_S), api.session.get(address, headers=resumed) as stream:
         await stream.content.readuntil(b"event: ")
         assert (await stream.content.readline()).strip() == b"paused"
 
@@ -246,7 +247,7 @@ async def test_events_are_listed_and_new_ones_streamed(api: Client) -> None:
 async def test_a_server_that_stops_ends_its_streams(api: Client) -> None:
     path = f"jobs/{(await made(api))['id']}"
     address, headers = f"{api.url}/api/v1/{path}/events", {"Accept": "text/event-stream"}
-    async with asyncio.timeout(20), api.session.get(address, headers=headers) as stream:
+    async with asyncio.timeout(PATIENCE_S), api.session.get(address, headers=headers) as stream:
         await stream.content.readuntil(b"nothing new")
         api.parts.closing.set()
         await stream.content.read()

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 from penstock.collect.status import CollectorStatus, read_status
 
 BOOKS = int(os.environ.get("PENSTOCK_TEST_BOOKS", "60"))
@@ -60,7 +62,9 @@ class Scene:
 
     def ask(self, question: str, body: dict[str, str] | None = None) -> Any:
         data = json.dumps(body).encode() if body is not None else None
-        with urllib.request.urlopen(f"{self.address}/_sim/{question}", data, timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"{self.address}/_sim/{question}", data, timeout=PATIENCE_S
+        ) as answer:
             return json.load(answer)
 
     def book_requests(self) -> list[dict[str, Any]]:
@@ -140,7 +144,7 @@ def lose_one(scene: Scene) -> dict[str, Any]:
     """Drop frames of one book, until some are lost; what that costs."""
     before = len(scene.book_requests())
     scene.ask("faults", {"plan": f"drop@{STREAM}=1"})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not scene.ask("faults")["counts"].get("drop"):
         assert time.monotonic() < deadline, "nothing was lost"
         time.sleep(0.05)

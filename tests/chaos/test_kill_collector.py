@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.storage.log import LogReader, open_log
@@ -33,7 +34,6 @@ FAULTS = "drop=0.003,reorder=0.02,duplicate=0.02,malformed=0.002,cut=4s"
 EXCHANGE, SLOT = "binance", "collect-binance"
 SYMBOLS = ("btc_usdt", "eth_usdt", "bnb_usdt", "sol_usdt", "ada_usdt")
 PENSTOCK = [sys.executable, "-m", "penstock"]
-PATIENCE_S = 60.0
 
 Phase = Literal["starting", "streaming", "stopping"]
 

@@ -29,6 +29,8 @@ from threading import Lock
 from typing import IO, Any, Literal, NamedTuple
 from urllib.request import urlopen
 
+from tests.waiting import PATIENCE_S
+
 from penstock.jobs import Cursor, JobDesk, NewJob
 from penstock.market.events import Candle
 from penstock.storage.log import LogReader, Span, open_log
@@ -45,7 +47,6 @@ WORKERS = 3
 LEASE_S = 1.5
 MINUTE_MS = 60_000
 PENSTOCK = [sys.executable, "-m", "penstock"]
-PATIENCE_S = 120.0
 
 Phase = Literal["starting", "working", "frozen"]
 PHASES: tuple[Phase, ...] = ("starting", "working", "working", "working", "frozen")

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 STOP_S = float(os.environ.get("PENSTOCK_TEST_STOP_S", "4"))
 RATE = int(os.environ.get("PENSTOCK_TEST_RATE", "2500"))
 # A short queue, of the bus and the subscriber, makes sure that a short stop is too long for it.
@@ -65,7 +67,7 @@ def test_a_stopped_subscriber_ends_with_every_number(tmp_path: Path) -> None:
             tail.terminate()
             assert tail.wait(20) == 0
         bus.send_signal(signal.SIGTERM)
-        counts = json.loads(bus.communicate(timeout=20)[0])
+        counts = json.loads(bus.communicate(timeout=PATIENCE_S)[0])
 
     lines = [json.loads(line) for line in got.read_text().splitlines()]
     assert [line.get("number", line) for line in lines] == [*range(1, told["recorded"] + 1)]
@@ -83,7 +85,7 @@ def test_a_stopped_subscriber_ends_with_every_number(tmp_path: Path) -> None:
 
 def wait_for_number(got: Path, number: int) -> None:
     """Wait until the last line that was printed holds a number."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while f'"number":{number},' not in got.read_text()[-1000:]:
         assert time.monotonic() < deadline, f"{number} never came: {got.read_text()[-300:]}"
         time.sleep(0.2)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from penstock.cli import app
@@ -18,7 +19,6 @@ from penstock.errors import PenstockError
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 SYMBOLS = ["btc_usdt", "eth_usdt"]
-PATIENCE_S = 60.0
 
 
 def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -28,7 +28,7 @@ def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedPr
         env={**os.environ, "COLUMNS": "160", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -85,9 +85,9 @@ def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None
 
 
 def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """(exit code, stdout, stderr) of a process told to stop; it has ten seconds."""
+    """(exit code, stdout, stderr) of a process told to stop."""
     process.send_signal(signal.SIGTERM)
-    out, errors = process.communicate(timeout=10)
+    out, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, errors
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyte
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 60.0
 CTRL_C = "\x03"
 
 

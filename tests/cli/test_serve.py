@@ -10,6 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 from .conftest import run, started, stopped, urls, wait_until
 
 
@@ -18,7 +20,7 @@ def ask(method: str, address: str, body: Any = None, **headers: str) -> Any:
     request = urllib.request.Request(address, data, method=method)
     for name, value in {"Content-Type": "application/json", **headers}.items():
         request.add_header(name, value)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return json.loads(answer.read())
 
 
@@ -99,7 +101,7 @@ def test_without_the_extra_it_is_said_what_to_install(tmp_path: Path) -> None:
     hidden = "import sys; sys.modules['litestar'] = None; from penstock.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", hidden, "serve"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
 
     assert done.returncode == 2
@@ -131,7 +133,7 @@ def test_a_worker_shows_what_it_counts_where_a_port_is_set(tmp_path: Path, excha
 
     def counted() -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S) as answer:
                 text = answer.read().decode()
         except OSError:
             return False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, open_collector
 from penstock.clock import SystemClock
@@ -138,7 +139,7 @@ def traded(found: CollectorStatus | None, *names: str) -> bool:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():  # noqa: ASYNC110 (other processes set no event here)
             await asyncio.sleep(0.05)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, open_collector
 from penstock.cli.judge import gather
@@ -21,7 +22,6 @@ from penstock.market.book import OrderBook
 from penstock.simulator.judge import Findings, Judge
 
 MARKETS = {"binance": "btc_usdt", "kraken": "btc_usd", "coinbase": "btc_usd", "upbit": "btc_krw"}
-PATIENCE_S = 60
 
 
 @dataclass

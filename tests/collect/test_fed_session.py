@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.batching import Flushing
@@ -79,7 +80,7 @@ class Stage:
     async def play(self, until: Callable[[], bool]) -> None:
         """Run until something is so, and then to the end."""
         running = asyncio.create_task(self.session.run(self.stop))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not until() and not running.done():  # noqa: ASYNC110 (nobody tells)
                 await asyncio.sleep(0.005)
             self.stop.set()
@@ -213,7 +214,7 @@ async def test_markets_come_and_go_while_the_others_are_followed() -> None:
     with pytest.raises(UnknownChannel):
         session.add([("trades", BTC), ("weather", BTC)])
     session.add([("trades", BTC), ("book_deltas", BTC)])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not stage.recorded:  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.005)
         session.remove([("trades", BTC), ("book_deltas", BTC)])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
@@ -59,7 +60,7 @@ def wanted(name: str, address: str, folder: Path, fetch: Fetch) -> Settings:
         collect=Collect(data_dir=str(folder)),
         fetch=fetch,
         exchanges=Exchanges(rest_urls={name: f"http://{address}"}),
-        requests=Requests(connect_timeout=0.5),
+        requests=Requests(),
     )
 
 
@@ -76,7 +77,7 @@ def status_of(fetcher: Fetcher) -> dict[tuple[str, str], FetchStatus]:
 
 
 async def until(true: Callable[[], bool], running: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():
             if running.done():
                 running.result()
@@ -96,7 +97,7 @@ async def fetching(
             yield fetcher, running
         finally:
             stop.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await running
 
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, open_collector
 from penstock.clock import SystemClock
@@ -35,7 +36,7 @@ async def test_a_stream_that_never_speaks_is_named_and_costs_nobody_the_connecti
     async with open_collector(settings, name, clock, facts.append) as collector:
         running = asyncio.create_task(collector.run([slug], stop))
         try:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(PATIENCE_S):
                 while not _done(collector.reporter.status("running"), facts):
                     assert not running.done(), running.result()
                     await asyncio.sleep(0.05)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from aiohttp import WSMsgType, web
 from msgspec import Raw
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.batching import Flushing
@@ -70,7 +71,7 @@ class Desk:
         return [e.id for batch in self.batches for e in batch if isinstance(e, Trade)]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not true():  # noqa: ASYNC110 (nobody tells when)
                 await asyncio.sleep(0.005)
 
@@ -103,7 +104,7 @@ async def running(under_test: Session) -> AsyncIterator[None]:
         yield
     finally:
         stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await task
 
 
@@ -228,7 +229,7 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
     await listen(exchange)
     desk.open.clear()
     waits = Flushing(most_waiting=100)
-    under_test = session(exchange, desk, flushing=waits, silence_s=0.3)
+    under_test = session(exchange, desk, flushing=waits, silence_s=2.0)
     async with running(under_test):
         await desk.until(lambda: sent > 100)
         while True:  # until the exchange can send no more: both ends' buffers are full
@@ -237,7 +238,7 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
             if sent == before:
                 break
         stuck_at, waiting = sent, under_test.shard.waiting
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(2.5)
         desk.open.set()
         await desk.until(lambda: len(desk.trades) == 3_000)
 
@@ -366,7 +367,7 @@ async def test_what_cannot_be_recorded_ends_it_with_the_reason(listen: Listen) -
 
     exchange, desk = ToyExchange(behave), Desk(failures=[StorageFull("/here", "no room")])
     await listen(exchange)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(StorageFull, match="no room"):
             await session(exchange, desk).run(asyncio.Event())
         await gone.wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
+from tests.waiting import PATIENCE_S
 
 from penstock.app import open_collector, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
@@ -38,13 +39,16 @@ from .test_collector import (
 __all__ = ["simulate"]
 
 
-def surrounded(address: str, folder: Path, **collect: object) -> Settings:
+def surrounded(
+    address: str, folder: Path, *, patience: float = PATIENCE_S, **collect: object
+) -> Settings:
     wanted = settings(address, folder, **{"audit_every": 0.5, **collect})
-    return replace(wanted, state=State(patience=0.3))
+    return replace(wanted, state=State(patience=patience))
 
 
 async def set_paused(wanted: Settings, *, is_paused: bool) -> None:
-    async with open_state(wanted, SystemClock()) as store:
+    patient = replace(wanted, state=State(patience=PATIENCE_S))
+    async with open_state(patient, SystemClock()) as store:
         manager = ConnectorManager(store)
         await manager.ensure_connector("binance")
         await (
@@ -86,7 +90,7 @@ async def written(
     folder: Path, true: Callable[[CollectorStatus], bool], slot: str = SLOT
 ) -> CollectorStatus:
     """Its status, once that is as wanted."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (found := read_status(folder, slot)) is None or not true(found):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return found
@@ -137,7 +141,7 @@ async def test_while_the_state_store_is_locked_streams_go_on_and_books_follow_la
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate()
-    async with collecting(surrounded(server.address, tmp_path)) as life:
+    async with collecting(surrounded(server.address, tmp_path, patience=0.5)) as life:
         await life.until(streaming)
         with locked(tmp_path):
             await life.until(is_locked)
@@ -152,7 +156,7 @@ async def test_started_while_the_state_store_is_locked_it_waits_and_says_so(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate()
-    wanted = surrounded(server.address, tmp_path)
+    wanted = surrounded(server.address, tmp_path, patience=0.5)
     facts: list[Fact] = []
 
     async def lives() -> None:
@@ -169,7 +173,7 @@ async def test_started_while_the_state_store_is_locked_it_waits_and_says_so(
         found = await written(tmp_path, is_locked)
         assert found.state == "starting"
         assert not starting.done()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         await starting
     assert any(isinstance(fact, AskingSuspended) for fact in facts)
 
@@ -178,7 +182,7 @@ async def test_stopped_while_it_waits_for_the_state_store_it_has_stopped(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate()
-    wanted = surrounded(server.address, tmp_path)
+    wanted = surrounded(server.address, tmp_path, patience=0.5)
 
     async def lives() -> None:
         async with open_collector(wanted, "binance", SystemClock()):
@@ -265,7 +269,7 @@ async def test_a_fetcher_waits_for_the_state_store_and_its_connector_too(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate()
-    wanted = surrounded(server.address, tmp_path)
+    wanted = surrounded(server.address, tmp_path, patience=0.5)
     wanted = replace(wanted, fetch=Fetch(every=0.2, what=("book",), first_delay=0.1))
     clock, stop = SystemClock(), asyncio.Event()
 
@@ -283,7 +287,7 @@ async def test_a_fetcher_waits_for_the_state_store_and_its_connector_too(
     await set_paused(wanted, is_paused=False)
     await written(tmp_path, lambda status: fetched(status) and not status.trouble, slot)
     stop.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await living
     await written(tmp_path, lambda status: status.state == "stopped", slot)
 

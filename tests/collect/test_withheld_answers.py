@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import ClientSession, WSMsgType, web
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator
 from penstock.clock import SystemClock
@@ -23,7 +24,7 @@ from penstock.streaming.leg import Plan
 from penstock.streaming.shard import Shard
 from penstock.telemetry import Fact
 
-HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=1.5)
+HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=3.0)
 CHANNELS = ("trades", "book_deltas", "tickers")
 
 
@@ -132,12 +133,12 @@ async def test_a_market_whose_answers_are_withheld_is_asked_for_until_they_come(
         wanted = [Subscription(channel, (withheld, other)) for channel in CHANNELS]
         shard = Shard(name, lambda: exchange.dialect(symbols), wanted, lambda: 0.5, HASTY)
         url = exchange.dialect(symbols).url(f"http://{host}:{port}")
-        endpoint, stop = Endpoint(name, url, 20.0), asyncio.Event()
+        endpoint, stop = Endpoint(name, url, PATIENCE_S), asyncio.Event()
         outlets = Outlets(desk.record, fetch, desk.facts.append)
         running = asyncio.create_task(Session(shard, endpoint, outlets, clock).run(stop))
 
         async def until(wish: object) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while not wish():  # type: ignore[operator]
                     if running.done():
                         running.result()

@@ -20,11 +20,11 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 SEED = 7
-CLIENT_PATIENCE_S = 60
 DEPTH = 4000
 LOOK_EVERY = 10
 PAGE = 10_000
@@ -98,7 +98,9 @@ class Simulated:
 
     def ask(self, question: str, **query: str | int) -> Any:
         """Ask the simulator itself."""
-        with urlopen(f"{self.address}/_sim/{question}?{urlencode(query)}", timeout=30) as answer:
+        with urlopen(
+            f"{self.address}/_sim/{question}?{urlencode(query)}", timeout=PATIENCE_S
+        ) as answer:
             return json.load(answer)
 
     def _pages(self, kind: str, symbol: str, ids: range) -> list[dict[str, Any]]:
@@ -171,7 +173,7 @@ def _refusing() -> Iterator[Simulated]:
 @pytest.fixture
 def refusing(_refusing: Simulated) -> Simulated:
     """A simulator that soon refuses and bans, though not for long, and has broken endpoints."""
-    with urlopen(f"{_refusing.address}/_sim/unban", data=b"", timeout=30):
+    with urlopen(f"{_refusing.address}/_sim/unban", data=b"", timeout=PATIENCE_S):
         return _refusing
 
 
@@ -208,7 +210,7 @@ def run_clients() -> RunClients:
         results: Results = {}
         try:
             for script, process in zip(scripts, running, strict=True):
-                output, complaints = process.communicate(timeout=CLIENT_PATIENCE_S)
+                output, complaints = process.communicate(timeout=PATIENCE_S)
                 assert process.returncode == 0, f"{script} failed:\n{complaints}"
                 results |= json.loads(output)
         finally:

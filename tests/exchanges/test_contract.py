@@ -17,6 +17,7 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator
 from penstock.clock import SystemClock
@@ -457,7 +458,7 @@ async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
     session = Session(shard, endpoint, Outlets(record, fetch_book), SystemClock())
     running = asyncio.create_task(session.run(stop))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             yield shard, seen
     finally:
         stop.set()
@@ -537,7 +538,7 @@ async def test_30_a_look_tells_that_a_market_has_moved(live: Live) -> None:
     assert all(mark.state for mark in before.values())
     assert before["trades"].id is not None
     assert before["trades"].id <= newest.id
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         for channel, mark in before.items():
             look = rest.newest(symbol, channel)
             while (now := await live.gateway.fetch(look)) == mark:  # noqa: ASYNC110 (nobody tells)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import Clock, ManualClock, SystemClock
 from penstock.config import Exchanges, Requests, Settings
@@ -198,7 +199,7 @@ async def test_a_kept_connection_that_died_is_not_used_to_send_unpaid() -> None:
 async def test_an_answer_that_does_not_come_whole_in_time_is_no_answer(how: str) -> None:
     async with talking({"silence": _silence, "cut": _cut, "dripping": _drip}[how], attempts=1) as t:
         with pytest.raises(NoAnswer):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await t.gateway.fetch(ASK)
         assert t.used() == 10
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import Clock, ManualClock
 from penstock.errors import (
@@ -125,7 +126,7 @@ class World:
             if running.done():
                 break
             await self.clock.advance(0.5)
-        return await asyncio.wait_for(running, 5)
+        return await asyncio.wait_for(running, PATIENCE_S)
 
     def candles(self, timeframe: str = "1m") -> list[Candle]:
         stream = Stream("binance", f"candles_{timeframe}", "btc_usdt")

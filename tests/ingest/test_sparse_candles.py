@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
 from penstock.exchanges import registry as exchanges
@@ -103,7 +104,7 @@ class World:
             if running.done():
                 break
             await self.market.clock.advance(0.5)
-        assert (await asyncio.wait_for(running, 5)) or turn.stopping
+        assert (await asyncio.wait_for(running, PATIENCE_S)) or turn.stopping
         return turn
 
     def opens(self) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, open_worker
 from penstock.clock import SystemClock
@@ -29,7 +30,6 @@ from penstock.telemetry import Fact, JobDone, RequestSent
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
-PATIENCE_S = 60.0
 WITHOUT_END = Simulator(port=0, symbols=("btc_usdt",), weight_limit=600_000)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
 from penstock.config import Jobs
@@ -124,7 +125,7 @@ class Shop:
                 if running.done():
                     break
                 await self.pass_time(0.1)
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, PATIENCE_S)
 
     async def pass_time(self, seconds: float) -> None:
         # In steps, so that what is woken has done its work before the clock goes on.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Bus
@@ -24,7 +25,6 @@ from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
 TOPIC = "sim.trades.btc_usdt"
 OTHER = "sim.trades.btc_usd"
 LOG = 7
-PATIENCE_S = 20.0
 
 
 def record(number: int) -> bytes:

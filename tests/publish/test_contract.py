@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.publish import Message, Publisher
 from penstock.publish.memory import MemoryPublisher, Subscription
 from penstock.publish.subscriber import Delivery, Subscriber
 
-from .conftest import OTHER, PATIENCE_S, TOPIC, Town, heard, joined, messages
+from .conftest import OTHER, TOPIC, Town, heard, joined, messages
 
 CAPACITY = 100
 
@@ -128,7 +129,7 @@ async def test_a_listener_that_does_not_read_holds_up_neither_publisher_nor_othe
             got.extend(await reading.take(1))
 
     task = asyncio.create_task(read())
-    async with asyncio.timeout(4 * PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S):
         for first in range(0, len(given), 20):
             subject.publisher.publish(given[first : first + 20])
             await asyncio.sleep(0)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pytest
 from aiohttp import ClientSession
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -186,7 +187,7 @@ async def serve() -> AsyncIterator[Serve]:
         return server
 
     yield start
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(server.stop() for server in servers))
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from aiohttp import ClientSession
+from tests.waiting import PATIENCE_S
 
 from penstock.config import Simulator
 from penstock.simulator import limits
@@ -155,7 +156,7 @@ async def test_whoever_does_not_read_an_answer_is_hung_up_on(
     await asyncio.sleep(4 * serving._UNREAD_S)
 
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await asyncio.wait_for(reader.readexactly(50_000_000), 10)
+        await asyncio.wait_for(reader.readexactly(50_000_000), PATIENCE_S)
     writer.transport.abort()
 
 
@@ -165,7 +166,7 @@ async def test_a_request_that_nobody_waits_for_is_not_held_until_it_is_due(
     server = await serve(msgspec.structs.replace(QUICK, faults="latency=1h"))
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /time HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not (await _get(session, server, "state"))["in_flight"]:
             pass
 
@@ -183,11 +184,11 @@ async def test_a_name_of_any_length_ends_a_connection_before_it_fills_memory(
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         for number in range(12):
             await socket.send_str(json.dumps({"join": [f"{number}@nothing" + "x" * 100_000]}))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (await socket.receive()).data != 1008:
                 pass
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not (closed := (await _get(session, server, "connections"))["closed"]):
             pass
     assert closed[0]["reason"] == "1008 Too many streams"

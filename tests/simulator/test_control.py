@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import ClientSession
+from tests.waiting import PATIENCE_S
 
 from penstock.config import Simulator
 from penstock.simulator.exchange import Query
@@ -97,13 +98,13 @@ async def test_connections_tell_what_they_carried_and_when(
     server = await serve()
     async with session.ws_connect(f"http://{server.address}/ws/a@n") as socket:
         await socket.send_str('{"join":["b@n"]}')
-        while (await socket.receive_str(timeout=2)) != '{"ok":true}':
+        while (await socket.receive_str(timeout=PATIENCE_S)) != '{"ok":true}':
             pass
         (connection,) = (await _get(server, session, "connections"))["open"]
         assert connection["streams"] == ["a@n", "b@n"]
         assert connection["closed_ms"] is None
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         while not (closed := (await _get(server, session, "connections"))["closed"]):
             pass
     assert closed[0]["id"] == 1
@@ -115,7 +116,7 @@ async def test_connections_tell_what_they_carried_and_when(
 
 async def test_closed_windows_equal_the_log(serve: Serve, session: ClientSession) -> None:
     server = await serve(_with(weight_window=1.0, weight_limit=5, refusals_before_ban=1000))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len((await _get(server, session, "windows"))["windows"]) < 3:
             async with session.get(f"http://{server.address}/time?weight=2"):
                 await asyncio.sleep(0.05)
@@ -137,7 +138,7 @@ async def test_everybody_can_be_disconnected(serve: Serve, session: ClientSessio
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         async with session.post(f"http://{server.address}/_sim/disconnect") as response:
             assert await response.json() == {"disconnected": 1}
-        await socket.receive(timeout=2)
+        await socket.receive(timeout=PATIENCE_S)
         assert socket.close_code == 1006
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from tests.waiting import PATIENCE_S
 
 from penstock.config import Simulator
 from penstock.simulator.exchange import (
@@ -96,7 +97,7 @@ class OtherToy(ToyExchange):
 
 
 async def _next(socket: ClientWebSocketResponse) -> Any:
-    message = await socket.receive(timeout=3)
+    message = await socket.receive(timeout=PATIENCE_S)
     assert message.type is WSMsgType.BINARY
     return json.loads(message.data)
 
@@ -249,7 +250,7 @@ async def test_a_connection_that_asks_for_nothing_is_ended_where_the_exchange_sa
     ):
         await busy.send_str('["a"]')
         await _next(socket)
-        message = await socket.receive(timeout=3)
+        message = await socket.receive(timeout=PATIENCE_S)
         assert (message.type, message.extra) == (WSMsgType.CLOSE, reason)
         assert server.state().clients >= 1
         await _read(busy, 3)
@@ -261,7 +262,7 @@ async def test_bare_numbers_are_spoiled_too(serve: Serve, session: ClientSession
     async with session.ws_connect(f"http://{server.address}/live") as socket:
         await socket.send_str('["a"]')
         await _read(socket, 3)
-        frames = [(await socket.receive(timeout=3)).data for _ in range(4)]
+        frames = [(await socket.receive(timeout=PATIENCE_S)).data for _ in range(4)]
 
     assert b'{"p":1e999}' in frames
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -24,19 +25,19 @@ def _with(**changes: object) -> Simulator:
 
 
 async def _next(socket: ClientWebSocketResponse) -> Any:
-    return json.loads(await socket.receive_str(timeout=3))
+    return json.loads(await socket.receive_str(timeout=PATIENCE_S))
 
 
 async def _end(socket: ClientWebSocketResponse) -> int | None:
     """Read on until the connection ends; its close code."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         async for _ in socket:
             pass
     return socket.close_code
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.01)
 
@@ -50,7 +51,7 @@ async def test_frames_come_in_order_and_without_a_hole(
         numbers = [(await _next(socket))["n"] for _ in range(30)]
 
     assert numbers == list(range(numbers[0], numbers[0] + 30))
-    assert abs(numbers[-1] * 10 - SystemClock().now_ms()) < 1000
+    assert abs(numbers[-1] * 10 - SystemClock().now_ms()) < 30_000
 
 
 @pytest.mark.parametrize(("path", "status"), [("/ws", 101), ("/elsewhere", 404)])
@@ -140,9 +141,9 @@ async def test_a_ping_carries_the_time_and_its_pong_keeps_the_connection(
 
     async with session.ws_connect(f"http://{server.address}/ws", autoping=False) as socket:
         for _ in range(4):
-            message = await socket.receive(timeout=1)
+            message = await socket.receive(timeout=PATIENCE_S)
             assert message.type is WSMsgType.PING
-            assert abs(int(message.data) - SystemClock().now_ms()) < 1000
+            assert abs(int(message.data) - SystemClock().now_ms()) < 30_000
             await socket.pong(message.data)
 
 
@@ -164,7 +165,7 @@ async def test_a_clients_ping_is_answered(serve: Serve, session: ClientSession) 
 
     async with session.ws_connect(f"http://{server.address}/ws", autoping=False) as socket:
         await socket.ping(b"hello")
-        message = await socket.receive(timeout=1)
+        message = await socket.receive(timeout=PATIENCE_S)
 
     assert (message.type, message.data) == (WSMsgType.PONG, b"hello")
 

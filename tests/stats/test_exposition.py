@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.config import Metrics
 from penstock.errors import ConfigError, PortInUse
@@ -26,7 +27,9 @@ def test_what_was_counted_is_shown_until_the_end(tmp_path: Path) -> None:
     port = free_port()
     with exposed(Metrics(port=port), lambda _: None, tmp_path) as metrics:
         metrics(RequestSent(exchange="x", path="/p", cost=1, status=200, took_ms=1))
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S
+        ) as answer:
             text = answer.read().decode()
 
     assert 'penstock_requests_total{exchange="x",status="200"} 1.0' in text
@@ -61,9 +64,9 @@ def test_clients_that_only_hold_on_take_no_threads_and_delay_nobody(tmp_path: Pa
             held.sendall(b"GET / HTTP/1.1\r\nX: " if number % 2 else b"")
         for method in ("GET", "HEAD"):
             asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method=method)
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
                 assert answer.status == 200
 
         assert threading.active_count() == before
         begun = time.monotonic()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30

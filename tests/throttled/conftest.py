@@ -10,6 +10,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 WEIGHT, WINDOW_S = 400, 2
 """The limit of the quick one."""
@@ -24,13 +25,13 @@ class Simulated:
 
     def ask(self, question: str) -> Any:
         """Ask the simulator what truly happened."""
-        with urlopen(f"{self.address}/_sim/{question}", timeout=30) as answer:
+        with urlopen(f"{self.address}/_sim/{question}", timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
     def plan_faults(self, plan: str) -> None:
         """Inject these from now on."""
         body = json.dumps({"plan": plan}).encode()
-        with urlopen(Request(f"{self.address}/_sim/faults", data=body), timeout=30):
+        with urlopen(Request(f"{self.address}/_sim/faults", data=body), timeout=PATIENCE_S):
             pass
 
     def look(self) -> None:

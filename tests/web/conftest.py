@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.web import Bounds, WebServer
 from penstock.web.asgi import Application
@@ -63,7 +64,7 @@ class Raw:
         return await self.answer()
 
     async def answer(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = next(
                 int(line.partition(b":")[2])
@@ -74,7 +75,7 @@ class Raw:
 
     async def rest(self) -> bytes:
         """Everything until the server closes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.errors import ConfigError, PortInUse
 from penstock.web import WebServer
@@ -194,7 +195,7 @@ async def test_it_stops_without_those_who_only_hold_on(start: Start, dial: Dial)
     assert not stopping.done(), "what is being answered is finished"
     held.let.set()
     assert (await busy.answer()).endswith(b"GET /held ")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await stopping
 
 
@@ -205,7 +206,7 @@ async def test_it_stops_in_time_whatever_is_being_answered(start: Start, dial: D
     await busy.say("GET /held HTTP/1.1\nHost: h\n\n")
     await held.begun.acquire()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await server.stop()
     assert await busy.rest() == b""
 

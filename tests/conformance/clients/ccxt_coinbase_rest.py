@@ -9,6 +9,8 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 PAGE = 300
 
 exchange = ccxt.coinbaseexchange()
+
+exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1]
 
 

@@ -33,6 +33,7 @@ async def main(base: str) -> dict:
     # Books want a signature; the simulator looks at its form alone.
     secret = base64.b64encode(b"nobody's secret").decode()
     exchange = ccxt.pro.coinbaseexchange({"apiKey": "any", "secret": secret, "password": "any"})
+    exchange.timeout = 60_000
     exchange.urls["api"]["public"] = base
     exchange.urls["api"]["ws"] = base.replace("http", "ws")
     await exchange.load_markets()

@@ -7,6 +7,8 @@ import time
 import ccxt
 
 exchange = ccxt.kraken({"enableRateLimit": False})
+
+exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1]
 
 

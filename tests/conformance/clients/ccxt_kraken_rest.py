@@ -8,6 +8,8 @@ import ccxt
 MARKET = ("id", "wsId", "altname", "active", "precision")
 
 exchange = ccxt.kraken()
+
+exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1]
 
 

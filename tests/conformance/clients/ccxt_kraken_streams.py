@@ -4,25 +4,28 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import ccxt.pro
 
-SECONDS = 6
+SECONDS, LONGEST = 6, 60
 
 
-async def watch(look: Callable[[], Awaitable[None]]) -> None:
-    """Look again and again until the time is up, by the clock: a library may swallow a cancel."""
+async def watch(look: Callable[[], Awaitable[None]], is_enough: Callable[[], bool]) -> None:
+    """Look again and again for some seconds, or for longer if too little has been seen by then.
+
+    It ends by the clock: a library may swallow a cancellation.
+    """
     loop = asyncio.get_running_loop()
-    end = loop.time() + SECONDS
-    while (left := end - loop.time()) > 0:
-        try:
+    start = loop.time()
+    while (left := start + (SECONDS if is_enough() else LONGEST) - loop.time()) > 0:
+        with suppress(TimeoutError):
             await asyncio.wait_for(look(), left)
-        except TimeoutError:
-            return
 
 
 async def main(base: str) -> dict:
     exchange = ccxt.pro.kraken()
+    exchange.timeout = 60_000
     exchange.urls["api"]["public"] = base
     exchange.urls["api"]["ws"]["publicV2"] = base.replace("http", "ws") + "/v2"
     await exchange.load_markets()
@@ -48,6 +51,9 @@ async def main(base: str) -> dict:
             }
         )
 
+    def times_seen(symbol: str) -> int:
+        return len({book["timestamp"] for book in books if book["symbol"] == symbol})
+
     async def look_at_ticker() -> None:
         tickers.append(await exchange.watch_ticker("BTC/USD"))
 
@@ -56,11 +62,11 @@ async def main(base: str) -> dict:
 
     try:
         await asyncio.gather(
-            watch(look_at_trades),
-            watch(lambda: look_at_book("BTC/USD", 10)),
-            watch(lambda: look_at_book("ETH/USD", 100)),
-            watch(look_at_ticker),
-            watch(look_at_candles),
+            watch(look_at_trades, lambda: len(trades) > 5),
+            watch(lambda: look_at_book("BTC/USD", 10), lambda: times_seen("BTC/USD") > 22),
+            watch(lambda: look_at_book("ETH/USD", 100), lambda: times_seen("ETH/USD") > 0),
+            watch(look_at_ticker, lambda: len(tickers) > 6),
+            watch(look_at_candles, lambda: len(candles) > 0),
         )
     finally:
         await exchange.close()

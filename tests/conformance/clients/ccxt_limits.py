@@ -7,6 +7,8 @@ import time
 import ccxt
 
 exchange = ccxt.binance()
+
+exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1] + "/api/v3"
 
 

@@ -9,6 +9,8 @@ MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 PAGE = 1000
 
 exchange = ccxt.binance({"options": {"fetchMarkets": {"types": ["spot"]}}})
+
+exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1] + "/api/v3"
 
 

@@ -4,27 +4,30 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import ccxt.pro
 
-SECONDS = 5
+SECONDS, LONGEST = 5, 60
 SHOWN_LEVELS = 200
 TRADED = ["BTC/USDT", "ETH/USDT", "BNB/USDT", "SOL/USDT", "ETH/BTC", "BTC/EUR", "LTC/USDT"]
 
 
-async def watch(look: Callable[[], Awaitable[None]]) -> None:
-    """Look again and again until the time is up, by the clock: a library may swallow a cancel."""
+async def watch(look: Callable[[], Awaitable[None]], is_enough: Callable[[], bool]) -> None:
+    """Look again and again for some seconds, or for longer if too little has been seen by then.
+
+    It ends by the clock: a library may swallow a cancellation.
+    """
     loop = asyncio.get_running_loop()
-    end = loop.time() + SECONDS
-    while (left := end - loop.time()) > 0:
-        try:
+    start = loop.time()
+    while (left := start + (SECONDS if is_enough() else LONGEST) - loop.time()) > 0:
+        with suppress(TimeoutError):
             await asyncio.wait_for(look(), left)
-        except TimeoutError:
-            return
 
 
 async def main(base: str) -> dict:
     exchange = ccxt.pro.binance({"options": {"fetchMarkets": {"types": ["spot"]}}})
+    exchange.timeout = 60_000
     exchange.urls["api"]["public"] = base + "/api/v3"
     exchange.urls["api"]["ws"]["spot"] = base.replace("http", "ws") + "/ws"
     await exchange.load_markets()
@@ -58,6 +61,9 @@ async def main(base: str) -> dict:
                 }
             )
 
+    def times_seen(symbol: str) -> int:
+        return len({book["nonce"] for book in books if book["symbol"] == symbol})
+
     async def look_at_ticker() -> None:
         tickers.append(await exchange.watch_ticker("ETH/USDT", {"name": "ticker"}))
 
@@ -70,13 +76,13 @@ async def main(base: str) -> dict:
 
     try:
         await asyncio.gather(
-            watch(look_at_trades),
-            watch(look_at_one_symbol),
-            watch(lambda: look_at_book("BTC/USDT")),
-            watch(lambda: look_at_book("币安人生/USDT")),
-            watch(look_at_ticker),
-            watch(look_at_mini_ticker),
-            watch(look_at_candles),
+            watch(look_at_trades, lambda: len(trades) > 20),
+            watch(look_at_one_symbol, lambda: len(trades) > 20),
+            watch(lambda: look_at_book("BTC/USDT"), lambda: times_seen("BTC/USDT") > 22),
+            watch(lambda: look_at_book("币安人生/USDT"), lambda: times_seen("币安人生/USDT") > 0),
+            watch(look_at_ticker, lambda: len(tickers) >= 3),
+            watch(look_at_mini_ticker, lambda: len(mini_tickers) >= 3),
+            watch(look_at_candles, lambda: len(candles) >= 3),
         )
     finally:
         await exchange.close()

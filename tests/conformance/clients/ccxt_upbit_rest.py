@@ -10,6 +10,7 @@ PAGE = 200
 
 # ccxt paces all groups together; a group's ten a second is what the exchange allows.
 exchange = ccxt.upbit({"rateLimit": 110})
+exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1]
 NAMES = ("id", "timestamp", "price", "amount", "side", "symbol")
 

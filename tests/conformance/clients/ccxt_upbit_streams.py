@@ -30,6 +30,7 @@ async def watch(look: Callable[[], Awaitable[None]], seen: list, enough: int = 1
 
 async def main(base: str) -> dict:
     exchange = ccxt.pro.upbit()
+    exchange.timeout = 60_000
     exchange.urls["api"]["public"] = base
     exchange.urls["api"]["ws"] = base.replace("http", "ws") + "/websocket/v1"
     await exchange.load_markets()

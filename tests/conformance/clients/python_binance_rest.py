@@ -30,7 +30,7 @@ async def refusal(client: AsyncClient, **query: object) -> list:
 
 async def main(base: str) -> dict:
     AsyncClient.API_URL = base + "/api"
-    client = await AsyncClient.create()
+    client = await AsyncClient.create(requests_params={"timeout": 60})
     try:
         now = (await client.get_server_time())["serverTime"]
         klines = await client.get_historical_klines_generator(

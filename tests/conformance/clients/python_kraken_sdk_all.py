@@ -4,12 +4,13 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
 
 from kraken.exceptions import KrakenUnknownAssetError
 from kraken.spot import Market, SpotOrderBookClient, SpotWSClient
 from kraken.spot.websocket import SpotWSClientBase
 
-SECONDS = 6
+SECONDS, LONGEST = 3, 60
 PAIRS = ["BTC/USD", "ETH/USD"]
 
 base = sys.argv[1]
@@ -40,11 +41,22 @@ class Books(SpotOrderBookClient):
         )
 
 
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONGEST):
+        while not true():  # noqa: ASYNC110 (the library tells nobody)
+            await asyncio.sleep(0.1)
+
+
+def count(frames: list, key: str, value: str) -> int:
+    return sum(frame.get(key) == value for frame in frames)
+
+
 async def look_at_books(depth: int) -> list:
     async with Books(depth) as books:
         await books.start()
         await books.add_book(pairs=PAIRS)
         await asyncio.sleep(SECONDS)
+        await until(lambda: all(sum(e["pair"] == pair for e in books.seen) > 20 for pair in PAIRS))
         return list(books.seen)
 
 
@@ -63,9 +75,12 @@ async def look_at_channels() -> list:
             {"channel": "instrument"},
         ):
             await client.subscribe(params=params)
+        await until(lambda: count(frames, "channel", "heartbeat") >= 5)
+        await until(lambda: count(frames, "method", "subscribe") == 7)
+        await until(lambda: count(frames, "channel", "instrument") == 1)
         await asyncio.sleep(SECONDS)
         await client.unsubscribe(params={"channel": "trade", "symbol": PAIRS})
-        await asyncio.sleep(0.5)
+        await until(lambda: count(frames, "method", "unsubscribe") == 2)
         return frames
 
 

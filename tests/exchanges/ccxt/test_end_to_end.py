@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from msgspec.structs import replace
+from tests.waiting import PATIENCE_S
 
 from penstock.app import (
     build_simulator,
@@ -47,8 +48,6 @@ from penstock.storage.log.keys import Stream
 from penstock.telemetry import ConnectionLost, Fact, RequestSent
 
 from .twins import TWINS, addresses
-
-PATIENCE_S = 60.0
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -180,7 +181,7 @@ async def test_over_the_wire_connections_of_both_units_share_a_stream(
         session.ws_connect(f"{url}?timeUnit={MICRO}") as us,
     ):
         for socket, length in ((usual, 13), (us, 16)):
-            frame = msgspec.json.decode(await socket.receive_str(timeout=30))
+            frame = msgspec.json.decode(await socket.receive_str(timeout=PATIENCE_S))
             assert (len(str(frame["E"])), len(str(frame["T"]))) == (length, length)
     with pytest.raises(WSServerHandshakeError) as refused:
         await session.ws_connect(f"{url}?timeUnit=SECOND")

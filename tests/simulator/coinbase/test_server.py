@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -58,7 +59,7 @@ async def http() -> AsyncIterator[ClientSession]:
 
 async def _next(socket: ClientWebSocketResponse, *kinds: str) -> dict[str, Any]:
     while True:
-        message = await socket.receive(timeout=20)
+        message = await socket.receive(timeout=PATIENCE_S)
         assert message.type is WSMsgType.TEXT, message
         frame: dict[str, Any] = json.loads(message.data)
         if frame["type"] in kinds:
@@ -123,7 +124,7 @@ async def test_connecting_and_talking_too_much_is_refused(
             assert third.status == 429
         for _ in range(4):
             await socket.send_str(_subscribe("heartbeat"))
-        while (message := await socket.receive(timeout=20)).type is WSMsgType.TEXT:
+        while (message := await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.TEXT:
             pass
         assert message.type is WSMsgType.CLOSE
         assert message.data == 1008
@@ -133,7 +134,7 @@ async def test_whoever_does_not_subscribe_is_sent_away(serve: Serve, http: Clien
     address = await serve()
     async with http.ws_connect(address) as silent, http.ws_connect(address) as busy:
         await busy.send_str(_subscribe("heartbeat"))
-        message = await silent.receive(timeout=20)
+        message = await silent.receive(timeout=PATIENCE_S)
 
         assert message.type is WSMsgType.CLOSE
         assert (await _next(busy, "heartbeat"))["type"] == "heartbeat"
@@ -175,7 +176,7 @@ async def test_faults_strike_frames(serve: Serve, http: ClientSession, plan: str
     async with http.ws_connect(address, max_msg_size=0) as socket:
         await socket.send_str(_subscribe("level2_batch", "heartbeat"))
         for _ in range(30):
-            assert (await socket.receive(timeout=20)).type is WSMsgType.TEXT
+            assert (await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.TEXT
     async with http.get(f"{address}/_sim/faults") as answer:
         struck = (await answer.json())["counts"]
 
@@ -198,7 +199,7 @@ async def test_faults_cut_connections_and_requests(serve: Serve, http: ClientSes
     address = await serve(faults="cut=300ms,http500@/time=1,html@*/stats=1,http429@*/book=1")
     async with http.ws_connect(address, max_msg_size=0) as socket:
         await socket.send_str(_subscribe("level2_batch"))
-        while (message := await socket.receive(timeout=20)).type is WSMsgType.TEXT:
+        while (message := await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.TEXT:
             pass
         assert message.type in (WSMsgType.CLOSED, WSMsgType.ERROR)
     for path, status in (("/time", 500), ("/products/SOL-USD/book", 429)):

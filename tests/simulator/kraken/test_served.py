@@ -10,6 +10,7 @@ from zlib import crc32
 import msgspec
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -63,7 +64,7 @@ class Follower:
         await self._socket.send_json({"method": method, "params": params})
 
     async def next(self) -> Any:
-        text = await self._socket.receive_str(timeout=5)
+        text = await self._socket.receive_str(timeout=PATIENCE_S)
         return json.loads(text, parse_float=str, parse_int=str)
 
     def take(self, frame: Any) -> bool:
@@ -210,7 +211,7 @@ async def test_frames_are_spoiled_here_too(
         await Follower(socket, 10).ask(
             "subscribe", channel="trade", symbol=["BTC/USD"], snapshot=True
         )
-        texts = [await socket.receive_str(timeout=5) for _ in range(3)]
+        texts = [await socket.receive_str(timeout=PATIENCE_S) for _ in range(3)]
 
     spoiled = texts[2]
     if fault == "malformed":
@@ -271,8 +272,8 @@ async def test_too_many_messages_are_answered_and_too_many_connections_refused(
     async with session.ws_connect(url) as socket:
         for number in range(3):
             await socket.send_json({"method": "ping", "req_id": number})
-        await socket.receive_str(timeout=5)
-        answers = [json.loads(await socket.receive_str(timeout=5)) for _ in range(3)]
+        await socket.receive_str(timeout=PATIENCE_S)
+        answers = [json.loads(await socket.receive_str(timeout=PATIENCE_S)) for _ in range(3)]
         with pytest.raises(WSServerHandshakeError) as refused:
             await session.ws_connect(url)
 
@@ -286,8 +287,8 @@ async def test_a_connection_without_a_subscription_is_ended(
 ) -> None:
     server = await serve_kraken(subscribe_within=0.2)
     async with session.ws_connect(f"http://{server.address}/v2") as socket:
-        await socket.receive_str(timeout=5)
-        assert (await socket.receive(timeout=5)).type is WSMsgType.CLOSE
+        await socket.receive_str(timeout=PATIENCE_S)
+        assert (await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.CLOSE
 
 
 async def test_faults_of_requests_are_told_as_the_exchange_would(

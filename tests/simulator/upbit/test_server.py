@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -162,21 +163,27 @@ async def test_frames_are_binary_and_the_new_request_replaces_the_old(
     address = await serve()
     async with http.ws_connect(f"{address}/websocket/v1") as socket:
         await socket.send_str("PING")
-        assert (await socket.receive(timeout=20)).data == b'{"status":"UP"}'
+        assert (await socket.receive(timeout=PATIENCE_S)).data == b'{"status":"UP"}'
         await socket.send_str(_request("orderbook"))
-        first = await socket.receive(timeout=20)
+        first = await socket.receive(timeout=PATIENCE_S)
         assert first.type is WSMsgType.BINARY
         assert json.loads(first.data)["stream_type"] == "SNAPSHOT"
-        assert json.loads((await socket.receive(timeout=20)).data)["stream_type"] == "REALTIME"
+        assert (
+            json.loads((await socket.receive(timeout=PATIENCE_S)).data)["stream_type"] == "REALTIME"
+        )
 
         await socket.send_bytes(_request("ticker").encode())
-        while (kind := json.loads((await socket.receive(timeout=20)).data)["type"]) != "ticker":
+        while (
+            kind := json.loads((await socket.receive(timeout=PATIENCE_S)).data)["type"]
+        ) != "ticker":
             assert kind == "orderbook", "still under way"
         await socket.send_str(_request("ticker", is_only_snapshot=True))
-        while json.loads((await socket.receive(timeout=20)).data)["stream_type"] != "SNAPSHOT":
+        while (
+            json.loads((await socket.receive(timeout=PATIENCE_S)).data)["stream_type"] != "SNAPSHOT"
+        ):
             pass
         await socket.send_str('[{"ticket":"t"},{"type":"trade"}]')
-        error = json.loads((await socket.receive(timeout=20)).data)
+        error = json.loads((await socket.receive(timeout=PATIENCE_S)).data)
         assert error["error"]["name"] == "NO_CODES", "nothing but the error followed"
 
 
@@ -187,7 +194,7 @@ async def test_the_same_request_again_brings_its_snapshot_again(
     async with http.ws_connect(f"{address}/websocket/v1") as socket:
         for _ in range(2):
             await socket.send_str(_request("candle.1m", is_only_snapshot=True))
-            frame = json.loads((await socket.receive(timeout=20)).data)
+            frame = json.loads((await socket.receive(timeout=PATIENCE_S)).data)
             assert (frame["type"], frame["stream_type"]) == ("candle.1m", "SNAPSHOT")
 
 
@@ -196,7 +203,7 @@ async def test_too_many_messages_end_a_connection(serve: Serve, http: ClientSess
     async with http.ws_connect(f"{address}/websocket/v1") as socket:
         for _ in range(3):
             await socket.send_str("PING")
-        answers = [await socket.receive(timeout=20) for _ in range(3)]
+        answers = [await socket.receive(timeout=PATIENCE_S) for _ in range(3)]
 
     assert [each.type for each in answers[:2]] == [WSMsgType.BINARY] * 2
     assert (answers[2].type, answers[2].data) == (WSMsgType.CLOSE, 1008)
@@ -207,7 +214,7 @@ async def test_books_from_the_socket_are_the_ledgers(serve: Serve, http: ClientS
     async with http.ws_connect(f"{address}/websocket/v1") as socket:
         await socket.send_str(_request("orderbook"))
         for _ in range(10):
-            frame = json.loads((await socket.receive(timeout=20)).data)
+            frame = json.loads((await socket.receive(timeout=PATIENCE_S)).data)
             query = f"symbol=btc_krw&at_ms={frame['timestamp']}&depth=30"
             async with http.get(f"{address}/_sim/ledger/book?{query}") as answer:
                 truth = await answer.json()
@@ -225,7 +232,7 @@ async def test_faults_strike_frames(serve: Serve, http: ClientSession, plan: str
     async with http.ws_connect(f"{address}/websocket/v1") as socket:
         await socket.send_str(_request("orderbook", "trade"))
         for _ in range(30):
-            assert (await socket.receive(timeout=20)).type is WSMsgType.BINARY
+            assert (await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.BINARY
     async with http.get(f"{address}/_sim/faults") as answer:
         struck = (await answer.json())["counts"]
 
@@ -236,7 +243,7 @@ async def test_faults_cut_connections_and_requests(serve: Serve, http: ClientSes
     address = await serve(faults="cut=300ms,http500@*/all=1,http418@*/ticks=1")
     async with http.ws_connect(f"{address}/websocket/v1") as socket:
         await socket.send_str(_request("orderbook"))
-        while (message := await socket.receive(timeout=20)).type is WSMsgType.BINARY:
+        while (message := await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.BINARY:
             pass
         assert message.type in (WSMsgType.CLOSED, WSMsgType.ERROR)
     for path, status in (("market/all", 500), ("trades/ticks?market=KRW-BTC", 418)):

@@ -367,7 +367,7 @@ async def test_what_is_kept_outlives_whoever_opened_it(store: StateStore, url: s
 
     assert await again.get(JOBS, "a") == await store.get(JOBS, "a")
     assert await again.budget("sim") == await store.budget("sim")
-    assert abs(await again.now_ms() - await store.now_ms()) < 1_000
+    assert abs(await again.now_ms() - await store.now_ms()) < 30_000
     await again.close()
 
 

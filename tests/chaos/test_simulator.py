@@ -35,7 +35,7 @@ SYMBOLS = {
     "upbit": ("btc_krw", "eth_krw"),
 }
 START_S, MOST_S, GIVE_UP_S = 120.0, 1.0, 60.0
-GROWTH_BYTES = 8_000_000
+GROWTH_BYTES = 6_000_000
 """From the second quarter to the last: logs that are not full yet, and what the allocator keeps."""
 _CALM = 0.1
 """The part of a quarter in which no large answer is under way, nor much that is not read."""
@@ -99,6 +99,12 @@ class Subject:
         self.asked.append(Asked(question, body, answer.status, took_s))
         return json.loads(found)
 
+    async def warm_up(self, http: aiohttp.ClientSession) -> None:
+        """Ask everything once, so that the memory of the largest answers has been had before."""
+        for question in QUESTIONS:
+            for symbol in SYMBOLS[self.exchange]:
+                await self.ask(http, self._filled(question, symbol, "100000"))
+
     async def ask_everything(self, http: aiohttp.ClientSession, until: float) -> None:
         """One question after the other, those of no sense too."""
         while time.monotonic() < until:
@@ -108,10 +114,13 @@ class Subject:
             else:
                 symbol = self.draw.choice(SYMBOLS[self.exchange])
                 value = quote(self.draw.choice(VALUES), safe="")
-                question = self.draw.choice(QUESTIONS).replace("{symbol}", symbol)
-                now = str(time.time_ns() // 1_000_000)
-                await self.ask(http, question.replace("{now}", now).replace("{}", value))
+                await self.ask(http, self._filled(self.draw.choice(QUESTIONS), symbol, value))
             await asyncio.sleep(0.02)
+
+    @staticmethod
+    def _filled(question: str, symbol: str, value: str) -> str:
+        now = str(time.time_ns() // 1_000_000)
+        return question.replace("{symbol}", symbol).replace("{now}", now).replace("{}", value)
 
     async def change_plans(self, http: aiohttp.ClientSession, until: float) -> None:
         """Another plan of faults every second, and everybody sent away now and then."""
@@ -148,6 +157,7 @@ async def start(stack: AsyncExitStack, exchange: str) -> Subject:
 async def visit(http: aiohttp.ClientSession, subject: Subject) -> dict[str, Any]:
     """Clients and questions for the whole time, then the slow questions again in calm."""
     visitors = Visitors(subject.exchange, subject.address, subject.draw)
+    await subject.warm_up(http)
     until = time.monotonic() + SECONDS
     await asyncio.gather(
         visitors.visit(SECONDS, rest=4, streams=4, silent=3, hurried=4),

@@ -202,7 +202,7 @@ class Visitors:
                 writer.transport.abort()
 
     async def _hurry(self, _: aiohttp.ClientSession) -> None:
-        """Many small requests on one connection: what an hour brings, in minutes."""
+        """Many small requests on one connection, so that logs fill sooner."""
         host, port = self._host_and_port()
         request = f"GET /nothing HTTP/1.1\r\nHost: {host}\r\nUser-Agent: hurried\r\n"
         last = f"{request}Connection: close\r\n\r\n"

@@ -29,6 +29,9 @@ PLANS = (
 )
 _EXPECTED = (aiohttp.ClientError, ConnectionError, TimeoutError, OSError)
 _PATIENCE = aiohttp.ClientTimeout(total=5)
+_PIPELINED_S = 30.0
+_PIPELINED = 25
+"""Requests that a hurried client sends before it reads any answer."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +140,13 @@ class Visitors:
     draw: random.Random
     counts: Counter[str] = field(default_factory=Counter)
 
-    async def visit(self, seconds: float, rest: int, streams: int, silent: int) -> None:
+    async def visit(
+        self, seconds: float, rest: int, streams: int, silent: int, hurried: int
+    ) -> None:
         """Let so many clients of each kind come at once, again and again."""
         kinds: list[Callable[[aiohttp.ClientSession], Awaitable[None]]] = [
             *[self._ask] * rest, *[self._listen] * streams, *[self._never_read] * silent,
+            *[self._hurry] * hurried,
         ]  # fmt: skip
         until = asyncio.get_running_loop().time() + seconds
         with suppress(TimeoutError):
@@ -149,13 +155,15 @@ class Visitors:
 
     async def _repeat(self, visit: Callable[[aiohttp.ClientSession], Awaitable[None]]) -> None:
         while True:
-            ip = ip_address("127.0.0.0") + self.draw.randrange(1, 1 << 23)
-            connector = aiohttp.TCPConnector(local_addr=(str(ip), 0))
+            connector = aiohttp.TCPConnector(local_addr=self._own_address())
             try:
                 async with aiohttp.ClientSession(connector=connector, timeout=_PATIENCE) as http:
                     await visit(http)
             except _EXPECTED:
                 self.counts["broken off"] += 1
+
+    def _own_address(self) -> tuple[str, int]:
+        return str(ip_address("127.0.0.0") + self.draw.randrange(1, 1 << 23)), 0
 
     def _path(self) -> str:
         path = self.draw.choice(MANNERS[self.exchange].requests)
@@ -183,8 +191,8 @@ class Visitors:
         self.counts["never read"] += 1
         async with http.ws_connect(self.address + manners.streams, autoping=False) as socket:
             # Nobody receives, so the client's buffers fill, and then the simulator's.
-            host, _, port = self.address.removeprefix("http://").rpartition(":")
-            _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+            host, port = self._host_and_port()
+            _, writer = await asyncio.open_connection(host, port, limit=1024)
             writer.write(f"GET {manners.requests[0]} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             try:
                 for number in range(self.draw.choice((10, 40, 300))):
@@ -192,3 +200,23 @@ class Visitors:
                     await asyncio.sleep(0.3)
             finally:
                 writer.transport.abort()
+
+    async def _hurry(self, _: aiohttp.ClientSession) -> None:
+        """Many small requests on one connection, so that logs fill sooner."""
+        host, port = self._host_and_port()
+        request = f"GET /nothing HTTP/1.1\r\nHost: {host}\r\nUser-Agent: hurried\r\n"
+        last = f"{request}Connection: close\r\n\r\n"
+        async with asyncio.timeout(_PIPELINED_S):
+            reader, writer = await asyncio.open_connection(
+                host, port, local_addr=self._own_address()
+            )
+            try:
+                writer.write((f"{request}\r\n" * (_PIPELINED - 1) + last).encode())
+                answers = await reader.read(-1)
+                self.counts["hurried requests"] += answers.count(b"HTTP/1.1 ")
+            finally:
+                writer.transport.abort()
+
+    def _host_and_port(self) -> tuple[str, int]:
+        host, _, port = self.address.removeprefix("http://").rpartition(":")
+        return host, int(port)

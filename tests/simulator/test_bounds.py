@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -46,6 +47,72 @@ def test_a_log_keeps_the_newest_rows_and_counts_what_it_dropped() -> None:
     assert log.page(after=5).dropped == 2
     assert log.page(after=8) == ([*log.page(after=0).rows[1:]], 0)
     assert log.page(after=1 << 62) == ([], 0)
+
+
+def test_a_page_begins_and_ends_anywhere_in_a_long_log() -> None:
+    log = History(Arrival, kept=1000)
+    for seq in range(1, 2001):
+        log.append(Arrival(seq, 0, 0, "request", "127.0.0.1", "/a,\n", 1, 1, 200))
+
+    for after in (0, 999, 1000, 1023, 1024, 1025, 1700, 1999, 2000):
+        for most in (0, 1, 255, 256, 257, 600, None):
+            first = max(after, 1000) + 1
+            end = 2001 if most is None else min(first + most, 2001)
+            page = log.page(after, most)
+            assert [row.seq for row in page.rows] == [*range(first, end)]
+            assert page.dropped == max(0, 1000 - after)
+    assert {row.path for row in log.page(0).rows} == {"/a,\n"}
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def _came(admission: Admission, addresses: int) -> None:
+    """Each address connects once."""
+    for number in range(addresses):
+        ip = f"127.{number * 7919 % 127}.{number >> 8}.{number & 255}"
+        admission.connect(ip, "/stream", 1_794_886_000_000 + number * 17)
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_row_of_the_request_log_takes_some_tens_of_bytes() -> None:
+    admission = Admission([], None)
+    before = tracemalloc.get_traced_memory()[0]
+
+    _came(admission, 4096)
+
+    took = tracemalloc.get_traced_memory()[0] - before
+    assert took < 4096 * 40
+
+
+@pytest.mark.usefixtures("traced")
+def test_an_answer_with_many_rows_takes_no_more_than_a_few_times_its_size() -> None:
+    admission = Admission([], None)
+    _came(admission, 4096)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+
+    answer = msgspec.json.encode({"requests": admission.packed_arrivals(0, 4096).rows})
+
+    assert len(answer) > 4096 * 100
+    assert tracemalloc.get_traced_memory()[1] - before < 4 * len(answer)
+
+
+@pytest.mark.usefixtures("traced")
+def test_the_count_of_an_address_that_came_once_takes_some_hundreds_of_bytes() -> None:
+    rule = Rule("r", "sliding", 600_000, 150, "ip", "connect")
+    admission = Admission([rule], None, remembered=1)
+    before = tracemalloc.get_traced_memory()[0]
+
+    _came(admission, 3000)
+
+    assert admission.counted == 3000
+    took = tracemalloc.get_traced_memory()[0] - before
+    assert took < 3000 * 500
 
 
 def test_totals_outlive_the_rows_they_count() -> None:
@@ -111,11 +178,11 @@ def test_ended_connections_are_kept_by_number_and_by_size() -> None:
         few.append(_client(number))
         small.append(_client(number, *(f"stream-{i}" for i in range(100))))
 
-    told = [msgspec.json.decode(each) for each in few.descriptions()]
+    told = msgspec.json.decode(few.descriptions())
     assert [each["id"] for each in told] == [8, 9, 10]
     assert few.dropped == 7
-    assert sum(map(len, small.descriptions())) <= 10_000
-    assert len(small.descriptions()) + small.dropped == 10
+    assert 5_000 < len(small.descriptions()) <= 10_100
+    assert len(msgspec.json.decode(small.descriptions())) + small.dropped == 10
 
 
 def test_a_connection_keeps_its_newest_subscriptions_and_counts_the_rest() -> None:

@@ -1,8 +1,8 @@
 """Memory that is given back.
 
-The log's write buffers come and go by the megabyte. Where the C library keeps such pieces among the
-small ones, as it does once it has seen a few of them, others settle in between, and a process that
-runs for weeks takes a little more with every hour.
+The log's write buffers and a simulator's answers come and go by the megabyte. Where the C library
+keeps such pieces among the small ones, as it does once it has seen a few of them, others settle in
+between, and a process that runs for weeks takes a little more with every hour.
 """
 
 import ctypes

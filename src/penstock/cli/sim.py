@@ -7,6 +7,7 @@ import typer
 
 from penstock.app import build_simulator
 from penstock.cli.context import read_settings
+from penstock.cli.memory import give_back_large_pieces
 from penstock.cli.options import (
     FaultsOption,
     JsonOption,
@@ -70,6 +71,7 @@ def sim(
         "simulator.faults": faults,
     }
     settings = read_settings(context, options).settings.simulator
+    give_back_large_pieces()
     with last_words_logged():
         server = build_simulator(settings, SystemClock(), unless_drawn(log_facts), exchange)
         asyncio.run(_serve(server, settings.seed, seconds, as_json))

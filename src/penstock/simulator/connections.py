@@ -1,9 +1,10 @@
 """Connections: what is told of those that are open, and of those that have ended.
 
-Of a connection that has ended only its description is kept, as JSON. There is room for so many of
-them and for so many bytes; the oldest go first.
+Of a connection that has ended only its description is kept, as compressed JSON. There is room for
+so many of them and for so many bytes, as they are told; the oldest go first.
 """
 
+import zlib
 from collections import deque
 from dataclasses import asdict
 
@@ -38,7 +39,8 @@ class Ended:
 
     def __init__(self, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
         self._most, self._most_bytes = most, most_bytes
-        self._descriptions: deque[bytes] = deque()
+        self._descriptions: deque[tuple[int, bytes]] = deque()
+        """(its size, compressed) of each."""
         self._bytes = 0
         self.dropped = 0
         """Older ones that are not kept any more."""
@@ -46,12 +48,13 @@ class Ended:
     def append(self, client: Client) -> None:
         """Keep what is to be told of a connection."""
         description = msgspec.json.encode(describe(client))
-        self._descriptions.append(description)
+        self._descriptions.append((len(description), zlib.compress(description)))
         self._bytes += len(description)
         while len(self._descriptions) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= len(self._descriptions.popleft())
+            self._bytes -= self._descriptions.popleft()[0]
             self.dropped += 1
 
-    def descriptions(self) -> list[msgspec.Raw]:
-        """The newest last."""
-        return [*map(msgspec.Raw, self._descriptions)]
+    def descriptions(self) -> msgspec.Raw:
+        """All of them as a JSON array, the newest last."""
+        told = (zlib.decompress(compressed) for _, compressed in self._descriptions)
+        return msgspec.Raw(b"[%b]" % b",".join(told))

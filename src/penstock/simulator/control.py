@@ -112,12 +112,12 @@ class Control:
 
     def _requests(self, query: Query, _: bytes) -> object:
         admission = self._engine.admission
-        arrivals, dropped = admission.arrivals(_after(query), _MOST_ROWS)
+        rows, dropped = admission.packed_arrivals(_after(query), _MOST_ROWS)
         return {
             "in_flight": self._engine.in_flight,
             "totals": admission.totals,
             "dropped": dropped,
-            "requests": [arrival._asdict() for arrival in arrivals],
+            "requests": rows,
         }
 
     def _connections(self, *_: object) -> object:
@@ -134,13 +134,13 @@ class Control:
 
     def _faults(self, query: Query, _: bytes) -> object:
         injector = self._engine.injector
-        entries, dropped = injector.log.entries(_after(query), _MOST_ROWS)
+        rows, dropped = injector.log.packed(_after(query), _MOST_ROWS)
         return {
             "plan": injector.plan.text,
             "seed": injector.plan.seed,
             "counts": injector.log.counts,
             "dropped": dropped,
-            "injected": [entry._asdict() for entry in entries],
+            "injected": rows,
         }
 
     def _replan(self, _: Query, body: bytes) -> object:

@@ -10,8 +10,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from penstock.simulator.faults import CONNECTION_KINDS, FRAME_KINDS, FaultPlan
-from penstock.simulator.history import History, Page, kept_text
+from penstock.simulator.history import History, PackedPage, Page, kept_text
 from penstock.telemetry import FaultInjected, Listener
 
 _LONGEST_DELAY_MS = 500
@@ -24,7 +26,7 @@ _BARE_NUMBER = re.compile(rb"(?<=[:,\[])-?[0-9]+\.[0-9]+(?=[,\]}])")
 _SPOILED = {"nan": b"NaN", "huge": b"1e999"}
 
 
-class Injected(NamedTuple):
+class Injected(Struct, frozen=True):
     """One fault that struck."""
 
     seq: int
@@ -57,6 +59,10 @@ class FaultLog:
     def entries(self, after_seq: int = 0, most: int | None = None) -> Page[Injected]:
         """Up to ``most`` of what struck behind a sequence number."""
         return self._log.page(after_seq, most)
+
+    def packed(self, after_seq: int, most: int) -> PackedPage:
+        """The same, as JSON."""
+        return self._log.packed(after_seq, most)
 
 
 class Due(NamedTuple):

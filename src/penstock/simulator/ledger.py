@@ -241,5 +241,6 @@ def _quote(market: Market, amount: int) -> str:
 
 
 def _decimal(units: int, decimals: int) -> str:
-    whole, part = divmod(units, 10**decimals)
-    return f"{whole}.{part:0{decimals}}" if decimals else str(whole)
+    # Cut, not divided, which takes several times as long: answers have thousands of them.
+    digits = str(units).zfill(decimals + 1)
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from penstock.config import Simulator
 from penstock.errors import ConfigError
-from penstock.simulator.history import History, Page, kept_text
+from penstock.simulator.history import History, PackedPage, Page, kept_text
 from penstock.simulator.usage import USAGES, Usage
 
 Unit = Literal["weight", "request", "message", "connect"]
@@ -133,7 +135,7 @@ class Verdict:
         return 429 if self.banned_until_ms is None else 418
 
 
-class Arrival(NamedTuple):
+class Arrival(Struct, frozen=True):
     """One line of the request log."""
 
     seq: int
@@ -154,7 +156,7 @@ class Arrival(NamedTuple):
     key: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Offender:
     window: int = -1
     refusals: int = 0
@@ -170,7 +172,8 @@ class Admission:
     ) -> None:
         self._rules = {rule.name: rule for rule in rules}
         self._bans = bans
-        self._usages: dict[tuple[str, _Counted], Usage] = {}
+        self._usages: dict[str, dict[_Counted, Usage]] = {name: {} for name in self._rules}
+        """By the rule's name, and by whoever it counts apart."""
         self._offenders: dict[str, _Offender] = {}
         self._log = History(Arrival, remembered)
         self._full = _FEW_USAGES
@@ -185,7 +188,7 @@ class Admission:
     @property
     def counted(self) -> int:
         """How many counts are kept: one for each rule and whoever it counts apart."""
-        return len(self._usages)
+        return sum(map(len, self._usages.values()))
 
     def admit(
         self, ip: str, path: str, weight: int, at_ms: int, place: Place = ANYWHERE
@@ -221,8 +224,8 @@ class Admission:
 
     def forget(self, connection: int) -> None:
         """Drop what was counted for a connection that is gone."""
-        for rule in self._rules.values():
-            self._usages.pop((rule.name, connection), None)
+        for usages in self._usages.values():
+            usages.pop(connection, None)
 
     def change(self, name: str, limit: int) -> None:
         """Give a rule another limit; what was used stays used."""
@@ -242,15 +245,19 @@ class Admission:
 
     def used(self, at_ms: int) -> dict[str, int]:
         """Rule name → most that any address, or key of one, has used of it now."""
-        most = {rule.name: 0 for rule in self._rules.values() if rule.scope != "connection"}
-        for (name, _), usage in self._usages.items():
-            if name in most:
-                most[name] = max(most[name], usage.used(self._rules[name], at_ms))
-        return most
+        return {
+            name: max((usage.used(rule, at_ms) for usage in self._usages[name].values()), default=0)
+            for name, rule in self._rules.items()
+            if rule.scope != "connection"
+        }
 
     def arrivals(self, after_seq: int = 0, most: int | None = None) -> Page[Arrival]:
         """Up to ``most`` rows of the log behind a sequence number."""
         return self._log.page(after_seq, most)
+
+    def packed_arrivals(self, after_seq: int, most: int) -> PackedPage:
+        """The same, as JSON."""
+        return self._log.packed(after_seq, most)
 
     def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int, place: Place) -> Verdict:
         charged = [
@@ -309,22 +316,21 @@ class Admission:
         return offender
 
     def _usage(self, rule: Rule, key: _Counted, at_ms: int) -> Usage:
-        usage = self._usages.get((rule.name, key))
+        usage = self._usages[rule.name].get(key)
         if usage is None:
-            if len(self._usages) >= self._full:
+            if self.counted >= self._full:
                 self._forget_idle(at_ms)
-            usage = self._usages[rule.name, key] = USAGES[rule.kind]()
+            usage = self._usages[rule.name][key] = USAGES[rule.kind]()
         return usage
 
     def _forget_idle(self, at_ms: int) -> None:
         """Drop the counts of whoever has used nothing lately; whoever comes back begins at zero."""
         self._usages = {
-            (name, key): usage
-            for (name, key), usage in self._usages.items()
-            if usage.used(self._rules[name], at_ms)
+            name: {key: u for key, u in usages.items() if u.used(self._rules[name], at_ms)}
+            for name, usages in self._usages.items()
         }
-        # Only when there are twice as many again, so that an arrival costs the same on average.
-        self._full = max(_FEW_USAGES, 2 * len(self._usages))
+        # Only when there are a quarter more, so that an arrival costs the same on average.
+        self._full = max(_FEW_USAGES, self.counted * 5 // 4)
 
     def _write(
         self,

@@ -1,8 +1,11 @@
-"""Usage: what has been used of one rule, by whoever the rule counts apart."""
+"""Usage: what has been used of one rule, by whoever the rule counts apart.
+
+There is one for each address that came within a period, which may be tens of thousands: they are
+small.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -27,7 +30,7 @@ class Usage(Protocol):
     def charge(self, rule: Rule, cost: int, at_ms: int) -> None: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Aligned:
     """A window that begins at whole multiples of the period."""
 
@@ -47,17 +50,24 @@ class Aligned:
         self.window = at_ms // rule.period_ms
 
 
-@dataclass
+@dataclass(slots=True)
 class Sliding:
     """A window that ends with the arrival."""
 
     # One entry per millisecond, however many arrivals, and never more than so many entries.
-    charges: deque[tuple[int, int]] = field(default_factory=deque)
+    # A list, because an empty deque has room for 64 entries, and most addresses come once.
+    charges: list[tuple[int, int]] = field(default_factory=list)
     amount: int = 0
 
     def used(self, rule: Rule, at_ms: int) -> int:
-        while self.charges and self.charges[0][0] <= at_ms - rule.period_ms:
-            self.amount -= self.charges.popleft()[1]
+        before_ms, over = at_ms - rule.period_ms, 0
+        for charged_ms, amount in self.charges:
+            if charged_ms > before_ms:
+                break
+            self.amount -= amount
+            over += 1
+        if over:
+            del self.charges[:over]
         return self.amount
 
     def wait_ms(self, rule: Rule, cost: int, at_ms: int) -> int:
@@ -90,10 +100,10 @@ class Sliding:
         entries = [*self.charges]
         odd = entries[: len(entries) % 2]
         pairs = zip(entries[len(odd) :: 2], entries[len(odd) + 1 :: 2], strict=True)
-        self.charges = deque([*odd, *((later[0], one[1] + later[1]) for one, later in pairs)])
+        self.charges = [*odd, *((later[0], one[1] + later[1]) for one, later in pairs)]
 
 
-@dataclass
+@dataclass(slots=True)
 class Bucket:
     """A bucket that drains evenly, ``limit`` in a period."""
 

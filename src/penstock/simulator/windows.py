@@ -15,7 +15,7 @@ GUARD_MS = 100
 _LOOK_S = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class WindowReport:
     """One window of the first aligned limit."""
 

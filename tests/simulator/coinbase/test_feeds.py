@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import RFC_4122, UUID
 
 import msgspec
 import pytest
@@ -46,7 +47,10 @@ def test_every_trade_is_a_match_once(
         assert _ms(match) == trade.at_ms
     for before, after in pairwise([last, *matches]):
         assert before["sequence"] < after["sequence"]
-    assert len({each["maker_order_id"] for each in matches}) == len(matches)
+    orders = {UUID(each["maker_order_id"]) for each in matches}
+    assert len(orders) == len(matches)
+    assert {(order.version, order.variant) for order in orders} == {(4, RFC_4122)}
+    assert {str(order) for order in orders} == {each["maker_order_id"] for each in matches}
 
 
 def test_one_taker_may_meet_several_makers(frames: Frames, as_of_ms: int) -> None:

@@ -19,8 +19,9 @@ VOLUME_DECIMALS = 8
 
 def padded(units: int, decimals: int) -> str:
     """``units`` of 10^-decimals, with all of the decimals."""
-    whole, part = divmod(units, 10**decimals)
-    return f"{whole}.{part:0{decimals}}" if decimals else str(whole)
+    # Cut, not divided: a whole book has forty thousand numbers, and others wait for it.
+    digits = str(units).zfill(decimals + 1)
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
 
 
 def bare(units: int, decimals: int) -> str:

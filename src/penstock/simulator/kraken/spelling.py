@@ -17,8 +17,9 @@ _RESTING_DECIMALS = 3
 def exact(units: int, decimals: int) -> str:
     """``units`` of 10^-decimals, with that many decimals."""
     sign, units = ("-", -units) if units < 0 else ("", units)
-    whole, part = divmod(units, 10**decimals)
-    return f"{sign}{whole}.{part:0{decimals}}" if decimals else f"{sign}{whole}"
+    # Cut, not divided, which takes several times as long: books have thousands of them.
+    digits = str(units).zfill(decimals + 1)
+    return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}" if decimals else f"{sign}{digits}"
 
 
 def rounded(numerator: int, denominator: int) -> int:

@@ -1,6 +1,6 @@
 """Our side of the jobs benchmark: documents of jobs, claimed and finished in batches, fenced.
 
-Workers of one process claim what is due by rank, each a batch at a time, and write each job back
+Workers of one process claim what is due of a queue, each a batch at a time, and write each job back
 under its fence as due again in an hour, as a worker's desk does. Each line it reads is
 ``{"url": …, "jobs": …, "batch": …, "workers": …, "warm": …, "desk": …}``. The clock starts once the
 store is filled and the first ``warm`` jobs are done. With ``desk`` they go through the desk itself,
@@ -17,9 +17,8 @@ from typing import Any
 import asyncpg
 
 from penstock.jobs.desk import JobDesk
-from penstock.jobs.leases import Leases
+from penstock.jobs.leases import Leases, Queue
 from penstock.jobs.model import NewJob, Schedule
-from penstock.jobs.schedule import rank
 from penstock.storage.state import Claim, Document, StateStore, Write, open_store
 from penstock.storage.state.documents import Add, Now, Where
 from penstock.storage.state.schema import JOBS
@@ -29,8 +28,8 @@ PRIORITY = 50
 AT_ONCE = 16
 
 CLAIM = Claim(
-    query=[[Where("status", "=", "active"), Where("wake_at", "<=", Now())]],
-    order=("rank",),
+    query=Queue("sim", "ohlcv_incremental", PRIORITY).query(Where("wake_at", "<=", Now())),
+    order=("wake_at",),
     patch={
         "state": "running", "fence": Add(1), "attempts": Add(1), "lock.locked_by": "worker",
         "lock.lock_until": Now(LEASE_MS), "wake_at": Now(LEASE_MS), "updated_at": Now(),
@@ -51,8 +50,8 @@ def job(number: int, now_ms: int) -> Document:
         "id": f"{now_ms:012x}{number:012x}", "exchange_id": "sim", "type": "ohlcv_incremental",
         "symbol": f"A{number}/USDT", "timeframe": "1m", "status": "active", "state": "idle",
         "schedule": {"mode": "interval", "interval_ms": HOUR_MS},
-        "next_run_at": now_ms, "priority": PRIORITY, "wake_at": now_ms,
-        "rank": rank(now_ms + number, PRIORITY), "fence": 0, "attempts": 0,
+        "next_run_at": now_ms, "priority": PRIORITY, "claim_priority": PRIORITY,
+        "wake_at": now_ms - YEAR_MS + number, "fence": 0, "attempts": 0,
         "cursor": {"since_ms": now_ms, "until_ms": None, "page": 0, "last_ts": None, "done": False},
         "stats": {"runs": 0, "success": 0, "fail": 0, "last_run_at": None, "last_error": None},
         "lock": {"locked_by": None, "lock_until": None},
@@ -63,7 +62,7 @@ def job(number: int, now_ms: int) -> Document:
 def finished(claimed: Document) -> Write:
     """What becomes of a job that was done, if it is still ours."""
     due_ms = claimed["next_run_at"] + HOUR_MS
-    due = {"next_run_at": due_ms, "wake_at": due_ms, "rank": rank(due_ms, claimed["priority"])}
+    due = {"next_run_at": due_ms, "wake_at": due_ms}
     return Write(claimed["id"], {"fence": claimed["fence"]}, {**DONE, **due})
 
 

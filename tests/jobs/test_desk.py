@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from penstock.errors import (
     AlreadyExists,
     BadJob,
+    GapOverlaps,
     JobEnded,
     JobRunning,
     UnknownJob,
@@ -135,6 +136,26 @@ async def test_a_twin_is_refused_with_the_id_of_the_first(desk: JobDesk) -> None
     assert again.id != first.id
 
 
+async def test_several_gaps_of_one_market_live_side_by_side(desk: JobDesk) -> None:
+    def gap(since_ms: int, until_ms: int) -> NewJob:
+        return new(type="gap_backfill", cursor=Cursor(since_ms=since_ms, until_ms=until_ms))
+
+    first = await desk.create(gap(0, HOUR_MS))
+    second = await desk.create(gap(HOUR_MS, 2 * HOUR_MS))
+    for overlapping in ((0, HOUR_MS), (HOUR_MS - 1, HOUR_MS), (0, 9 * HOUR_MS)):
+        with pytest.raises(GapOverlaps, match="Ask for the rest alone") as refusal:
+            await desk.create(gap(*overlapping))
+        assert refusal.value.existing_id == first.id
+    with pytest.raises(GapOverlaps):
+        await desk.edit(second.id, JobEdit(cursor=gap(0, HOUR_MS).cursor or Cursor()), version=None)
+    moved = Cursor(since_ms=HOUR_MS, until_ms=3 * HOUR_MS)
+    edited = await desk.edit(second.id, JobEdit(cursor=moved), version=None)
+
+    assert edited.target_key not in (first.target_key, second.target_key)
+    await desk.delete(first.id)
+    assert (await desk.create(gap(0, HOUR_MS))).target_key == first.target_key
+
+
 async def test_twenty_who_create_the_same_make_one(desk: JobDesk) -> None:
     made = await asyncio.gather(*(desk.create(new()) for _ in range(20)), return_exceptions=True)
 
@@ -159,8 +180,7 @@ async def test_jobs_are_found_by_what_they_are_page_by_page(desk: JobDesk) -> No
     assert [job.id for job in await desk.find(status="deleted")] == [made[2].id]
     assert [job.id for job in await desk.find(symbol="BTC/USDT")] == [other.id]
     assert await desk.find(type="gap_backfill") == []
-    assert dict(await desk.counts()) == {"idle": 5}
-    assert dict(await desk.counts("other")) == {"idle": 1}
+    assert await desk.counts() == {"sim": {"idle": 4}, "other": {"idle": 1}}
     with pytest.raises(UnknownJob):
         await desk.get("nobody")
     with pytest.raises(UnknownJob):

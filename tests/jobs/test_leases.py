@@ -38,7 +38,7 @@ async def wait_so_long(desk: JobDesk, job: Job, waited_ms: int) -> None:
     """As if the job had been due for so long."""
 
     def due_before(document: dict[str, Any]) -> dict[str, Any]:
-        moved = {name: document[name] - waited_ms for name in ("next_run_at", "wake_at", "rank")}
+        moved = {name: document[name] - waited_ms for name in ("next_run_at", "wake_at")}
         return {**document, **moved}
 
     await desk.store.update(JOBS, job.id, due_before)
@@ -61,10 +61,77 @@ async def test_jobs_are_claimed_by_priority_then_by_how_long_they_wait(
 
     taken = await leases.claim("me", 10, LEASE_MS)
 
-    assert ids(taken) == [job.id for job in (patient, gap, overdue, fresh, backfill)]
+    assert ids(taken) == [job.id for job in (gap, patient, overdue, fresh, backfill)]
     assert all(job.state == "running" and job.lock.locked_by == "me" for job in taken)
     assert all((job.fence, job.events[-1].what) == (1, "claimed") for job in taken)
     assert await leases.claim("other", 10, LEASE_MS) == []
+
+
+async def test_runs_asked_for_and_gaps_go_before_every_backlog(
+    desk: JobDesk, leases: Leases
+) -> None:
+    for symbol in "abc":
+        await wait_so_long(desk, await add(desk, symbol, priority=0), 5_000 * AGEING_MS)
+    gap = await add(desk, "d", "gap_backfill", priority=100)
+    asked = await add(desk, "e", "ohlcv_backfill")
+    await desk.run(asked.id)
+
+    first, second, *rest = await leases.claim("me", 10, LEASE_MS)
+
+    assert [first.id, second.id] == [asked.id, gap.id]
+    assert len(rest) == 3
+    now_ms = await desk.store.now_ms()
+    waits = await leases.wait(first, now_ms, Reset(now_ms), "used up")
+    assert waits is not None
+    assert waits.claim_priority == first.claim_priority, "somebody still waits for it"
+
+
+async def test_a_run_that_was_asked_for_is_an_ordinary_one_again_afterwards(
+    desk: JobDesk, leases: Leases
+) -> None:
+    job = await add(desk, "a", priority=7)
+    await desk.run(job.id)
+    (held,) = await leases.claim("me", 1, LEASE_MS)
+
+    (done,) = await leases.finish([held], await desk.store.now_ms())
+
+    assert held.claim_priority != 7
+    assert done is not None
+    assert done.claim_priority == 7
+
+
+async def test_a_resumed_job_does_not_go_before_those_that_waited_meanwhile(
+    desk: JobDesk, leases: Leases
+) -> None:
+    rested, waiting = await add(desk, "a"), await add(desk, "b")
+    await desk.pause(rested.id)
+    await wait_so_long(desk, rested, 60 * AGEING_MS)
+    await wait_so_long(desk, waiting, AGEING_MS)
+
+    resumed = await desk.resume(rested.id)
+
+    assert resumed.next_run_at > rested.next_run_at - AGEING_MS
+    assert ids(await leases.claim("me", 2, LEASE_MS)) == [waiting.id, rested.id]
+
+
+async def test_jobs_of_an_earlier_version_are_claimed_by_their_priority(
+    desk: JobDesk, leases: Leases
+) -> None:
+    def as_before(document: dict[str, Any]) -> dict[str, Any]:
+        new = ("claim_priority", "target_key")
+        return {name: value for name, value in document.items() if name not in new}
+
+    old, low = await add(desk, "a"), await add(desk, "b", "ohlcv_backfill")
+    for job in (old, low):
+        await desk.store.update(JOBS, job.id, as_before)
+    new = await add(desk, "c", priority=60)
+
+    taken = await leases.claim("me", 10, LEASE_MS)
+
+    assert ids(taken) == [old.id, new.id, low.id]
+    (done,) = await leases.finish(taken[:1], await desk.store.now_ms())
+    assert done is not None
+    assert done.claim_priority == 50
 
 
 async def test_busy_exchanges_and_paused_connectors_are_left_alone(

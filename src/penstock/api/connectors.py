@@ -63,14 +63,14 @@ async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
     """List connectors, by exchange_id."""
     asked = query_of(request, ConnectorFilters)
     after = page_start(asked.after or None)
-    found = await parts.intake.find_connectors(asked.status or None, asked.limit + 1, after)
+    found = await parts.connectors.find(asked.status or None, asked.limit + 1, after)
     return page_answer(request, found, asked.limit, connector_view)
 
 
 @get("/connectors/{exchange_id:str}")
 async def shown(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
     """Show one connector."""
-    connector = await parts.connectors.update_connector_job_counts(exchange_id)
+    connector = await parts.connectors.get(exchange_id)
     return _answer(request, connector)
 
 

@@ -36,8 +36,7 @@ async def metrics(parts: Given) -> Response[bytes]:
     """What there is to measure, as Prometheus reads it; also while the store does not answer."""
     try:
         connectors = await parts.connectors.find(limit=_MOST_CONNECTORS)
-        names = [connector.exchange_id for connector in connectors]
-        fleet = fleet_text(connectors, {name: await parts.desk.counts(name) for name in names})
+        fleet = fleet_text(connectors, await parts.desk.counts())
     except StorageError:
         fleet = None
     text = parts.metrics.text() + (fleet or b"") + store_text(up=fleet is not None)

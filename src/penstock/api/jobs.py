@@ -85,20 +85,19 @@ async def edited(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Re
 async def deleted(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> None:
     """End a job; what it brought is kept."""
     version = await expected_version(request, lambda: parts.desk.get(job_id))
-    job = await parts.desk.delete(job_id, version=version)
-    await parts.intake.counted(job)
+    await parts.desk.delete(job_id, version=version)
 
 
 @post("/jobs/{job_id:str}/pause")
 async def paused(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
     """Let a job rest; a worker that runs it parks it where it stands."""
-    return await _changed(request, parts, await parts.desk.pause(job_id))
+    return _answer(request, await parts.desk.pause(job_id))
 
 
 @post("/jobs/{job_id:str}/resume")
 async def resumed(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
     """Let a job run again, from its cursor; also one that failed."""
-    return await _changed(request, parts, await parts.desk.resume(job_id))
+    return _answer(request, await parts.desk.resume(job_id))
 
 
 @post("/jobs/{job_id:str}/run")
@@ -141,11 +140,6 @@ async def _follow(
             yield ServerSentEventMessage(data=None, comment="nothing new")
         known = latest
         await parts.clock.sleep(_LOOK_S)
-
-
-async def _changed(request: AnyRequest, parts: Parts, job: Job) -> Response[bytes]:
-    await parts.intake.counted(job)
-    return _answer(request, job)
 
 
 def _answer(request: AnyRequest, job: Job, status: int = 200) -> Response[bytes]:

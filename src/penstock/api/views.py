@@ -98,6 +98,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     schedule: Schedule | None
     next_run_at: int
     priority: int
+    claim_priority: int | None
+    target_key: str | None
     cursor: Cursor
     stats: StatsView
     lock: Lock

@@ -37,7 +37,7 @@ def list_(
     """
 
     async def find(intake: Intake) -> list[Connector]:
-        return await intake.find_connectors(status, limit=1000)
+        return await intake.connectors.find(status, limit=1000)
 
     found = with_intake(context, data_dir, find, read_only=True)
     for connector in found if as_json else ():
@@ -85,10 +85,10 @@ def show(
     Example: penstock connectors show binance --json
     """
 
-    async def counted(intake: Intake) -> Connector:
-        return await intake.connectors.update_connector_job_counts(exchange)
+    async def read(intake: Intake) -> Connector:
+        return await intake.connectors.get(exchange)
 
-    _show(with_intake(context, data_dir, counted, read_only=True), as_json)
+    _show(with_intake(context, data_dir, read, read_only=True), as_json)
 
 
 @connectors.command()

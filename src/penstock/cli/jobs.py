@@ -193,9 +193,7 @@ def remove(context: typer.Context, job_id: JobArgument, data_dir: DataOption = N
 
 def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: _Change) -> Job:
     async def do(intake: Intake) -> Job:
-        job = await change(intake.desk, job_id)
-        await intake.counted(job)
-        return job
+        return await change(intake.desk, job_id)
 
     return with_intake(context, data_dir, do)
 

@@ -4,7 +4,8 @@ Every method is one question to the store, or a few that leave nothing half done
 is deleted keeps its document and its budget: made again, it is no better off than before.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,7 +13,14 @@ from msgspec import UNSET, UnsetType
 
 from penstock.connectors.limits import ask_of, pace_wait_ms, restored, stored
 from penstock.connectors.markets import announced_limits
-from penstock.connectors.model import Connector, Status, connector_of, limits_of, new_document
+from penstock.connectors.model import (
+    Connector,
+    JobCount,
+    Status,
+    connector_of,
+    limits_of,
+    new_document,
+)
 from penstock.errors import BadLimit, ConnectorInUse, UnknownConnector, VersionChanged
 from penstock.exchanges import registry
 from penstock.storage.state import Document, Query, StateStore
@@ -24,7 +32,6 @@ from penstock.throttle.gate import Limit
 _GUARD_MS, _GUARD_SHARE = 250, 4
 # How soon to ask again of a connector that a person paused: nobody knows when it is resumed.
 _PAUSED_RETRY_MS = 1000
-_PAGE = 1000
 _LIVE: tuple[str, ...] = ("active", "paused")
 
 
@@ -75,7 +82,7 @@ class ConnectorManager:
 
             created = await self._store.update(CONNECTORS, exchange_id, revive) is not None
             document = await self._document(exchange_id)
-        return Ensured(await self._shown(document), created)
+        return Ensured((await self._shown(document))[0], created)
 
     async def get(self, exchange_id: str) -> Connector:
         """The connector of an exchange, with its limits as they stand.
@@ -83,7 +90,7 @@ class ConnectorManager:
         Raises:
             UnknownConnector: there is none, or it was deleted.
         """
-        return await self._shown(await self._document(exchange_id))
+        return (await self._shown(await self._document(exchange_id)))[0]
 
     async def chosen_limits(self, exchange_id: str) -> tuple[Limit, ...] | None:
         """The limits that somebody chose for a connector; None if the exchange's own hold.
@@ -103,7 +110,7 @@ class ConnectorManager:
         found = await self._store.find(
             CONNECTORS, query, (), limit, {"id": after} if after is not None else None
         )
-        return [await self._shown(document) for document in found]
+        return await self._shown(*found)
 
     async def acquire_token(self, exchange_id: str, cost: int = 1) -> Token:
         """Pay for one request, if there is room now.
@@ -171,25 +178,12 @@ class ConnectorManager:
         return await self._change(exchange_id, version, lambda _: changes)
 
     async def update_connector_job_counts(self, exchange_id: str) -> Connector:
-        """Count the jobs that live on it, and note when one last ran.
+        """The connector, its jobs counted. The store counts them, so nothing has to be written.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
         """
-        jobs = await self._jobs(exchange_id)
-        ran_at = [job["stats"]["last_run_at"] for job in jobs if job.get("stats")]
-        last_run = max((at for at in ran_at if at is not None), default=None)
-        counts = {
-            "jobs_count": len(jobs),
-            "active_jobs_count": sum(job["status"] == "active" for job in jobs),
-        }
-
-        def count(found: Document) -> Document:
-            before = found["last_job_run_time"]
-            latest = max((at for at in (before, last_run) if at is not None), default=None)
-            return {**counts, "last_job_run_time": latest}
-
-        return await self._change(exchange_id, None, count)
+        return await self.get(exchange_id)
 
     async def delete(self, exchange_id: str, *, version: int | None = None) -> None:
         """Delete a connector. What was used of its limits is remembered.
@@ -200,8 +194,8 @@ class ConnectorManager:
             VersionChanged: it is not the version that was read.
         """
         await self._document(exchange_id)
-        if jobs := await self._jobs(exchange_id):
-            raise ConnectorInUse(exchange_id, len(jobs))
+        if jobs := (await self._jobs())[exchange_id].all:
+            raise ConnectorInUse(exchange_id, jobs)
         await self._change(exchange_id, version, lambda _: {"status": "deleted"})
 
     async def _document(self, exchange_id: str) -> Document:
@@ -235,19 +229,26 @@ class ConnectorManager:
         document = await self._store.update(CONNECTORS, exchange_id, changed)
         if not was_there:
             raise await self._unknown(exchange_id)
-        return await self._shown(document or await self._document(exchange_id))
+        return (await self._shown(document or await self._document(exchange_id)))[0]
 
-    async def _jobs(self, exchange_id: str) -> list[Document]:
-        query: Query = [[Where("exchange_id", "=", exchange_id), Where("status", "in", _LIVE)]]
-        found = page = await self._store.find(JOBS, query, (), _PAGE)
-        while len(page) == _PAGE:
-            page = await self._store.find(JOBS, query, (), _PAGE, page[-1])
-            found = found + page
-        return found
+    async def _jobs(self) -> Mapping[str, JobCount]:
+        """By exchange: how many jobs live on it."""
+        counted: defaultdict[str, JobCount] = defaultdict(JobCount)
+        for row in await self._store.counts(JOBS):
+            if row["status"] in _LIVE:
+                all_, active = counted[row["exchange_id"]]
+                is_active = row["status"] == "active"
+                counted[row["exchange_id"]] = JobCount(
+                    all_ + row["count"], active + row["count"] * is_active
+                )
+        return counted
 
-    async def _shown(self, document: Document) -> Connector:
-        budget = await self._store.budget(document["id"])
-        return connector_of(document, budget, await self._store.now_ms())
+    async def _shown(self, *documents: Document) -> list[Connector]:
+        jobs, now_ms = await self._jobs(), await self._store.now_ms()
+        return [
+            connector_of(one, await self._store.budget(one["id"]), jobs[one["id"]], now_ms)
+            for one in documents
+        ]
 
 
 def _check(limits: Sequence[Limit] | None) -> None:

@@ -6,7 +6,7 @@ again finds the budget as it was.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -64,8 +64,6 @@ def new_document(
         "announced": stored(announced),
         "exchange_offset_ms": 0,
         "last_job_run_time": None,
-        "jobs_count": 0,
-        "active_jobs_count": 0,
     }
 
 
@@ -75,7 +73,14 @@ def limits_of(document: Document) -> tuple[Limit, ...]:
     return in_force(chosen, restored(document["announced"]))
 
 
-def connector_of(document: Document, budget: Budget, now_ms: int) -> Connector:
+class JobCount(NamedTuple):
+    """How many jobs live on a connector, and how many of them are active."""
+
+    all: int = 0
+    active: int = 0
+
+
+def connector_of(document: Document, budget: Budget, jobs: JobCount, now_ms: int) -> Connector:
     """A connector with its limits as they stand at an instant."""
     offset_ms = document["exchange_offset_ms"]
     limits = tuple(state_of(limit, budget, now_ms, offset_ms) for limit in limits_of(document))
@@ -97,7 +102,7 @@ def connector_of(document: Document, budget: Budget, now_ms: int) -> Connector:
         exchange_offset_ms=offset_ms,
         saturation_count=budget.refused,
         last_job_run_time=document["last_job_run_time"],
-        jobs_count=document["jobs_count"],
-        active_jobs_count=document["active_jobs_count"],
+        jobs_count=jobs.all,
+        active_jobs_count=jobs.active,
         version=document["version"],
     )

@@ -32,6 +32,7 @@ PenstockError
 ├── SlotInUse              another process writes this part of the log
 ├── BusUnreachable         no bus answers there: start it
 ├── AlreadyExists          another document, ``existing_id``, stands where this one would
+│   └── GapOverlaps        another job fetches a part of the same range
 ├── VersionChanged         somebody changed it since it was read: read it again, then decide
 ├── UnknownConnector       nobody made a connector for that exchange
 ├── ConnectorPaused        somebody stopped all traffic with that exchange: nothing is sent
@@ -90,6 +91,7 @@ from penstock.errors.naming import (
 )
 from penstock.errors.storage import (
     AlreadyExists,
+    GapOverlaps,
     NewerStore,
     NotOurRecord,
     SlotInUse,
@@ -126,6 +128,7 @@ __all__ = [
     "CostExceedsLimit",
     "ExchangeError",
     "ExchangeUnreachable",
+    "GapOverlaps",
     "JobEnded",
     "JobRunning",
     "MalformedLevels",

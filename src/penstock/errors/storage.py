@@ -75,6 +75,21 @@ class AlreadyExists(PenstockError):
         super().__init__(f"{existing_id!r} of {table} is there already. Change or delete that one.")
 
 
+class GapOverlaps(AlreadyExists):
+    """Another job fetches a part of the same range."""
+
+    def __init__(
+        self, table: str, existing_id: str, asked: tuple[int, int], theirs: tuple[int, int]
+    ) -> None:
+        super().__init__(table, existing_id)
+        self.asked, self.theirs = asked, theirs
+        self.args = (
+            f"The gap from {asked[0]} until {asked[1]} ms overlaps that of job {existing_id!r},"
+            f" which still has to fetch {theirs[0]} until {theirs[1]} ms."
+            " Ask for the rest alone, or delete that job.",
+        )
+
+
 class VersionChanged(PenstockError):
     """Somebody changed it since it was read."""
 

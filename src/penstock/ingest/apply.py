@@ -120,6 +120,6 @@ async def carry_out(step: Step, intake: Intake) -> None:
         case EditJob(job, schedule):
             await intake.desk.edit(job.id, JobEdit(schedule=schedule), version=None)
         case PauseJob(job):
-            await intake.counted(await intake.desk.pause(job.id, NO_LONGER_PLANNED))
+            await intake.desk.pause(job.id, NO_LONGER_PLANNED)
         case ResumeJob(job):
-            await intake.counted(await intake.desk.resume(job.id))
+            await intake.desk.resume(job.id)

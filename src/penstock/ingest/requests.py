@@ -6,9 +6,8 @@ from typing import Protocol
 from msgspec.structs import asdict, replace
 
 from penstock.config import LimitPlan
-from penstock.connectors import Connector, ConnectorManager
-from penstock.connectors.model import Status
-from penstock.errors import UnknownConnector, UnknownInterval
+from penstock.connectors import ConnectorManager
+from penstock.errors import UnknownInterval
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, SymbolMap
 from penstock.jobs.desk import JobDesk
@@ -81,26 +80,4 @@ class Intake:
         # Whatever is wrong with it shall be said before a connector is made for it.
         admitted(new, self.desk.kinds, job_id="", now_ms=0)
         await self.connectors.ensure_connector(new.exchange_id)
-        job = await self.desk.create(new, origin)
-        await self.counted(job)
-        return job
-
-    async def find_connectors(
-        self, status: Status | None = None, limit: int = 100, after: str | None = None
-    ) -> list[Connector]:
-        """Connectors as ``ConnectorManager.find`` has them, their jobs counted just now."""
-        found = await self.connectors.find(status, limit, after)
-        return [
-            one if one.status == "deleted" else await self._counted(one.exchange_id) or one
-            for one in found
-        ]
-
-    async def counted(self, job: Job) -> None:
-        """Let a connector know that a job of its exchange came, went or changed."""
-        await self._counted(job.exchange_id)
-
-    async def _counted(self, exchange_id: str) -> Connector | None:
-        try:
-            return await self.connectors.update_connector_job_counts(exchange_id)
-        except UnknownConnector:  # it was retired; whatever was a job of it has ended
-            return None
+        return await self.desk.create(new, origin)

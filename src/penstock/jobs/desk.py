@@ -5,17 +5,24 @@ writes what is the other's.
 """
 
 import secrets
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.errors import AlreadyExists, JobEnded, JobRunning, UnknownJob, VersionChanged
-from penstock.jobs.intake import admitted, edited
+from penstock.errors import (
+    AlreadyExists,
+    GapOverlaps,
+    JobEnded,
+    JobRunning,
+    UnknownJob,
+    VersionChanged,
+)
+from penstock.jobs.intake import admitted, edited, kind_of
 from penstock.jobs.kinds import SPECIFIED, Kind
-from penstock.jobs.model import EVENTS_KEPT, Job, JobEdit, NewJob, as_document, as_job
-from penstock.jobs.schedule import MANUAL, rank
+from penstock.jobs.model import EVENTS_KEPT, Cursor, Job, JobEdit, NewJob, as_document, as_job
+from penstock.jobs.schedule import MANUAL
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.documents import Where
 from penstock.storage.state.schema import JOBS
@@ -29,8 +36,6 @@ class Order(NamedTuple):
 
     what: str
     why: str = ""
-    manual: bool = False
-    """Whether somebody waits for it: then it goes before all others."""
 
 
 class JobDesk:
@@ -45,9 +50,11 @@ class JobDesk:
         Raises:
             BadJob: it makes no sense.
             AlreadyExists: the same work is being done; ``existing_id`` says by which job.
+            GapOverlaps: a part of it is.
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
+        await self._check_overlap(job)
         document = _told(_filed({}, job, job.next_run_at), now_ms, Order("created"))
         inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
@@ -111,13 +118,12 @@ class JobDesk:
             after = {"id": page[-1]["id"]}
         return list(kept)
 
-    async def counts(self, exchange_id: str | None = None) -> Mapping[str, int]:
-        """How many live jobs are in each state."""
-        counted: Counter[str] = Counter()
-        after: str | None = None
-        while page := await self.find(exchange_id=exchange_id, limit=_PAGE, after=after):
-            counted.update(job.state for job in page)
-            after = page[-1].id
+    async def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """By exchange: how many live jobs are in each state."""
+        counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for row in await self.store.counts(JOBS):
+            if row["status"] in _LIVE:
+                counted[row["exchange_id"]][row["state"]] += row["count"]
         return counted
 
     async def edit(self, job_id: str, edit: JobEdit, *, version: int | None) -> Job:
@@ -127,7 +133,10 @@ class JobDesk:
             UnknownJob, JobEnded, BadJob: there is nothing to change, or not like this.
             VersionChanged: it is not the version that was looked at.
             JobRunning: its cursor cannot change while somebody holds it.
+            GapOverlaps: another job does a part of what it would do.
         """
+        if isinstance(edit.cursor, Cursor):
+            await self._check_overlap(replace(await self.get(job_id), cursor=edit.cursor))
 
         def change(job: Job, now_ms: int) -> Job:
             changed = edited(job, edit, self.kinds, now_ms)
@@ -147,7 +156,12 @@ class JobDesk:
 
         def change(job: Job, now_ms: int) -> Job:
             if job.state == "failed":
-                job = replace(job, state="idle", attempts=0, next_run_at=now_ms)
+                claimed_by = kind_of(job.type, self.kinds).claim_priority(job.priority)
+                due = {"next_run_at": now_ms, "claim_priority": claimed_by}
+                job = replace(job, state="idle", attempts=0, **due)
+            elif job.status == "paused" and not _held(job, now_ms):
+                # It was due while it rested, but others have waited longer.
+                job = replace(job, next_run_at=max(job.next_run_at, now_ms))
             return replace(job, status="active")
 
         return await self._change(job_id, Order("resumed"), change)
@@ -159,9 +173,10 @@ class JobDesk:
             job = replace(job, status="active")
             if _held(job, now_ms):
                 return job
-            return replace(job, state="queued", attempts=0, next_run_at=now_ms)
+            due = {"next_run_at": now_ms, "claim_priority": MANUAL}
+            return replace(job, state="queued", attempts=0, **due)
 
-        return await self._change(job_id, Order("asked_for", manual=True), change)
+        return await self._change(job_id, Order("asked_for"), change)
 
     async def delete(self, job_id: str, *, version: int | None = None) -> Job:
         """Have a job gone; its data and its story stay."""
@@ -171,6 +186,22 @@ class JobDesk:
         return await self._change(
             job_id, Order("deleted"), lambda job, _: replace(job, status="deleted"), version
         )
+
+    async def _check_overlap(self, job: Job) -> None:
+        """Refuse a range of which another live job of the same market does a part."""
+        since_ms, until_ms = job.cursor.since_ms, job.cursor.until_ms
+        if not kind_of(job.type, self.kinds).of_range or since_ms is None or until_ms is None:
+            return
+        market = {"symbol": job.symbol, "timeframe": job.timeframe}
+        after: str | None = None
+        while page := await self.find(
+            exchange_id=job.exchange_id, type=job.type, **market, limit=_PAGE, after=after
+        ):
+            for other in page:
+                theirs = (other.cursor.since_ms or 0, other.cursor.until_ms or 0)
+                if other.id != job.id and since_ms < theirs[1] and theirs[0] < until_ms:
+                    raise GapOverlaps(JOBS.name, other.id, (since_ms, until_ms), theirs)
+            after = page[-1].id
 
     async def _change(
         self,
@@ -196,8 +227,6 @@ class JobDesk:
                 return None
             wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
             filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
-            if order.manual:
-                filed["rank"] = rank(now_ms, MANUAL)
             return _told(filed, now_ms, order)
 
         written = await self.store.update(JOBS, job_id, changed)
@@ -223,8 +252,7 @@ def _wake_at(job: Job) -> int | None:
 
 def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
     """The document of a job; whatever else was in it stays."""
-    due = {"wake_at": wake_at, "rank": rank(job.next_run_at, job.priority)}
-    return {**document, **as_document(job), **due}
+    return {**document, **as_document(job), "wake_at": wake_at}
 
 
 def _told(document: Document, at_ms: int, order: Order) -> Document:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.errors import BadJob, MalformedSymbol, UnknownInterval, near_matches
 from penstock.jobs.kinds import Kind
 from penstock.jobs.model import Cursor, Job, JobEdit, NewJob, Progress, Schedule
-from penstock.jobs.schedule import next_due
+from penstock.jobs.schedule import MANUAL, next_due
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
@@ -30,6 +30,7 @@ def admitted(new: NewJob, kinds: Mapping[str, Kind], job_id: str, now_ms: int) -
     symbol, timeframe = _market(new, kind)
     cursor = new.cursor or Cursor()
     _check_cursor(cursor, kind)
+    priority = kind.priority if new.priority is None else new.priority
     return Job(
         id=job_id,
         exchange_id=new.exchange_id,
@@ -38,7 +39,9 @@ def admitted(new: NewJob, kinds: Mapping[str, Kind], job_id: str, now_ms: int) -
         timeframe=timeframe,
         schedule=_schedule(new.schedule, kind, timeframe),
         next_run_at=now_ms,
-        priority=kind.priority if new.priority is None else new.priority,
+        priority=priority,
+        claim_priority=kind.claim_priority(priority),
+        target_key=kind.target_key(cursor),
         cursor=cursor,
         created_at=now_ms,
         updated_at=now_ms,
@@ -58,11 +61,14 @@ def edited(job: Job, edit: JobEdit, kinds: Mapping[str, Kind], now_ms: int) -> J
             due_ms = next_due(job.id, schedule.interval_ms, now_ms)
             job = replace(job, schedule=schedule, next_run_at=min(job.next_run_at, due_ms))
     if not isinstance(edit.priority, UnsetType):
-        job = replace(job, priority=edit.priority)
+        manual = job.claim_priority == MANUAL
+        claimed_by = MANUAL if manual else kind.claim_priority(edit.priority)
+        job = replace(job, priority=edit.priority, claim_priority=claimed_by)
     if not isinstance(edit.cursor, UnsetType) and edit.cursor != job.cursor:
         _check_cursor(edit.cursor, kind)
         # Whoever still believes to hold it shall not put the old cursor back.
-        job = replace(job, cursor=edit.cursor, progress=Progress(), fence=job.fence + 1)
+        moved = {"target_key": kind.target_key(edit.cursor), "fence": job.fence + 1}
+        job = replace(job, cursor=edit.cursor, progress=Progress(), **moved)
     return replace(job, updated_at=now_ms)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from penstock.jobs.model import Cursor
+from penstock.jobs.schedule import GAP
 from penstock.market.interval import DAY_MS, HOUR_MS, Interval
 
 
@@ -24,8 +26,18 @@ class Kind:
     """Whether it has a schedule; otherwise it runs until it is done."""
     of_range: bool = False
     """Whether it must be told from when until when."""
+    claimed_first: bool = False
+    """Whether it goes before everything that is due, whatever its priority."""
     every_ms: int | None = None
     """How often it runs unless told; None: once per candle."""
+
+    def claim_priority(self, priority: int) -> int:
+        """By what its jobs are claimed."""
+        return GAP if self.claimed_first else priority
+
+    def target_key(self, cursor: Cursor) -> str | None:
+        """What tells jobs of one symbol and timeframe apart; None: there is one at a time."""
+        return f"{cursor.since_ms}-{cursor.until_ms}" if self.of_range else None
 
     def interval_ms(self, timeframe: str | None) -> int:
         """How often a job of this kind runs, unless a client says otherwise."""
@@ -40,7 +52,7 @@ MARKETS_REFRESH = Kind(
 )
 OHLCV_INCREMENTAL = Kind("ohlcv_incremental", priority=50, repeats=True)
 OHLCV_BACKFILL = Kind("ohlcv_backfill", priority=80)
-GAP_BACKFILL = Kind("gap_backfill", priority=10, of_range=True)
+GAP_BACKFILL = Kind("gap_backfill", priority=10, of_range=True, claimed_first=True)
 
 SPECIFIED: Mapping[str, Kind] = MappingProxyType(
     {kind.name: kind for kind in (MARKETS_REFRESH, OHLCV_INCREMENTAL, OHLCV_BACKFILL, GAP_BACKFILL)}

@@ -12,14 +12,28 @@ from msgspec.structs import replace
 
 from penstock.jobs import transitions
 from penstock.jobs.kinds import SPECIFIED
-from penstock.jobs.model import Job, as_document, as_job
-from penstock.jobs.schedule import wake_ms
+from penstock.jobs.model import Job, as_document, as_job, claim_priority_of
+from penstock.jobs.schedule import rank, wake_ms
 from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
 from penstock.storage.state.documents import Now, Where
 from penstock.storage.state.schema import CONNECTORS, JOBS
 
 # More than that do not wait for one exchange; if they do, the rest counts as equally far back.
 _MOST_WAITING = 500
+_RESTING = ("failed", "success")
+
+
+class Queue(NamedTuple):
+    """Jobs that are claimed in the order in which they wake: those that agree in all this."""
+
+    exchange_id: str
+    type: str
+    claim_priority: int | None
+
+    def query(self, *more: Where) -> Query:
+        """Its active jobs, as far as more holds."""
+        fields = [Where(field, "=", value) for field, value in self._asdict().items()]
+        return [[Where("status", "=", "active"), *fields, *more]]
 
 
 class Reset(NamedTuple):
@@ -33,10 +47,20 @@ class Reset(NamedTuple):
 
 
 class InLine(NamedTuple):
-    """A job that is due and that nobody holds."""
+    """The first job of a queue."""
 
-    exchange_id: str
     rank: int
+    wake_at: int
+    queue: Queue
+
+    @property
+    def exchange_id(self) -> str:
+        """Whose it is."""
+        return self.queue.exchange_id
+
+    def wakes_before(self, other: "InLine") -> Where:
+        """The jobs of its queue that are no later in line than another queue's first."""
+        return Where("wake_at", "<=", self.wake_at + other.rank - self.rank)
 
 
 class Leases:
@@ -52,22 +76,30 @@ class Leases:
 
         Those whose connector is paused are left alone too.
         """
-        patch = transitions.claimed(worker, lease_ms)
-        due = Where("wake_at", "<=", Now())
-        claim = Claim(await self._open_jobs(busy, due), ("rank",), patch, most)
-        return [_begun(taken, lease_ms) for taken in await self.store.claim(JOBS, claim)]
+        patch, taken, passed = transitions.claimed(worker, lease_ms), list[Job](), set[Queue]()
+        while len(taken) < most:
+            line = await self._line(busy, _DUE, passed)
+            if not line:
+                break
+            first, others = line[0], line[1:2]
+            query = first.queue.query(_DUE, *map(first.wakes_before, others))
+            claim = Claim(query, ("wake_at",), patch, most - len(taken))
+            found = await self.store.claim(JOBS, claim)
+            taken += [_begun(document, lease_ms) for document in found]
+            if not found:  # others were quicker
+                passed.add(first.queue)
+            elif not others:
+                break
+        return taken
 
     async def first_in_line(self, busy: Collection[str] = ()) -> InLine | None:
         """The job that the next claim would take; None: none is due."""
-        query = await self._open_jobs(busy, Where("wake_at", "<=", Now()))
-        found = await self.store.find(JOBS, query, ("rank",), 1)
-        return InLine(found[0]["exchange_id"], found[0]["rank"]) if found else None
+        return next(iter(await self._line(busy, _DUE)), None)
 
     async def next_due_ms(self, busy: Collection[str] = ()) -> int | None:
         """When the next job may be claimed; None: no time will make one due."""
-        query = await self._open_jobs(busy, Where("wake_at", ">", None))
-        found = await self.store.find(JOBS, query, ("wake_at",), 1)
-        return found[0]["wake_at"] if found else None
+        line = await self._line(busy, Where("wake_at", ">", None))
+        return min((first.wake_at for first in line), default=None)
 
     async def beat(self, jobs: Sequence[Job], lease_ms: int) -> list[Job | None]:
         """Renew leases and save cursors and progress of all these, in one statement.
@@ -95,16 +127,13 @@ class Leases:
 
     async def wait(self, job: Job, at_ms: int, reset: Reset, reason: str) -> Job | None:
         """A turn that found no budget: it goes on when there is some, behind the more urgent."""
-        query = [
-            [
-                Where("status", "=", "active"),
-                Where("state", "=", "waiting_rate_limit"),
-                Where("exchange_id", "=", job.exchange_id),
-                Where("wake_at", ">", at_ms),
-            ]
-        ]
-        others = await self.store.find(JOBS, query, ("rank",), _MOST_WAITING)
-        ahead = sum(other["priority"] <= job.priority for other in others)
+        others = {"exchange_id": job.exchange_id, "status": "active", "state": "waiting_rate_limit"}
+        waiting = [row for row in await self.store.counts(JOBS) if others.items() <= row.items()]
+        ahead = sum(
+            row["count"] for row in waiting
+            if row["claim_priority"] is None or row["claim_priority"] <= claim_priority_of(job)
+        )  # fmt: skip
+        ahead = min(ahead, _MOST_WAITING)
         until_ms = wake_ms(reset.at_ms, ahead, reset.serves, reset.window_ms)
         return await self._write_one(job, transitions.waiting(job, at_ms, until_ms, reason))
 
@@ -115,20 +144,29 @@ class Leases:
         due_ms = at_ms if due_ms is None else due_ms
         return await self._write_one(job, transitions.parked(job, at_ms, reason, due_ms))
 
-    async def _open_jobs(self, busy: Collection[str], awake: Where) -> Query:
-        """Active jobs of known kinds and of exchanges that are neither busy nor paused."""
+    async def _line(
+        self, busy: Collection[str], awake: Where, passed: Collection[Queue] = ()
+    ) -> list[InLine]:
+        """The first job of each queue, the most urgent first.
+
+        Only queues of known kinds and of exchanges that are neither busy nor paused.
+        """
         stopped = await self.store.find(
             CONNECTORS, [[Where("status", "in", ("paused", "deleted"))]], limit=_MOST_WAITING
         )
         closed = {*busy, *(connector["exchange_id"] for connector in stopped)}
-        return [
-            [
-                Where("status", "=", "active"),
-                awake,
-                Where("type", "in", self._kinds),
-                Where("exchange_id", "not in", tuple(sorted(closed))),
-            ]
+        queues = {
+            _queue_of(row)
+            for row in await self.store.counts(JOBS)
+            if row["status"] == "active" and row["state"] not in _RESTING
+        }
+        asked = [
+            queue.query(awake)
+            for queue in queues.difference(passed)
+            if queue.exchange_id not in closed and queue.type in self._kinds
         ]
+        line = map(_in_line, await self.store.firsts(JOBS, asked, ("wake_at",)))
+        return sorted(line, key=lambda first: first[:2])
 
     async def _write(self, patches: Sequence[tuple[Job, Patch]]) -> list[Job | None]:
         writes = [Write(job.id, {"fence": job.fence}, patch) for job, patch in patches]
@@ -154,6 +192,19 @@ class Leases:
 
         written = await self.store.update(JOBS, job.id, change)
         return as_job(written) if written else None
+
+
+_DUE = Where("wake_at", "<=", Now())
+
+
+def _queue_of(document: Document) -> Queue:
+    return Queue(document["exchange_id"], document["type"], document.get("claim_priority"))
+
+
+def _in_line(document: Document) -> InLine:
+    queue, wake_at = _queue_of(document), document["wake_at"]
+    priority = document["priority"] if queue.claim_priority is None else queue.claim_priority
+    return InLine(rank(wake_at, priority), wake_at, queue)
 
 
 def _begun(document: Document, lease_ms: int) -> Job:

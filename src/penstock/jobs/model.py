@@ -103,6 +103,11 @@ class Job(Struct, frozen=True, kw_only=True):
     next_run_at: int
     priority: int
     """Lower goes first."""
+    claim_priority: int | None = None
+    """By what it is claimed: its priority, or less than 0 before everything that is due. None in
+    jobs of earlier versions: their priority."""
+    target_key: str | None = None
+    """What tells it from others of its type, symbol and timeframe: the range of a gap."""
     cursor: Cursor = Cursor()
     stats: Stats = Stats()
     lock: Lock = Lock()
@@ -142,6 +147,11 @@ class JobEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 EVENTS_KEPT = 50
+
+
+def claim_priority_of(job: Job) -> int:
+    """By what a job is claimed."""
+    return job.priority if job.claim_priority is None else job.claim_priority
 
 
 def as_job(document: dict[str, Any]) -> Job:

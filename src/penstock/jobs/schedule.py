@@ -12,8 +12,9 @@ JITTER = 0.05
 """The share of an interval by which a job's grid is moved at most, either way."""
 AGEING_MS = 60_000
 """How much waiting one point of priority is worth."""
-MANUAL = 0
-"""The priority of a run that somebody asked for."""
+MANUAL, GAP = -2, -1
+"""Claim priorities of runs that somebody asked for, and of gaps: before everything that is due."""
+_BEFORE_ALL_MS = 10**15
 
 
 def jitter_ms(job_id: str, interval_ms: int) -> int:
@@ -29,13 +30,13 @@ def next_due(job_id: str, interval_ms: int, after_ms: int) -> int:
     return ((after_ms - shift) // interval_ms + 1) * interval_ms + shift
 
 
-def rank(due_ms: int, priority: int) -> int:
+def rank(due_ms: int, claim_priority: int) -> int:
     """What jobs are ordered by: lower goes first.
 
     A job passes another that has waited up to ``AGEING_MS`` longer per point of priority, so that
-    urgent jobs go first, and nobody waits for ever.
+    urgent jobs go first, and nobody waits for ever. Below zero nothing else counts.
     """
-    return due_ms + priority * AGEING_MS
+    return due_ms + claim_priority * (AGEING_MS if claim_priority >= 0 else _BEFORE_ALL_MS)
 
 
 def wake_ms(reset_ms: int, ahead: int, serves: int, window_ms: int) -> int:

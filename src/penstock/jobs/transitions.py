@@ -1,8 +1,8 @@
 """Transitions: what becomes of a job's document when its turn begins, goes on or ends. Pure.
 
 Each gives a patch for one fenced write. ``wake_at`` is when a job may be claimed: when it is due,
-or, while somebody holds it, when the lease runs out; a job without one is claimed by nobody. With
-``rank``, the order in which jobs are claimed, it is all that a claim looks at.
+or, while somebody holds it, when the lease runs out; a job without one is claimed by nobody. Jobs
+of one exchange, type and claim priority are a queue, which is claimed in the order of ``wake_at``.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.jobs.model import EVENTS_KEPT, Event, Job
-from penstock.jobs.schedule import next_due, rank
+from penstock.jobs.schedule import next_due
 from penstock.storage.state import Patch
 from penstock.storage.state.documents import Add, Now
 
@@ -42,6 +42,8 @@ def finished(job: Job, at_ms: int) -> Patch:
     return {
         **_released(job, at_ms, "done", due_ms=due_ms),
         "state": "idle",
+        # A run that was asked for is over with this one.
+        "claim_priority": job.priority,
         "attempts": 0,
         "stats.runs": Add(1),
         "stats.success": Add(1),
@@ -134,5 +136,5 @@ def _released(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int 
         "updated_at": Now(),
     }
     if due_ms is not None:
-        patch |= {"next_run_at": due_ms, "rank": rank(due_ms, job.priority)}
+        patch["next_run_at"] = due_ms
     return patch

@@ -17,7 +17,7 @@ from penstock.errors import StorageError
 from penstock.jobs.beats import Beats
 from penstock.jobs.handler import Handler
 from penstock.jobs.leases import InLine, Leases
-from penstock.jobs.model import Job
+from penstock.jobs.model import Job, claim_priority_of
 from penstock.jobs.schedule import rank
 from penstock.jobs.settling import Settling
 from penstock.jobs.turn import NS_PER_MS, Turn
@@ -156,7 +156,7 @@ class Worker:
         candidates = [
             turn
             for turn in turns
-            if turn.began_ns <= ran_ns and first.rank < rank(now_ms, turn.job.priority)
+            if turn.began_ns <= ran_ns and first.rank < rank(now_ms, claim_priority_of(turn.job))
         ]
         return max(candidates, key=lambda turn: turn.job.priority, default=None)
 

@@ -25,6 +25,7 @@ from penstock.errors import (
 from penstock.storage.state.budget import Ask, Budget, Grant
 from penstock.storage.state.documents import (
     Claim,
+    Counts,
     Document,
     Patch,
     Query,
@@ -75,6 +76,19 @@ class Backend(Protocol):
     async def find(
         self, table: Table, query: Query, order: Sequence[str], limit: int
     ) -> list[Document]: ...
+
+    async def firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        """What ``find`` would find first for each query; nothing for one that finds nothing."""
+        ...
+
+    async def counts(self, table: Table) -> Counts:
+        """How many documents there are, by the values of the table's ``counted`` fields.
+
+        Takes the same time however many documents there are.
+        """
+        ...
 
     async def insert(self, table: Table, document: Document) -> bool:
         """Add a document as version 1; False if one that cannot stand beside it is there."""
@@ -150,6 +164,25 @@ class StateStore:
             query = beyond(query, order, after)
         async with self._in_time():
             return await self._backend.find(table, query, order, limit)
+
+    async def firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        """The first document of each query, in this order and then by id; none where none is."""
+        async with self._in_time():
+            return await self._backend.firsts(table, queries, order) if queries else []
+
+    async def counts(self, table: Table) -> list[Document]:
+        """How many documents there are, by the values of the table's ``counted`` fields.
+
+        Each row has these fields, and ``count``.
+        """
+        async with self._in_time():
+            found = await self._backend.counts(table)
+        return [
+            {**dict(zip(table.counted, values, strict=True)), "count": count}
+            for values, count in found.items()
+        ]
 
     async def insert_if_absent(self, table: Table, document: Document) -> Inserted:
         """Add a document, unless one with its id or its unique fields is there: then that one."""
@@ -257,7 +290,9 @@ class _Module(Protocol):
 
 
 # Files of this folder that are parts of every backend.
-_SHARED = {"budget", "documents", "jsonb", "patience", "schema", "sql", "sqlite_copy"}
+_SHARED = {
+    "budget", "documents", "jsonb", "patience", "schema", "sql", "sqlite_copy", "sqlite_tables",
+}  # fmt: skip
 
 
 async def open_store(
@@ -309,6 +344,7 @@ __all__ = [
     "Budget",
     "Change",
     "Claim",
+    "Counts",
     "Document",
     "Grant",
     "Inserted",

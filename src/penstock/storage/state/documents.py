@@ -41,6 +41,9 @@ class Where(NamedTuple):
     value: Scalar | Now | tuple[str, ...]
 
 
+Counts = Mapping[tuple[Scalar, ...], int]
+"""How many documents have these values of a table's ``counted`` fields. None of them is 0."""
+
 Query = Sequence[Sequence[Where]]
 """Alternatives, each of conditions that must all hold; no alternatives at all hold always."""
 

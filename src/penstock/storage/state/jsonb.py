@@ -1,3 +1,4 @@
+# ruff: noqa: S608 (names of tables and fields are the schema's)
 """Documents in PostgreSQL's ``jsonb``: how they are indexed, reached into and patched.
 
 A patch is an expression that depends on its shape alone, so that the database keeps its plan. The
@@ -16,6 +17,8 @@ Kind = Literal["set", "add", "now"]
 
 def field(path: str, type_: FieldType) -> str:
     """A declared field, as an expression that can be indexed."""
+    if path == "id":
+        return path
     text = f"(document #>> '{{{path.replace('.', ',')}}}')"
     return f'({text} COLLATE "C")' if type_ == "text" else f"({text}::bigint)"
 
@@ -27,6 +30,7 @@ def creation(table: Table) -> list[str]:
         f'CREATE TABLE IF NOT EXISTS {name} (id text COLLATE "C" PRIMARY KEY,'
         " version bigint NOT NULL, document jsonb NOT NULL) WITH (fillfactor = 70)"
     ]
+    made += [f"DROP INDEX IF EXISTS penstock_{name}" for name in table.dropped]
     for fields in table.indexes:
         listed = ", ".join(f"{field(path, table.type_of(path))} NULLS FIRST" for path in fields)
         index = f"penstock_{index_name(table, fields)}"
@@ -40,7 +44,52 @@ def creation(table: Table) -> list[str]:
             only = f" WHERE {field(rule.among[0], 'text')} IN ({values})"
         index = f"penstock_{index_name(table, rule.fields, unique=True)}"
         made.append(f"CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {name} (({listed})){only}")
-    return made
+    return [*made, *_counting(table)]
+
+
+def _counting(table: Table) -> list[str]:
+    """The statements that keep counts from now on, and begin with what is there.
+
+    Each connection adds to a row of its own, or one that it shares with few: none waits for the
+    end of another's transaction just to count.
+    """
+    if not table.counted:
+        return []
+    name, counts = f"penstock_{table.name}", f"penstock_{table.name}_counts"
+    listed = ", ".join(f"document #> '{{{path.replace('.', ',')}}}'" for path in table.counted)
+    key = f'jsonb_build_array({listed})::text COLLATE "C"'
+    # Sorted, so that whoever shares rows waits for the others in a line.
+    add = (
+        f"INSERT INTO {counts} SELECT key, pg_backend_pid() % {_SHARDS}, sum(change) FROM (CHANGES)"
+        " AS changes(key, change) GROUP BY key HAVING sum(change) <> 0 ORDER BY key"
+        f" ON CONFLICT (key, shard) DO UPDATE SET count = {counts}.count + excluded.count;"
+    )
+    more, less = f"SELECT {key}, 1 FROM came", f"SELECT {key}, -1 FROM went"
+    made = [
+        f'CREATE TABLE IF NOT EXISTS {counts} (key text COLLATE "C", shard int,'
+        " count bigint NOT NULL, PRIMARY KEY (key, shard)) WITH (fillfactor = 50)"
+    ]
+    for what, came_and_went, changes in (
+        ("insert", "NEW TABLE AS came", more),
+        ("delete", "OLD TABLE AS went", less),
+        ("update", "NEW TABLE AS came OLD TABLE AS went", f"{more} UNION ALL {less}"),
+    ):
+        rule = f"{name}_count_{what}"
+        made += [
+            f"CREATE OR REPLACE FUNCTION {rule}() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$BEGIN {add.replace('CHANGES', changes)} RETURN NULL; END$$",
+            f"DROP TRIGGER IF EXISTS {rule} ON {name}",
+            f"CREATE TRIGGER {rule} AFTER {what} ON {name} REFERENCING {came_and_went}"
+            f" FOR EACH STATEMENT EXECUTE FUNCTION {rule}()",
+        ]
+    return [
+        *made,
+        f"DELETE FROM {counts}",
+        f"INSERT INTO {counts} SELECT {key}, 0, count(*) FROM {name} GROUP BY 1",
+    ]
+
+
+_SHARDS = 8
 
 
 class Shape(NamedTuple):

@@ -1,5 +1,6 @@
 """State in memory: for one process, and for tests. It is the contract with nothing added."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -10,10 +11,12 @@ from penstock.errors import ConfigError
 from penstock.storage.state.budget import Ask, Budget, Grant, lease
 from penstock.storage.state.documents import (
     Claim,
+    Counts,
     Document,
     Query,
     Write,
     expected,
+    field_of,
     matches,
     patched,
     position,
@@ -74,6 +77,17 @@ class MemoryBackend:
         self, table: Table, query: Query, order: Sequence[str], limit: int
     ) -> list[Document]:
         return self._find(table, query, order, limit)
+
+    async def firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        return [found for query in queries for found in self._find(table, query, order, 1)]
+
+    async def counts(self, table: Table) -> Counts:
+        return Counter(
+            tuple(field_of(document, field) for field in table.counted)
+            for document in self._all(table)
+        )
 
     async def insert(self, table: Table, document: Document) -> bool:
         if self._find(table, rivals(table, document), (), 1):

@@ -9,6 +9,7 @@ MongoDB gives no instant inside a plain update, so each process keeps the distan
 the server's. It is measured at mid round trip, and again every minute.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC
@@ -25,6 +26,7 @@ from penstock.storage.state.budget import Ask, Budget, Grant, lease
 from penstock.storage.state.documents import (
     Add,
     Claim,
+    Counts,
     Document,
     Patch,
     Query,
@@ -44,6 +46,7 @@ try:
         ConnectionFailure,
         DuplicateKeyError,
         InvalidURI,
+        OperationFailure,
         PyMongoError,
     )
 except ImportError as error:
@@ -113,13 +116,22 @@ class MongodbBackend:
 
     async def _create(self, table: Table) -> None:
         documents = self._database[table.name]
+        for name in table.dropped:
+            with suppress(OperationFailure):  # it is not there
+                await documents.drop_index(name)
         for fields in table.indexes:
-            keys = [(field, 1) for field in fields]
+            keys = [(field, 1) for field in fields if field != "id"]
             await documents.create_index(keys, name=index_name(table, fields))
         for rule in table.unique:
             name = index_name(table, rule.fields, unique=True)
-            key = [(_live_key(rule.fields), 1)]
-            await documents.create_index(key, name=name, unique=True, sparse=True)
+            key = _live_key(rule.fields)
+            await documents.create_index([(key, 1)], name=name, unique=True, sparse=True)
+            # Documents that an earlier version wrote have the keys of its rules.
+            live = {rule.among[0]: {"$in": list(rule.among[1])}} if rule.among else {}
+            async for found in documents.find({key: {"$exists": False}, **live}):
+                kept = _stored(table, _document(found), found["version"])[key]
+                asked = {"_id": found["_id"], "version": found["version"]}
+                await documents.update_one(asked, {"$set": {key: kept}})
 
     async def now_ms(self) -> int:
         if self._clock.monotonic_ns() - self._measured_ns >= _MEASURE_EVERY_NS:
@@ -143,6 +155,22 @@ class MongodbBackend:
         async with self._failures_named():
             cursor = asked.find(_filter(table, query, now_ms)).sort(_sort(table, order))
             return [_document(found) async for found in cursor.limit(limit)]
+
+    async def firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        return [found for query in queries for found in await self.find(table, query, order, 1)]
+
+    async def counts(self, table: Table) -> Counts:
+        # Without triggers nothing keeps counts, and not every server groups by several fields.
+        async with self._failures_named():
+            found = self._database[table.name].find({}, dict.fromkeys(table.counted, 1))
+            return Counter(
+                [
+                    tuple(field_of(document, field) for field in table.counted)
+                    async for document in found
+                ]
+            )
 
     async def insert(self, table: Table, document: Document) -> bool:
         async with self._failures_named():

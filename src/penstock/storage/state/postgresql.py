@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.storage.state import jsonb
 from penstock.storage.state.budget import Ask, Block, Budget, Grant
-from penstock.storage.state.documents import Claim, Document, Query, Write, patched
+from penstock.storage.state.documents import Claim, Counts, Document, Query, Write, patched
 from penstock.storage.state.patience import in_time
 from penstock.storage.state.schema import Schema, Table
 from penstock.storage.state.sql import Dialect, Statement, body
@@ -133,6 +133,25 @@ class PostgresqlBackend:
             *statement.values,
         )
         return [_document(row) for row in rows]
+
+    async def firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        statement = Statement(_DIALECT, table)
+        each = [
+            f"(SELECT id, version, document FROM penstock_{table.name}"  # noqa: S608
+            f" WHERE {statement.where(query)} ORDER BY {statement.order(order)} LIMIT 1)"
+            for query in queries
+        ]
+        rows = await self._fetch(" UNION ALL ".join(each), *statement.values)
+        return [_document(row) for row in rows]
+
+    async def counts(self, table: Table) -> Counts:
+        rows = await self._fetch(
+            f"SELECT key, sum(count)::bigint AS count FROM penstock_{table.name}_counts"  # noqa: S608
+            " GROUP BY key HAVING sum(count) > 0"
+        )
+        return {tuple(_decode(row["key"])): row["count"] for row in rows}
 
     async def insert(self, table: Table, document: Document) -> bool:
         return bool(

@@ -6,8 +6,9 @@ makes of this what it makes best. A schema is the history of its tables: version
 *n* steps, every step is safe to take twice, and a store remembers how many it has taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 FieldType = Literal["text", "int"]
@@ -30,6 +31,10 @@ class Table:
     fields: Mapping[str, FieldType]
     unique: tuple[Unique, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    counted: tuple[str, ...] = ()
+    """The store always knows how many documents have which values of these fields together."""
+    dropped: tuple[str, ...] = ()
+    """Indexes of earlier versions that are no longer wanted, by name."""
 
     def type_of(self, field: str) -> FieldType:
         """The type of a field by which documents are found; ``id`` is one of every table."""
@@ -47,6 +52,17 @@ def index_name(table: Table, fields: Sequence[str], *, unique: bool = False) -> 
     """A name that says what is indexed, within the length databases allow."""
     name = "_".join([table.name, *fields]).replace(".", "_")[:48]
     return f"{name}_{'only' if unique else 'index'}"
+
+
+def pinned_index(
+    table: Table, equal: Collection[str], order: Sequence[str]
+) -> tuple[str, ...] | None:
+    """The index that finds documents with given values of some fields already in this order."""
+    for fields in table.indexes:
+        given = len(list(takewhile(lambda field: field in equal, fields)))
+        if order and given and fields[given:] == (*order, "id"):
+            return fields
+    return None
 
 
 Schema = Sequence[Sequence[Table]]
@@ -73,26 +89,30 @@ JOBS = Table(
         "fence": "int",
         "lock.lock_until": "int",
         "wake_at": "int",
-        "rank": "int",
+        "claim_priority": "int",
+        "target_key": "text",
         "updated_at": "int",
     },
     unique=(
         Unique(
-            ("exchange_id", "type", "symbol", "timeframe"),
+            ("exchange_id", "type", "symbol", "timeframe", "target_key"),
             among=("status", ("active", "paused")),
         ),
     ),
     indexes=(
         ("status", "state", "next_run_at", "priority"),
         ("exchange_id", "type", "symbol", "timeframe"),
-        ("status", "rank", "wake_at"),
+        ("status", "exchange_id", "type", "claim_priority", "wake_at", "id"),
     ),
+    counted=("exchange_id", "type", "claim_priority", "status", "state"),
+    dropped=("jobs_status_rank_wake_at_index", "jobs_exchange_id_type_symbol_timeframe_only"),
 )
 
 MARKETS = Table(name="markets", fields={"exchange_id": "text"}, unique=(Unique(("exchange_id",)),))
 
 SCHEMA: Schema = (
     (CONNECTORS, JOBS),
-    (JOBS,),  # claims go by rank
+    (JOBS,),
     (MARKETS,),
+    (JOBS,),  # jobs are counted, claimed queue by queue, and kept apart by their target too
 )

@@ -25,6 +25,7 @@ from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, 
 from penstock.storage.state.budget import Ask, Budget, Grant, lease, whole_block
 from penstock.storage.state.documents import (
     Claim,
+    Counts,
     Document,
     Query,
     Where,
@@ -32,9 +33,10 @@ from penstock.storage.state.documents import (
     expected,
     patched,
 )
-from penstock.storage.state.schema import FieldType, Schema, Table, index_name
+from penstock.storage.state.schema import Schema, Table, index_name, pinned_index
 from penstock.storage.state.sql import Dialect, Statement, body
 from penstock.storage.state.sqlite_copy import copy_to_memory
+from penstock.storage.state.sqlite_tables import create, field
 
 T = TypeVar("T")
 
@@ -61,11 +63,7 @@ def open_copy(url: str, clock: Clock, patience_s: float) -> "SqliteBackend":
     return backend
 
 
-def _field(path: str, _: FieldType) -> str:
-    return f"json_extract(document, '$.{path}')"
-
-
-_DIALECT = Dialect(field=_field, parameter=lambda _: "?", now="")
+_DIALECT = Dialect(field=field, parameter=lambda _: "?", now="")
 
 
 class SqliteBackend:
@@ -97,7 +95,7 @@ class SqliteBackend:
                 raise NewerStore(self.where, found, len(schema))
             for step in schema[found:]:
                 for table in step:
-                    _create(database, table)
+                    create(database, table)
             database.execute("DELETE FROM version")
             database.execute("INSERT INTO version VALUES (?)", (len(schema),))
             database.execute(
@@ -155,19 +153,37 @@ class SqliteBackend:
     def _find(self, table: Table, query: Query, order: Sequence[str], limit: int) -> list[Document]:
         statement = Statement(_DIALECT, table, self._now_ms())
         rows = self._documents.execute(
-            f"SELECT id, version, document FROM {table.name} WHERE {statement.where(query)}"  # noqa: S608
-            f" ORDER BY {statement.order(order)} LIMIT {statement.value(limit)}",
+            f"SELECT id, version, document FROM {table.name} {_pinned(table, query, order)}"  # noqa: S608
+            f" WHERE {statement.where(query)} ORDER BY {statement.order(order)}"
+            f" LIMIT {statement.value(limit)}",
             statement.values,
         )
         return [{**_decode(text), "id": id_, "version": version} for id_, version, text in rows]
+
+    async def firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        return await self._in_thread(self._firsts, table, queries, order)
+
+    def _firsts(
+        self, table: Table, queries: Sequence[Query], order: Sequence[str]
+    ) -> list[Document]:
+        return [found for query in queries for found in self._find(table, query, order, 1)]
+
+    async def counts(self, table: Table) -> Counts:
+        return await self._in_thread(self._counts, table)
+
+    def _counts(self, table: Table) -> Counts:
+        query = f"SELECT key, count FROM {table.name}_counts WHERE count > 0"  # noqa: S608
+        return {tuple(_decode(key)): count for key, count in self._documents.execute(query)}
 
     async def insert(self, table: Table, document: Document) -> bool:
         return await self._in_thread(self._insert, table, document)
 
     def _insert(self, table: Table, document: Document) -> bool:
-        # OR IGNORE covers the unique indexes as well as the id.
+        # Covers the unique indexes as well as the id; OR IGNORE would hold in triggers too.
         done = self._documents.execute(
-            f"INSERT OR IGNORE INTO {table.name} VALUES (?, 1, ?)",  # noqa: S608
+            f"INSERT INTO {table.name} VALUES (?, 1, ?) ON CONFLICT DO NOTHING",  # noqa: S608
             (document["id"], body(document)),
         )
         return done.rowcount == 1
@@ -326,6 +342,15 @@ def _with_more(budget: Budget, more: int) -> Budget:
     return replace(budget, uses={**budget.uses, limit: (index, used + more)})
 
 
+def _pinned(table: Table, query: Query, order: Sequence[str]) -> str:
+    """Which index to use, where one fits: without statistics SQLite often takes another."""
+    if len(query) != 1:
+        return ""
+    equal = {where.field for where in query[0] if where.is_ == "="}
+    fields = pinned_index(table, equal, order)
+    return f"INDEXED BY {index_name(table, fields)}" if fields else ""
+
+
 @contextmanager
 def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """All of it or nothing, with the file locked for writing from the start."""
@@ -337,29 +362,6 @@ def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
             database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
-
-
-def _create(database: sqlite3.Connection, table: Table) -> None:
-    database.execute(
-        f"CREATE TABLE IF NOT EXISTS {table.name}"
-        " (id TEXT PRIMARY KEY, version INTEGER NOT NULL, document TEXT NOT NULL)"
-    )
-    for fields in table.indexes:
-        listed = ", ".join(_field(field, table.type_of(field)) for field in fields)
-        database.execute(
-            f"CREATE INDEX IF NOT EXISTS {index_name(table, fields)} ON {table.name} ({listed})"
-        )
-    for rule in table.unique:
-        # Quoted, because SQL holds NULL to be different from NULL.
-        listed = ", ".join(f"json_quote({_field(field, 'text')})" for field in rule.fields)
-        only = ""
-        if rule.among:
-            values = ", ".join(f"'{value}'" for value in rule.among[1])
-            only = f" WHERE {_field(rule.among[0], 'text')} IN ({values})"
-        name = index_name(table, rule.fields, unique=True)
-        database.execute(
-            f"CREATE UNIQUE INDEX IF NOT EXISTS {name} ON {table.name} ({listed}){only}"
-        )
 
 
 def _as_storage_error(where: str, error: sqlite3.Error | OSError) -> StorageError:

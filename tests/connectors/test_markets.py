@@ -1,5 +1,6 @@
 """What exchanges list is asked once for all processes, kept with its age, told when it changes."""
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -52,6 +53,35 @@ async def test_an_exchange_is_asked_once_for_all_processes(store: StateStore) ->
     assert second.listed == first.listed == (BTC, ETH, ODD)
     assert second.find("XBT/USD") == BTC.symbol
     assert second.stream_name(BTC.symbol) == "BTC/USD"
+
+
+async def test_a_hundred_who_ask_at_once_share_one_question(store: StateStore) -> None:
+    exchange, silent = Exchange(listing(BTC)), Exchange(None)
+    markets = Markets(store, silent)
+
+    refused = await asyncio.gather(
+        *(markets.of("somewhere") for _ in range(100)), return_exceptions=True
+    )
+    markets = Markets(store, exchange)
+    answers = await asyncio.gather(*(markets.of("somewhere") for _ in range(100)))
+
+    assert (silent.asked, exchange.asked) == (1, 1)
+    assert all(isinstance(each, NoAnswer) for each in refused)
+    assert all(set(each) == {BTC.symbol} for each in answers)
+
+
+async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(
+    store: StateStore,
+) -> None:
+    markets = Markets(store, Exchange(listing(BTC)))
+    impatient, patient = (asyncio.create_task(markets.of("somewhere")) for _ in range(2))
+    while not markets._asking:
+        await asyncio.sleep(0)
+
+    impatient.cancel()
+
+    assert set(await patient) == {BTC.symbol}
+    assert impatient.cancelled()
 
 
 async def test_an_old_answer_is_asked_for_again(store: StateStore, clock: ManualClock) -> None:

@@ -5,6 +5,7 @@ there; an answer that has grown old is asked for again, and if the exchange cann
 now, the old one is better than none. What was listed or delisted in between is told as a fact.
 """
 
+import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
@@ -52,6 +53,8 @@ class Markets:
         self._oldest_ms = oldest_ms
         self._known: dict[str, tuple[int, SymbolMap]] = {}
         """By exchange: when the store was asked, and what it knew."""
+        self._asking: dict[str, asyncio.Task[SymbolMap]] = {}
+        """By exchange: the question under way, whose answer everybody gets who asks meanwhile."""
 
     async def of(self, exchange_id: str) -> SymbolMap:
         """An exchange's symbols, as it last told them; asked of it if that is long ago.
@@ -64,6 +67,19 @@ class Markets:
         looked_ms, symbols = self._known.get(exchange_id, (0, None))
         if symbols is not None and now_ms - looked_ms < _LOOK_AGAIN_MS:
             return symbols
+        if exchange_id not in self._asking:
+            asking = asyncio.create_task(self._look(exchange_id, now_ms))
+            self._asking[exchange_id] = asking
+            asking.add_done_callback(lambda task: self._answered(exchange_id, task))
+        # Shielded: one who gives up does not take the answer from the others.
+        return await asyncio.shield(self._asking[exchange_id])
+
+    def _answered(self, exchange_id: str, task: asyncio.Task[SymbolMap]) -> None:
+        del self._asking[exchange_id]
+        if not task.cancelled():
+            task.exception()  # whoever still waits gets it; if nobody does, nothing is to be said
+
+    async def _look(self, exchange_id: str, now_ms: int) -> SymbolMap:
         document = await self._store.get(MARKETS, exchange_id)
         if document is None or now_ms - document["refreshed_at"] >= self._oldest_ms:
             try:

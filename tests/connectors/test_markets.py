@@ -73,12 +73,20 @@ async def test_a_hundred_who_ask_at_once_share_one_question(store: StateStore) -
 async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(
     store: StateStore,
 ) -> None:
-    markets = Markets(store, Exchange(listing(BTC)))
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(Exchange):
+        async def learn(self) -> Info:
+            asked.set()
+            await answer.wait()
+            return await super().learn()
+
+    markets = Markets(store, Slow(listing(BTC)))
     impatient, patient = (asyncio.create_task(markets.of("somewhere")) for _ in range(2))
-    while not markets._asking:
-        await asyncio.sleep(0)
+    await asked.wait()
 
     impatient.cancel()
+    answer.set()
 
     assert set(await patient) == {BTC.symbol}
     assert impatient.cancelled()

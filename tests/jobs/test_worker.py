@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,6 +192,22 @@ async def test_no_more_run_at_once_than_allowed_in_all_and_per_exchange(shop: Sh
     assert max(running.count(name) for name in running) <= 2
     assert len(running) == 3
     assert worker.turns == {}
+
+
+async def test_workers_together_run_no_more_of_an_exchange_than_allowed(shop: Shop) -> None:
+    for symbol in "abcdefgh":
+        await shop.add(symbol)
+    workers = [shop.worker(for_ever, name=name) for name in ("one", "two", "three")]
+
+    async with AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(shop.at_work(worker))
+        await shop.pass_time(2 * SETTINGS.lease)
+        running = [len(worker.turns) for worker in workers]
+        counts = await shop.desk.counts()
+
+    assert sum(running) == SETTINGS.per_exchange
+    assert counts["sim"]["running"] == SETTINGS.per_exchange
 
 
 async def test_one_exchange_never_gets_more_than_its_share(shop: Shop) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError
 from penstock.jobs.leases import Leases
+from penstock.jobs.slots import Slots
 from penstock.jobs.turn import NS_PER_MS, Turn
 
 # A store that does not answer is asked again after so many shares of the lease.
@@ -21,9 +22,15 @@ class Beats:
     """The pulse of one worker."""
 
     def __init__(
-        self, leases: Leases, clock: Clock, lease_ms: int, heard: Callable[[str], None]
+        self,
+        leases: Leases,
+        slots: Slots,
+        clock: Clock,
+        lease_ms: int,
+        heard: Callable[[str], None],
     ) -> None:
-        self._leases, self._clock, self._lease_ms = leases, clock, lease_ms
+        self._leases, self._slots = leases, slots
+        self._clock, self._lease_ms = clock, lease_ms
         self._heard = heard
         """Told why the store did not answer, or, with an empty text, that it did."""
         self._turns: dict[Turn, int] = {}
@@ -80,6 +87,7 @@ class Beats:
         # Whoever saves while this is under way has to wait for the next.
         saving = {turn: self._unsaved.pop(turn) for turn in turns if turn in self._unsaved}
         try:
+            await self._slots.renew()
             known = await self._leases.beat([turn.job for turn in turns], self._lease_ms)
         except StorageError as error:
             self._heard(str(error))

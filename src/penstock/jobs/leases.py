@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from penstock.errors import StorageError
 from penstock.jobs import transitions
 from penstock.jobs.kinds import SPECIFIED
 from penstock.jobs.model import Job, as_document, as_job, claim_priority_of
 from penstock.jobs.schedule import rank, wake_ms
+from penstock.jobs.slots import Slots
 from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
 from penstock.storage.state.documents import Now, Where
 from penstock.storage.state.schema import CONNECTORS, JOBS
@@ -71,27 +73,50 @@ class Leases:
         self.store, self._kinds = store, tuple(sorted(kinds))
 
     async def claim(
-        self, worker: str, most: int, lease_ms: int, busy: Collection[str] = ()
+        self,
+        worker: str,
+        most: int,
+        lease_ms: int,
+        busy: Collection[str] = (),
+        slots: Slots | None = None,
     ) -> list[Job]:
         """Take the first jobs that are due and that nobody holds, but none of the busy exchanges.
 
-        Those whose connector is paused are left alone too.
+        Those whose connector is paused are left alone too, and with ``slots`` those of exchanges
+        that have none.
         """
-        patch, taken, passed = transitions.claimed(worker, lease_ms), list[Job](), set[Queue]()
-        while len(taken) < most:
-            line = await self._line(busy, _DUE, passed)
-            if not line:
-                break
-            first, others = line[0], line[1:2]
-            query = first.queue.query(_DUE, *map(first.wakes_before, others))
-            claim = Claim(query, ("wake_at",), patch, most - len(taken))
-            found = await self.store.claim(JOBS, claim)
-            taken += [_begun(document, lease_ms) for document in found]
-            if not found:  # others were quicker
-                passed.add(first.queue)
-            elif not others:
-                break
+        taken: list[Job] = []
+        passed: set[Queue] = set()
+        try:
+            while len(taken) < most:
+                line = await self._line(busy, _DUE, passed)
+                if not line:
+                    break
+                room = most - len(taken)
+                if slots and not (room := await slots.take(line[0].exchange_id, room)):
+                    busy = {*busy, line[0].exchange_id}
+                    continue
+                found = await self._claim_first(line, worker, room, lease_ms)
+                if slots:
+                    slots.use(line[0].exchange_id, len(found))
+                taken += found
+                if not found:  # others were quicker
+                    passed.add(line[0].queue)
+                elif len(line) == 1 and len(found) < room:
+                    break
+        except StorageError:
+            if not taken:
+                raise
         return taken
+
+    async def _claim_first(
+        self, line: Sequence[InLine], worker: str, most: int, lease_ms: int
+    ) -> list[Job]:
+        """Take jobs of the first queue, as far as no other queue's first comes before them."""
+        first, patch = line[0], transitions.claimed(worker, lease_ms)
+        query = first.queue.query(_DUE, *map(first.wakes_before, line[1:2]))
+        found = await self.store.claim(JOBS, Claim(query, ("wake_at",), patch, most))
+        return [_begun(document, lease_ms) for document in found]
 
     async def first_in_line(self, busy: Collection[str] = ()) -> InLine | None:
         """The job that the next claim would take; None: none is due."""

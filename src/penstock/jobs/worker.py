@@ -20,6 +20,7 @@ from penstock.jobs.leases import InLine, Leases
 from penstock.jobs.model import Job, claim_priority_of
 from penstock.jobs.schedule import rank
 from penstock.jobs.settling import Settling
+from penstock.jobs.slots import Slots
 from penstock.jobs.turn import NS_PER_MS, Turn
 from penstock.telemetry import JobLost, Listener, StoreAnswers, StoreSilent, quiet
 
@@ -55,7 +56,8 @@ class Worker:
         self._settings, self._tell = settings, tell
         self._lease_ms = round(settings.lease * 1000)
         self._settling = Settling(leases, clock, settings, tell)
-        self._beats = Beats(leases, clock, self._lease_ms, self._store_said)
+        self._slots = Slots(leases.store, name, settings.per_exchange, self._lease_ms, clock)
+        self._beats = Beats(leases, self._slots, clock, self._lease_ms, self._store_said)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed: dict[str, int] = {}
         """Exchanges without budget, and until when (monotonic ns)."""
@@ -92,12 +94,13 @@ class Worker:
     async def _look_around(self) -> float:
         """Begin what can be begun; seconds until it is worth looking again."""
         try:
+            self._slots.full.clear()
             await self._claim()
+            await self._slots.release()
             busy, due_ms = self._busy(), None
-            room = self._room(busy)
-            if not room or busy - self._closed.keys():
+            if not self._room() or busy - self._closed.keys():
                 await self._make_room()
-            if room:
+            if self._room():
                 due_ms = await self._leases.next_due_ms(busy)
         except StorageError as error:
             self._store_said(str(error))
@@ -109,9 +112,11 @@ class Worker:
         return max(_LEAST_SLEEP_MS, min(waits_ms)) / 1000
 
     async def _claim(self) -> None:
-        while room := self._room(busy := self._busy()):
+        while room := self._room():
             asked_ns = self._clock.monotonic_ns()
-            jobs = await self._leases.claim(self.name, room, self._lease_ms, busy)
+            jobs = await self._leases.claim(
+                self.name, room, self._lease_ms, self._busy(), self._slots
+            )
             if not jobs:
                 return
             lock_until = jobs[0].lock.lock_until or 0
@@ -124,16 +129,11 @@ class Worker:
         """Exchanges of which nothing more is to be claimed now."""
         now_ns = self._clock.monotonic_ns()
         self._closed = {name: end for name, end in self._closed.items() if end > now_ns}
-        running = Counter(turn.job.exchange_id for turn in self.turns.values())
-        full = {name for name, count in running.items() if count >= self._settings.per_exchange}
-        return full | self._closed.keys()
+        return self._slots.full | self._closed.keys()
 
-    def _room(self, busy: set[str]) -> int:
-        """How many may be claimed at once so that no exchange gets more than its share."""
-        running = Counter(turn.job.exchange_id for turn in self.turns.values())
-        most = max((count for name, count in running.items() if name not in busy), default=0)
-        free = self._settings.concurrency - len(self.turns)
-        return max(0, min(free, self._settings.per_exchange - most))
+    def _room(self) -> int:
+        """How many more jobs may be run here."""
+        return max(0, self._settings.concurrency - len(self.turns))
 
     def _until_open_ms(self) -> list[int]:
         now_ns = self._clock.monotonic_ns()
@@ -187,6 +187,7 @@ class Worker:
             working.cancel()
             guarding.cancel()
             self.turns.pop(turn.job.id, None)
+            self._slots.done(turn.job.exchange_id)
             self._wake.set()
 
     async def _settle(self, turn: Turn, outcome: object) -> None:
@@ -228,6 +229,10 @@ class Worker:
             for turn in self.turns.values():
                 turn.gone.set()
             await self._within(_LET_GO_S, *self._tasks)
+        releasing = asyncio.create_task(self._slots.release())
+        await self._within(_LET_GO_S, releasing)
+        releasing.cancel()
+        await asyncio.gather(releasing, return_exceptions=True)
 
     async def _within(self, seconds: float, *tasks: asyncio.Task[Any]) -> bool:
         """Wait for tasks, but no longer than so many seconds; whether all are done."""

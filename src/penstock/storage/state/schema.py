@@ -108,11 +108,17 @@ JOBS = Table(
     dropped=("jobs_status_rank_wake_at_index", "jobs_exchange_id_type_symbol_timeframe_only"),
 )
 
+JOB_SLOTS = Table(
+    name="job_slots",
+    fields={"exchange_id": "text", "number": "int", "until": "int", "fence": "int"},
+)
+
 MARKETS = Table(name="markets", fields={"exchange_id": "text"}, unique=(Unique(("exchange_id",)),))
 
 SCHEMA: Schema = (
     (CONNECTORS, JOBS),
     (JOBS,),
     (MARKETS,),
-    (JOBS,),  # jobs are counted, claimed queue by queue, and kept apart by their target too
+    # Jobs are counted, claimed queue by queue, and kept apart by their target too.
+    (JOBS, JOB_SLOTS),
 )

@@ -1,0 +1,102 @@
+"""Slots: how many jobs of one exchange the whole fleet runs at once.
+
+An exchange has as many slots as jobs of it may run, each a document in the store. A worker takes a
+slot before it claims a job, keeps it while it has jobs to run, and renews it with its heartbeats. A
+slot whose worker is gone is free again when its lease has run out.
+"""
+
+from collections import Counter, defaultdict
+
+from penstock.clock import Clock
+from penstock.storage.state import Claim, Document, StateStore, Write
+from penstock.storage.state.documents import Add, Now, Where
+from penstock.storage.state.schema import JOB_SLOTS
+
+# Slots are renewed at least this often in the course of a lease, and before the jobs on them: no
+# job is still run when its slot is another's.
+_RENEWALS = 6
+_NS_PER_MS = 1_000_000
+
+
+class Slots:
+    """The slots that one worker holds."""
+
+    def __init__(
+        self, store: StateStore, worker: str, per_exchange: int, lease_ms: int, clock: Clock
+    ) -> None:
+        self._store, self._worker, self._clock = store, worker, clock
+        self._per_exchange, self._lease_ms = per_exchange, lease_ms
+        self._held: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """By exchange: the ids of slots, and the fences under which they are held."""
+        self._used: Counter[str] = Counter()
+        self._known: set[str] = set()
+        self._renewed_ns = 0
+        self.full: set[str] = set()
+        """Exchanges that had no free slot when one was last wanted."""
+
+    async def take(self, exchange_id: str, want: int) -> int:
+        """How many more jobs of an exchange may be claimed now, as far as wanted."""
+        await self.renew()
+        free = self._free(exchange_id)
+        if free < want:
+            await self._claim(exchange_id, want - free)
+            free = self._free(exchange_id)
+        if not free:
+            self.full.add(exchange_id)
+        return min(want, free)
+
+    def use(self, exchange_id: str, jobs: int) -> None:
+        """So many jobs were claimed."""
+        self._used[exchange_id] += jobs
+
+    def done(self, exchange_id: str) -> None:
+        """A job is no longer run."""
+        self._used[exchange_id] -= 1
+
+    async def renew(self) -> None:
+        """Keep what is held, if that is due; what was lost meanwhile is forgotten."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._renewed_ns < self._lease_ms * _NS_PER_MS // _RENEWALS:
+            return
+        held = [(name, id_) for name, slots in self._held.items() for id_ in slots]
+        writes = [self._write(name, id_, {"until": Now(self._lease_ms)}) for name, id_ in held]
+        written = await self._store.write(JOB_SLOTS, writes)
+        for (exchange_id, id_), slot in zip(held, written, strict=True):
+            if slot is None:
+                del self._held[exchange_id][id_]
+        self._renewed_ns = now_ns
+
+    async def release(self) -> None:
+        """Give back what no job runs on."""
+        unused = [
+            (name, id_)
+            for name, slots in self._held.items()
+            for id_ in list(slots)[self._used[name] :]
+        ]
+        free = {"until": 0, "holder": None}
+        await self._store.write(JOB_SLOTS, [self._write(*one, free) for one in unused])
+        for exchange_id, id_ in unused:
+            del self._held[exchange_id][id_]
+
+    def _free(self, exchange_id: str) -> int:
+        return max(0, len(self._held[exchange_id]) - self._used[exchange_id])
+
+    def _write(self, exchange_id: str, id_: str, patch: Document) -> Write:
+        return Write(id_, {"fence": self._held[exchange_id][id_]}, patch)
+
+    async def _claim(self, exchange_id: str, want: int) -> None:
+        if exchange_id not in self._known:
+            for number in range(self._per_exchange):
+                slot = {"id": f"{exchange_id}/{number}", "exchange_id": exchange_id}
+                fresh = {**slot, "number": number, "until": 0, "fence": 0, "holder": None}
+                await self._store.insert_if_absent(JOB_SLOTS, fresh)
+            self._known.add(exchange_id)
+        free = [
+            Where("exchange_id", "=", exchange_id),
+            Where("number", "<=", self._per_exchange - 1),
+            Where("until", "<=", Now()),
+        ]
+        taken = {"until": Now(self._lease_ms), "holder": self._worker, "fence": Add(1)}
+        claim = Claim([free], ("number",), taken, want)
+        for got in await self._store.claim(JOB_SLOTS, claim):
+            self._held[exchange_id][got["id"]] = got["fence"]

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from penstock.storage.state.schema import CONNECTORS
+
 from .conftest import CANDLES, Client
 
 
@@ -24,6 +26,36 @@ async def test_a_connector_is_made_once_and_then_found(api: Client) -> None:
     assert made.json["rate_limit"] > 0
     assert made.json["creation_date"].endswith("Z")
     assert isinstance(made.json["rate_limit_reset_at"], int)
+
+
+async def test_a_connector_is_made_with_a_rate_limit_of_its_own(api: Client) -> None:
+    spec = {"exchange_id": "binance", "rate_limit": 20, "rate_limit_period_ms": 1000}
+
+    for wrong, field in (
+        ({**spec, "rate_limit": 0}, "rate_limit"),
+        ({**spec, "rate_limit_period_ms": 0}, "rate_limit_period_ms"),
+        ({"exchange_id": "binance", "rate_limit": 20}, "rate_limit_period_ms"),
+        ({"exchange_id": "binance", "rate_limit_period_ms": 1000}, "rate_limit"),
+        ({**spec, "limits": [{"amount": 1, "period_ms": 1}]}, "rate_limit"),
+    ):
+        problem = (await api.ask("POST", "connectors", wrong)).is_problem(422)
+        assert [error["field"] for error in problem["errors"]] == [field]
+    assert (await api.ask("GET", "connectors")).json["items"] == []
+    made = await api.ask("POST", "connectors", spec)
+
+    assert made.status == 201
+    assert (made.json["rate_limit"], made.json["rate_limit_period_ms"]) == (20, 1000)
+    assert made.json["limits"][0]["unit"] == "request"
+
+
+async def test_nobody_writes_who_only_looks(api: Client) -> None:
+    await api.ask("POST", "jobs", CANDLES)
+    before = await api.parts.store.get(CONNECTORS, "binance")
+
+    for path in ("connectors", "connectors/binance", "jobs", "/metrics"):
+        assert (await api.ask("GET", path)).status == 200
+
+    assert await api.parts.store.get(CONNECTORS, "binance") == before
 
 
 async def test_fifty_clients_who_ask_at_once_get_one_document(api: Client) -> None:

@@ -166,6 +166,41 @@ async def test_an_edit_demands_the_version_it_is_made_from(api: Client) -> None:
     assert anyway.json["priority"] == 7
 
 
+@pytest.mark.parametrize("type_", ["ohlcv_incremental", "ohlcv_backfill"])
+async def test_a_job_is_edited_with_what_was_shown_of_it(api: Client, type_: str) -> None:
+    path = f"jobs/{(await api.ask('POST', 'jobs', {**CANDLES, 'type': type_})).json['id']}"
+    shown = await api.ask("GET", path)
+    tag = shown.headers["ETag"]
+
+    same = await api.ask("PUT", path, shown.json, If_Match=tag)
+    changed = await api.ask("PUT", path, {**shown.json, "priority": 3}, If_Match=tag)
+
+    assert (same.status, same.json) == (200, shown.json), "nothing to change, nothing written"
+    assert changed.json["priority"] == 3
+    for field, value in {"status": "paused", "symbol": None, "version": 9, "fence": 7}.items():
+        asked = {**changed.json, field: value}
+        refused = await api.ask("PUT", path, asked, If_Match=changed.headers["ETag"])
+        problem = refused.is_problem(422)
+        assert [error["field"] for error in problem["errors"]] == [field]
+        assert "cannot be changed" in problem["detail"]
+    assert (await api.ask("GET", path)).json == changed.json
+
+
+async def test_a_gap_that_overlaps_a_live_one_is_told_which(api: Client) -> None:
+    def gap(since_ms: int, until_ms: int) -> dict[str, object]:
+        cursor = {"since_ms": since_ms, "until_ms": until_ms}
+        return {**CANDLES, "type": "gap_backfill", "cursor": cursor}
+
+    first = await api.ask("POST", "jobs", gap(0, 7_200_000))
+    beside = await api.ask("POST", "jobs", gap(7_200_000, 9_000_000))
+    refused = await api.ask("POST", "jobs", gap(3_600_000, 9_000_000))
+
+    assert (first.status, beside.status) == (201, 201)
+    problem = refused.is_problem(409)
+    assert problem["existing_id"] == first.json["id"]
+    assert "overlaps" in problem["detail"]
+
+
 async def test_a_job_that_was_claimed_meanwhile_is_another_version(api: Client) -> None:
     job = await api.ask("POST", "jobs", CANDLES)
     path, tag = f"jobs/{job.json['id']}", job.headers["ETag"]

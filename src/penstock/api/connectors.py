@@ -12,12 +12,13 @@ from penstock.api.parts import (
     page_answer,
     resource_answer,
 )
-from penstock.api.problems import AnyRequest
+from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, body_of, page_start, query_of
 from penstock.api.views import connector_view
 from penstock.config import LimitPlan, Text
 from penstock.connectors import Connector
 from penstock.ingest.requests import limit_of
+from penstock.throttle.gate import Limit as ThrottleLimit
 
 Limits = Annotated[tuple[LimitPlan, ...], Meta(min_length=1, max_length=20)]
 
@@ -29,6 +30,10 @@ class NewConnector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     notes: Text | None = None
     limits: Limits | None = None
     """Instead of those the exchange is known to have."""
+    rate_limit: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    """Short for one limit: so many requests …"""
+    rate_limit_period_ms: Annotated[int, Meta(ge=1, le=31 * 86_400_000)] | None = None
+    """… in so many milliseconds."""
 
 
 class ConnectorEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,7 +57,7 @@ class ConnectorFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 async def ensure(request: AnyRequest, parts: Given) -> Response[bytes]:
     """Make an exchange's connector, unless it is there: then answer with that."""
     new = await body_of(request, NewConnector)
-    limits = None if new.limits is None else [limit_of(plan) for plan in new.limits]
+    limits = _limits_of(new)
     ensured = await parts.connectors.ensure_connector(new.exchange_id, limits, new.notes)
     status = 201 if ensured.created else 200
     return _answer(request, ensured.connector, status)
@@ -104,6 +109,19 @@ async def paused(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) 
 async def resumed(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
     """Let every process send to an exchange again."""
     return _answer(request, await parts.connectors.resume_connector(exchange_id))
+
+
+def _limits_of(new: NewConnector) -> list[ThrottleLimit] | None:
+    """The limits a client chose, in whichever of the two ways."""
+    amount, period_ms = new.rate_limit, new.rate_limit_period_ms
+    if amount is None and period_ms is None:
+        return None if new.limits is None else [limit_of(plan) for plan in new.limits]
+    if new.limits is not None:
+        raise bad_field("rate_limit", "say either this or limits")
+    if amount is None or period_ms is None:
+        missing = "rate_limit" if amount is None else "rate_limit_period_ms"
+        raise bad_field(missing, "say both rate_limit and rate_limit_period_ms")
+    return [limit_of(LimitPlan(amount=amount, period_ms=period_ms, unit="request"))]
 
 
 def _answer(request: AnyRequest, connector: Connector, status: int = 200) -> Response[bytes]:

@@ -110,6 +110,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
                 "notes": "half of what is allowed; the rest is for another program",
                 "limits": [{"amount": 3000, "period_ms": 60_000}],
             },
+            "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
         "createJob": {
@@ -117,7 +118,10 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "backfill": {**candles, "type": "ohlcv_backfill", "cursor": since},
             "markets": {"exchange_id": exchange, "type": "markets_refresh"},
         },
-        "editJob": {"faster": {"schedule": {**hourly, "interval_ms": 900_000}, "priority": 30}},
+        "editJob": {
+            "faster": {"schedule": {**hourly, "interval_ms": 900_000}, "priority": 30},
+            "as_shown": {**msgspec.to_builtins(job_view(job(exchange))), "priority": 30},
+        },
     }
 
 

@@ -7,6 +7,7 @@ from litestar import Response, delete, get, post, put
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
 
 from penstock.api.parts import (
     Given,
@@ -16,9 +17,9 @@ from penstock.api.parts import (
     page_answer,
     resource_answer,
 )
-from penstock.api.problems import AnyRequest
+from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
-from penstock.api.views import job_view
+from penstock.api.views import EditedJob, job_view
 from penstock.errors import StorageError
 from penstock.jobs.model import Event, Job, JobEdit, NewJob, State, Status
 from penstock.market.symbol import Symbol
@@ -76,9 +77,23 @@ async def shown(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Res
 @put("/jobs/{job_id:str}")
 async def edited(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
     """Change a job's schedule, priority or cursor; If-Match says which version of it."""
-    edit = await body_of(request, JobEdit)
+    said = await body_of(request, EditedJob)
     version = await expected_version(request, lambda: parts.desk.get(job_id), needed=True)
+    edit = _edit_of(said, await parts.desk.get(job_id))
     return _answer(request, await parts.desk.edit(job_id, edit, version=version))
+
+
+def _edit_of(said: EditedJob, job: Job) -> JobEdit:
+    """What a client wants changed of a job; the rest of what it sent must be as it is."""
+    shown, changes = asdict(job_view(job)), {}
+    for field, value in asdict(said).items():
+        if value is UNSET or value == shown[field]:
+            continue
+        if field not in JobEdit.__struct_fields__ or value is None:
+            kept = msgspec.json.encode(shown[field]).decode()
+            raise bad_field(field, f"cannot be changed: leave it out, or say {kept} as it is now")
+        changes[field] = value
+    return JobEdit(**changes)
 
 
 @delete("/jobs/{job_id:str}", status_code=204)

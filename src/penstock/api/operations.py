@@ -10,8 +10,8 @@ from penstock.api import connectors, health, jobs
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
-from penstock.api.views import ConnectorPage, ConnectorView, JobPage, JobView
-from penstock.jobs.model import Event, JobEdit, NewJob
+from penstock.api.views import ConnectorPage, ConnectorView, EditedJob, JobPage, JobView
+from penstock.jobs.model import Event, NewJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ OPERATIONS = (
     Operation(
         route=jobs.edited,
         id="editJob",
-        body=JobEdit,
+        body=EditedJob,
         answers=JobView,
         if_match=True,
         refusals=(404, 409, 412, *_BODY),

@@ -8,7 +8,7 @@ with stay milliseconds.
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from penstock.connectors import Connector, LimitState
@@ -16,6 +16,7 @@ from penstock.jobs.model import (
     Cursor,
     Job,
     Lock,
+    Priority,
     Progress,
     Schedule,
     State,
@@ -110,6 +111,37 @@ class JobView(Struct, frozen=True, kw_only=True):
     created_at: Date
     updated_at: Date
     version: int
+
+
+class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client sends to change a job: what it was shown, or as much of it as it likes.
+
+    Schedule, priority and cursor may change; everything else has to be as it is.
+    """
+
+    schedule: Schedule | UnsetType | None = UNSET
+    priority: Priority | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+    """Only while nobody runs it."""
+    id: str | UnsetType = UNSET
+    exchange_id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    symbol: str | UnsetType | None = UNSET
+    timeframe: str | UnsetType | None = UNSET
+    status: Status | UnsetType = UNSET
+    state: State | UnsetType = UNSET
+    next_run_at: int | UnsetType = UNSET
+    claim_priority: int | UnsetType | None = UNSET
+    target_key: str | UnsetType | None = UNSET
+    stats: StatsView | UnsetType = UNSET
+    lock: Lock | UnsetType = UNSET
+    fence: int | UnsetType = UNSET
+    attempts: int | UnsetType = UNSET
+    progress: Progress | UnsetType = UNSET
+    origin: str | UnsetType = UNSET
+    created_at: Date | UnsetType = UNSET
+    updated_at: Date | UnsetType = UNSET
+    version: int | UnsetType = UNSET
 
 
 def job_view(job: Job) -> JobView:

@@ -242,8 +242,8 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds before a job that failed is tried again; twice as many after each failure …"""
     longest_delay: Seconds = 600.0
     """… but never more."""
-    look_every: Seconds = 5.0
-    """Seconds between looks for jobs that other processes have created or changed."""
+    look_every: Seconds = 0.25
+    """Seconds between looks for jobs that other processes have created, changed or asked for."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,7 +33,7 @@ class Listings:
 
 
 async def serve(url: str, markets: int) -> None:
-    store, metrics, settings = await open_store(url), Metrics(), Api(port=0)
+    store, metrics, settings = await open_store(url), Metrics(of_fleet=True), Api(port=0)
     parts = Parts(
         Intake(ConnectorManager(store), JobDesk(store), Listings(markets)), metrics, SystemClock()
     )

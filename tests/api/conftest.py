@@ -96,7 +96,7 @@ Open = Callable[..., Awaitable[Client]]
 @asynccontextmanager
 async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     """An API on a store, on a port of its own."""
-    clock, metrics, listed = SystemClock(), Metrics(), Listed("btc_usdt", "eth_usdt")
+    clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
     listener = tell_all([metrics, facts.append])
     intake = Intake(ConnectorManager(store), JobDesk(store), listed)

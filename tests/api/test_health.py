@@ -9,10 +9,12 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Api
+from penstock.connectors.counters import FleetCounters
 from penstock.errors import StoreUnreachable
 from penstock.storage.state import Document, Query, StateStore, open_store
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import SCHEMA, Table
+from penstock.telemetry import JobFailed, RequestFailed, RequestSent
 
 from .conftest import CANDLES, Client, served
 
@@ -101,3 +103,20 @@ async def test_counting_goes_on_while_the_store_is_away() -> None:
     assert (away.status, back.status) == (200, 200)
     assert "penstock_store_up 0.0" in away.body.decode()
     assert 'penstock_api_requests_total{method="GET",status="503"} 1.0' in away.body.decode()
+
+
+async def test_metrics_tell_what_all_processes_of_the_fleet_did(api: Client) -> None:
+    for _ in range(2):
+        process = FleetCounters(api.parts.store, api.parts.clock)
+        process(RequestSent(exchange="binance", path="/x", cost=5, status=200, took_ms=3))
+        process(RequestFailed(exchange="binance", path="/x", cost=1, sent=True, reason="cut off"))
+        process(JobFailed(job="1", kind="x", exchange="binance", reason="x", given_up=True))
+        await process.aclose()
+
+    text = (await api.ask("GET", "/metrics")).body.decode()
+
+    assert 'penstock_requests_total{exchange="binance",status="200"} 2.0' in text
+    assert 'penstock_request_cost_total{exchange="binance"} 10.0' in text
+    assert 'penstock_request_failures_total{exchange="binance",sent="true"} 2.0' in text
+    assert 'penstock_job_runs_total{exchange="binance",outcome="given_up"} 2.0' in text
+    assert text.count("# TYPE penstock_requests_total") == 1

@@ -210,6 +210,18 @@ async def test_workers_together_run_no_more_of_an_exchange_than_allowed(shop: Sh
     assert counts["sim"]["running"] == SETTINGS.per_exchange
 
 
+async def test_a_run_that_is_asked_for_elsewhere_wakes_an_idle_worker_at_once(shop: Shop) -> None:
+    job = await shop.add("a")
+    async with shop.at_work(shop.worker(at_once, Jobs())):
+        await shop.pass_time(10)
+        before = (await shop.desk.get(job.id)).stats.success
+        await shop.desk.run(job.id)
+        await shop.pass_time(0.3)
+        after = (await shop.desk.get(job.id)).stats.success
+
+    assert (before, after) == (1, 2)
+
+
 async def test_one_exchange_never_gets_more_than_its_share(shop: Shop) -> None:
     for symbol in "abcd":
         await shop.add(symbol)

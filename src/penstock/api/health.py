@@ -6,6 +6,7 @@ from litestar import Response, get
 from msgspec import Struct
 
 from penstock.api.parts import Given, json_answer
+from penstock.connectors.counters import fleet_counters
 from penstock.errors import StorageError
 from penstock.stats.metrics import CONTENT_TYPE, fleet_text, store_text
 
@@ -36,7 +37,7 @@ async def metrics(parts: Given) -> Response[bytes]:
     """What there is to measure, as Prometheus reads it; also while the store does not answer."""
     try:
         connectors = await parts.connectors.find(limit=_MOST_CONNECTORS)
-        fleet = fleet_text(connectors, await parts.desk.counts())
+        fleet = fleet_text(connectors, await parts.desk.counts(), await fleet_counters(parts.store))
     except StorageError:
         fleet = None
     text = parts.metrics.text() + (fleet or b"") + store_text(up=fleet is not None)

@@ -28,7 +28,7 @@ async def serving(
         ConfigError: others than this machine would be let in without a token.
         PortInUse: another program listens there.
     """
-    rules, metrics = rules_of(settings), Metrics()
+    rules, metrics = rules_of(settings), Metrics(of_fleet=True)
     heard = tell_all([metrics, listener])
     async with open_intake(heard) as intake:
         parts = Parts(intake, metrics, clock)

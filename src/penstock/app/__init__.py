@@ -228,7 +228,7 @@ async def open_worker(
             handlers.build(means),
             clock,
             settings.jobs,
-            listener,
+            tell_all([gateways.counters, listener]),
         )
 
 

@@ -8,12 +8,13 @@ from collections import defaultdict
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.connectors.counters import FleetCounters
 from penstock.connectors.gate import SharedGate
 from penstock.exchanges import registry
 from penstock.exchanges.base import WayOut
 from penstock.exchanges.gateway import way_out_for
 from penstock.storage.state import StateStore
-from penstock.telemetry import Listener, quiet
+from penstock.telemetry import Listener, quiet, tell_all
 
 
 class FleetGateways:
@@ -23,7 +24,10 @@ class FleetGateways:
         self, store: StateStore, settings: Settings, clock: Clock, listener: Listener = quiet
     ) -> None:
         self._store, self._settings = store, settings
-        self._clock, self._listener = clock, listener
+        self._clock = clock
+        self.counters = FleetCounters(store, clock)
+        """Hears of every request; what else the fleet shall count, it has to be told."""
+        self._listener = tell_all([self.counters, listener])
         self._opened: dict[str, tuple[WayOut, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -65,6 +69,7 @@ class FleetGateways:
         for gateway, gate in self._opened.values():
             await gateway.aclose()
             await gate.aclose()
+        await self.counters.aclose()
 
     def _made(self, exchange_id: str) -> tuple[WayOut, SharedGate]:
         exchange = registry.load(exchange_id)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.connectors.counters import fleet_counters
 from penstock.connectors.limits import ask_of, pace_wait_ms, restored, stored
 from penstock.connectors.markets import announced_limits
 from penstock.connectors.model import (
@@ -245,10 +246,14 @@ class ConnectorManager:
 
     async def _shown(self, *documents: Document) -> list[Connector]:
         jobs, now_ms = await self._jobs(), await self._store.now_ms()
-        return [
-            connector_of(one, await self._store.budget(one["id"]), jobs[one["id"]], now_ms)
-            for one in documents
-        ]
+        counters = {one["id"]: one for one in await fleet_counters(self._store)}
+        shown = []
+        for one in documents:
+            ran_ms = counters.get(one["id"], {}).get("last_job_run_time")
+            known = {**one, "last_job_run_time": ran_ms or one["last_job_run_time"]}
+            budget = await self._store.budget(one["id"])
+            shown.append(connector_of(known, budget, jobs[one["id"]], now_ms))
+        return shown
 
 
 def _check(limits: Sequence[Limit] | None) -> None:

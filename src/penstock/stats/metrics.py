@@ -1,11 +1,12 @@
 """Metrics: facts counted as they are told, state read when somebody looks; Prometheus' text out.
 
-What one process has done (requests, their failures, answers of its API) is counted there. What the
-fleet shares (use of limits, saturation, jobs by state) is read from the state store at each look,
-so every process that is asked tells the same.
+What one process has done (answers of its API, streams, fetches) is counted there. What the fleet
+shares (use of limits, saturation, jobs by state, requests and runs of jobs) is read from the state
+store at each look, so every process that is asked tells the same.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -33,21 +34,25 @@ _TOOK_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """A listener that counts. Its registry is its own."""
+    """A listener that counts. Its registry is its own.
 
-    def __init__(self) -> None:
+    With ``of_fleet`` requests are left out, since ``fleet_text`` tells those of all processes.
+    """
+
+    def __init__(self, *, of_fleet: bool = False) -> None:
         self.registry = registry = CollectorRegistry()
+        own = CollectorRegistry() if of_fleet else registry
         self._requests = Counter(
             "penstock_requests", "Requests that an exchange answered.", ["exchange", "status"],
-            registry=registry,
+            registry=own,
         )  # fmt: skip
         self._failures = Counter(
             "penstock_request_failures", "Requests that brought no answer.", ["exchange", "sent"],
-            registry=registry,
+            registry=own,
         )  # fmt: skip
         self._cost = Counter(
             "penstock_request_cost", "What answered requests cost, as their exchange counts.",
-            ["exchange"], registry=registry,
+            ["exchange"], registry=own,
         )  # fmt: skip
         self._took = Histogram(
             "penstock_request_seconds", "How long answers took.", ["exchange"],
@@ -190,9 +195,12 @@ JobCounts = Mapping[str, Mapping[str, int]]
 """By exchange: how many live jobs are in which state."""
 
 
-def fleet_text(connectors: Sequence[Connector], jobs: JobCounts) -> bytes:
+def fleet_text(
+    connectors: Sequence[Connector], jobs: JobCounts, counters: Sequence[Mapping[str, Any]] = ()
+) -> bytes:
     """What the state store knows, as Prometheus reads it."""
     registry = CollectorRegistry()
+    _tell_counters(counters, registry)
     _tell_limits(connectors, registry)
     _tell_connectors(connectors, registry)
     states = Gauge("penstock_jobs", "Live jobs by state.", ["exchange", "state"], registry=registry)
@@ -200,6 +208,32 @@ def fleet_text(connectors: Sequence[Connector], jobs: JobCounts) -> bytes:
         for state, count in counts.items():
             states.labels(exchange, state).set(count)
     return generate_latest(registry)
+
+
+def _tell_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegistry) -> None:
+    """What all processes of the fleet did, as they added it up in the store."""
+    requests = Counter(
+        "penstock_requests", "Requests that an exchange answered.", ["exchange", "status"],
+        registry=registry,
+    )  # fmt: skip
+    failures = Counter(
+        "penstock_request_failures", "Requests that brought no answer.", ["exchange", "sent"],
+        registry=registry,
+    )  # fmt: skip
+    cost = Counter(
+        "penstock_request_cost", "What answered requests cost, as their exchange counts.",
+        ["exchange"], registry=registry,
+    )  # fmt: skip
+    runs = Counter(
+        "penstock_job_runs", "Runs of jobs by how they ended.", ["exchange", "outcome"],
+        registry=registry,
+    )  # fmt: skip
+    for one in counters:
+        name = one["exchange_id"]
+        cost.labels(name).inc(one.get("cost", 0))
+        for counter, field in ((requests, "requests"), (failures, "failures"), (runs, "jobs")):
+            for label, count in one.get(field, {}).items():
+                counter.labels(name, label).inc(count)
 
 
 def store_text(*, up: bool) -> bytes:

@@ -113,6 +113,8 @@ JOB_SLOTS = Table(
     fields={"exchange_id": "text", "number": "int", "until": "int", "fence": "int"},
 )
 
+COUNTERS = Table(name="counters", fields={"exchange_id": "text"})
+
 MARKETS = Table(name="markets", fields={"exchange_id": "text"}, unique=(Unique(("exchange_id",)),))
 
 SCHEMA: Schema = (
@@ -120,5 +122,5 @@ SCHEMA: Schema = (
     (JOBS,),
     (MARKETS,),
     # Jobs are counted, claimed queue by queue, and kept apart by their target too.
-    (JOBS, JOB_SLOTS),
+    (JOBS, JOB_SLOTS, COUNTERS),
 )

@@ -1,0 +1,97 @@
+"""Counters of the whole fleet: requests, their failures and runs of jobs, kept in the store.
+
+Each process counts what it does and adds it to the store about once a second, one document per
+exchange. A process that is killed takes the last second with it.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from penstock.clock import Clock
+from penstock.errors import StorageError
+from penstock.storage.state import Document, StateStore, Write
+from penstock.storage.state.documents import Add, Now
+from penstock.storage.state.schema import COUNTERS
+from penstock.telemetry import (
+    Fact,
+    JobDone,
+    JobFailed,
+    JobParked,
+    JobWaits,
+    RequestFailed,
+    RequestSent,
+)
+
+_EVERY_S = 1.0
+_JOBS = "jobs."
+
+
+class FleetCounters:
+    """A listener that adds what one process does to what the fleet did."""
+
+    def __init__(self, store: StateStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._adding: asyncio.Task[None] | None = None
+
+    def __call__(self, fact: Fact) -> None:
+        """Hear a fact."""
+        match fact:
+            case RequestSent():
+                self._count(fact.exchange, {f"requests.{fact.status}": 1, "cost": fact.cost})
+            case RequestFailed():
+                self._count(fact.exchange, {f"failures.{str(fact.sent).lower()}": 1})
+            case JobDone():
+                self._count(fact.exchange, {f"{_JOBS}done": 1})
+            case JobFailed():
+                outcome = "given_up" if fact.given_up else "failed"
+                self._count(fact.exchange, {f"{_JOBS}{outcome}": 1})
+            case JobWaits():
+                self._count(fact.exchange, {f"{_JOBS}waiting": 1})
+            case JobParked():
+                self._count(fact.exchange, {f"{_JOBS}parked": 1})
+
+    async def aclose(self) -> None:
+        """Add what was counted last, if the store takes it."""
+        if self._adding is not None:
+            self._adding.cancel()
+            await asyncio.gather(self._adding, return_exceptions=True)
+        await self._add()
+
+    def _count(self, exchange_id: str, counted: Mapping[str, int]) -> None:
+        self._counted[exchange_id].update(counted)
+        if self._adding is None or self._adding.done():
+            self._adding = asyncio.get_running_loop().create_task(self._add_until_told())
+
+    async def _add_until_told(self) -> None:
+        while self._counted:
+            await self._clock.sleep(_EVERY_S)
+            await self._add()
+
+    async def _add(self) -> None:
+        for exchange_id in list(self._counted):
+            counted = self._counted.pop(exchange_id)
+            try:
+                await self._write(exchange_id, counted)
+            except StorageError:
+                self._counted[exchange_id].update(counted)
+            except asyncio.CancelledError:
+                # It may have been added: counted twice is less than not at all.
+                self._counted[exchange_id].update(counted)
+                raise
+
+    async def _write(self, exchange_id: str, counted: Mapping[str, int]) -> None:
+        patch: Document = {name: Add(count) for name, count in counted.items()}
+        if any(name.startswith(_JOBS) for name in counted):
+            patch["last_job_run_time"] = Now()
+        write = Write(exchange_id, {}, patch)
+        if (await self._store.write(COUNTERS, [write]))[0] is None:
+            fresh = {"id": exchange_id, "exchange_id": exchange_id}
+            await self._store.insert_if_absent(COUNTERS, fresh)
+            await self._store.write(COUNTERS, [write])
+
+
+async def fleet_counters(store: StateStore) -> list[Document]:
+    """What the fleet did so far, by exchange."""
+    return await store.find(COUNTERS, limit=1000)

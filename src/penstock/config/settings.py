@@ -229,7 +229,7 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     concurrency: Count = 8
     """Jobs one worker runs at once …"""
     per_exchange: Count = 4
-    """… and at most so many of one exchange."""
+    """… and at most so many of one exchange, by all workers together."""
     lease: Seconds = 30.0
     """Seconds after which a job whose worker has fallen silent goes to another."""
     turn: Seconds = 20.0

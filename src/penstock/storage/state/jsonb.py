@@ -32,7 +32,11 @@ def creation(table: Table) -> list[str]:
     ]
     made += [f"DROP INDEX IF EXISTS penstock_{name}" for name in table.dropped]
     for fields in table.indexes:
-        listed = ", ".join(f"{field(path, table.type_of(path))} NULLS FIRST" for path in fields)
+        # As they are sorted by: an id is never missing.
+        listed = ", ".join(
+            path if path == "id" else f"{field(path, table.type_of(path))} NULLS FIRST"
+            for path in fields
+        )
         index = f"penstock_{index_name(table, fields)}"
         made.append(f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({listed})")
     for rule in table.unique:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.market.events import Trade
+from penstock.cli.log import print_new
+from penstock.market.events import Candle, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 from penstock.storage.log import writer as writer_module
@@ -29,6 +30,14 @@ def trade(number: int, *, at_ms: int = 0, received_at_ns: int | None = None) -> 
         exchange="toy", symbol=Symbol("BTC", "USDT"), id=number, at_ns=at_ms * 1_000_000,
         received_at_ns=number if received_at_ns is None else received_at_ns,
         price_text="1", quantity_text="1", taker="buy",
+    )  # fmt: skip
+
+
+def candle(close: str, at_ns: int) -> Candle:
+    return Candle(
+        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=at_ns, interval="1m",
+        open_ms=0, close_ms=59_999, open_text="1", high_text="1", low_text="1", close_text=close,
+        volume_text="1",
     )  # fmt: skip
 
 
@@ -139,6 +148,26 @@ def test_following_begins_at_the_end_of_every_slot(tmp_path: Path) -> None:
     tail = records(run(*words, "--data-dir", str(tmp_path), folder=tmp_path))
 
     assert [record["id"] for record in tail] == [118, 119]
+
+
+def test_following_shows_a_correction_and_no_copy_of_a_candle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(slot: str, close: str, at_ns: int) -> None:
+        with closing(log.writer(slot)) as writer:
+            writer.append([candle(close, at_ns)])
+
+    log = open_log(f"rocksdb:{tmp_path}")
+    write("a", "1", 1)
+    with closing(log.reader()) as reader:
+        (stream,) = reader.streams()
+        numbers = {"a": 1}
+        for slot, close, at_ns in (("b", "1", 2), ("c", "2", 4), ("d", "1", 3)):
+            write(slot, close, at_ns)
+            print_new(reader, stream, numbers)
+
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["slot"], each["close"]) for each in shown] == [("c", "2")]
 
 
 @pytest.mark.parametrize("columns", ["80", "160"])

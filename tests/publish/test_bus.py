@@ -3,20 +3,25 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest
 import zmq
 from tests.waiting import PATIENCE_S
 
-from penstock.config import Bus
+from penstock.app.bus import publishing, subscribe
+from penstock.config import Bus, Collect, Settings
 from penstock.errors import BusUnreachable, ConfigError
 from penstock.market.codec import decode
+from penstock.market.events import Candle
+from penstock.market.symbol import Symbol
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
 from penstock.publish.frames import BATCH, JOIN, Frame, Kind, pack_frames, write_frame
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
-from penstock.telemetry import BusFell, Fact, MessagesDropped
+from penstock.storage.log import open_log
+from penstock.telemetry import BusFell, Fact, MessagesDropped, quiet
 
 from .conftest import (
     OTHER,
@@ -152,6 +157,34 @@ async def test_a_slot_of_the_same_name_in_another_log_is_not_read(town: Town) ->
 
     assert got[1] == Missing(TOPIC, "a", 2, 3)
     assert shelf.asked == []
+
+
+@pytest.mark.parametrize("corrected", ["a", "b"])
+async def test_a_candle_that_another_slot_has_corrected_is_replayed_as_corrected(
+    town: Town, corrected: str
+) -> None:
+    def candle(slot: str) -> Candle:
+        late = slot == corrected
+        return Candle(
+            exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=1 + late, interval="1m",
+            open_ms=0, close_ms=59_999, open_text="1", high_text="9", low_text="1",
+            close_text="7.5" if late else "7", volume_text="1",
+        )  # fmt: skip
+
+    log = open_log(f"rocksdb:{town.folder}")
+    settings = Settings(collect=Collect(data_dir=str(town.folder)))
+    topic = "sim.candles_1m.btc_usdt"
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(town.bus())
+        for slot in "ab":
+            writer = stack.enter_context(closing(log.writer(slot)))
+            writer.append([candle(slot)])
+            await stack.enter_async_context(publishing(town.wiring(), writer, town.clock, quiet))
+        subscriber = await stack.enter_async_context(subscribe(topic, start=1, settings=settings))
+        got = await take(subscriber, 2)
+
+    assert sorted(each.slot for each in got) == ["a", "b"]
+    assert {each.event.close_text for each in got} == {"7.5"}  # type: ignore[union-attr]
 
 
 async def test_a_long_hole_is_read_piece_by_piece(town: Town) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
+from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,6 +20,9 @@ from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
 from penstock.storage.log import LogReader, LogWriter, open_log
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import Listener, quiet
+
+_PIECE = 10_000
+"""Numbers to read from the log at once."""
 
 
 @contextmanager
@@ -86,12 +90,25 @@ class _LogFiller:
             return iter(())
         if self._reader is None:
             self._reader = open_log(f"rocksdb:{self._folder}").reader()
-        found = self._reader.numbers(Stream(*parts), slot, first, last)
-        return ((stored.number, stored.record) for stored in found)
+        return _numbered(self._reader, Stream(*parts), slot, first, last)
 
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+
+def _numbered(
+    reader: LogReader, stream: Stream, slot: str, first: int, last: int
+) -> Iterator[tuple[int, bytes]]:
+    """Records by number, a piece at a time.
+
+    Slots are read one after the other. A candle that another slot has corrected must not come after
+    its correction with what it said before, so what readers show comes in its place.
+    """
+    while piece := list(islice(reader.numbers(stream, slot, first, last), _PIECE)):
+        for stored, shown in zip(piece, reader.shown(piece), strict=True):
+            yield stored.number, shown.record
+        first = piece[-1].number + 1
 
 
 @asynccontextmanager

@@ -149,13 +149,21 @@ async def _follow(
     stop_on_signals(stop)
     deadline = asyncio.create_task(stop_after(seconds, stop, clock))
     while not stop.is_set():
-        for slot in reader.slots():
-            for stored in reader.numbers(stream, slot, numbers.get(slot, 0) + 1):
-                numbers[slot] = stored.number
-                _print(stored)
+        print_new(reader, stream, numbers)
         sys.stdout.flush()
         await clock.sleep(_LOOK_S)
     deadline.cancel()
+
+
+def print_new(reader: LogReader, stream: Stream, numbers: dict[str, int]) -> None:
+    """Print what was recorded since ``numbers``, the last number of each slot; they move on."""
+    for slot in reader.slots():
+        fresh = list(reader.numbers(stream, slot, numbers.get(slot, 0) + 1))
+        for stored, shown in zip(fresh, reader.shown(fresh), strict=True):
+            numbers[slot] = stored.number
+            # Not if another slot has the same candle, or has corrected it.
+            if (shown.slot, shown.number) == (stored.slot, stored.number):
+                _print(stored)
 
 
 def _open(context: typer.Context, data_dir: str | None) -> LogReader:

@@ -164,6 +164,43 @@ def test_a_candle_that_only_tells_more_or_less_is_no_correction(
     writer.close()
 
 
+def test_of_a_candle_in_several_slots_its_last_correction_is_shown(
+    log: EventLog, reader: LogReader
+) -> None:
+    before, after, again = (NOON + n * SECOND for n in (1, 2, 3))
+    # The slot's name must not decide, nor which of them was written first.
+    writers = {slot: log.writer(slot) for slot in "abc"}
+    writers["b"].append([candle(0, at_ns=before), candle(60_000, "5", at_ns=after)])
+    writers["a"].append([candle(0, "2.5", at_ns=after), candle(60_000, "4", at_ns=before)])
+    writers["c"].append([candle(0, "2.5", at_ns=again, source="rest"), candle(60_000, "5")])
+
+    found = [s.event for s in reader.scan(CANDLES)]
+    backwards = [s.event for s in reader.scan(CANDLES, reverse=True)]
+    recent = list(reader.scan(CANDLES, Span(since_ns=after)))
+    one_slot = list(reader.numbers(CANDLES, "b", 1))
+
+    assert found == [candle(0, "2.5", at_ns=after), candle(60_000, "5", at_ns=after)]
+    assert backwards == found[::-1]
+    assert [s.event for s in recent] == found
+    assert [(s.slot, s.number) for s in reader.shown(one_slot)] == [("a", 1), ("b", 2)]
+    for writer in writers.values():
+        writer.close()
+
+
+def test_of_a_trade_in_several_slots_the_one_received_first_is_shown(
+    log: EventLog, reader: LogReader
+) -> None:
+    for slot, at_ns in (("a", NOON + 2), ("b", NOON + 1)):
+        writer = log.writer(slot)
+        writer.append([trade(1, at_ns)])
+        writer.close()
+
+    (found,) = reader.scan(TRADES)
+
+    assert found.slot == "b"
+    assert reader.shown([found]) == [found]
+
+
 def test_events_without_ids_are_kept_apart_by_arrival(log: EventLog, reader: LogReader) -> None:
     writer = log.writer("a")
 

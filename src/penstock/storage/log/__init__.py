@@ -206,7 +206,7 @@ class LogReader(Protocol):
     """All slots as one, whether their owners run or not. Not for several threads at once.
 
     Every call sees what was appended before it. Where slots hold the same key it is one record:
-    the one received first.
+    the one received first; of a candle that the exchange corrected, its last correction.
     """
 
     def slots(self) -> list[str]: ...
@@ -241,6 +241,13 @@ class LogReader(Protocol):
         """
         ...
 
+    def shown(self, records: Sequence[Stored]) -> list[Stored]:
+        """What readers show in the place of each of these records of one stream.
+
+        That is another one if it is a candle that another slot received first, or corrected.
+        """
+        ...
+
     def stats(self) -> list[SlotStats]: ...
 
     def close(self) -> None: ...
@@ -271,7 +278,7 @@ class _Backend(Protocol):
 
 
 # Files of this folder that are parts of every backend.
-_SHARED = {"heads", "keys", "pairs", "reader", "spans", "writer"}
+_SHARED = {"corrections", "heads", "keys", "pairs", "reader", "spans", "writer"}
 
 
 def open_log(url: str) -> EventLog:

@@ -1,12 +1,13 @@
 """The reader: all slots as one.
 
-Slots are merged by key, and where several hold a key the record received first is shown. A search
+Slots are merged by key, and where several hold a key the record received first is shown; of a
+candle that the exchange corrected, its last correction. A search
 by time asks each slot which batches were received then, takes the keys those lie between, reads
 just these from all slots, and drops what was received at another time.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Protocol
@@ -22,6 +23,7 @@ from penstock.storage.log import (
     received_at_ns,
     spans,
 )
+from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
 from penstock.storage.log.keys import SECOND_NS, Batch, Stream
 from penstock.storage.log.pairs import Pairs
 from penstock.storage.log.spans import Interval, Intervals
@@ -80,7 +82,7 @@ class MergedReader:
                 _records(pairs, stream, slot, keys.prefix(b"r", stream_id), (begin, end), reverse)
                 for slot, pairs, stream_id in sources
             ]
-            records = parts[0] if len(parts) == 1 else _merged(parts, reverse)
+            records = parts[0] if len(parts) == 1 else _merged(stream, parts, reverse)
             yield from records if wanted is None else filter(wanted, records)
 
     def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
@@ -113,6 +115,14 @@ class MergedReader:
             yield from sorted(
                 (s for s in found if low <= s.number <= high), key=attrgetter("number")
             )
+
+    def shown(self, records: Sequence[Stored]) -> list[Stored]:
+        if not records or not has_corrections(records[0].stream):
+            return list(records)
+        found = [stored.key for stored in records]
+        span = Span(min(found), keys.key_after(max(found)))
+        shown = {stored.key: stored for stored in self.scan(records[0].stream, span)}
+        return [shown.get(stored.key, stored) for stored in records]
 
     def stats(self) -> list[SlotStats]:
         return [stats_of(slot, pairs) for slot, pairs in sorted(self._slots.current().items())]
@@ -257,11 +267,8 @@ def _nearest(
 _key: Callable[[Stored], bytes] = attrgetter("key")
 
 
-def _merged(parts: list[Iterator[Stored]], reverse: bool) -> Iterator[Stored]:
+def _merged(stream: Stream, parts: list[Iterator[Stored]], reverse: bool) -> Iterator[Stored]:
+    choose = last_corrected if has_corrections(stream) else first_received
     for _, same in groupby(heapq.merge(*parts, key=_key, reverse=reverse), _key):
         first, *others = same
-        yield min(first, *others, key=_precedence) if others else first
-
-
-def _precedence(stored: Stored) -> tuple[int, str]:
-    return stored.received_at_ns, stored.slot
+        yield choose([first, *others]) if others else first

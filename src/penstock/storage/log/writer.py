@@ -11,12 +11,13 @@ from itertools import chain, repeat
 from operator import add, attrgetter, lt
 from pathlib import Path
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
-from penstock.errors import NotOurRecord, StorageError
-from penstock.market.codec import decode, encode, encode_many
+from penstock.errors import StorageError
+from penstock.market.codec import encode, encode_many
 from penstock.market.events import AnyEvent, Candle
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
+from penstock.storage.log.corrections import corrects
 from penstock.storage.log.heads import Head
 from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
 from penstock.storage.log.pairs import PairBatch, Pairs
@@ -162,7 +163,7 @@ class SlotWriter:
         held = self._held(head, key, work)
         if held is None:
             return key
-        if isinstance(event, Candle) and _corrects(event, held):
+        if isinstance(event, Candle) and corrects(event, held):
             self._counts.replaced += 1
             return key
         self._counts.repeated += 1
@@ -364,21 +365,6 @@ def _rise(numbers: Sequence[int | None], above: int) -> bool:
 def _last_number(pairs: Pairs, stream_id: int) -> int:
     batch = last_batch(pairs, stream_id)
     return batch.last_number if batch is not None else 0
-
-
-def _corrects(candle: Candle, held: bytes) -> bool:
-    """Whether a candle contradicts the one we hold. Not if it only tells more, or less, of it.
-
-    Streams and requests do not tell the same fields, and records of older versions lack some.
-    """
-    known = decode(held)
-    if not isinstance(known, Candle):
-        raise NotOurRecord("a record that is no candle where a candle should be")
-    known = replace(known, received_at_ns=candle.received_at_ns, source=candle.source)
-    return any(
-        old != new and old is not None and new is not None
-        for old, new in zip(astuple(known), astuple(candle), strict=True)
-    )
 
 
 def _mark_version(pairs: Pairs) -> None:

@@ -21,6 +21,7 @@ from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, Transport
 from penstock.ingest import registry
 from penstock.ingest.means import Means
+from penstock.jobs.desk import JobDesk
 from penstock.jobs.model import Cursor, Job
 from penstock.jobs.turn import Turn
 from penstock.market.events import Candle
@@ -30,6 +31,7 @@ from penstock.recorder import Recorder
 from penstock.simulator import registry as simulators
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
+from penstock.storage.state import open_store
 
 LISTED_MS = int(datetime(2021, 1, 2, tzinfo=UTC).timestamp()) * 1000
 """When the market that is made by rule as number one begins."""
@@ -97,7 +99,9 @@ class Twin:
             updated_at=0,
         )  # fmt: skip
         turn = Turn(job, save)
-        means = Means(self, _Maps(self.info.symbols), self.recorder, self.clock)
+        maps, reader = _Maps(self.info.symbols), self.log.reader()
+        desk = JobDesk(await open_store("memory:", clock=self.clock))
+        means = Means(self, maps, self.recorder, self.clock, reader, desk)
         is_done = await registry.build(means)[kind].run(turn)
         assert is_done or turn.stopping
         return turn.job

@@ -18,7 +18,8 @@ from penstock.exchanges.http import Answer
 from penstock.ingest import registry
 from penstock.ingest.history import first_open, kept_from_ms, span_end
 from penstock.ingest.means import Means
-from penstock.jobs.model import Cursor, Job
+from penstock.jobs.desk import JobDesk
+from penstock.jobs.model import Cursor, Job, Progress
 from penstock.jobs.turn import Turn
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS, Interval
@@ -27,6 +28,7 @@ from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
+from penstock.storage.state import open_store
 from penstock.throttle.gate import Limit
 from penstock.throttle.local_gate import LocalGate
 
@@ -87,7 +89,9 @@ class World:
     async def of(self, _exchange_id: str) -> Gateway:
         return self.gateway
 
-    async def run(self, kind: str, cursor: Cursor, stop_at: int = 9_999) -> Turn:
+    async def run(
+        self, kind: str, cursor: Cursor, stop_at: int = 9_999, progress: Progress | None = None
+    ) -> Turn:
         async def save(turn: Turn) -> None:
             assert set(self.opens()) >= {turn.job.cursor.last_ts} - {None}, "ahead of the data"
             if turn.job.progress.pages >= stop_at:
@@ -96,9 +100,12 @@ class World:
         job = Job(
             id="j", exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1m",
             next_run_at=0, priority=1, cursor=cursor, created_at=0, updated_at=0,
+            progress=progress or Progress(),
         )  # fmt: skip
         turn = Turn(job, save)
-        means = Means(self, Maps(), self.recorder, self.market.clock)
+        clock = self.market.clock
+        desk = JobDesk(await open_store("memory:", clock=clock))
+        means = Means(self, Maps(), self.recorder, clock, self.log.reader(), desk)
         running = asyncio.ensure_future(registry.build(means)[kind].run(turn))
         for _ in range(1_000):
             if running.done():
@@ -195,6 +202,21 @@ async def test_an_incremental_is_not_stuck_behind_a_stretch_longer_than_a_page()
     await there.run("ohlcv_incremental", turn.job.cursor)
 
     assert there.opens() == [OPENED_MS, OPENED_MS + 50 * MINUTE_MS]
+
+
+async def test_candles_that_were_told_late_are_found_when_they_are_asked_for_again() -> None:
+    there = world(frozenset({0, 30}), OPENED_MS + 10 * MINUTE_MS + 30_000)
+    early = await there.run("ohlcv_incremental", Cursor(since_ms=OPENED_MS))
+    there.market.traded |= {3, 5}
+    await there.market.clock.advance(40 * 60)
+
+    late = await there.run("ohlcv_incremental", early.job.cursor, progress=early.job.progress)
+    asked = len(there.market.asked)
+    await there.run("ohlcv_incremental", late.job.cursor, progress=late.job.progress)
+
+    assert there.opens() == [OPENED_MS + minute * MINUTE_MS for minute in (0, 3, 5, 30)]
+    assert [event.what for event in late.job.events] == ["missing"]
+    assert len(there.market.asked) - asked <= 1, "nothing is asked for a third time"
 
 
 async def test_a_candle_that_is_told_late_is_waited_for_before_a_gap_is_called_filled() -> None:

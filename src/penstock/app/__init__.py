@@ -221,7 +221,10 @@ async def open_worker(
         impatient = replace(settings.requests, patience=settings.jobs.patience)
         gateways = FleetGateways(store, replace(settings, requests=impatient), clock, listener)
         await stack.enter_async_context(aclosing(gateways))
-        means = Means(gateways, Markets(store, gateways, listener), recorder, clock)
+        reader = stack.enter_context(closing(log.reader()))
+        desk = JobDesk(store, handlers.kinds())
+        markets = Markets(store, gateways, listener)
+        means = Means(gateways, markets, recorder, clock, reader, desk, listener)
         yield Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, tuple(handlers.kinds())),

@@ -7,14 +7,14 @@ intervals without trades have no candle, an empty page is not the end: the walk 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import Request, Rest, WayOut
-from penstock.ingest.history import kept_from_ms, longest, told_until
+from penstock.ingest.held import HeldCandles
+from penstock.ingest.history import iso, kept_from_ms, longest, told_until
 from penstock.ingest.means import Means
 from penstock.jobs.turn import Turn
 from penstock.market.events import Candle
@@ -112,6 +112,22 @@ class CandleWalk:
             if not moved:
                 await self.means.clock.sleep(_MOMENT_S)
 
+    async def complete(self, start_ms: int, end_ms: int, held: HeldCandles) -> int:
+        """Record what the log lacks of a page of candles that are long over.
+
+        Returns up to where that page told of every candle there is.
+        """
+        page = await self._page(self.interval, start_ms, end_ms)
+        until_ms = told_until(self.gateway.exchange, self.interval, (start_ms, end_ms), page)
+        known = held.opens(start_ms, until_ms)
+        missing = [candle for candle in page if candle.closed and candle.open_ms not in known]
+        if missing:
+            await self.means.recorder.record(missing)
+            first, last = iso(missing[0].open_ms), iso(missing[-1].open_ms)
+            what = f"{len(missing)} candles from {first} to {last}"
+            self.turn.note("missing", f"{what}; found when they were asked for again")
+        return until_ms
+
     def _step(self, page: list[Candle], start_ms: int, now_ms: int) -> _Step:
         """What a page asked for at an instant comes to."""
         end_ms, asked_ms = self._ends(now_ms)
@@ -165,8 +181,8 @@ class CandleWalk:
             return
         self.turn.note(
             "skipped",
-            f"candles of {self.interval} from before {_iso(kept_ms)} are not kept any more,"
-            f" and the cursor stood at {_iso(start_ms)}",
+            f"candles of {self.interval} from before {iso(kept_ms)} are not kept any more,"
+            f" and the cursor stood at {iso(start_ms)}",
         )
 
     async def _page(self, interval: Interval, start_ms: int, end_ms: int) -> list[Candle]:
@@ -192,10 +208,6 @@ class CandleWalk:
             first_ts=closed[0].open_ms if closed else None,
             target_ts=end_ms,
         )
-
-
-def _iso(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def served(limits: Iterable[Limit], request: Request[object]) -> tuple[int, int]:

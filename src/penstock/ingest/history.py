@@ -1,8 +1,22 @@
 """What candles an exchange can be asked for, worked out from what its folder says. Pure."""
 
+from datetime import UTC, datetime
+
 from penstock.exchanges.base import Exchange
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, Interval
+
+_MONTH_MS = 365 * DAY_MS // 12
+
+
+def length_ms(interval: Interval) -> int:
+    """How long a candle is; of months, on average."""
+    return interval.fixed_ms or interval.count * _MONTH_MS
+
+
+def iso(at_ms: int) -> str:
+    """An instant as people read it, to the second."""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def kept_from_ms(exchange: Exchange, interval: Interval, now_ms: int) -> int:

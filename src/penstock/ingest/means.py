@@ -1,4 +1,4 @@
-"""What handlers work with, whatever they do: ways out to exchanges, their markets, the recorder."""
+"""What handlers work with: ways out to exchanges, their markets, the log, and other jobs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,7 +6,10 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
 from penstock.exchanges.base import Info, SymbolMap
+from penstock.jobs.desk import JobDesk
 from penstock.recorder import Recorder
+from penstock.storage.log import LogReader
+from penstock.telemetry import Listener, quiet
 
 
 class SymbolMaps(Protocol):
@@ -27,3 +30,7 @@ class Means:
     markets: SymbolMaps
     recorder: Recorder
     clock: Clock
+    log: LogReader
+    """What is recorded, by whatever process."""
+    desk: JobDesk
+    tell: Listener = quiet

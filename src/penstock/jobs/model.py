@@ -74,6 +74,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Where it began …"""
     target_ts: int | None = None
     """… and where it will end, as far as is known."""
+    checked_ts: int | None = None
+    """Up to here it was checked that no candle is missing."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
     at: int
     what: str
-    """claimed, taken_over, skipped, waiting, failed, done, parked, created, edited, paused, …"""
+    """claimed, taken_over, skipped, missing, waiting, failed, done, parked, created, edited, …"""
     detail: str = ""
     by: str = ""
     """The worker; empty where it was a person's doing."""

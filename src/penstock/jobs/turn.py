@@ -54,6 +54,11 @@ class Turn:
         # Instants of jobs are the store's, and this is the last one known here.
         self.job = with_event(self.job, self.job.updated_at, what, detail)
 
+    def checked(self, until_ms: int) -> None:
+        """Nothing is missing up to here; kept with whatever is saved next."""
+        progress = replace(self.job.progress, checked_ts=until_ms)
+        self.job = replace(self.job, progress=progress)
+
     def stop(self, why: str) -> None:
         """Have it stop at the end of the page."""
         self.stopping = self.stopping or why

@@ -229,6 +229,17 @@ class JobLost(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class CandlesMissing(Fact, frozen=True, kw_only=True):
+    """Candles that the log should hold are missing; a job was created that fetches them."""
+
+    exchange: str
+    symbol: str
+    interval: str
+    since: str
+    until: str
+    job: str
+
+
 class StoreSilent(Fact, frozen=True, kw_only=True):
     """The state store does not answer: no job is begun until it does. Told once."""
 

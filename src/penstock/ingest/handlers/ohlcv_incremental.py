@@ -1,26 +1,50 @@
 """``ohlcv_incremental``: the candles that have closed since the last run."""
 
 from penstock.ingest.candles import CandleWalk
+from penstock.ingest.gap_scan import GapScan, live_fetches
+from penstock.ingest.held import HeldCandles
+from penstock.ingest.history import first_open
 from penstock.ingest.means import Means
-from penstock.jobs.kinds import OHLCV_INCREMENTAL
+from penstock.jobs.kinds import OHLCV_BACKFILL, OHLCV_INCREMENTAL
 from penstock.jobs.turn import Turn
 
 
 class OhlcvIncremental:
-    """Goes on behind the last candle; the first run takes the one that closed last."""
+    """Continues behind its last candle, the first run behind the newest candle of the log."""
 
     kind = OHLCV_INCREMENTAL
 
     def __init__(self, means: Means) -> None:
-        self._means = means
+        self._means, self._gap_scan = means, GapScan(means)
 
     async def run(self, turn: Turn) -> bool:
         """See ``Handler``."""
         walk = await CandleWalk.begin(self._means, turn)
         start_ms = walk.cursor_ms()
         if start_ms is None:
-            start_ms = walk.interval.open_of(walk.interval.open_of(walk.now_ms()) - 1)
-        return await walk.go(start_ms)
+            start_ms = await self._first_start(walk)
+        done = await walk.go(start_ms)
+        if done:
+            await self._gap_scan.after_incremental(walk)
+        return done
+
+    async def _first_start(self, walk: CandleWalk) -> int:
+        """Where the first run begins, so that it leaves no hole behind the log's candles.
+
+        With the candle that closed last if there are none, or if a backfill fetches the others.
+        """
+        job, interval = walk.turn.job, walk.interval
+        last_closed_ms = interval.open_of(interval.open_of(walk.now_ms()) - 1)
+        held = HeldCandles(self._means.log, job.exchange_id, walk.symbol, interval)
+        newest_ms = held.newest_ms()
+        if newest_ms is None:
+            return last_closed_ms
+        start_ms = interval.next_open(newest_ms)
+        for other in await live_fetches(self._means, walk):
+            if other.type == OHLCV_BACKFILL.name:
+                until_ms = min(other.cursor.until_ms or last_closed_ms, last_closed_ms)
+                start_ms = max(start_ms, first_open(interval, until_ms))
+        return start_ms
 
 
 HANDLER = OhlcvIncremental

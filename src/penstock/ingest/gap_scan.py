@@ -1,0 +1,163 @@
+"""The gap scan: candles that the log lacks are found, and jobs are created that fetch them.
+
+A job checks the candles of its own market: an incremental those that it has passed since its last
+check, a backfill all of its range once it is done. So every stretch of time is checked once, ten
+minutes after its end at the earliest, and what the exchange then has no candle for is not asked for
+again: the check goes on behind it.
+
+Where an exchange has a candle for every interval, the log alone shows what is missing. Where it has
+none for intervals without trades, only the exchange knows: an incremental asks for each stretch a
+second time, a whole page at once, and records what the log lacks.
+"""
+
+from collections.abc import Iterable
+
+from penstock.errors import AlreadyExists
+from penstock.ingest.candles import CandleWalk
+from penstock.ingest.held import HeldCandles, Hole, joined, without
+from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
+from penstock.ingest.means import Means
+from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL
+from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.market.interval import DAY_MS
+from penstock.telemetry import CandlesMissing
+
+ORIGIN = "gap scan"
+# What is missing so long after its end was not merely told late.
+SETTLED_MS = 600_000
+_EVERY_NS = 3600 * 1_000_000_000
+# Holes with fewer candles between them are fetched as one: the request costs the same.
+_NEAR = 100
+# More than so many candles are as much work as a backfill, and no more urgent.
+_LONG = 10_000
+_MOST_JOBS = 50
+_PAGE = 500
+
+
+class GapScan:
+    """Checks candles for one worker."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._checked_ns: dict[str, int] = {}
+        """When this process last checked, by job."""
+
+    async def after_incremental(self, walk: CandleWalk) -> None:
+        """Check what an incremental has passed, if that was not done within the last hour."""
+        job, now_ns = walk.turn.job, self._means.clock.monotonic_ns()
+        last_ns = self._checked_ns.get(job.id)
+        if last_ns is not None and now_ns - last_ns < _EVERY_NS:
+            return
+        end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), walk.cursor_ms() or 0)
+        if walk.gateway.exchange.empty_candles:
+            start_ms = job.progress.checked_ts or self._held(walk).oldest_ms()
+            if start_ms is not None:
+                walk.turn.checked(await self._check(walk, start_ms, end_ms))
+        else:
+            await self._ask_again(walk, end_ms)
+        self._checked_ns[job.id] = now_ns
+
+    async def after_backfill(self, walk: CandleWalk) -> None:
+        """Check all that a backfill brought; what was answered long after its end is final."""
+        start_ms = walk.turn.job.progress.first_ts
+        if start_ms is None or not walk.gateway.exchange.empty_candles:
+            return
+        end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), walk.cursor_ms() or 0)
+        await self._check(walk, start_ms, end_ms)
+
+    async def _check(self, walk: CandleWalk, start_ms: int, end_ms: int) -> int:
+        """Create a job for each hole in [start, end); up to where nothing is left to do."""
+        if start_ms >= end_ms:
+            return start_ms
+        holes = await self._held(walk).holes(start_ms, end_ms, self._means.clock)
+        if not holes:
+            return end_ms
+        # What a backfill has yet to fetch is its own to check; so is what somebody deleted.
+        own_id = walk.turn.job.id
+        others = await live_fetches(self._means, walk)
+        known = [_range(job) for job in others if job.id != own_id]
+        known.append(Hole(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms())))
+        fresh = joined(_whole(without(holes, known), walk), _NEAR * length_ms(walk.interval))
+        left = fresh[_MOST_JOBS:]
+        for hole in fresh[:_MOST_JOBS]:
+            if not await self._create(walk, hole):
+                left.append(hole)
+        return min((hole.since_ms for hole in left), default=end_ms)
+
+    async def _create(self, walk: CandleWalk, hole: Hole) -> bool:
+        """Have a hole filled; False if another job is in the way for now."""
+        job, count = walk.turn.job, (hole.until_ms - hole.since_ms) // length_ms(walk.interval)
+        new = NewJob(
+            exchange_id=job.exchange_id,
+            type=GAP_BACKFILL.name,
+            symbol=job.symbol,
+            timeframe=job.timeframe,
+            priority=OHLCV_BACKFILL.priority if count > _LONG else None,
+            cursor=Cursor(since_ms=hole.since_ms, until_ms=hole.until_ms),
+        )
+        try:
+            made = await self._means.desk.create(new, ORIGIN)
+        except AlreadyExists:
+            return False
+        since, until = iso(hole.since_ms), iso(hole.until_ms)
+        walk.turn.note("missing", f"candles from {since} to {until}; job {made.id} fetches them")
+        self._means.tell(
+            CandlesMissing(
+                exchange=job.exchange_id,
+                symbol=walk.symbol.slug,
+                interval=walk.interval.text,
+                since=since,
+                until=until,
+                job=made.id,
+            )
+        )
+        return True
+
+    async def _ask_again(self, walk: CandleWalk, end_ms: int) -> None:
+        exchange, progress = walk.gateway.exchange, walk.turn.job.progress
+        start_ms = progress.checked_ts
+        if start_ms is None:
+            start_ms = max(progress.first_ts or end_ms, walk.interval.open_of(end_ms - DAY_MS))
+        page_ms = (exchange.candle_span or 1) * length_ms(walk.interval)
+        if end_ms - start_ms < min(page_ms, DAY_MS):
+            return
+        held = self._held(walk)
+        while start_ms < end_ms and not walk.turn.stopping:
+            start_ms = await walk.complete(start_ms, end_ms, held)
+            walk.turn.checked(start_ms)
+
+    def _held(self, walk: CandleWalk) -> HeldCandles:
+        return HeldCandles(self._means.log, walk.turn.job.exchange_id, walk.symbol, walk.interval)
+
+
+async def live_fetches(means: Means, walk: CandleWalk) -> list[Job]:
+    """Gaps and backfills of a walk's market and length that are not over."""
+    job, found = walk.turn.job, list[Job]()
+    for kind in (GAP_BACKFILL.name, OHLCV_BACKFILL.name):
+        after: str | None = None
+        while page := await means.desk.find(
+            exchange_id=job.exchange_id,
+            type=kind,
+            symbol=job.symbol,
+            timeframe=job.timeframe,
+            limit=_PAGE,
+            after=after,
+        ):
+            found += page
+            after = page[-1].id
+    return found
+
+
+def _whole(holes: Iterable[Hole], walk: CandleWalk) -> list[Hole]:
+    """Holes that begin with a candle; those without one are left out."""
+    begun = [Hole(first_open(walk.interval, hole.since_ms), hole.until_ms) for hole in holes]
+    return [hole for hole in begun if hole.since_ms < hole.until_ms]
+
+
+def _range(job: Job) -> Hole:
+    """What a job has yet to fetch."""
+    return Hole(job.cursor.since_ms or 0, job.cursor.until_ms or _FAR_MS)
+
+
+_FAR_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999."""

@@ -1,0 +1,91 @@
+"""What the log holds of one market's candles, and what it lacks."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from penstock.clock import Clock
+from penstock.market.interval import Interval
+from penstock.market.symbol import Symbol
+from penstock.storage.log import LogReader, Span
+from penstock.storage.log.keys import Stream, id_of_key, key_of_id
+
+# Intervals to read at once; other tasks have their turn in between.
+_AT_ONCE = 20_000
+_MONTH_MS = 31 * 86_400_000
+
+
+class Hole(NamedTuple):
+    """A stretch of time [since, until), both beginnings of candles."""
+
+    since_ms: int
+    until_ms: int
+
+
+class HeldCandles:
+    """The candles of one market and length, in all slots."""
+
+    def __init__(self, log: LogReader, exchange: str, symbol: Symbol, interval: Interval) -> None:
+        self._log, self._interval = log, interval
+        self._stream = Stream(exchange, f"candles_{interval}", symbol.slug)
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest candle began; None if there is none."""
+        return self._first(reverse=False)
+
+    def newest_ms(self) -> int | None:
+        """When the newest candle began; None if there is none."""
+        return self._first(reverse=True)
+
+    def _first(self, *, reverse: bool) -> int | None:
+        found = next(self._log.scan(self._stream, reverse=reverse, limit=1), None)
+        return None if found is None else id_of_key(found.key)
+
+    def opens(self, start_ms: int, end_ms: int) -> set[int]:
+        """The beginnings of the candles in [start, end)."""
+        span = Span(key_of_id(start_ms), key_of_id(end_ms))
+        found = map(id_of_key, self._log.keys_in(self._stream, [span]))
+        return {open_ms for open_ms in found if open_ms is not None}
+
+    async def holes(self, start_ms: int, end_ms: int, clock: Clock) -> list[Hole]:
+        """Where candles are missing in [start, end), which begins and ends with a candle."""
+        holes: list[Hole] = []
+        step_ms = _AT_ONCE * (self._interval.fixed_ms or _MONTH_MS)
+        expected_ms = start_ms
+        for begin_ms in range(start_ms, end_ms, step_ms):
+            for open_ms in sorted(self.opens(begin_ms, min(begin_ms + step_ms, end_ms))):
+                holes += self._between(expected_ms, open_ms)
+                expected_ms = self._interval.next_open(open_ms)
+            await clock.sleep(0)
+        return [*holes, *self._between(expected_ms, end_ms)]
+
+    def _between(self, expected_ms: int, open_ms: int) -> Iterator[Hole]:
+        # Only if a candle fits: an exchange may begin its weeks on another day than we do.
+        if self._interval.next_open(expected_ms) <= open_ms:
+            yield Hole(expected_ms, open_ms)
+
+
+def without(holes: Iterable[Hole], known: Iterable[Hole]) -> list[Hole]:
+    """What is left of some holes outside of some other stretches."""
+    left = list(holes)
+    for other in known:
+        left = [
+            part
+            for hole in left
+            for part in (
+                Hole(hole.since_ms, min(hole.until_ms, other.since_ms)),
+                Hole(max(hole.since_ms, other.until_ms), hole.until_ms),
+            )
+            if part.since_ms < part.until_ms
+        ]
+    return left
+
+
+def joined(holes: Iterable[Hole], near_ms: int) -> list[Hole]:
+    """The same holes, those that are near to each other as one."""
+    found: list[Hole] = []
+    for hole in sorted(holes):
+        if found and hole.since_ms - found[-1].until_ms <= near_ms:
+            found[-1] = Hole(found[-1].since_ms, max(found[-1].until_ms, hole.until_ms))
+        else:
+            found.append(hole)
+    return found

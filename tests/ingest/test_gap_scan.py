@@ -1,0 +1,261 @@
+"""Missing candles are found and fetched; what an exchange does not have is asked for once."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.clock import ManualClock
+from penstock.ingest.held import HeldCandles, Hole, joined, without
+from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.jobs.turn import Turn
+from penstock.market.events import Candle
+from penstock.market.interval import DAY_MS, HOUR_MS, Interval
+from penstock.storage.log import open_log
+from penstock.telemetry import CandlesMissing
+
+from .worlds import BTC, MINUTE_MS, NOW_MS, World, every, world
+
+HOUR_S = 3600
+
+
+def lacking(*minutes: int) -> Callable[[list[Any]], list[Any]]:
+    """What an exchange answers that has no candle of these minutes, counted from now."""
+    lost = {NOW_MS + minute * MINUTE_MS for minute in minutes}
+    return lambda rows: [row for row in rows if row[0] not in lost]
+
+
+def told(rows: list[Any]) -> list[Any]:
+    return rows
+
+
+async def gaps(there: World, state: str | None = None) -> list[Job]:
+    return await (await there.desk()).find(type="gap_backfill", state=state)
+
+
+async def fill(there: World, gap: Job) -> None:
+    """Do a gap as a worker would: when it is done, it is gone."""
+    turn = there.turn("gap_backfill", gap.cursor)
+    assert await there.run(turn)
+    await (await there.desk()).delete(gap.id)
+
+
+async def later(there: World, turn: Turn, hours: float) -> None:
+    """The next run of an incremental, after a while."""
+    await there.clock.advance(hours * HOUR_S)
+    assert await there.run(turn)
+
+
+async def other(there: World, kind: str, cursor: Cursor) -> Job:
+    """Another job of the same market."""
+    new = NewJob(exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1m", cursor=cursor)
+    return await (await there.desk()).create(new)
+
+
+async def hold(there: World, first: int, end: int) -> None:
+    """Let the log hold these minutes, counted from now."""
+    cursor = Cursor(since_ms=NOW_MS + first * MINUTE_MS, until_ms=NOW_MS + end * MINUTE_MS)
+    assert await there.run(there.turn("gap_backfill", cursor))
+
+
+async def test_the_first_run_of_an_incremental_continues_behind_what_the_log_holds() -> None:
+    there = world()
+    await hold(there, -30, -12)
+
+    assert await there.run(there.turn("ohlcv_incremental", Cursor()))
+
+    assert there.opens() == every(NOW_MS - 30 * MINUTE_MS, NOW_MS)
+
+
+@pytest.mark.parametrize(("until", "first"), [(None, -1), (-5, -5)])
+async def test_what_a_backfill_still_fetches_an_incremental_does_not_fetch_too(
+    until: int | None, first: int
+) -> None:
+    there = world()
+    await hold(there, -30, -12)
+    until_ms = None if until is None else NOW_MS + until * MINUTE_MS
+    await other(there, "ohlcv_backfill", Cursor(since_ms=NOW_MS - HOUR_MS, until_ms=until_ms))
+
+    assert await there.run(there.turn("ohlcv_incremental", Cursor()))
+
+    fetched = [open_ms for open_ms in there.opens() if open_ms >= NOW_MS - 12 * MINUTE_MS]
+    assert fetched == every(NOW_MS + first * MINUTE_MS, NOW_MS)
+    assert await gaps(there) == [], "the backfill will come so far"
+
+
+async def test_a_hole_behind_an_incremental_is_found_and_fetched() -> None:
+    there = world()
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    there.listing.spoil = lacking(-40, -39, -38)
+    assert await there.run(turn)
+    there.listing.spoil = told
+
+    (gap,) = await gaps(there)
+    await fill(there, gap)
+
+    assert (gap.cursor.since_ms, gap.cursor.until_ms) == (
+        NOW_MS - 40 * MINUTE_MS,
+        NOW_MS - 37 * MINUTE_MS,
+    )
+    assert gap.priority == 10
+    assert gap.origin == "gap scan"
+    assert there.opens() == every(NOW_MS - 60 * MINUTE_MS, NOW_MS)
+    assert [fact.job for fact in there.facts if isinstance(fact, CandlesMissing)] == [gap.id]
+    assert [event.what for event in turn.job.events] == ["missing"]
+    assert gap.id in turn.job.events[0].detail
+    await later(there, turn, 2)
+    assert await gaps(there) == []
+
+
+async def test_a_hole_from_before_the_first_check_is_found_wherever_it_is() -> None:
+    """A job of an older version left a hole between a backfill and where it began itself."""
+    there = world()
+    await hold(there, -90, -62)
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+
+    assert await there.run(turn)
+    (gap,) = await gaps(there)
+    await fill(there, gap)
+
+    assert there.opens() == every(NOW_MS - 90 * MINUTE_MS, NOW_MS)
+
+
+async def test_what_the_exchange_has_no_candle_for_is_asked_for_once() -> None:
+    there = world()
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    there.listing.spoil = lacking(-40, -39, 70)
+    assert await there.run(turn)
+    (gap,) = await gaps(there)
+    await fill(there, gap)
+
+    found = []
+    for _ in range(6):
+        await later(there, turn, 1.1)
+        for each in await gaps(there):
+            found.append(each.cursor.since_ms)
+            await fill(there, each)
+
+    assert found == [NOW_MS + 70 * MINUTE_MS], "only what is new"
+    checked_ms = turn.job.progress.checked_ts or 0
+    assert checked_ms >= NOW_MS + 6 * HOUR_MS, "the check went on"
+
+
+async def test_a_hole_that_a_live_job_fetches_gets_no_second_job() -> None:
+    there = world()
+    since_ms, until_ms = NOW_MS - 45 * MINUTE_MS, NOW_MS - 38 * MINUTE_MS
+    mine = await other(there, "gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
+    there.listing.spoil = lacking(-40, -39)
+
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    assert await there.run(turn)
+
+    assert [job.id for job in await gaps(there)] == [mine.id]
+
+
+async def test_candles_are_not_missed_before_the_exchange_had_time_to_tell_them() -> None:
+    there = world()
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    there.listing.spoil = lacking(-9)
+    assert await there.run(turn)
+    early = await gaps(there)
+
+    await later(there, turn, 1.1)
+
+    assert early == []
+    assert [gap.cursor.since_ms for gap in await gaps(there)] == [NOW_MS - 9 * MINUTE_MS]
+
+
+async def test_a_backfill_checks_all_that_it_brought() -> None:
+    there = world()
+    there.listing.spoil = lacking(-77, -76)
+
+    assert await there.run(there.turn("ohlcv_backfill", Cursor()))
+
+    (gap,) = await gaps(there)
+    assert gap.cursor.since_ms == NOW_MS - 77 * MINUTE_MS
+    assert gap.cursor.until_ms == NOW_MS - 75 * MINUTE_MS
+
+
+async def test_a_market_is_checked_once_an_hour() -> None:
+    there = world()
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    assert await there.run(turn)
+    first = turn.job.progress.checked_ts
+
+    await later(there, turn, 0.5)
+    soon = turn.job.progress.checked_ts
+    await later(there, turn, 0.6)
+
+    assert first == soon == NOW_MS - 10 * MINUTE_MS
+    assert (turn.job.progress.checked_ts or 0) > NOW_MS + 50 * MINUTE_MS
+
+
+async def test_a_long_hole_is_no_more_urgent_than_a_backfill() -> None:
+    there = world(listed_ms=NOW_MS - 20 * DAY_MS, page=1000)
+    await hold(there, -20 * 1440, -20 * 1440 + 5)
+
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    assert await there.run(turn)
+
+    (gap,) = await gaps(there)
+    assert gap.priority == 80
+
+
+months = st.sampled_from(["1m", "1w", "1M"])
+
+
+@given(months, st.sets(st.integers(0, 40)), st.integers(0, 20), st.integers(1, 20))
+def test_holes_are_exactly_what_is_missing(
+    timeframe: str, held: set[int], first: int, count: int
+) -> None:
+    interval = Interval.parse(timeframe)
+    opens = [interval.open_of(NOW_MS)]
+    while len(opens) <= 41:
+        opens.append(interval.next_open(opens[-1]))
+    log = open_log("memory:")
+    # Two slots, as two workers leave them.
+    for slot in (0, 1):
+        mine = [each for each in held if each % 3 in (slot, 2)]
+        log.writer(f"work-{slot}").append(
+            [candle(opens[n], opens[n + 1] - 1, timeframe) for n in mine]
+        )
+    start_ms, end_ms = opens[first], opens[first + count]
+
+    found = asyncio.run(
+        HeldCandles(log.reader(), "binance", BTC, interval).holes(start_ms, end_ms, ManualClock())
+    )
+
+    missing = [at for hole in found for at in interval.opens(hole.since_ms, hole.until_ms)]
+    assert missing == [opens[n] for n in range(first, first + count) if n not in held]
+    assert joined(found, 0) == found, "no two of them touch"
+
+
+def candle(open_ms: int, close_ms: int, timeframe: str) -> Candle:
+    return Candle(
+        exchange="binance", symbol=BTC, received_at_ns=1, interval=timeframe, open_ms=open_ms,
+        close_ms=close_ms, open_text="1", high_text="1", low_text="1", close_text="1",
+        volume_text="1",
+    )  # fmt: skip
+
+
+ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=5)
+
+
+@given(ranges, ranges, st.integers(0, 4))
+def test_stretches_are_taken_away_and_joined_as_sets_of_instants(
+    some: list[tuple[int, int]], others: list[tuple[int, int]], near: int
+) -> None:
+    def instants(holes: list[Hole]) -> set[int]:
+        return {at for hole in holes for at in range(*hole)}
+
+    mine = [Hole(first, first + length) for first, length in some]
+    known = [Hole(first, first + length) for first, length in others]
+
+    assert instants(without(mine, known)) == instants(mine) - instants(known)
+    one = joined(mine, near)
+    assert instants(one) >= instants(mine)
+    assert all(b.since_ms - a.until_ms > near for a, b in pairwise(one))

@@ -33,8 +33,9 @@ def told(rows: list[Any]) -> list[Any]:
     return rows
 
 
-async def gaps(there: World, state: str | None = None) -> list[Job]:
-    return await (await there.desk()).find(type="gap_backfill", state=state)
+async def gaps(there: World) -> list[Job]:
+    found = await (await there.desk()).find(type="gap_backfill")
+    return sorted(found, key=lambda gap: gap.cursor.since_ms or 0)
 
 
 async def fill(there: World, gap: Job) -> None:
@@ -148,12 +149,15 @@ async def test_a_hole_that_a_live_job_fetches_gets_no_second_job() -> None:
     there = world()
     since_ms, until_ms = NOW_MS - 45 * MINUTE_MS, NOW_MS - 38 * MINUTE_MS
     mine = await other(there, "gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
-    there.listing.spoil = lacking(-40, -39)
+    there.listing.spoil = lacking(-50, -40, -39, -20)
 
     turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
     assert await there.run(turn)
 
-    assert [job.id for job in await gaps(there)] == [mine.id]
+    before, first, after = await gaps(there)
+    assert first.id == mine.id
+    assert before.cursor.until_ms == since_ms, "near holes are one job, but not across another's"
+    assert after.cursor.since_ms == until_ms
 
 
 async def test_candles_are_not_missed_before_the_exchange_had_time_to_tell_them() -> None:
@@ -194,15 +198,16 @@ async def test_a_market_is_checked_once_an_hour() -> None:
     assert (turn.job.progress.checked_ts or 0) > NOW_MS + 50 * MINUTE_MS
 
 
-async def test_a_long_hole_is_no_more_urgent_than_a_backfill() -> None:
-    there = world(listed_ms=NOW_MS - 20 * DAY_MS, page=1000)
-    await hold(there, -20 * 1440, -20 * 1440 + 5)
+async def test_holes_far_apart_are_fetched_by_jobs_of_their_own_and_near_ones_by_one() -> None:
+    there = world(listed_ms=NOW_MS - DAY_MS, page=1000)
+    there.listing.spoil = lacking(-900, -700, -650, -200)
 
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 1000 * MINUTE_MS))
     assert await there.run(turn)
 
-    (gap,) = await gaps(there)
-    assert gap.priority == 80
+    found = [(gap.cursor.since_ms, gap.cursor.until_ms) for gap in await gaps(there)]
+    expected = [(-900, -899), (-700, -649), (-200, -199)]
+    assert found == [tuple(NOW_MS + each * MINUTE_MS for each in ends) for ends in expected]
 
 
 months = st.sampled_from(["1m", "1w", "1M"])

@@ -19,7 +19,7 @@ from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
 from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL
 from penstock.jobs.model import Cursor, Job, NewJob
-from penstock.market.interval import DAY_MS
+from penstock.market.interval import DAY_MS, WEEK_MS
 from penstock.telemetry import CandlesMissing
 
 ORIGIN = "gap scan"
@@ -28,9 +28,9 @@ SETTLED_MS = 600_000
 _EVERY_NS = 3600 * 1_000_000_000
 # Holes with fewer candles between them are fetched as one: the request costs the same.
 _NEAR = 100
-# More than so many candles are as much work as a backfill, and no more urgent.
-_LONG = 10_000
 _MOST_JOBS = 50
+# How far back a job asks again that never did: a backfill's answers are final.
+_AT_FIRST_MS = WEEK_MS
 _PAGE = 500
 
 
@@ -77,7 +77,9 @@ class GapScan:
         others = await live_fetches(self._means, walk)
         known = [_range(job) for job in others if job.id != own_id]
         known.append(Hole(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms())))
-        fresh = joined(_whole(without(holes, known), walk), _NEAR * length_ms(walk.interval))
+        near = joined(without(holes, known), _NEAR * length_ms(walk.interval))
+        # Once more, because what is known may lie between two that are near.
+        fresh = _whole(without(near, known), walk)
         left = fresh[_MOST_JOBS:]
         for hole in fresh[:_MOST_JOBS]:
             if not await self._create(walk, hole):
@@ -86,13 +88,12 @@ class GapScan:
 
     async def _create(self, walk: CandleWalk, hole: Hole) -> bool:
         """Have a hole filled; False if another job is in the way for now."""
-        job, count = walk.turn.job, (hole.until_ms - hole.since_ms) // length_ms(walk.interval)
+        job = walk.turn.job
         new = NewJob(
             exchange_id=job.exchange_id,
             type=GAP_BACKFILL.name,
             symbol=job.symbol,
             timeframe=job.timeframe,
-            priority=OHLCV_BACKFILL.priority if count > _LONG else None,
             cursor=Cursor(since_ms=hole.since_ms, until_ms=hole.until_ms),
         )
         try:
@@ -114,14 +115,14 @@ class GapScan:
         return True
 
     async def _ask_again(self, walk: CandleWalk, end_ms: int) -> None:
-        exchange, progress = walk.gateway.exchange, walk.turn.job.progress
-        start_ms = progress.checked_ts
+        exchange, held = walk.gateway.exchange, self._held(walk)
+        start_ms = walk.turn.job.progress.checked_ts
         if start_ms is None:
-            start_ms = max(progress.first_ts or end_ms, walk.interval.open_of(end_ms - DAY_MS))
+            oldest_ms = held.oldest_ms()
+            start_ms = max(end_ms if oldest_ms is None else oldest_ms, end_ms - _AT_FIRST_MS)
         page_ms = (exchange.candle_span or 1) * length_ms(walk.interval)
         if end_ms - start_ms < min(page_ms, DAY_MS):
             return
-        held = self._held(walk)
         while start_ms < end_ms and not walk.turn.stopping:
             start_ms = await walk.complete(start_ms, end_ms, held)
             walk.turn.checked(start_ms)

@@ -7,13 +7,14 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.connectors.manager import ConnectorManager
-from penstock.connectors.markets import Markets
+from penstock.connectors.markets import Listing, Markets, stored_listing
 from penstock.errors import ConnectorPaused, ExchangeUnreachable, NoAnswer, UnknownSymbol
-from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
-from penstock.storage.state import StateStore
+from penstock.storage.state import Document, StateStore
+from penstock.storage.state.schema import MARKETS
 from penstock.telemetry import Fact, MarketsChanged
 from penstock.throttle.gate import Limit
 
@@ -90,6 +91,36 @@ async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(
 
     assert set(await patient) == {BTC.symbol}
     assert impatient.cancelled()
+
+
+async def test_what_an_exchange_tells_of_its_markets_is_kept(
+    store: StateStore, clock: ManualClock
+) -> None:
+    rare = ETH._replace(details=MarketDetails("0.01", None, "online"))
+    info = listing(BTC, rare)._replace(timeframes=("1m", "1d"))
+
+    await Markets(store, Exchange(info)).renew("somewhere")
+
+    found = await stored_listing(store, "somewhere")
+    assert found == Listing("somewhere", clock.now_ms(), ("1m", "1d"), (BTC, rare))
+    assert (await Markets(store, Exchange(None)).of("somewhere")).listed == (BTC, rare)
+    assert await stored_listing(store, "elsewhere") is None
+
+
+async def test_a_listing_of_an_older_version_is_read(store: StateStore) -> None:
+    await Markets(store, Exchange(listing(BTC))).of("somewhere")
+
+    def older(document: Document) -> Document:
+        new = ("details", "timeframes")
+        return {name: value for name, value in document.items() if name not in new}
+
+    await store.update(MARKETS, "somewhere", older)
+
+    found = await stored_listing(store, "somewhere")
+    assert found is not None
+    assert (found.timeframes, found.markets) == ((), (BTC,))
+    change = await Markets(store, Exchange(None)).refresh("somewhere", listing(BTC, ETH))
+    assert change.listed == {ETH.symbol}
 
 
 async def test_an_old_answer_is_asked_for_again(store: StateStore, clock: ManualClock) -> None:

@@ -9,7 +9,7 @@ from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from penstock.api import connectors, health, jobs
+from penstock.api import connectors, health, jobs, markets
 from penstock.api.document import document
 from penstock.api.doors import LARGEST_BODY_BYTES, Doors, Rules
 from penstock.api.parts import PREFIX, Parts
@@ -55,7 +55,7 @@ def routes_of(parts: Parts, listener: Listener) -> Litestar:
     async def provide() -> Parts:
         return parts
 
-    inside = [*connectors.ROUTES, *jobs.ROUTES, described]
+    inside = [*connectors.ROUTES, *jobs.ROUTES, *markets.ROUTES, described]
     return Litestar(
         [
             *_told_methods(health.ROUTES),

@@ -5,9 +5,12 @@ from typing import Any
 import msgspec
 
 from penstock.api.problems import FieldProblem, Problem
-from penstock.api.views import connector_view, job_view
+from penstock.api.views import connector_view, job_view, listing_view
 from penstock.connectors import Connector, LimitState
+from penstock.connectors.markets import Listing
+from penstock.exchanges.base import Listed, MarketDetails
 from penstock.jobs.model import Cursor, Event, Job, Progress, Schedule, Stats
+from penstock.market.symbol import Symbol
 
 _HOUR_MS = 3_600_000
 _AT_MS = 1_768_645_800_000
@@ -77,6 +80,16 @@ def job(exchange: str) -> Job:
     )
 
 
+def _listing(exchange: str) -> Listing:
+    """Two markets, one of which is not traded just now."""
+    found = [("BTC", "0.01", "0.00001", "TRADING"), ("ETH", "0.01", "0.0001", "BREAK")]
+    markets = tuple(
+        Listed(f"{base}USDT", Symbol(base, "USDT"), details=MarketDetails(*details))
+        for base, *details in found
+    )
+    return Listing(exchange, _AT_MS, ("1m", "1h", "1d"), markets)
+
+
 def answers(exchange: str) -> dict[str, Any]:
     """By operation: what a good answer looks like."""
     one, work = connector_view(connector(exchange)), job_view(job(exchange))
@@ -90,6 +103,7 @@ def answers(exchange: str) -> dict[str, Any]:
         "listConnectors": {"items": [one], "next": None},
         "listJobs": {"items": [work], "next": None},
         "listJobEvents": job(exchange).events,
+        "showMarkets": listing_view(_listing(exchange)),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

@@ -6,11 +6,18 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from penstock.api import connectors, health, jobs
+from penstock.api import connectors, health, jobs, markets
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
-from penstock.api.views import ConnectorPage, ConnectorView, EditedJob, JobPage, JobView
+from penstock.api.views import (
+    ConnectorPage,
+    ConnectorView,
+    EditedJob,
+    JobPage,
+    JobView,
+    ListingView,
+)
 from penstock.jobs.model import Event, NewJob
 
 
@@ -136,6 +143,7 @@ OPERATIONS = (
         streams=True,
         refusals=(404,),
     ),
+    Operation(route=markets.shown, id="showMarkets", answers=ListingView, refusals=(404,)),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

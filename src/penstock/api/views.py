@@ -12,6 +12,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from penstock.connectors import Connector, LimitState
+from penstock.connectors.markets import Listing
+from penstock.exchanges.base import Listed
 from penstock.jobs.model import (
     Cursor,
     Job,
@@ -160,6 +162,46 @@ def job_view(job: Job) -> JobView:
             "created_at": date(job.created_at),
             "updated_at": date(job.updated_at),
         }
+    )
+
+
+class MarketView(Struct, frozen=True, kw_only=True):
+    """One market. What its exchange does not tell is null."""
+
+    symbol: str
+    native: str
+    """What the exchange calls it."""
+    tick_size: str | None
+    """The step of its prices."""
+    lot_size: str | None
+    """The step of its quantities."""
+    status: str | None
+    """In the exchange's own word."""
+
+
+class ListingView(Struct, frozen=True, kw_only=True):
+    """What an exchange listed when it was last asked."""
+
+    exchange_id: str
+    refreshed_at: Date
+    timeframes: tuple[str, ...]
+    """Lengths of candles it can be asked for."""
+    markets: tuple[MarketView, ...]
+
+
+def market_view(one: Listed) -> MarketView:
+    """A market as the API shows it."""
+    return MarketView(symbol=one.symbol.unified, native=one.native, **one.details._asdict())
+
+
+def listing_view(listing: Listing) -> ListingView:
+    """What an exchange lists, as the API shows it: markets by name."""
+    found = sorted(listing.markets, key=lambda one: one.symbol.unified)
+    return ListingView(
+        exchange_id=listing.exchange_id,
+        refreshed_at=date(listing.refreshed_at),
+        timeframes=listing.timeframes,
+        markets=tuple(map(market_view, found)),
     )
 
 

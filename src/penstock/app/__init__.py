@@ -246,12 +246,38 @@ async def open_intake(
     Raises:
         StoreUnreachable, NewerStore: the state cannot be had.
     """
+    async with (
+        open_state(settings, clock, read_only=read_only) as store,
+        _open_markets(settings, store, clock, listener) as markets,
+    ):
+        yield Intake(ConnectorManager(store), JobDesk(store, handlers.kinds()), markets)
+
+
+async def renew_listing(
+    settings: Settings, exchange: str, clock: Clock, listener: Listener = quiet
+) -> None:
+    """Ask an exchange what it lists, and keep that for all processes.
+
+    Raises:
+        StoreUnreachable, NewerStore: the state cannot be had.
+        ExchangeError, ExchangeUnreachable: the exchange cannot be asked just now.
+    """
+    async with (
+        open_state(settings, clock) as store,
+        _open_markets(settings, store, clock, listener) as markets,
+    ):
+        await markets.renew(exchange)
+
+
+@asynccontextmanager
+async def _open_markets(
+    settings: Settings, store: StateStore, clock: Clock, listener: Listener
+) -> AsyncIterator[Markets]:
+    """What exchanges list, for somebody who waits for it."""
     hasty = replace(settings.requests, patience=settings.jobs.patience, attempts=1)
-    async with open_state(settings, clock, read_only=read_only) as store:
-        gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
-        async with aclosing(gateways):
-            desk = JobDesk(store, handlers.kinds())
-            yield Intake(ConnectorManager(store), desk, Markets(store, gateways, listener))
+    gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
+    async with aclosing(gateways):
+        yield Markets(store, gateways, listener)
 
 
 @asynccontextmanager

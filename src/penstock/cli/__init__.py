@@ -24,6 +24,7 @@ from penstock.cli.gaps import gaps
 from penstock.cli.jobs import jobs
 from penstock.cli.judge import judge
 from penstock.cli.log import log
+from penstock.cli.markets import markets
 from penstock.cli.serve import serve
 from penstock.cli.settings import config
 from penstock.cli.sim import sim
@@ -57,6 +58,7 @@ app.add_typer(bus, name="bus")
 app.command()(tail)
 app.add_typer(connectors, name="connectors")
 app.add_typer(jobs, name="jobs")
+app.command()(markets)
 app.add_typer(log, name="log")
 app.command()(sim)
 app.command()(judge)

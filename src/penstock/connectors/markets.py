@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.connectors.limits import restored, stored
 from penstock.errors import UNAVAILABLE
-from penstock.exchanges.base import Info, Listed, SymbolMap, WayOut
+from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap, WayOut
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
@@ -36,6 +36,17 @@ class Change(NamedTuple):
 
     listed: frozenset[Symbol]
     delisted: frozenset[Symbol]
+
+
+class Listing(NamedTuple):
+    """What an exchange listed when it was last asked."""
+
+    exchange_id: str
+    refreshed_at: int
+    """When that was, by the store's clock (ms)."""
+    timeframes: tuple[str, ...]
+    """Lengths of candles it can be asked for; none if an older version asked."""
+    markets: tuple[Listed, ...]
 
 
 class Markets:
@@ -101,6 +112,15 @@ class Markets:
         document = await self._store.get(MARKETS, exchange_id)
         return _read(document).listed if document is not None else ()
 
+    async def renew(self, exchange_id: str) -> None:
+        """Ask an exchange what it lists, and keep that.
+
+        Raises:
+            StorageError: the store cannot be asked.
+            One of ``UNAVAILABLE``: the exchange cannot be asked just now.
+        """
+        await self.refresh(exchange_id, await self._ask(exchange_id))
+
     async def refresh(self, exchange_id: str, info: Info) -> Change:
         """Keep what an exchange has just announced; what is different from before."""
         now_ms = await self._store.now_ms()
@@ -126,6 +146,15 @@ class Markets:
         return await (await self._gateways.of(exchange_id)).learn()
 
 
+async def stored_listing(store: StateStore, exchange_id: str) -> Listing | None:
+    """What any process last kept of an exchange's markets; None: nobody ever asked."""
+    document = await store.get(MARKETS, exchange_id)
+    if document is None:
+        return None
+    timeframes = tuple(document.get("timeframes", ()))
+    return Listing(exchange_id, document["refreshed_at"], timeframes, _read(document).listed)
+
+
 async def announced_limits(store: StateStore, exchange_id: str) -> tuple[Limit, ...]:
     """The limits an exchange announced when it was last asked about itself, if it ever was."""
     document = await store.get(MARKETS, exchange_id)
@@ -143,19 +172,39 @@ class _Row(NamedTuple):
     typed: tuple[str, ...]
 
 
+class _DetailsRow(NamedTuple):
+    """Kept apart from the names: processes of older versions read those too."""
+
+    native: str
+    tick_size: str | None
+    lot_size: str | None
+    status: str | None
+
+
 def _written(exchange_id: str, info: Info, at_ms: int) -> Document:
-    symbols, limits = info
+    symbols, limits, timeframes = info
     rows = [_Row(one.native, one.symbol.slug, one.streamed, one.typed) for one in symbols.listed]
+    details = [_DetailsRow(one.native, *one.details) for one in symbols.listed if any(one.details)]
     return {
         "id": exchange_id,
         "exchange_id": exchange_id,
         "refreshed_at": at_ms,
         "symbols": msgspec.to_builtins(rows),
+        "details": msgspec.to_builtins(details),
+        "timeframes": list(timeframes),
         "limits": stored(limits),
     }
 
 
+_NONE = MarketDetails()
+
+
 def _read(document: Document) -> SymbolMap:
     rows = msgspec.convert(document["symbols"], list[_Row])
-    listed = [Listed(r.native, Symbol.parse(r.slug), r.streamed, r.typed) for r in rows]
+    told = msgspec.convert(document.get("details", []), list[_DetailsRow])
+    details = {each.native: MarketDetails(*each[1:]) for each in told}
+    listed = [
+        Listed(r.native, Symbol.parse(r.slug), r.streamed, r.typed, details.get(r.native, _NONE))
+        for r in rows
+    ]
     return SymbolMap(document["exchange_id"], listed)

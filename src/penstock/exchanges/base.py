@@ -59,6 +59,17 @@ class Request(Generic[T_co]):
         return self.params if self.dated is None else {**self.params, **self.dated(now_ms)}
 
 
+class MarketDetails(NamedTuple):
+    """What an exchange tells of a market besides its names; None is what it does not tell."""
+
+    tick_size: str | None = None
+    """The step of its prices."""
+    lot_size: str | None = None
+    """The step of its quantities."""
+    status: str | None = None
+    """Whether it is traded, in the exchange's own word."""
+
+
 class Listed(NamedTuple):
     """One market, in every spelling the exchange has for it."""
 
@@ -69,6 +80,7 @@ class Listed(NamedTuple):
     """What streams say, where that differs."""
     typed: tuple[str, ...] = ()
     """Further spellings that people know."""
+    details: MarketDetails = MarketDetails()
 
 
 class SymbolMap:
@@ -187,6 +199,8 @@ class Info(NamedTuple):
 
     symbols: SymbolMap
     limits: tuple[Limit, ...]
+    timeframes: tuple[str, ...] = ()
+    """Lengths of candles it can be asked for."""
 
 
 class AssetNames(NamedTuple):

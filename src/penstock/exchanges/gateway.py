@@ -111,7 +111,7 @@ class Gateway:
             self.gate.adopt(info.limits)
             # Only now does the gate know the window that this answer told the usage of.
             self._sync_usage(exchanged)
-        return info
+        return info._replace(timeframes=self.exchange.intervals)
 
     async def measure_clock(self) -> Offset | None:
         """Ask the exchange for the time; the answer was made about half way.

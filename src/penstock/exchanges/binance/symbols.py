@@ -3,7 +3,9 @@
 ``BTCUSDT`` cannot be split by looking at it (is ``BNBUSDT`` BNB/USDT or BNBU/SDT?); the exchange
 names both assets beside it:
 
-    {"symbol":"ETHBTC","status":"TRADING","baseAsset":"ETH",…,"quoteAsset":"BTC",…}
+    {"symbol":"ETHBTC","status":"TRADING","baseAsset":"ETH",…,"quoteAsset":"BTC",…,
+     "filters":[{"filterType":"PRICE_FILTER",…,"tickSize":"0.00001000"},
+                {"filterType":"LOT_SIZE",…,"stepSize":"0.00010000"},…]}
 
 Symbols that are halted or closed are listed too: their history can still be asked for.
 """
@@ -12,11 +14,20 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock.errors import MalformedSymbol, UnexpectedAnswer
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.answers import step_text, word
+from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
 from penstock.exchanges.binance.limits import RateLimit, announced
 from penstock.market.symbol import Symbol
 
 NAME = "binance"
+
+
+class _Filter(Struct, frozen=True):
+    """A rule for orders; each type has fields of its own."""
+
+    type: str = field(name="filterType", default="")
+    tick_size: object = field(name="tickSize", default=None)
+    step_size: object = field(name="stepSize", default=None)
 
 
 class _Listed(Struct, frozen=True):
@@ -25,6 +36,14 @@ class _Listed(Struct, frozen=True):
     native: str = field(name="symbol")
     base: str = field(name="baseAsset")
     quote: str = field(name="quoteAsset")
+    status: object = None
+    filters: tuple[_Filter, ...] = ()
+
+    def listed(self) -> Listed:
+        ticks = (step_text(each.tick_size) for each in self.filters if each.type == "PRICE_FILTER")
+        lots = (step_text(each.step_size) for each in self.filters if each.type == "LOT_SIZE")
+        details = MarketDetails(next(ticks, None), next(lots, None), word(self.status))
+        return Listed(self.native, Symbol(self.base, self.quote), details=details)
 
 
 class _ExchangeInfo(Struct, frozen=True):
@@ -45,7 +64,7 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     """
     try:
         info = _decode(body)
-        natives = [(row.native, Symbol(row.base, row.quote)) for row in info.symbols]
+        listed = [row.listed() for row in info.symbols]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedSymbol) as error:
         raise UnexpectedAnswer(f"exchangeInfo cannot be read: {error}") from error
-    return Info(SymbolMap(NAME, natives), announced(info.rate_limits))
+    return Info(SymbolMap(NAME, listed), announced(info.rate_limits))

@@ -8,7 +8,11 @@ more than is asked for.
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from penstock.exchanges.answers import step_of_digits
 from penstock.exchanges.ccxt.numbers import text_of
+
+# What the numbers of a market's precision are, as ccxt has it.
+_DECIMAL_PLACES, _TICK_SIZE = 2, 4
 
 Params = Mapping[str, str | int]
 Row = dict[str, Any]
@@ -20,9 +24,22 @@ async def load_markets(client: Any, _params: Params) -> list[Row]:
     fields = ("symbol", "base", "quote", "spot", "active")
     return [
         # Some exchanges have numbers for names.
-        {"id": str(market["id"]), **{field: market.get(field) for field in fields}}
+        {
+            "id": str(market["id"]),
+            **{field: market.get(field) for field in fields},
+            "tick_size": _step(client, market, "price"),
+            "lot_size": _step(client, market, "amount"),
+        }
         for market in markets.values()
     ]
+
+
+def _step(client: Any, market: Row, of: str) -> str | None:
+    """The step of a market's prices or amounts; None where only significant digits are told."""
+    told = (market.get("precision") or {}).get(of)
+    if client.precisionMode == _TICK_SIZE:
+        return text_of(told)
+    return step_of_digits(told) if client.precisionMode == _DECIMAL_PLACES else None
 
 
 async def fetch_time(client: Any, _params: Params) -> int:

@@ -50,7 +50,8 @@ class CcxtGateway:
 
     async def learn(self) -> Info:
         """See ``WayOut``."""
-        return await self.fetch(self.exchange.info)
+        info = await self.fetch(self.exchange.info)
+        return info._replace(timeframes=self.exchange.intervals)
 
     async def measure_clock(self) -> Offset | None:
         """See ``WayOut``."""

@@ -19,9 +19,10 @@ from penstock.exchanges.answers import (
     Whole,
     decoded,
     plain_number,
+    step_text,
     surely_over_ms,
 )
-from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -34,7 +35,8 @@ _TEXT_BYTES = 24
 
 
 class _Market(Struct):
-    """{"id":"BTC-USDT","symbol":"BTC/USDT","base":"BTC","quote":"USDT","spot":true,"active":null}"""
+    """{"id":"BTC-USDT","symbol":"BTC/USDT","base":"BTC","quote":"USDT","spot":true,"active":null,
+    "tick_size":"0.01","lot_size":null}"""
 
     id: str
     symbol: str
@@ -42,6 +44,8 @@ class _Market(Struct):
     quote: str | None
     spot: bool | None = None
     active: bool | None = None
+    tick_size: object = None
+    lot_size: object = None
 
 
 class _Trade(Struct):
@@ -115,7 +119,9 @@ def read_info(exchange: str, body: bytes) -> Info:
         except MalformedSymbol:
             continue  # a name that is no name; the others are
         # The first of two that are spelt alike: ccxt finds markets in this order too.
-        listed.setdefault(symbol, Listed(market.id, symbol, market.symbol))
+        tick, lot = step_text(market.tick_size), step_text(market.lot_size)
+        details = MarketDetails(tick, lot, "active" if market.active else None)
+        listed.setdefault(symbol, Listed(market.id, symbol, market.symbol, details=details))
     return Info(SymbolMap(exchange, listed.values()), ())
 
 

@@ -1,6 +1,7 @@
 """Coinbase's symbols: the two halves of a product's id.
 
-    {"id":"BTC-USD","base_currency":"BTC","quote_currency":"USD",…,"status":"online",…}
+    {"id":"BTC-USD","base_currency":"BTC","quote_currency":"USD","quote_increment":"0.01",
+     "base_increment":"0.00000001",…,"status":"online",…}
 
 The id is read and not the currencies beside it: an auction book, ``BTCAUCTION-USD``, has the same
 currencies as the ordinary one. Products that are offline or delisted are listed too: their history
@@ -13,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import MalformedSymbol
-from penstock.exchanges.answers import decoded
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.answers import decoded, step_text, word
+from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 NAME = "coinbase"
@@ -24,6 +25,13 @@ class _Product(Struct, frozen=True):
     """An element of the answer to GET /products."""
 
     id: str
+    quote_increment: object = None
+    base_increment: object = None
+    status: object = None
+
+    def details(self) -> MarketDetails:
+        tick, lot = step_text(self.quote_increment), step_text(self.base_increment)
+        return MarketDetails(tick, lot, word(self.status))
 
 
 _decode = msgspec.json.Decoder(list[_Product]).decode
@@ -38,11 +46,11 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
 
 
-def _listed(products: list[_Product]) -> Iterator[tuple[str, Symbol]]:
+def _listed(products: list[_Product]) -> Iterator[Listed]:
     """Every product that can be named."""
     for product in products:
         base, _, quote = product.id.partition("-")
         try:
-            yield product.id, Symbol(base, quote)
+            yield Listed(product.id, Symbol(base, quote), details=product.details())
         except MalformedSymbol:
             continue  # one bad name must not hide the others

@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import MalformedSymbol, UnexpectedAnswer
-from penstock.exchanges.answers import UNREADABLE
-from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.answers import UNREADABLE, step_of_digits, step_text, word
+from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"
@@ -36,6 +36,13 @@ class _Pair(Struct, frozen=True):
     wsname: str = ""
     base: str = ""
     quote: str = ""
+    tick_size: object = None
+    lot_decimals: object = None
+    status: object = None
+
+    def details(self) -> MarketDetails:
+        lot = step_of_digits(self.lot_decimals)
+        return MarketDetails(step_text(self.tick_size), lot, word(self.status))
 
 
 class _Pairs(Struct, frozen=True):
@@ -102,4 +109,5 @@ def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[Liste
         except MalformedSymbol:
             continue  # one bad name must not hide the others
         # Streams want the exchange's own case, which a symbol does not keep: AAPLx/USD.
-        yield Listed(pair_id, symbol, f"{base}/{quote}", (pair.altname, pair.wsname))
+        typed = (pair.altname, pair.wsname)
+        yield Listed(pair_id, symbol, f"{base}/{quote}", typed, pair.details())

@@ -1,0 +1,85 @@
+"""``penstock markets``: what an exchange lists, with tick and lot sizes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.api.views import ListingView, listing_view
+from penstock.app import renew_listing
+from penstock.cli.context import read_settings
+from penstock.cli.intake import with_intake
+from penstock.cli.job_words import instant
+from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, MarketsArgument, say
+from penstock.clock import SystemClock
+from penstock.connectors.markets import Listing, stored_listing
+from penstock.exchanges import registry
+from penstock.exchanges.base import SymbolMap
+from penstock.ingest.requests import Intake
+from penstock.telemetry import log_facts
+
+
+def markets(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    symbols: MarketsArgument = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask the exchange now, whatever is known of it.")
+    ] = False,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List an exchange's markets: tick size, lot size and status, as far as it tells them.
+
+    What it listed when any process last asked it is shown; it is asked itself only if none did.
+
+    Example: penstock markets binance btc_usdt eth_usdt
+    """
+    registry.load(exchange)
+
+    async def known(intake: Intake) -> Listing | None:
+        return await stored_listing(intake.desk.store, exchange)
+
+    listing = None if refresh else with_intake(context, data_dir, known, read_only=True)
+    if listing is None:
+        settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+        asyncio.run(renew_listing(settings, exchange, SystemClock(), log_facts))
+        listing = with_intake(context, data_dir, known, read_only=True)
+    assert listing is not None, "it was kept just now"
+    if symbols:
+        listing = _only(listing, symbols)
+    view = listing_view(listing)
+    if as_json:
+        say(view)
+    else:
+        _draw(view, listing.refreshed_at)
+
+
+def _only(listing: Listing, symbols: Sequence[str]) -> Listing:
+    """The markets that are meant.
+
+    Raises:
+        UnknownSymbol: with near matches.
+    """
+    known = SymbolMap(listing.exchange_id, listing.markets)
+    wanted = {known.find(each) for each in symbols}
+    return listing._replace(markets=tuple(m for m in listing.markets if m.symbol in wanted))
+
+
+def _draw(view: ListingView, refreshed_ms: int) -> None:
+    console = Console()
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("market", "on the exchange", "tick size", "lot size", "status"):
+        right = name.endswith("size")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for one in view.markets:
+        sizes = (one.tick_size or "", one.lot_size or "")
+        table.add_row(one.symbol, one.native, *sizes, one.status or "")
+    console.print(table)
+    count = f"{len(view.markets):,} market" + ("" if len(view.markets) == 1 else "s")
+    console.print(f"{count}, as of {instant(refreshed_ms)}", style="dim", highlight=False)
+    if view.timeframes:
+        console.print(f"candles: {' '.join(view.timeframes)}", style="dim", highlight=False)

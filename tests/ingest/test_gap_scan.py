@@ -1,7 +1,7 @@
 """Missing candles are found and fetched; what an exchange does not have is asked for once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -143,6 +143,23 @@ async def test_what_the_exchange_has_no_candle_for_is_asked_for_once() -> None:
     assert found == [NOW_MS + 70 * MINUTE_MS], "only what is new"
     checked_ms = turn.job.progress.checked_ts or 0
     assert checked_ms >= NOW_MS + 6 * HOUR_MS, "the check went on"
+
+
+@pytest.mark.parametrize("lost", [(-45, -44, -41), range(-46, -39)])
+async def test_a_gap_is_not_done_before_what_it_still_lacks_was_asked_for_again(
+    lost: Iterable[int],
+) -> None:
+    there = world()
+    answers = [lacking(*lost)]
+
+    def spoilt(rows: list[Any]) -> list[Any]:
+        return (answers.pop() if answers else told)(rows)
+
+    there.listing.spoil = spoilt
+    await hold(there, -46, -40)
+
+    assert there.opens() == every(NOW_MS - 46 * MINUTE_MS, NOW_MS - 40 * MINUTE_MS)
+    assert len(there.listing.asked) <= 3, "once more for each hole"
 
 
 async def test_a_hole_that_a_live_job_fetches_gets_no_second_job() -> None:

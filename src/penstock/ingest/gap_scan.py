@@ -65,6 +65,20 @@ class GapScan:
         end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), walk.cursor_ms() or 0)
         await self._check(walk, start_ms, end_ms)
 
+    async def after_gap(self, walk: CandleWalk, start_ms: int) -> None:
+        """Ask once more for what a gap still lacks: nobody checks it after that."""
+        exchange, held = walk.gateway.exchange, self._held(walk)
+        if not exchange.empty_candles:
+            return
+        kept_ms = kept_from_ms(exchange, walk.interval, walk.now_ms())
+        begin_ms = first_open(walk.interval, max(start_ms, kept_ms))
+        until_ms = walk.turn.job.cursor.until_ms or 0
+        end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), until_ms)
+        for hole in await held.holes(begin_ms, end_ms, self._means.clock):
+            at_ms = hole.since_ms
+            while at_ms < hole.until_ms and not walk.turn.stopping:
+                at_ms = await walk.complete(at_ms, hole.until_ms, held)
+
     async def _check(self, walk: CandleWalk, start_ms: int, end_ms: int) -> int:
         """Create a job for each hole in [start, end); up to where nothing is left to do."""
         if start_ms >= end_ms:

@@ -2,6 +2,7 @@
 
 from penstock.errors import BadJob
 from penstock.ingest.candles import CandleWalk
+from penstock.ingest.gap_scan import GapScan
 from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL
 from penstock.jobs.turn import Turn
@@ -13,7 +14,7 @@ class GapBackfill:
     kind = GAP_BACKFILL
 
     def __init__(self, means: Means) -> None:
-        self._means = means
+        self._means, self._gap_scan = means, GapScan(means)
 
     async def run(self, turn: Turn) -> bool:
         """See ``Handler``."""
@@ -21,7 +22,10 @@ class GapBackfill:
         start_ms = walk.cursor_ms()
         if start_ms is None or turn.job.cursor.until_ms is None:
             raise BadJob("cursor", "a gap has a beginning and an end")
-        return await walk.go(start_ms)
+        done = await walk.go(start_ms)
+        if done:
+            await self._gap_scan.after_gap(walk, start_ms)
+        return done
 
 
 HANDLER = GapBackfill

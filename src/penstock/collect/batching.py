@@ -2,8 +2,8 @@
 
 A message that comes alone is written and published within a fraction of a millisecond. While more
 are waiting on the sockets they are gathered into one batch, until it is full or has waited for
-``latest_s``. Every write has a cost of its own, so the next batch is given a few times as long as
-the last one took: the busier the process, the larger its batches.
+``latest_s``. Every write has a cost of its own, so the next batch is given as long as the last one
+took: the busier the process, the larger its batches.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from penstock.config import Collect
 
 FULL = 2_000
 """With so many frames and events waiting, a batch is written without waiting for more."""
-_REST = 2
+_REST = 1
 """How many times as long as a write took, the next one waits at the least."""
 _SECOND_NS = 1_000_000_000
 

@@ -5,7 +5,7 @@ requests that a paced limit counts are paid with tickets, each for one instant.
 """
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, nextafter
 
 from penstock.connectors.clocks import Clocks, Place
 from penstock.connectors.fleet import NEVER, Fleet
@@ -30,7 +30,8 @@ class Purse:
         if not lane.is_paced:
             closed_ms = max((p.opens_in_ms for p in self._places(lane, now_ms)), default=0.0)
             if closed_ms:
-                return now_ms + closed_ms
+                # A wait shorter than a float of this size can tell is a wait all the same.
+                return max(now_ms + closed_ms, nextafter(now_ms, inf))
             if self._can_pay(lane, first.cost, now_ms):
                 return now_ms
             return NEVER if may_lease else lane.retry_at_ms

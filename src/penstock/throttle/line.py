@@ -226,7 +226,7 @@ class Line:
         """Let go all whose turn has come; the instant at which to look again, if anybody waits."""
         now, turn = self._now(), -FAR
         if self._deadlines:
-            self._expire(now)
+            self._expire_late(now)
         if now >= self.blocked_until:
             for lane in self.lanes.values():
                 if lane.only is not None and lane.standing == self.standing:
@@ -234,6 +234,8 @@ class Line:
         while self.standing:
             waiter, due, look_at = self._next(now, turn)
             if waiter is None:
+                if self._expire(now):
+                    continue  # Who stood behind one that gave up may go now.
                 return min(look_at, self._deadlines[0][0] if self._deadlines else FAR)
             if due <= now:
                 turn = due
@@ -294,7 +296,10 @@ class Line:
             waiter.turn.set_result(now)
             if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
                 pipeline.charged(cost, now)
-                usage = window.usage  # A listener may have done anything.
+                # A listener may have done anything: said stop, or changed the limits.
+                if now < self.blocked_until or lane.only is not pipeline:
+                    return
+                usage = window.usage
 
     def _let_go(self, waiter: Waiter[Turn], now: int, due: int) -> None:
         lane = waiter.lane
@@ -306,13 +311,35 @@ class Line:
         # Last, because a listener may do with this throttler whatever it likes.
         lane.charge(waiter.cost, now, due)
 
-    def _expire(self, now: int) -> None:
+    def _expire_late(self, now: int) -> None:
+        """Send away whose deadline has passed, but for the first of a lane whose turn has come."""
+        late = []
+        while self._deadlines and self._deadlines[0][0] < now:
+            entry = heappop(self._deadlines)
+            waiter = entry[2]
+            if waiter.standing and not waiter.turn.done():
+                due, _ = waiter.lane.look(waiter.cost, now)
+                due = max(due, self.blocked_until)
+                if due > now or waiter.lane.first() is not waiter:
+                    self._send_away(waiter, self._timed_out(due, now))
+                else:
+                    late.append(entry)
+        for entry in late:
+            heappush(self._deadlines, entry)
+
+    def _expire(self, now: int) -> bool:
+        """Whoever could go has gone: send away whose deadline has come; whether anybody was.
+
+        Also who finds room in its own limits, and stands behind another lane that waits.
+        """
+        sent_away = False
         while self._deadlines and self._deadlines[0][0] <= now:
             waiter = heappop(self._deadlines)[2]
             if waiter.standing and not waiter.turn.done():
                 due, _ = waiter.lane.look(waiter.cost, now)
-                if max(due, self.blocked_until) > now or waiter.lane.first() is not waiter:
-                    self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
+                self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
+                sent_away = True
+        return sent_away
 
     def _send_away(self, waiter: Waiter[Turn], error: PenstockError) -> None:
         self.leave(waiter)

@@ -55,7 +55,17 @@ class Waiter(Generic[T_co]):
 class Lane:
     """Those of one category, and the limits that count them."""
 
-    __slots__ = ("aligned", "category", "heap", "line", "most", "only", "pipelines", "standing")
+    __slots__ = (
+        "aligned",
+        "category",
+        "heap",
+        "line",
+        "most",
+        "only",
+        "others",
+        "pipelines",
+        "standing",
+    )
 
     def __init__(self, line: "Line", category: str | None) -> None:
         self.line, self.category = line, category
@@ -70,6 +80,7 @@ class Lane:
         self.only = self.pipelines[0] if alone else None
         # Those that may refuse although there is room, in the guard band between two windows.
         self.aligned = tuple(p for p in pipelines if isinstance(p.window, FixedWindow))
+        self.others = tuple(p for p in pipelines if not isinstance(p.window, FixedWindow))
         self.most = min((p.limit for p in pipelines if not p.per_request), default=FAR)
 
     def check(self, cost: int) -> None:
@@ -173,11 +184,20 @@ class Line:
             charge = 1 if pipeline.per_request else cost
             if pipeline.window.usage[0] + charge >= pipeline.care_from:
                 return self._take_with_care(lane, cost, now)
+        taken = []
         for pipeline in lane.aligned:
-            if pipeline.window.rule.wait(pipeline.window.usage, 1, now):
+            window = pipeline.window
+            usage, wait = window.take(window.usage, 1 if pipeline.per_request else cost, now)
+            if wait:
                 return None
+            taken.append(usage)
         crossed = False
-        for pipeline in lane.pipelines:
+        for pipeline, usage in zip(lane.aligned, taken, strict=True):
+            pipeline.window.usage = usage
+            charge = 1 if pipeline.per_request else cost
+            if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
+                crossed = True
+        for pipeline in lane.others:
             window, charge = pipeline.window, 1 if pipeline.per_request else cost
             usage, _ = window.take(window.usage, charge, now)
             window.usage = usage

@@ -14,7 +14,8 @@ from typing import Any, Generic
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import BadCost, BadLimit, CostExceedsLimit, NeverGranted, RateLimited
-from penstock.throttle.rules import FixedRule, FixedUsage, Rule, SlidingRule, SlidingUsage, U
+from penstock.throttle.rules import FAR, FixedRule, FixedUsage, Rule, U
+from penstock.throttle.sliding import SlidingRule, SlidingUsage
 
 SECOND_NS = 1_000_000_000
 MS_NS = 1_000_000
@@ -215,6 +216,7 @@ class FixedWindow(Window[FixedUsage]):
                 closing=min(ceil((error_ms + self.guard_ms) * MS_NS), most),
             )
         )
+        self.usage = self.usage._replace(until=-FAR)
 
 
 class SlidingWindow(Window[SlidingUsage]):

@@ -24,7 +24,13 @@ from penstock.errors import StorageError
 from penstock.storage.state import Ask, Budget, Document, Grant, StateStore
 from penstock.storage.state.budget import Pace, Window
 from penstock.storage.state.schema import CONNECTORS
-from penstock.telemetry import BudgetReachable, BudgetUnreachable, CapacityLow, Listener
+from penstock.telemetry import (
+    BudgetReachable,
+    BudgetUnreachable,
+    CapacityLow,
+    ClockStepped,
+    Listener,
+)
 from penstock.throttle.gate import Limit
 
 NEVER = float("-inf")
@@ -73,7 +79,7 @@ class Fleet:
         with self._reaching():
             sent_ms = self._clocks.now_ms()
             if not self._clocks.knows_store:
-                self._clocks.saw_store(await self._store.now_ms(), sent_ms)
+                self._saw_store(await self._store.now_ms(), sent_ms)
             if sent_ms - self.document_at_ms >= _DOCUMENT_MS:
                 self._take_document(await self._store.get(CONNECTORS, self.exchange_id))
                 self.document_at_ms = self._clocks.now_ms()
@@ -105,7 +111,7 @@ class Fleet:
         sent_ms = self._clocks.now_ms()
         with self._reaching():
             grant = await self._store.lease(self.exchange_id, ask)
-        self._clocks.saw_store(grant.now_ms, sent_ms)
+        self._saw_store(grant.now_ms, sent_ms)
         if grant.ok:
             self.free_at_ms = self._clocks.now_ms()
         self._told(ask, news)
@@ -124,9 +130,9 @@ class Fleet:
     def saw(self, limit: Limit, seen: Seen, held: int) -> None:
         """The exchange counts so much in a window, in which so much is held here and not sent."""
         name, known = name_of(limit), (limit, UNSEEN)
-        self._seen[name] = (limit, max(seen, self._seen.get(name, known)[1]))
+        self._seen[name] = (limit, _higher(self._seen.get(name, known)[1], seen))
         taken = Seen(seen.window, seen.used + held)
-        self._taken[name] = (limit, max(taken, self._taken.get(name, known)[1]))
+        self._taken[name] = (limit, _higher(self._taken.get(name, known)[1], taken))
         now_ms, is_more = self._clocks.now_ms(), taken.used > self.used(name, seen.window)
         if is_more and now_ms - self._seen_at_ms >= _SEEN_EVERY_MS:
             # More than the fleet was known to have leased: a stranger may be at work.
@@ -163,6 +169,10 @@ class Fleet:
             await asyncio.wait({reporting}, timeout=_RETRY_S)
             reporting.cancel()
 
+    def _saw_store(self, shown_ms: int, sent_ms: float) -> None:
+        if by_ms := self._clocks.saw_store(shown_ms, sent_ms):
+            self._tell(ClockStepped(exchange=self.exchange_id, clock="store", by_ms=by_ms))
+
     def _take_document(self, document: Document | None) -> None:
         if document is None:  # Nobody made a connector yet: what the gate was made with holds.
             return
@@ -177,12 +187,14 @@ class Fleet:
             self.limits = limits
 
     def _take_budget(self, budget: Budget) -> None:
+        if budget.blocked_until_ms != self.budget.blocked_until_ms:
+            # Once: a store's clock that is set later does not move what was said before.
+            blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
+            self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
         self.budget = budget
-        blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
-        self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
         for limit in self.limits:
             name = name_of(limit)
-            window, used = budget.uses.get(name, (-1, 0))
+            window, used = budget.uses.get(name, (-1, 0))[:2]
             is_low = limit.kind == "aligned" and 2 * used >= limit.amount
             if is_low and self._low_in.get(name) != window:
                 self._low_in[name] = window
@@ -195,7 +207,8 @@ class Fleet:
         is_blocked = self.blocked_until_ms > self._clocks.now_ms()
         blocked_ms = self._clocks.to_store(self.blocked_until_ms) if is_blocked else 0
         offset_ms = self._clocks.offset_ms()
-        return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms)
+        exchange_ms = self._clocks.exchange_ms()
+        return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms, exchange_ms)
 
     def _inherit(self, limit: Limit, before: Sequence[Limit]) -> None:
         """Count in a window of another length what was used in its kin."""
@@ -234,7 +247,7 @@ class Fleet:
         with self._reaching():
             if not self._clocks.knows_store:
                 sent_ms = self._clocks.now_ms()
-                self._clocks.saw_store(await self._store.now_ms(), sent_ms)
+                self._saw_store(await self._store.now_ms(), sent_ms)
             windows = (asked_of(limit, 0, 0, seen) for limit, seen in self._taken.values())
             shown = (told_of(*each) for each in news)
             ask = self._ask((*windows, *shown), (), _shortest_ms(self.limits))
@@ -288,6 +301,11 @@ class Fleet:
         if self._is_lost:
             self._is_lost = False
             self._tell(BudgetReachable(exchange=self.exchange_id))
+
+
+def _higher(known: Seen, new: Seen) -> Seen:
+    """What was counted of the window that is the present one now; what is known may lie ahead."""
+    return max(known, new) if known.window == new.window else new
 
 
 def _shortest_ms(limits: Sequence[Limit]) -> int:

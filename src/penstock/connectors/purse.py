@@ -97,7 +97,7 @@ class Purse:
         if limits != lane.limits:
             return  # They were changed meanwhile; what was leased by the old ones is left to die.
         if not leased.ok:
-            lane.retry_at_ms = self._clocks.of_store(leased.at_ms)
+            lane.retry_at_ms = self._clocks.now_ms() + leased.wait_ms
         elif paced:
             self._take_ticket(lane, cost, leased)
         else:
@@ -133,7 +133,10 @@ class Purse:
         charges = []
         for limit, block in zip(aligned, leased.blocks, strict=False):
             charges.append(Charge(name_of(limit), block.window, limit.period_ms, block.tokens))
-        lane.tickets.append(Ticket(self._clocks.of_store(leased.at_ms), cost, tuple(charges)))
+        # Counted from the answer, which is later than the instant it tells; not from what is known
+        # of the store's clock, which may have been set since.
+        at_ms = self._clocks.now_ms() + leased.wait_ms
+        lane.tickets.append(Ticket(at_ms, cost, tuple(charges)))
 
     def _forget_useless_tickets(self, lane: Lane, first: Waiter, now_ms: float) -> None:
         """An instant that passed unused is gone, and so is one paid too low for who is next."""

@@ -7,14 +7,34 @@ that window alone; the others are *paced* (GCRA) and give the instant at which t
 that rule, pure and in whole numbers. A backend carries it out in one atomic statement on its own
 clock, and the contract suite holds it to this one.
 
-Time that cannot have passed, and a memory that was lost, never make room: where the clock went
-back, or the store may have forgotten what it granted, everything counts as taken.
+Windows are numbered by the exchange's clock as the asker reads it, so a store whose clock is set
+counts on as before. Beside its count each window has its end by the store's clock. An asker that
+puts it elsewhere contradicts whoever asked before: one of the clocks was set, or one of the two is
+wrong. Then what was taken of late counts in the asker's window too, so that neither a number that
+lies ahead mutes everybody until it comes, nor an older one makes room.
+
+Time that cannot have passed, and a memory that was lost, never make room: where the store may have
+forgotten what it granted, everything counts as taken.
 
 Most asks are for one more block of a window that is known and open. ``whole_block`` tells whether
 that is all there is to it; a backend may then count the block and leave the rest of the rule alone.
 """
 
+from typing import NamedTuple
+
 from msgspec import Struct
+
+# Askers whose windows end so far apart by the store's clock contradict each other.
+_SLIP_MS = 1_000
+# A clock that was set is noticed within so long of the next request: what was taken in the window
+# before may count in the present one too if that began later.
+_NOTICED_MS = 30_000
+# With more limits than this, those are dropped of which nothing counts any more.
+_MANY = 64
+
+Use = tuple[int, ...]
+"""What is known of one limit: (window's index, taken in it, taken in the one before, when it ends
+by the store's clock), or (µs up to which it is spoken for, 0)."""
 
 
 class Window(Struct, frozen=True, array_like=True, gc=False):
@@ -60,6 +80,8 @@ class Ask(Struct, frozen=True, array_like=True):
     """… nor in the last, when it might arrive in the next."""
     blocked_until_ms: int = 0
     """The exchange said stop until this instant of the store's clock."""
+    exchange_ms: int = 0
+    """The exchange's time when this was asked, as the asker knows it; 0 goes by the store's."""
 
 
 class Block(Struct, frozen=True, array_like=True, gc=False):
@@ -95,8 +117,8 @@ class Budget(Struct, frozen=True, array_like=True):
     blocked_until_ms: int = 0
     refused: int = 0
     """How often there was no room."""
-    uses: dict[str, tuple[int, int]] = {}
-    """By limit: (window's index, taken in it), or (µs up to which it is spoken for, 0)."""
+    uses: dict[str, Use] = {}
+    """By limit. A window's use of two numbers was written before the others were kept."""
     forgot: bool = False
     """Something may have been granted and forgotten: a limit without a use counts as taken."""
 
@@ -112,7 +134,9 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     told_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
     blocked_ms = told_ms if told_ms > known_ms else known_ms
     at_ms, ready_ms = now_ms, now_ms if now_ms > blocked_ms else blocked_ms
-    uses, spent, blocks = {} if lost else dict(budget.uses), {}, []
+    uses, spent, blocks = {} if lost else dict(budget.uses), dict[str, Use](), []
+    if len(uses) > _MANY and not forgot:
+        uses = _without_old(uses, now_ms)
     for pace in ask.paces:
         unit_us = -(-pace.period_ms * 1000 // pace.amount)
         spoken_us = _spoken_for_us(pace, uses.get(pace.limit), now_ms, forgot)
@@ -120,19 +144,25 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
         at_ms, ready_ms = max(at_ms, send_ms), max(ready_ms, send_ms - pace.period_ms)
         uses[pace.limit] = (spoken_us, 0)
         spent[pace.limit] = (spoken_us + pace.need * unit_us, 0)
+    # By how much the exchange is ahead of the store's clock as it is now, whatever the asker knows.
+    ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     for window in ask.windows:
-        index, used = _present(window, uses.get(window.limit), now_ms + ask.offset_ms, forgot)
-        ends_ms = (index + 1) * window.period_ms - ask.offset_ms
+        use = uses.get(window.limit)
+        found = _present(window, use, ask, (now_ms, ahead_ms), forgot)
+        index, used, before, until_ms, told_ms = found
+        ends_ms = (index + 1) * window.period_ms - ahead_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
         if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
-            ready_ms = max(ready_ms, ends_ms + ask.opening_ms)
+            ready_ms = max(ready_ms, until_ms or ends_ms + ask.opening_ms, now_ms + 1)
         elif at_ms < opens_ms:
             ready_ms = max(ready_ms, opens_ms)
         left = window.amount - used
         tokens = window.want if window.want < left else left
         tokens = tokens if tokens > window.need else window.need
-        uses[window.limit] = (index, used)
-        spent[window.limit] = (index, used + tokens)
+        told_ms = told_ms or (index + 1) * window.period_ms - ask.offset_ms
+        if not until_ms:
+            uses[window.limit] = (index, used, before, told_ms)
+        spent[window.limit] = (index, used + tokens, before, told_ms)
         blocks.append(Block(index, tokens))
     if ready_ms > now_ms:
         # What the exchange told is kept; what was asked for is not.
@@ -144,14 +174,18 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     return Budget(era, blocked_ms, budget.refused, uses, forgot), grant
 
 
-def whole_block(ask: Ask, use: tuple[int, int], now_ms: int) -> Grant | None:
+def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:
     """All that is wanted of the one window asked for, if ``lease`` would do no more than count it.
 
     For an ask of one window, a budget that is not blocked and knows of this use.
     """
-    window, (index, used) = ask.windows[0], use
-    since_ms = now_ms + ask.offset_ms - index * window.period_ms
+    if len(use) < _WINDOW_USE:
+        return None
+    window, (index, used, _, ends_ms) = ask.windows[0], use
+    since_ms = (ask.exchange_ms or now_ms + ask.offset_ms) - index * window.period_ms
     if not ask.opening_ms <= since_ms < window.period_ms - ask.closing_ms:
+        return None
+    if _slips(window, index, ask.offset_ms, ends_ms):
         return None
     if window.seen_in == index and window.seen > used:
         return None
@@ -161,7 +195,7 @@ def whole_block(ask: Ask, use: tuple[int, int], now_ms: int) -> Grant | None:
     return Grant(True, now_ms, now_ms, (Block(index, tokens),))
 
 
-def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, forgot: bool) -> int:
+def _spoken_for_us(pace: Pace, use: Use | None, now_ms: int, forgot: bool) -> int:
     # An instant is handed out one period ahead at most: what lies further off was written by a
     # clock that has gone back since.
     unit_us = -(-pace.period_ms * 1000 // pace.amount)
@@ -171,15 +205,75 @@ def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, forgot:
     return min(max(use[0], now_ms * 1000), furthest_us)
 
 
+class _Present(NamedTuple):
+    """The window to take from."""
+
+    number: int
+    used: int
+    before: int
+    """Used in the one before."""
+    carried_until_ms: int = 0
+    """Until then what others took counts here too, because they contradict the asker."""
+    ends_ms: int = 0
+    """As others told before; 0 if nobody did, or the asker contradicts them."""
+
+
 def _present(
-    window: Window, use: tuple[int, int] | None, exchange_ms: int, forgot: bool
-) -> tuple[int, int]:
-    present = exchange_ms // window.period_ms
-    index, used = use or (present, window.amount if forgot else 0)
-    # The next window may have begun for another process, whose offset is a little greater; one yet
-    # later was written by a clock that has gone back since.
-    if index > present + 1:
-        index, used = present, window.amount
-    elif index < present:
-        index, used = present, 0
-    return index, max(used, window.seen) if window.seen_in == index else used
+    window: Window, use: Use | None, ask: Ask, now: tuple[int, int], forgot: bool
+) -> _Present:
+    now_ms, ahead_ms = now
+    present = (now_ms + ahead_ms) // window.period_ms
+    if use is None:
+        found = _Present(present, window.amount if forgot else 0, 0)
+    elif len(use) == _WINDOW_USE and _slips(window, use[0], ask.offset_ms, use[3]):
+        found = _contradicted(window, use, present, now_ms)
+    else:
+        index, used, before, ends_ms = use if len(use) == _WINDOW_USE else (*use, 0, 0)
+        # The next window may have begun for another process, whose offset is a little greater; one
+        # yet later was written by a clock that has gone back since.
+        if index > present + 1:
+            found = _Present(present, used, 0)
+        elif index < present:
+            found = _Present(present, 0, used if index == present - 1 else 0)
+        else:
+            found = _Present(index, used, before, ends_ms=ends_ms)
+    if window.seen_in == found.number and window.seen > found.used:
+        return found._replace(used=window.seen)
+    return found
+
+
+_WINDOW_USE = 4
+
+
+def most_slip_ms(period_ms: int) -> int:
+    """How far apart askers may put the end of a window without contradicting each other."""
+    return _SLIP_MS if period_ms > 2 * _SLIP_MS else period_ms // 2
+
+
+def _slips(window: Window, index: int, offset_ms: int, ends_ms: int) -> bool:
+    put_ms = (index + 1) * window.period_ms - offset_ms
+    return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
+
+
+def _contradicted(window: Window, use: Use, present: int, now_ms: int) -> _Present:
+    index, used, before, ends_ms = use
+    if index == present:
+        return _Present(index, used, before)  # The same one, whenever it ends.
+    begun_ms, carried_until_ms = ends_ms - window.period_ms, ends_ms + window.period_ms
+    if begun_ms - _SLIP_MS <= now_ms < carried_until_ms:
+        recent = before if now_ms < begun_ms + _NOTICED_MS else 0
+        return _Present(present, used + recent, 0, carried_until_ms)
+    # By the store's clock that was long ago, or is yet to come: it was the store's that was set.
+    return _Present(present, used if abs(present - index) == 1 else 0, 0)
+
+
+def _without_old(uses: dict[str, Use], now_ms: int) -> dict[str, Use]:
+    """Only those that still count: limits that each market has for itself are many."""
+    return {name: use for name, use in uses.items() if _counts(use, now_ms)}
+
+
+def _counts(use: Use, now_ms: int) -> bool:
+    if len(use) < _WINDOW_USE:
+        return use[0] > now_ms * 1000 or bool(use[1])
+    # Two periods, reckoned from how many have passed since the epoch.
+    return use[3] + 2 * (use[3] // (use[0] + 1) + 1) > now_ms

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from penstock.clock import Clock
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
-# While nobody has measured the exchange's clock it may be off by so much.
-_UNMEASURED_MS = 250.0
+# Before a process has measured the exchange's clock it may be off by so much: what others show was
+# perhaps measured by dates that tell whole seconds.
+_UNMEASURED_MS = 750.0
 # However little is known of a clock, half of each window stays open.
 _MARGIN_SHARE = 4
 

@@ -275,7 +275,7 @@ class Fleet:
 
     def _offset_is_news(self) -> bool:
         off_ms = abs(self._clocks.offset_ms() - self._shown_offset_ms)
-        return self._clocks.measured and off_ms > max(_OFFSET_MS, 2 * self._clocks.error_ms())
+        return self._clocks.measured and off_ms > max(_OFFSET_MS, self._clocks.error_ms() / 2)
 
     def _news(self, among: set[str] | None = None) -> Iterator[tuple[Limit, Seen]]:
         """What was seen of the present windows and not told yet."""

@@ -292,7 +292,8 @@ def test_a_whole_block_is_what_the_rule_grants(ask: Ask, used: int, after_ms: in
             {window.limit: (use[0], used + granted.blocks[0].tokens, *use[2:])},
         )
     elif whole:
-        is_another = abs(ask.offset_ms) > SECOND // 2
+        ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
+        is_another = abs(ahead_ms) > SECOND // 2
         assert granted.blocks[0].window != use[0] or window.seen > used or is_another
 
 

@@ -148,7 +148,7 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     for window in ask.windows:
         use = uses.get(window.limit)
-        found = _present(window, use, ask, (now_ms, ahead_ms), forgot)
+        found = _present(window, use, (now_ms, ahead_ms), forgot)
         index, used, before, until_ms, told_ms = found
         ends_ms = (index + 1) * window.period_ms - ahead_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
@@ -159,7 +159,7 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
         left = window.amount - used
         tokens = window.want if window.want < left else left
         tokens = tokens if tokens > window.need else window.need
-        told_ms = told_ms or (index + 1) * window.period_ms - ask.offset_ms
+        told_ms = told_ms or ends_ms
         if not until_ms:
             uses[window.limit] = (index, used, before, told_ms)
         spent[window.limit] = (index, used + tokens, before, told_ms)
@@ -182,10 +182,11 @@ def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:
     if len(use) < _WINDOW_USE:
         return None
     window, (index, used, _, ends_ms) = ask.windows[0], use
-    since_ms = (ask.exchange_ms or now_ms + ask.offset_ms) - index * window.period_ms
+    ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
+    since_ms = now_ms + ahead_ms - index * window.period_ms
     if not ask.opening_ms <= since_ms < window.period_ms - ask.closing_ms:
         return None
-    if _slips(window, index, ask.offset_ms, ends_ms):
+    if _slips(window, index, ahead_ms, ends_ms):
         return None
     if window.seen_in == index and window.seen > used:
         return None
@@ -218,14 +219,12 @@ class _Present(NamedTuple):
     """As others told before; 0 if nobody did, or the asker contradicts them."""
 
 
-def _present(
-    window: Window, use: Use | None, ask: Ask, now: tuple[int, int], forgot: bool
-) -> _Present:
+def _present(window: Window, use: Use | None, now: tuple[int, int], forgot: bool) -> _Present:
     now_ms, ahead_ms = now
     present = (now_ms + ahead_ms) // window.period_ms
     if use is None:
         found = _Present(present, window.amount if forgot else 0, 0)
-    elif len(use) == _WINDOW_USE and _slips(window, use[0], ask.offset_ms, use[3]):
+    elif len(use) == _WINDOW_USE and _slips(window, use[0], ahead_ms, use[3]):
         found = _contradicted(window, use, present, now_ms)
     else:
         index, used, before, ends_ms = use if len(use) == _WINDOW_USE else (*use, 0, 0)
@@ -250,8 +249,8 @@ def most_slip_ms(period_ms: int) -> int:
     return _SLIP_MS if period_ms > 2 * _SLIP_MS else period_ms // 2
 
 
-def _slips(window: Window, index: int, offset_ms: int, ends_ms: int) -> bool:
-    put_ms = (index + 1) * window.period_ms - offset_ms
+def _slips(window: Window, index: int, ahead_ms: int, ends_ms: int) -> bool:
+    put_ms = (index + 1) * window.period_ms - ahead_ms
     return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
 
 
@@ -263,8 +262,11 @@ def _contradicted(window: Window, use: Use, present: int, now_ms: int) -> _Prese
     if begun_ms - _SLIP_MS <= now_ms < carried_until_ms:
         recent = before if now_ms < begun_ms + _NOTICED_MS else 0
         return _Present(present, used + recent, 0, carried_until_ms)
-    # By the store's clock that was long ago, or is yet to come: it was the store's that was set.
-    return _Present(present, used if abs(present - index) == 1 else 0, 0)
+    # By the store's clock that was long ago, or is yet to come: the store's was set, and
+    # the asker may be right.
+    if present == index + 1:
+        return _Present(present, 0, used)
+    return _Present(present, used if present == index - 1 else 0, 0)
 
 
 def _without_old(uses: dict[str, Use], now_ms: int) -> dict[str, Use]:

@@ -163,7 +163,7 @@ BEGIN
         IF use IS NULL THEN
             used := CASE WHEN known.forgot THEN amount ELSE 0 END;
         ELSIF jsonb_array_length(use) = 4 AND abs(
-            (use[0]::bigint + 1) * period_ms - offset_ms - use[3]::bigint
+            (use[0]::bigint + 1) * period_ms - ahead_ms - use[3]::bigint
         ) > (CASE WHEN period_ms > 2000 THEN 1000 ELSE period_ms / 2 END) THEN
             ends_ms := use[3];
             IF use[0]::bigint = present THEN
@@ -175,7 +175,9 @@ BEGIN
                     used := used + use[2]::bigint;
                 END IF;
                 carried_until_ms := ends_ms + period_ms;
-            ELSIF abs(present - use[0]::bigint) = 1 THEN
+            ELSIF present = use[0]::bigint + 1 THEN
+                before := use[1];
+            ELSIF present = use[0]::bigint - 1 THEN
                 used := use[1];
             END IF;
         ELSIF use[0]::bigint > present + 1 THEN
@@ -201,7 +203,7 @@ BEGIN
             ready_ms := greatest(ready_ms, opens_ms);
         END IF;
         tokens := greatest(need, least(charge[4]::bigint, amount - used));
-        told_ms := coalesce(told_ms, (index + 1) * period_ms - offset_ms);
+        told_ms := coalesce(told_ms, ends_ms);
         IF carried_until_ms IS NULL THEN
             held := held || jsonb_build_object(
                 name, jsonb_build_array(index, used, before, told_ms)

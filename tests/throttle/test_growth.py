@@ -1,9 +1,12 @@
 """What an operation costs does not grow with how much a window holds."""
 
+import asyncio
 import time
 
 from penstock.clock import ManualClock
 from penstock.throttle import BaseThrottler, Pipeline, SlidingWindow
+from penstock.throttle.gate import Limit
+from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.rules import FAR
 from penstock.throttle.sliding import SlidingRule
 
@@ -31,6 +34,28 @@ def refund_s(entries: int) -> float:
 def test_a_refund_costs_the_same_in_a_long_log() -> None:
     # It was a hundred times as much: the log was copied.
     assert refund_s(50_000) < 10 * refund_s(500)
+
+
+async def waiting_s(waiters: int) -> float:
+    """What one more waiter costs a gate behind so many, at the least."""
+    clock = ManualClock(1_700_000_000_000)
+    gate = LocalGate(clock, [Limit(10, 1_000, kind="paced", burst=3)], patience_ms=10**9)
+    tasks = [asyncio.create_task(gate.acquire(1)) for _ in range(waiters)]
+    await clock.advance(0)
+    times = []
+    for _ in range(50):
+        before = time.perf_counter()
+        tasks.append(asyncio.create_task(gate.acquire(1)))
+        await asyncio.sleep(0)
+        times.append(time.perf_counter() - before)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return min(times)
+
+
+async def test_one_more_waiter_costs_the_same_in_a_long_line() -> None:
+    assert await waiting_s(2_000) < 10 * await waiting_s(20)
 
 
 def test_what_was_struck_out_does_not_stay_in_the_log_for_ever() -> None:

@@ -39,7 +39,7 @@ class Purse:
         ready_ms = lane.tickets[0].at_ms if lane.tickets else inf
         if ready_ms <= now_ms:
             return now_ms
-        if sum(1 for _ in lane.standing()) <= len(lane.tickets):
+        if lane.at(len(lane.tickets)) is None:
             return ready_ms
         return NEVER if may_lease else min(ready_ms, lane.retry_at_ms)
 
@@ -87,8 +87,10 @@ class Purse:
         Raises:
             StorageError: the store cannot be reached.
         """
-        limits, place = lane.limits, len(lane.tickets)
-        cost = [waiter.cost for waiter in lane.standing()][place]
+        limits, waiter = lane.limits, lane.at(len(lane.tickets))
+        if waiter is None:
+            return
+        cost = waiter.cost
         windows = [self._asked(lane, limit, cost) for limit in limits if limit.kind == "aligned"]
         paced = [limit for limit in limits if limit.kind == "paced"]
         leased = await self._fleet.lease(

@@ -9,7 +9,7 @@ that waits for a limit claims it. A lane whose limits are free does not wait for
 Looking and charging is one synchronous step, and all limits are charged or none.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from heapq import heapify, heappop, heappush
 from math import ceil
@@ -58,6 +58,7 @@ class Lane:
     __slots__ = (
         "aligned",
         "category",
+        "cost",
         "heap",
         "line",
         "most",
@@ -70,7 +71,8 @@ class Lane:
     def __init__(self, line: "Line", category: str | None) -> None:
         self.line, self.category = line, category
         self.heap: list[tuple[int, int, Waiter[Turn]]] = []
-        self.standing = 0
+        self.standing = self.cost = 0
+        """How many stand here, and what they cost together."""
         self.keep(())
 
     def keep(self, pipelines: Sequence[Pipeline]) -> None:
@@ -224,6 +226,7 @@ class Line:
         if waiter.deadline < FAR:
             heappush(self._deadlines, (waiter.deadline, self._arrivals, waiter))
         lane.standing += 1
+        lane.cost += waiter.cost
         self.standing += 1
         return lane.first() is waiter or waiter.deadline < FAR
 
@@ -234,6 +237,7 @@ class Line:
         waiter.standing = False
         lane = waiter.lane
         lane.standing -= 1
+        lane.cost -= waiter.cost
         self.standing -= 1
         if len(lane.heap) > _COMPACT_FROM + 2 * lane.standing:
             lane.heap = [entry for entry in lane.heap if entry[2].standing]
@@ -312,6 +316,7 @@ class Line:
             heappop(lane.heap)
             waiter.standing = False
             lane.standing -= 1
+            lane.cost -= waiter.cost
             self.standing -= 1
             waiter.turn.set_result(now)
             if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
@@ -326,6 +331,7 @@ class Line:
         heappop(lane.heap)
         waiter.standing = False
         lane.standing -= 1
+        lane.cost -= waiter.cost
         self.standing -= 1
         waiter.turn.set_result(now)
         # Last, because a listener may do with this throttler whatever it likes.
@@ -369,8 +375,3 @@ class Line:
         wait_ms = ceil(max(0, due - now) / 1_000_000)
         retry_at_ms = self.clock.now_ms() + wait_ms
         return WaitTimedOut("There is no room in time", retry_at_ms=retry_at_ms)
-
-    def waiters(self) -> Iterator[Waiter[Turn]]:
-        """Everybody in line, lane by lane, in no particular order."""
-        for lane in self.lanes.values():
-            yield from (entry[2] for entry in lane.heap if entry[2].standing)

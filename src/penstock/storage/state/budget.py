@@ -149,18 +149,18 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     for window in ask.windows:
         use = uses.get(window.limit)
         found = _present(window, use, (now_ms, ahead_ms), forgot)
-        index, used, before, until_ms, told_ms = found
+        index, used, before, is_carried, told_ms = found
         ends_ms = (index + 1) * window.period_ms - ahead_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
         if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
-            ready_ms = max(ready_ms, until_ms or ends_ms + ask.opening_ms, now_ms + 1)
+            ready_ms = max(ready_ms, ends_ms + ask.opening_ms)
         elif at_ms < opens_ms:
             ready_ms = max(ready_ms, opens_ms)
         left = window.amount - used
         tokens = window.want if window.want < left else left
         tokens = tokens if tokens > window.need else window.need
         told_ms = told_ms or ends_ms
-        if not until_ms:
+        if not is_carried:
             uses[window.limit] = (index, used, before, told_ms)
         spent[window.limit] = (index, used + tokens, before, told_ms)
         blocks.append(Block(index, tokens))
@@ -213,8 +213,8 @@ class _Present(NamedTuple):
     used: int
     before: int
     """Used in the one before."""
-    carried_until_ms: int = 0
-    """Until then what others took counts here too, because they contradict the asker."""
+    is_carried: bool = False
+    """Whether this counts what others took who contradict the asker."""
     ends_ms: int = 0
     """As others told before; 0 if nobody did, or the asker contradicts them."""
 
@@ -225,7 +225,7 @@ def _present(window: Window, use: Use | None, now: tuple[int, int], forgot: bool
     if use is None:
         found = _Present(present, window.amount if forgot else 0, 0)
     elif len(use) == _WINDOW_USE and _slips(window, use[0], ahead_ms, use[3]):
-        found = _contradicted(window, use, present, now_ms)
+        found = _contradicted(window, use, present, now)
     else:
         index, used, before, ends_ms = use if len(use) == _WINDOW_USE else (*use, 0, 0)
         # The next window may have begun for another process, whose offset is a little greater; one
@@ -254,16 +254,16 @@ def _slips(window: Window, index: int, ahead_ms: int, ends_ms: int) -> bool:
     return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
 
 
-def _contradicted(window: Window, use: Use, present: int, now_ms: int) -> _Present:
-    index, used, before, ends_ms = use
+def _contradicted(window: Window, use: Use, present: int, now: tuple[int, int]) -> _Present:
+    (index, used, before, ends_ms), (now_ms, ahead_ms) = use, now
     if index == present:
         return _Present(index, used, before)  # The same one, whenever it ends.
-    begun_ms, carried_until_ms = ends_ms - window.period_ms, ends_ms + window.period_ms
-    if begun_ms - _SLIP_MS <= now_ms < carried_until_ms:
+    begun_ms, begins_ms = ends_ms - window.period_ms, present * window.period_ms - ahead_ms
+    if now_ms >= begun_ms - _SLIP_MS and begins_ms < ends_ms:
+        # By the store's clock the asker's window overlaps the one that was taken from.
         recent = before if now_ms < begun_ms + _NOTICED_MS else 0
-        return _Present(present, used + recent, 0, carried_until_ms)
-    # By the store's clock that was long ago, or is yet to come: the store's was set, and
-    # the asker may be right.
+        return _Present(present, used + recent, 0, is_carried=True)
+    # That was long ago, or the store's clock was set back and the asker may be right.
     if present == index + 1:
         return _Present(present, 0, used)
     return _Present(present, used if present == index - 1 else 0, 0)

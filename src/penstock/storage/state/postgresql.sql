@@ -93,7 +93,7 @@ DECLARE
     present bigint;
     before bigint;
     told_ms bigint;
-    carried_until_ms bigint;
+    is_carried boolean;
 BEGIN
     SELECT * INTO known FROM penstock_budgets WHERE key = asked FOR UPDATE;
     IF known.key IS NULL THEN
@@ -158,7 +158,7 @@ BEGIN
         index := present;
         used := 0;
         before := 0;
-        carried_until_ms := NULL;
+        is_carried := false;
         told_ms := NULL;
         IF use IS NULL THEN
             used := CASE WHEN known.forgot THEN amount ELSE 0 END;
@@ -169,12 +169,13 @@ BEGIN
             IF use[0]::bigint = present THEN
                 used := use[1];
                 before := use[2];
-            ELSIF now_ms >= ends_ms - period_ms - 1000 AND now_ms < ends_ms + period_ms THEN
+            ELSIF now_ms >= ends_ms - period_ms - 1000
+            AND present * period_ms - ahead_ms < ends_ms THEN
                 used := use[1];
                 IF now_ms < ends_ms - period_ms + 30000 THEN
                     used := used + use[2]::bigint;
                 END IF;
-                carried_until_ms := ends_ms + period_ms;
+                is_carried := true;
             ELSIF present = use[0]::bigint + 1 THEN
                 before := use[1];
             ELSIF present = use[0]::bigint - 1 THEN
@@ -196,15 +197,13 @@ BEGIN
         ends_ms := (index + 1) * period_ms - ahead_ms;
         opens_ms := ends_ms - period_ms + opening_ms;
         IF used + need > amount OR at_ms >= ends_ms - closing_ms THEN
-            ready_ms := greatest(
-                ready_ms, coalesce(carried_until_ms, ends_ms + opening_ms), now_ms + 1
-            );
+            ready_ms := greatest(ready_ms, ends_ms + opening_ms);
         ELSIF at_ms < opens_ms THEN
             ready_ms := greatest(ready_ms, opens_ms);
         END IF;
         tokens := greatest(need, least(charge[4]::bigint, amount - used));
         told_ms := coalesce(told_ms, ends_ms);
-        IF carried_until_ms IS NULL THEN
+        IF NOT is_carried THEN
             held := held || jsonb_build_object(
                 name, jsonb_build_array(index, used, before, told_ms)
             );

@@ -2,7 +2,7 @@
 
 ``python -m tests.connectors.clock_histories FIRST COUNT`` runs so many seeds and names those that
 fail. A history passes if no window that the exchange counts, by its own clock, sees more than its
-limit, and nobody who waits is kept waiting for longer than two windows without a grant to anybody.
+limit, and there is no silence longer than two windows; three where the exchange was set back.
 """
 
 import asyncio
@@ -188,7 +188,10 @@ async def run(seed: int) -> Outcome:
         for limit, most in exchange.most.items()
         if most > limit.amount
     ]
-    allowed_ms = 2 * max(limit.period_ms for limit in limits) + SLACK_MS
+    # An exchange that is set back comes to a window of the same number again. Nobody can tell
+    # whether it is the same, so it counts as used.
+    is_set_back = any(event.startswith("exchange -") for event in told)
+    allowed_ms = (3 if is_set_back else 2) * max(x.period_ms for x in limits) + SLACK_MS
     return Outcome(seed, told, over, silence_ms, allowed_ms)
 
 

@@ -71,7 +71,7 @@ def test_a_budget_that_was_written_before_ends_were_kept_goes_on() -> None:
     budget, over = lease(before, asked(6, NOON + 1), NOON + 1)
     budget, fits = lease(budget, asked(5, NOON + 2), NOON + 2)
     assert (over.ok, fits.ok) == (False, True)
-    assert budget.uses["weight"] == (NOON // 10_000, 100, 0, NOON + 10_000)
+    assert budget.uses["weight"] == (NOON // 10_000, 100, 0, NOON + 10_000, 0, 0, 0)
 
 
 def test_uses_of_markets_that_nobody_asks_for_any_more_are_dropped() -> None:

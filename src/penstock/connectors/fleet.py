@@ -7,6 +7,8 @@ above all, is told to the store at once, and again until it has arrived.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from math import ceil
 
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
@@ -22,7 +24,7 @@ from penstock.connectors.limits import (
 )
 from penstock.errors import StorageError
 from penstock.storage.state import Ask, Budget, Document, Grant, StateStore
-from penstock.storage.state.budget import Pace, Window
+from penstock.storage.state.budget import Pace, Window, window_use
 from penstock.storage.state.schema import CONNECTORS
 from penstock.telemetry import (
     BudgetReachable,
@@ -38,6 +40,7 @@ NEVER = float("-inf")
 _DOCUMENT_MS = 100
 _RETRY_S = 0.5
 _SEEN_EVERY_MS = 100
+_FOREIGN_AHEAD_MS = 1_000
 # The exchange's clock as the connector shows it is for newcomers and people: it may be a bit off.
 _OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
 
@@ -120,7 +123,23 @@ class Fleet:
     def asked(self, limit: Limit, need: int, want: int) -> Window:
         """What to ask of an aligned limit, with what the exchange told of it."""
         name, nothing = name_of(limit), (limit, UNSEEN)
-        return asked_of(limit, need, want, self._taken.get(name, nothing)[1])
+        seen = self._taken.get(name, nothing)[1]
+        return asked_of(replace(limit, amount=self.open_to_us(limit)), need, want, seen)
+
+    def open_to_us(self, limit: Limit) -> int:
+        """A limit's amount, without what others at this address will probably still use."""
+        use = window_use(self.budget.uses.get(name_of(limit)))
+        if use is None:
+            return limit.amount
+        place = self._clocks.place(limit.period_ms, self._clocks.now_ms())
+        reserved = 0
+        if place.window == use.number:
+            # Until the next answer tells what they use, they use more.
+            share = min(place.left_share, _FOREIGN_AHEAD_MS / limit.period_ms)
+            reserved = max(use.expected - use.foreign, ceil(use.projected * share))
+        elif place.window == use.number + 1:
+            reserved = use.next_expected()
+        return max(0, limit.amount - max(0, reserved))
 
     def used(self, name: str, window: int) -> int:
         """What the fleet has used of a window, when it was last read."""

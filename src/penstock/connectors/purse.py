@@ -122,7 +122,7 @@ class Purse:
             return self._fleet.asked(limit, charge, 0)
         name, place = name_of(limit), self._clocks.place(limit.period_ms, self._clocks.now_ms())
         held = self._holdings.of(name, place.window)
-        left = limit.amount - self._fleet.used(name, place.window)
+        left = self._fleet.open_to_us(limit) - self._fleet.used(name, place.window)
         demand = max(0, lane.demand(limit) - held)
         most = self._holdings.block(limit, name, demand, (place.window, place.left_share))
         most = min(most, self._holdings.part(left))

@@ -278,7 +278,7 @@ def test_what_is_asked_for_only_later_counts_as_taken_too_where_it_may_have_been
 @given(asks.filter(lambda ask: len(ask.windows) == 1), st.integers(0, 25), st.integers(-999, 2_000))
 def test_a_whole_block_is_what_the_rule_grants(ask: Ask, used: int, after_ms: int) -> None:
     ask = msgspec.structs.replace(ask, paces=(), blocked_until_ms=0)
-    use, now_ms = (NOON // SECOND, used, 0, NOON + SECOND), NOON + after_ms
+    use, now_ms = (NOON // SECOND, used, 0, NOON + SECOND, 0, 0, 0), NOON + after_ms
     window = ask.windows[0]
     before = Budget(uses={window.limit: use})
 

@@ -33,8 +33,41 @@ _NOTICED_MS = 30_000
 _MANY = 64
 
 Use = tuple[int, ...]
-"""What is known of one limit: (window's index, taken in it, taken in the one before, when it ends
-by the store's clock), or (µs up to which it is spoken for, 0)."""
+"""What is known of one limit: a ``WindowUse``, or (µs up to which it is spoken for, 0)."""
+
+
+class WindowUse(NamedTuple):
+    """What is known of a limit that is counted in windows."""
+
+    number: int
+    """The window's index."""
+    used: int
+    """Taken in it, or counted by the exchange if that is more."""
+    before: int
+    """Used in the one before."""
+    ends_ms: int
+    """By the store's clock."""
+    foreign: int = 0
+    """The part of it that the exchange counted and nobody here took."""
+    projected: int = 0
+    """What that would be by the window's end at this rate."""
+    expected: int = 0
+    """What it was expected to be when the window began."""
+
+    def next_expected(self) -> int:
+        """What others at this address will probably use in the next window."""
+        # Nobody is as regular as in the last window. Who was told to stop uses little, and returns.
+        return max(self.projected * 11 // 10, self.expected * 3 // 4)
+
+
+def window_use(use: Use | None) -> WindowUse | None:
+    """A window's use by the names of its fields, if it has them all."""
+    return WindowUse(*use) if use is not None and len(use) == _WINDOW_USE else None
+
+
+_WINDOW_USE = 7
+# A short look says little about a whole window; it is stretched no further than this.
+_MOST_STRETCH = 4
 
 
 class Window(Struct, frozen=True, array_like=True, gc=False):
@@ -148,8 +181,8 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     for window in ask.windows:
         use = uses.get(window.limit)
-        found = _present(window, use, (now_ms, ahead_ms), forgot)
-        index, used, before, is_carried, told_ms = found
+        known, is_carried = _present(window, use, (now_ms, ahead_ms), forgot)
+        index, used = known.number, known.used
         ends_ms = (index + 1) * window.period_ms - ahead_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
         if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
@@ -159,10 +192,9 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
         left = window.amount - used
         tokens = window.want if window.want < left else left
         tokens = tokens if tokens > window.need else window.need
-        told_ms = told_ms or ends_ms
         if not is_carried:
-            uses[window.limit] = (index, used, before, told_ms)
-        spent[window.limit] = (index, used + tokens, before, told_ms)
+            uses[window.limit] = tuple(known)
+        spent[window.limit] = (index, used + tokens, *known[2:])
         blocks.append(Block(index, tokens))
     if ready_ms > now_ms:
         # What the exchange told is kept; what was asked for is not.
@@ -181,7 +213,7 @@ def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:
     """
     if len(use) < _WINDOW_USE:
         return None
-    window, (index, used, _, ends_ms) = ask.windows[0], use
+    window, (index, used, _, ends_ms, *_) = ask.windows[0], use
     ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     since_ms = now_ms + ahead_ms - index * window.period_ms
     if not ask.opening_ms <= since_ms < window.period_ms - ask.closing_ms:
@@ -206,42 +238,36 @@ def _spoken_for_us(pace: Pace, use: Use | None, now_ms: int, forgot: bool) -> in
     return min(max(use[0], now_ms * 1000), furthest_us)
 
 
-class _Present(NamedTuple):
-    """The window to take from."""
-
-    number: int
-    used: int
-    before: int
-    """Used in the one before."""
-    is_carried: bool = False
-    """Whether this counts what others took who contradict the asker."""
-    ends_ms: int = 0
-    """As others told before; 0 if nobody did, or the asker contradicts them."""
-
-
-def _present(window: Window, use: Use | None, now: tuple[int, int], forgot: bool) -> _Present:
+def _present(
+    window: Window, use: Use | None, now: tuple[int, int], forgot: bool
+) -> tuple[WindowUse, bool]:
+    """The window to take from; and whether it counts what those took who contradict the asker."""
     now_ms, ahead_ms = now
-    present = (now_ms + ahead_ms) // window.period_ms
+    present, is_carried = (now_ms + ahead_ms) // window.period_ms, False
+    new = WindowUse(present, 0, 0, (present + 1) * window.period_ms - ahead_ms)
+    known = window_use(use)
     if use is None:
-        found = _Present(present, window.amount if forgot else 0, 0)
-    elif len(use) == _WINDOW_USE and _slips(window, use[0], ahead_ms, use[3]):
-        found = _contradicted(window, use, present, now)
+        found = new._replace(used=window.amount if forgot else 0)
+    elif known is not None and _slips(window, known.number, ahead_ms, known.ends_ms):
+        found, is_carried = _contradicted(window, known, new, now_ms)
     else:
-        index, used, before, ends_ms = use if len(use) == _WINDOW_USE else (*use, 0, 0)
+        ends_ms = (use[0] + 1) * window.period_ms - ahead_ms
+        known = known or WindowUse(use[0], use[1], 0, ends_ms)
         # The next window may have begun for another process, whose offset is a little greater; one
         # yet later was written by a clock that has gone back since.
-        if index > present + 1:
-            found = _Present(present, used, 0)
-        elif index < present:
-            found = _Present(present, 0, used if index == present - 1 else 0)
+        if known.number > present + 1:
+            found = new._replace(used=known.used)
+        elif known.number == present - 1:
+            found = new._replace(before=known.used, expected=known.next_expected())
         else:
-            found = _Present(index, used, before, ends_ms=ends_ms)
+            found = known if known.number >= present else new
     if window.seen_in == found.number and window.seen > found.used:
-        return found._replace(used=window.seen)
-    return found
-
-
-_WINDOW_USE = 4
+        since_ms = max(1, now_ms + ahead_ms - found.number * window.period_ms)
+        foreign = found.foreign + window.seen - found.used
+        most = foreign * _MOST_STRETCH
+        projected = min(most, max(foreign, foreign * window.period_ms // since_ms))
+        found = found._replace(used=window.seen, foreign=foreign, projected=projected)
+    return found, is_carried
 
 
 def most_slip_ms(period_ms: int) -> int:
@@ -254,19 +280,20 @@ def _slips(window: Window, index: int, ahead_ms: int, ends_ms: int) -> bool:
     return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
 
 
-def _contradicted(window: Window, use: Use, present: int, now: tuple[int, int]) -> _Present:
-    (index, used, before, ends_ms), (now_ms, ahead_ms) = use, now
-    if index == present:
-        return _Present(index, used, before)  # The same one, whenever it ends.
-    begun_ms, begins_ms = ends_ms - window.period_ms, present * window.period_ms - ahead_ms
-    if now_ms >= begun_ms - _SLIP_MS and begins_ms < ends_ms:
+def _contradicted(
+    window: Window, known: WindowUse, new: WindowUse, now_ms: int
+) -> tuple[WindowUse, bool]:
+    if known.number == new.number:
+        return known._replace(ends_ms=new.ends_ms), False  # The same one, whenever it ends.
+    begun_ms, begins_ms = known.ends_ms - window.period_ms, new.ends_ms - window.period_ms
+    if now_ms >= begun_ms - _SLIP_MS and begins_ms < known.ends_ms:
         # By the store's clock the asker's window overlaps the one that was taken from.
-        recent = before if now_ms < begun_ms + _NOTICED_MS else 0
-        return _Present(present, used + recent, 0, is_carried=True)
+        recent = known.before if now_ms < begun_ms + _NOTICED_MS else 0
+        return new._replace(used=known.used + recent), True
     # That was long ago, or the store's clock was set back and the asker may be right.
-    if present == index + 1:
-        return _Present(present, 0, used)
-    return _Present(present, used if present == index - 1 else 0, 0)
+    if new.number == known.number + 1:
+        return new._replace(before=known.used), False
+    return new._replace(used=known.used if new.number == known.number - 1 else 0), False
 
 
 def _without_old(uses: dict[str, Use], now_ms: int) -> dict[str, Use]:

@@ -22,7 +22,9 @@ CREATE UNLOGGED TABLE IF NOT EXISTS penstock_budgets (
 ALTER TABLE penstock_budgets
     ADD COLUMN IF NOT EXISTS window_before bigint NOT NULL DEFAULT 0,
     -- By this clock; unknown where it was written before this was kept.
-    ADD COLUMN IF NOT EXISTS window_ends_ms bigint;
+    ADD COLUMN IF NOT EXISTS window_ends_ms bigint,
+    -- What others at this address used, will have used, and were expected to use.
+    ADD COLUMN IF NOT EXISTS window_others jsonb NOT NULL DEFAULT '[0, 0, 0]';
 
 CREATE OR REPLACE FUNCTION penstock_now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
@@ -40,10 +42,11 @@ CREATE OR REPLACE FUNCTION penstock_open_budget(asked text) RETURNS void LANGUAG
 $$;
 
 -- A window's use as Budget holds it.
-CREATE OR REPLACE FUNCTION penstock_use(index bigint, used bigint, before bigint, ends_ms bigint)
-RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION penstock_use(
+    index bigint, used bigint, before bigint, ends_ms bigint, others jsonb
+) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN ends_ms IS NULL THEN jsonb_build_array(index, used)
-    ELSE jsonb_build_array(index, used, before, ends_ms) END
+    ELSE jsonb_build_array(index, used, before, ends_ms) || others END
 $$;
 
 -- A budget as Budget is written.
@@ -52,7 +55,8 @@ CREATE OR REPLACE FUNCTION penstock_budget(asked text) RETURNS jsonb LANGUAGE sq
         '', blocked_until_ms, refused,
         CASE WHEN window_limit IS NULL THEN uses ELSE uses || jsonb_build_object(
             window_limit,
-            penstock_use(window_index, window_used, window_before, window_ends_ms)) END,
+            penstock_use(
+                window_index, window_used, window_before, window_ends_ms, window_others)) END,
         forgot
     ) FROM penstock_budgets WHERE key = asked
 $$;
@@ -94,6 +98,8 @@ DECLARE
     before bigint;
     told_ms bigint;
     is_carried boolean;
+    others jsonb;
+    foreign_used bigint;
 BEGIN
     SELECT * INTO known FROM penstock_budgets WHERE key = asked FOR UPDATE;
     IF known.key IS NULL THEN
@@ -109,14 +115,15 @@ BEGIN
         held := held || jsonb_build_object(
             known.window_limit,
             penstock_use(
-                known.window_index, known.window_used, known.window_before, known.window_ends_ms
+                known.window_index, known.window_used, known.window_before, known.window_ends_ms,
+                known.window_others
             )
         );
     END IF;
     IF NOT known.forgot AND (SELECT count(*) FROM jsonb_object_keys(held)) > 64 THEN
         SELECT coalesce(jsonb_object_agg(each.key, each.value), '{}') INTO held
         FROM jsonb_each(held) AS each
-        WHERE CASE WHEN jsonb_array_length(each.value) < 4
+        WHERE CASE WHEN jsonb_array_length(each.value) < 7
             THEN each.value[0]::bigint > now_ms * 1000 OR each.value[1]::bigint <> 0
             ELSE each.value[3]::bigint
                 + 2 * (each.value[3]::bigint / (each.value[0]::bigint + 1) + 1) > now_ms END;
@@ -160,15 +167,17 @@ BEGIN
         before := 0;
         is_carried := false;
         told_ms := NULL;
+        others := '[0, 0, 0]';
         IF use IS NULL THEN
             used := CASE WHEN known.forgot THEN amount ELSE 0 END;
-        ELSIF jsonb_array_length(use) = 4 AND abs(
+        ELSIF jsonb_array_length(use) = 7 AND abs(
             (use[0]::bigint + 1) * period_ms - ahead_ms - use[3]::bigint
         ) > (CASE WHEN period_ms > 2000 THEN 1000 ELSE period_ms / 2 END) THEN
             ends_ms := use[3];
             IF use[0]::bigint = present THEN
                 used := use[1];
                 before := use[2];
+                others := jsonb_build_array(use[4], use[5], use[6]);
             ELSIF now_ms >= ends_ms - period_ms - 1000
             AND present * period_ms - ahead_ms < ends_ms THEN
                 used := use[1];
@@ -188,11 +197,22 @@ BEGIN
             used := use[1];
             before := coalesce(use[2]::bigint, 0);
             told_ms := use[3];
+            IF jsonb_array_length(use) = 7 THEN
+                others := jsonb_build_array(use[4], use[5], use[6]);
+            END IF;
         ELSIF use[0]::bigint = present - 1 THEN
             before := use[1];
+            others := jsonb_build_array(0, 0, greatest(
+                coalesce(use[5]::bigint, 0) * 11 / 10, coalesce(use[6]::bigint, 0) * 3 / 4
+            ));
         END IF;
-        IF charge[6]::bigint = index THEN
-            used := greatest(used, charge[5]::bigint);
+        IF charge[6]::bigint = index AND charge[5]::bigint > used THEN
+            foreign_used := others[0]::bigint + charge[5]::bigint - used;
+            used := charge[5];
+            others := jsonb_build_array(foreign_used, least(foreign_used * 4, greatest(
+                foreign_used,
+                foreign_used * period_ms / greatest(1, now_ms + ahead_ms - index * period_ms)
+            )), others[2]);
         END IF;
         ends_ms := (index + 1) * period_ms - ahead_ms;
         opens_ms := ends_ms - period_ms + opening_ms;
@@ -205,11 +225,11 @@ BEGIN
         told_ms := coalesce(told_ms, ends_ms);
         IF NOT is_carried THEN
             held := held || jsonb_build_object(
-                name, jsonb_build_array(index, used, before, told_ms)
+                name, jsonb_build_array(index, used, before, told_ms) || others
             );
         END IF;
         spent := spent || jsonb_build_object(
-            name, jsonb_build_array(index, used + tokens, before, told_ms)
+            name, jsonb_build_array(index, used + tokens, before, told_ms) || others
         );
         blocks := blocks || jsonb_build_array(jsonb_build_array(index, tokens));
     END LOOP;
@@ -230,6 +250,8 @@ BEGIN
         window_used = coalesce(use[1]::bigint, 0),
         window_before = coalesce(use[2]::bigint, 0),
         window_ends_ms = use[3]::bigint,
+        window_others = CASE WHEN jsonb_array_length(use) = 7
+            THEN jsonb_build_array(use[4], use[5], use[6]) ELSE '[0, 0, 0]' END,
         uses = coalesce(held - name, held)
     WHERE key = asked;
     IF blocked_ms > known.blocked_until_ms THEN

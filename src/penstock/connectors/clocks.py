@@ -44,6 +44,11 @@ class Clocks:
         return self._store is not None
 
     @property
+    def doubts_store(self) -> bool:
+        """Whether the store's latest answer contradicts those before."""
+        return self._store is not None and self._store.doubt is not None
+
+    @property
     def measured(self) -> bool:
         """Whether this process has measured the exchange's clock."""
         return self._measured is not None

@@ -41,6 +41,8 @@ _DOCUMENT_MS = 100
 _RETRY_S = 0.5
 _SEEN_EVERY_MS = 100
 _FOREIGN_AHEAD_MS = 1_000
+# Who only waits reads the store's clock so often: it may have been set.
+_STORE_CLOCK_MS = 1_000
 # The exchange's clock as the connector shows it is for newcomers and people: it may be a bit off.
 _OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
 
@@ -68,7 +70,7 @@ class Fleet:
         self._taken: dict[str, tuple[Limit, Seen]] = {}
         """What is gone of a window at least: what the exchange counts, and what is held here."""
         self._shown_offset_ms = 0
-        self._offset_at_ms = self._seen_at_ms = NEVER
+        self._offset_at_ms = self._seen_at_ms = self._store_at_ms = NEVER
         self._low_in: dict[str, int] = {}
         self._is_lost = False
         self._reporting: asyncio.Task[None] | None = None
@@ -81,8 +83,8 @@ class Fleet:
         """
         with self._reaching():
             sent_ms = self._clocks.now_ms()
-            if not self._clocks.knows_store:
-                self._saw_store(await self._store.now_ms(), sent_ms)
+            if sent_ms - self._store_at_ms >= _STORE_CLOCK_MS:
+                await self._read_clock()
             if sent_ms - self.document_at_ms >= _DOCUMENT_MS:
                 self._take_document(await self._store.get(CONNECTORS, self.exchange_id))
                 self.document_at_ms = self._clocks.now_ms()
@@ -188,9 +190,21 @@ class Fleet:
             await asyncio.wait({reporting}, timeout=_RETRY_S)
             reporting.cancel()
 
+    async def _read_clock(self) -> None:
+        sent_ms = self._clocks.now_ms()
+        self._saw_store(await self._store.now_ms(), sent_ms)
+        if self._clocks.doubts_store:
+            sent_ms = self._clocks.now_ms()
+            self._saw_store(await self._store.now_ms(), sent_ms)
+
     def _saw_store(self, shown_ms: int, sent_ms: float) -> None:
+        self._store_at_ms = sent_ms
         if by_ms := self._clocks.saw_store(shown_ms, sent_ms):
             self._tell(ClockStepped(exchange=self.exchange_id, clock="store", by_ms=by_ms))
+            if self._clocks.measured:
+                # Newcomers go by how far the exchange is ahead of the store, and that has changed.
+                self._to_show_offset = True
+                self._report()
 
     def _take_document(self, document: Document | None) -> None:
         if document is None:  # Nobody made a connector yet: what the gate was made with holds.
@@ -265,8 +279,7 @@ class Fleet:
         self._to_tell_seen, news = False, [*self._news()]
         with self._reaching():
             if not self._clocks.knows_store:
-                sent_ms = self._clocks.now_ms()
-                self._saw_store(await self._store.now_ms(), sent_ms)
+                await self._read_clock()
             windows = (asked_of(limit, 0, 0, seen) for limit, seen in self._taken.values())
             shown = (told_of(*each) for each in news)
             ask = self._ask((*windows, *shown), (), _shortest_ms(self.limits))

@@ -122,7 +122,19 @@ async def test_beside_one_who_uses_it_all_the_answer_says_when_to_come_back() ->
     await clock.advance(6)
     with pytest.raises(RateLimited) as caught:
         await asking
-    assert caught.value.retry_at_ms >= (START_MS // MINUTE_MS + 1) * MINUTE_MS
+    next_ms = (START_MS // MINUTE_MS + 1) * MINUTE_MS
+    assert caught.value.retry_at_ms >= next_ms
+
+    await clock.advance((next_ms - clock.now_ms()) / 1000 + 1)
+    dear = asyncio.create_task(gate.acquire(50))
+    await clock.advance(0.1)
+    assert dear.done(), "the first of a window finds out how it is"
+    dear.result().answered()
+    gate.observe("", LIMIT.amount, MINUTE_MS, clock.now_ms())
+    await clock.advance(0.2)
+    second = asyncio.create_task(gate.acquire(1))
+    await clock.advance(6)
+    assert isinstance(second.exception(), RateLimited)
     await gate.aclose()
 
 

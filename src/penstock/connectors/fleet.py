@@ -126,7 +126,9 @@ class Fleet:
         """What to ask of an aligned limit, with what the exchange told of it."""
         name, nothing = name_of(limit), (limit, UNSEEN)
         seen = self._taken.get(name, nothing)[1]
-        return asked_of(replace(limit, amount=self.open_to_us(limit)), need, want, seen)
+        # Where others use it all, one request a window still goes, and its answer tells how it is.
+        amount = min(max(self.open_to_us(limit), need, 1), limit.amount)
+        return asked_of(replace(limit, amount=amount), need, want, seen)
 
     def open_to_us(self, limit: Limit) -> int:
         """A limit's amount, without what others at this address will probably still use."""

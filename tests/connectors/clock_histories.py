@@ -162,10 +162,10 @@ async def run(seed: int) -> Outcome:
             random.choice(["exchange", "store", "wall", "answer"]),
             random.choice(STEPS_MS),
         )
+        if what in ("exchange", "answer") and abs(by_ms) <= step_ms:
+            by_ms *= 2  # Dates of whole seconds do not show that they are wrong by one.
         told.append(f"{what} {by_ms / 1000:+g} s after {(true.now_ms() - START_MS) / 1000:g} s")
         if what == "exchange":
-            if abs(by_ms) <= step_ms:
-                by_ms *= 2  # Dates of whole seconds do not show that a clock was set by one.
             exchange.clock.ahead_ms += by_ms
             exchange.counts.clear()
         elif what == "store":

@@ -2,6 +2,7 @@
 
 All in one process, so that what else the machine does hits all alike. Prints one JSON object. Ours
 is the exact sliding window with events and categories on; pace is off, because no peer has one.
+Fixed windows are measured too, at the default pace, below the use from which it delays.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ from aiolimiter import AsyncLimiter
 from ccxt.async_support.base.throttler import Throttler as CcxtThrottler
 from limits import RateLimitItemPerSecond
 from limits.aio.storage import MemoryStorage
-from limits.aio.strategies import MovingWindowRateLimiter
+from limits.aio.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter
 from pyrate_limiter import InMemoryBucket, Limiter, Rate
 from throttled.asyncio import MemoryStore, Throttled, per_duration
 
-from penstock.throttle import BaseThrottler, Pipeline, SlidingWindow
+from penstock.throttle import BaseThrottler, FixedWindow, Pipeline, SlidingWindow
 
 
 class Penstock:
@@ -40,6 +41,34 @@ class Penstock:
         self.throttler.add_listener(self.told.append)
         self.call = self.throttler.acquire, (1, "market")
         self.take = partial(self.throttler.acquire, category="market")
+
+
+class PenstockFixed:
+    """Windows aligned to the clock, at the default pace: what the exchanges' wrappers use."""
+
+    def __init__(self, limit, period_s, windows=1):
+        own = [
+            Pipeline(f"{i}", FixedWindow(limit * (i + 1), period_s * (i + 1)))
+            for i in range(windows)
+        ]
+        other = [Pipeline("other", FixedWindow(limit, period_s))]
+        self.throttler = BaseThrottler({"market": own, "orders": other})
+        self.call = self.throttler.acquire, (1, "market")
+
+
+class ThrottledFixed:
+    def __init__(self, limit, period_s):
+        quota = per_duration(timedelta(seconds=period_s), limit=limit)
+        throttled = Throttled(
+            key="key", using="fixed_window", quota=quota, store=MemoryStore(), timeout=60
+        )
+        self.call = throttled.limit, ("key", 1)
+
+
+class LimitsFixed:
+    def __init__(self, limit, period_s):
+        hit = FixedWindowRateLimiter(MemoryStorage()).hit
+        self.call = hit, (RateLimitItemPerSecond(limit, round(period_s)), "key")
 
 
 class Aiolimiter:
@@ -137,6 +166,45 @@ async def measure_acquire(rounds, calls, windows, names):
             if name != "penstock"
         },
     }
+
+
+async def measure_fixed(rounds, calls):
+    """CPU time of an acquire from fixed windows: ours with one and three, and peers with one."""
+    contenders = {
+        "penstock_1": partial(PenstockFixed, 100_000, 60),
+        "penstock_3": partial(PenstockFixed, 100_000, 60, 3),
+        "throttled-py": partial(ThrottledFixed, 100_000, 60),
+        "limits": partial(LimitsFixed, 100_000, 60),
+    }
+    costs = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, made in contenders.items():
+            contender = made()
+            await cpu_us(contender, 100)
+            costs[name].append(await cpu_us(contender, calls))
+    return {name: round(statistics.median(found), 2) for name, found in costs.items()}
+
+
+async def measure_growth_100k(rounds, calls):
+    """Grant and refund beside 100,000 entries, against 100: the worse of both ratios."""
+    crowded, empty = (Penstock(1_000_000, 3600) for _ in range(2))
+    for contender, entries in ((crowded, 100_000), (empty, 100)):
+        for _ in range(entries):
+            await contender.take(1)
+    ratios = {"acquire": [], "refund": []}
+    for turn in range(rounds):
+        spent = {}
+        for contender in (crowded, empty) if turn % 2 else (empty, crowded):
+            gc.collect()
+            before = time.process_time()
+            grants = [await contender.take(1) for _ in range(calls)]
+            between = time.process_time()
+            for grant in grants:
+                grant.refund()
+            spent[contender] = between - before, time.process_time() - between
+        for place, name in enumerate(ratios):
+            ratios[name].append(spent[crowded][place] / spent[empty][place])
+    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
 
 
 async def measure_growth(rounds, calls):
@@ -281,6 +349,10 @@ async def main():
     three = await measure_acquire(15, 5_000, 3, ["penstock", "pyrate-limiter"])
     say("3,000 entries")
     growth = await measure_growth(101, 1_000)
+    say("fixed windows at the default pace")
+    fixed = await measure_fixed(15, 5_000)
+    say("100,000 entries")
+    long_log = await measure_growth_100k(31, 300)
     # Before the crowds: what some peers leave running behind them would be measured.
     say("use of the budget")
     use = {name: await measure_use(name) for name in ("penstock", "pyrate-limiter", "aiolimiter")}
@@ -301,6 +373,11 @@ async def main():
         "util": {k: use["penstock"][k] for k in ("share", "max_in_window", "grant_spread")},
         "dear_call_wait_s": dear["penstock"],
         "cancelled_burn": burn["penstock"],
+        "fixed_1_us": fixed["penstock_1"],
+        "fixed_3_us": fixed["penstock_3"],
+        "growth_100k": max(long_log.values()),
+        "growth_100k_of": long_log,
+        "fixed_cpu_us": fixed,
         "acquire_1_window": one,
         "acquire_3_windows_cpu_us": three["cpu_us"],
         "waiters_1000": {**rest, **table},

@@ -27,9 +27,17 @@ from penstock.exchanges.base import Complaint, Exchange, Meaning, Request
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
-from penstock.telemetry import CapacityLow, Fact, RequestFailed, RequestSent, SendingStopped
+from penstock.telemetry import (
+    CapacityLow,
+    ClockStepped,
+    Fact,
+    RequestFailed,
+    RequestSent,
+    SendingStopped,
+)
 from penstock.throttle.gate import Limit
 from penstock.throttle.local_gate import LocalGate
+from penstock.throttle.offset import Offset
 
 DAY = Limit(amount=1000, period_ms=86_400_000)
 EXCHANGE: Exchange = registry.load("binance")
@@ -491,6 +499,19 @@ async def test_an_exchange_without_a_clock_is_known_by_the_date_of_its_answers()
 
     assert learned is not None
     assert asked == [EXCHANGE.info.path] * 2
+
+
+async def test_one_answer_with_a_wrong_date_mutes_nobody_and_a_set_clock_is_told() -> None:
+    async with answering(json_reply([1], Date="Thu, 01 Jan 2037 00:00:00 GMT")) as (made, _):
+        made.gateway.offset = Offset(-5, 5, at_ms=made.gateway.clock.now_ms())
+        await made.gateway.fetch(ASK)
+        assert abs(made.gateway.offset.middle_ms) < 1_000
+        assert not [fact for fact in made.facts if isinstance(fact, ClockStepped)]
+
+        await made.gateway.fetch(ASK)
+        assert made.gateway.offset.middle_ms > 1_000
+        (told,) = (fact for fact in made.facts if isinstance(fact, ClockStepped))
+        assert (told.clock, told.by_ms > 1_000) == ("exchange", True)
 
 
 async def test_a_refusal_that_says_how_long_it_lasts_is_waited_out() -> None:

@@ -46,7 +46,7 @@ def test_threads_are_served_in_the_order_in_which_they_came() -> None:
     for number in range(5):
         threads.append(threading.Thread(target=ask, args=(number,)))
         threads[-1].start()
-        while len(throttler.queue()) <= number and len(order) == 0:
+        while sum(n for _, n, _ in throttler.queue()) <= number and len(order) == 0:
             time.sleep(0.001)
     for thread in threads:
         thread.join(10)

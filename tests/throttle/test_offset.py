@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.throttle.offset import Offset, narrowed, seen
+from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
 
 def test_one_answer_is_bounded_by_its_round_trip() -> None:
@@ -14,10 +14,29 @@ def test_one_answer_is_bounded_by_its_round_trip() -> None:
     assert offset.error_ms == 50.5
 
 
-def test_bounds_that_contradict_each_other_mean_a_clock_was_set() -> None:
-    new = Offset(900, 950, at_ms=10)
+def test_a_clock_that_was_set_is_believed_once_a_second_answer_agrees() -> None:
+    known = narrowed(Offset(0, 10, at_ms=0), Offset(900, 950, at_ms=10))
+    assert (known.low_ms, known.high_ms) == (0, 10)
 
-    assert narrowed(Offset(0, 10, at_ms=0), new) == new
+    after = narrowed(known, Offset(920, 960, at_ms=20))
+    assert (round(after.low_ms), round(after.high_ms)) == (920, 950)
+    assert step_ms(known, after) == 930
+    assert step_ms(after, narrowed(after, Offset(900, 940, at_ms=30))) == 0
+
+
+def test_a_single_wrong_answer_changes_nothing() -> None:
+    known = narrowed(Offset(0, 10, at_ms=0), Offset(600_000, 600_050, at_ms=10))
+    known = narrowed(known, Offset(0, 5, at_ms=20))
+    assert (known.low_ms, round(known.high_ms), known.doubt) == (0, 5, None)
+
+    other = narrowed(known, Offset(600_000, 600_050, at_ms=30))
+    assert other.high_ms < 600_000, "what was doubted before is not remembered"
+
+
+def test_two_answers_that_contradict_each_other_too_are_both_doubted() -> None:
+    known = narrowed(Offset(0, 10, at_ms=0), Offset(600_000, 600_050, at_ms=10))
+    known = narrowed(known, Offset(-900, -800, at_ms=20))
+    assert (known.low_ms, known.high_ms) == (0, 10)
 
 
 def test_old_bounds_widen_by_what_clocks_drift() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import NeverGranted
-from penstock.throttle.rules import BucketRule, FixedRule, Rule, SlidingRule
+from penstock.throttle.rules import BucketRule, FixedRule, Rule
+from penstock.throttle.sliding import SlidingRule
 
 LIMIT, PERIOD = 20, 1000
 FIXED = FixedRule(LIMIT, PERIOD)

@@ -62,6 +62,7 @@ class Asked:
     cost: int
     category: str | None
     priority: int
+    deadline_ns: int | None = None
     task: "asyncio.Task[None] | None" = None
     grant: Grant | None = None
     granted_ns: int = -1
@@ -81,6 +82,8 @@ class World:
 
     def ask(self, cost: int, category: str | None, priority: int, timeout_s: float | None) -> None:
         call = Asked(len(self.asked), cost, category, priority)
+        if timeout_s is not None:
+            call.deadline_ns = self.clock.monotonic_ns() + round(timeout_s * 1_000_000_000)
         self.asked.append(call)
         call.task = asyncio.create_task(self._asking(call, timeout_s))
 
@@ -91,9 +94,15 @@ class World:
             )
         except WaitTimedOut:
             call.timed_out = True
+            self.check_timeout(call)
             return
         call.granted_ns = self.clock.monotonic_ns()
+        self.check_timeout(call)
         self.check_limits()
+
+    def check_timeout(self, call: Asked) -> None:
+        """Who said how long to wait has an answer by then."""
+        assert call.deadline_ns is None or self.clock.monotonic_ns() <= call.deadline_ns
 
     def cancel(self, which: int) -> None:
         waiting = [c for c in self.asked if c.grant is None and c.task and not c.task.done()]
@@ -227,7 +236,8 @@ async def test_no_limit_is_exceeded_and_nothing_is_lost(
     await clock.advance(0)
     world.check_nothing_is_lost()
     await clock.advance(LONG_S)
-    await asyncio.gather(*(c.task for c in world.asked if c.task), return_exceptions=True)
+    ended = await asyncio.gather(*(c.task for c in world.asked if c.task), return_exceptions=True)
+    assert not [end for end in ended if isinstance(end, Exception)], "a check failed"
 
     world.check_order()
     for call in world.asked:

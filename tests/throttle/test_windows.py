@@ -174,3 +174,31 @@ def test_receipts_do_not_pile_up() -> None:
 
 def test_a_window_shows_what_it_is(window: Window[Any]) -> None:
     assert "10 per 60 s, 10 remaining" in repr(window)
+
+
+@pytest.mark.parametrize("ahead_ms", [600_000, -600_000, 15_000, 3_600_000])
+async def test_a_window_that_is_aligned_anew_neither_forgets_nor_keeps_for_long(
+    clock: ManualClock, ahead_ms: int
+) -> None:
+    window = FixedWindow(10, 60, clock)
+    await clock.advance(50)
+    window.consume(10)
+    window.align(ahead_ms)
+    assert window.remaining == 0, "what was used counts by the new clock too"
+    assert window.wait_time(1) <= 60
+    await clock.advance(window.wait_time(1))
+    assert window.remaining == 10
+
+    window.consume(10)
+    window.align(0)
+    assert window.wait_time(1) <= 60, "the window that lay ahead is given up"
+
+
+async def test_an_alignment_by_a_little_keeps_the_count(clock: ManualClock) -> None:
+    window = FixedWindow(10, 60, clock)
+    await clock.advance(0.1)
+    window.consume(4)
+    window.align(-200)
+    assert window.remaining == 6
+    await clock.advance(1)
+    assert window.remaining == 6

@@ -10,10 +10,11 @@ from math import ceil
 from typing import NamedTuple
 
 from penstock.clock import Clock
-from penstock.throttle.offset import Offset, narrowed, seen
+from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
-# While nobody has measured the exchange's clock it may be off by so much.
-_UNMEASURED_MS = 250.0
+# Before a process has measured the exchange's clock it may be off by so much: what others show was
+# perhaps measured by dates that tell whole seconds.
+_UNMEASURED_MS = 750.0
 # However little is known of a clock, half of each window stays open.
 _MARGIN_SHARE = 4
 
@@ -43,6 +44,11 @@ class Clocks:
         return self._store is not None
 
     @property
+    def doubts_store(self) -> bool:
+        """Whether the store's latest answer contradicts those before."""
+        return self._store is not None and self._store.doubt is not None
+
+    @property
     def measured(self) -> bool:
         """Whether this process has measured the exchange's clock."""
         return self._measured is not None
@@ -50,9 +56,11 @@ class Clocks:
     def now_ms(self) -> float:
         return self._clock.now_ns() / 1_000_000
 
-    def saw_store(self, shown_ms: int, sent_ms: float) -> None:
-        """The store, asked at ``sent_ms``, has just answered what time it was."""
-        self._store = narrowed(self._store, seen(shown_ms, 1, sent_ms, self.now_ms()))
+    def saw_store(self, shown_ms: int, sent_ms: float) -> int:
+        """The store, asked at ``sent_ms``, told its time: by how much it was set, if it was."""
+        before = self._store
+        self._store = narrowed(before, seen(shown_ms, 1, sent_ms, self.now_ms()))
+        return step_ms(before, self._store)
 
     def saw_exchange(self, offset_ms: float, error_ms: float) -> None:
         """The exchange's clock is ahead of this one by so much."""
@@ -76,6 +84,10 @@ class Clocks:
             return self._assumed_ms
         return round(self._measured[0] - self._store_ahead_ms())
 
+    def exchange_ms(self) -> int:
+        """The exchange's time now."""
+        return int(self.now_ms() + self._exchange_ahead_ms())
+
     def error_ms(self) -> float:
         """How far that may be off, by rounding too."""
         own_ms = self._measured[1] if self._measured else _UNMEASURED_MS
@@ -88,11 +100,8 @@ class Clocks:
 
     def place(self, period_ms: int, at_ms: float) -> Place:
         """Where an instant is among the exchange's windows."""
-        if self._measured is None:
-            ahead_ms = self._assumed_ms + self._store_ahead_ms()
-            error_ms = self.error_ms()
-        else:
-            ahead_ms, error_ms = self._measured
+        ahead_ms = self._exchange_ahead_ms()
+        error_ms = self._measured[1] if self._measured else self.error_ms()
         window, phase_ms = divmod(at_ms + ahead_ms, period_ms)
         most = period_ms / _MARGIN_SHARE
         opening_ms, closing_ms = min(error_ms, most), min(error_ms + self._guard_ms, most)
@@ -100,6 +109,11 @@ class Clocks:
         if closes_in_ms <= 0:
             return Place(int(window), period_ms - phase_ms + opening_ms, 0.0)
         return Place(int(window), max(0.0, opening_ms - phase_ms), closes_in_ms / period_ms)
+
+    def _exchange_ahead_ms(self) -> float:
+        if self._measured is None:
+            return self._assumed_ms + self._store_ahead_ms()
+        return self._measured[0]
 
     def _store_ahead_ms(self) -> float:
         return self._store.middle_ms if self._store else 0.0

@@ -7,6 +7,8 @@ above all, is told to the store at once, and again until it has arrived.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from math import ceil
 
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
@@ -22,9 +24,15 @@ from penstock.connectors.limits import (
 )
 from penstock.errors import StorageError
 from penstock.storage.state import Ask, Budget, Document, Grant, StateStore
-from penstock.storage.state.budget import Pace, Window
+from penstock.storage.state.budget import Pace, Window, window_use
 from penstock.storage.state.schema import CONNECTORS
-from penstock.telemetry import BudgetReachable, BudgetUnreachable, CapacityLow, Listener
+from penstock.telemetry import (
+    BudgetReachable,
+    BudgetUnreachable,
+    CapacityLow,
+    ClockStepped,
+    Listener,
+)
 from penstock.throttle.gate import Limit
 
 NEVER = float("-inf")
@@ -32,6 +40,9 @@ NEVER = float("-inf")
 _DOCUMENT_MS = 100
 _RETRY_S = 0.5
 _SEEN_EVERY_MS = 100
+_FOREIGN_AHEAD_MS = 1_000
+# Who only waits reads the store's clock so often: it may have been set.
+_STORE_CLOCK_MS = 1_000
 # The exchange's clock as the connector shows it is for newcomers and people: it may be a bit off.
 _OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
 
@@ -59,7 +70,7 @@ class Fleet:
         self._taken: dict[str, tuple[Limit, Seen]] = {}
         """What is gone of a window at least: what the exchange counts, and what is held here."""
         self._shown_offset_ms = 0
-        self._offset_at_ms = self._seen_at_ms = NEVER
+        self._offset_at_ms = self._seen_at_ms = self._store_at_ms = NEVER
         self._low_in: dict[str, int] = {}
         self._is_lost = False
         self._reporting: asyncio.Task[None] | None = None
@@ -72,8 +83,8 @@ class Fleet:
         """
         with self._reaching():
             sent_ms = self._clocks.now_ms()
-            if not self._clocks.knows_store:
-                self._clocks.saw_store(await self._store.now_ms(), sent_ms)
+            if sent_ms - self._store_at_ms >= _STORE_CLOCK_MS:
+                await self._read_clock()
             if sent_ms - self.document_at_ms >= _DOCUMENT_MS:
                 self._take_document(await self._store.get(CONNECTORS, self.exchange_id))
                 self.document_at_ms = self._clocks.now_ms()
@@ -105,7 +116,7 @@ class Fleet:
         sent_ms = self._clocks.now_ms()
         with self._reaching():
             grant = await self._store.lease(self.exchange_id, ask)
-        self._clocks.saw_store(grant.now_ms, sent_ms)
+        self._saw_store(grant.now_ms, sent_ms)
         if grant.ok:
             self.free_at_ms = self._clocks.now_ms()
         self._told(ask, news)
@@ -114,7 +125,25 @@ class Fleet:
     def asked(self, limit: Limit, need: int, want: int) -> Window:
         """What to ask of an aligned limit, with what the exchange told of it."""
         name, nothing = name_of(limit), (limit, UNSEEN)
-        return asked_of(limit, need, want, self._taken.get(name, nothing)[1])
+        seen = self._taken.get(name, nothing)[1]
+        # Where others use it all, one request a window still goes, and its answer tells how it is.
+        amount = min(max(self.open_to_us(limit), need, 1), limit.amount)
+        return asked_of(replace(limit, amount=amount), need, want, seen)
+
+    def open_to_us(self, limit: Limit) -> int:
+        """A limit's amount, without what others at this address will probably still use."""
+        use = window_use(self.budget.uses.get(name_of(limit)))
+        if use is None:
+            return limit.amount
+        place = self._clocks.place(limit.period_ms, self._clocks.now_ms())
+        reserved = 0
+        if place.window == use.number:
+            # Until the next answer tells what they use, they use more.
+            share = min(place.left_share, _FOREIGN_AHEAD_MS / limit.period_ms)
+            reserved = max(use.expected - use.foreign, ceil(use.projected * share))
+        elif place.window == use.number + 1:
+            reserved = use.next_expected()
+        return max(0, limit.amount - max(0, reserved))
 
     def used(self, name: str, window: int) -> int:
         """What the fleet has used of a window, when it was last read."""
@@ -124,9 +153,9 @@ class Fleet:
     def saw(self, limit: Limit, seen: Seen, held: int) -> None:
         """The exchange counts so much in a window, in which so much is held here and not sent."""
         name, known = name_of(limit), (limit, UNSEEN)
-        self._seen[name] = (limit, max(seen, self._seen.get(name, known)[1]))
+        self._seen[name] = (limit, _higher(self._seen.get(name, known)[1], seen))
         taken = Seen(seen.window, seen.used + held)
-        self._taken[name] = (limit, max(taken, self._taken.get(name, known)[1]))
+        self._taken[name] = (limit, _higher(self._taken.get(name, known)[1], taken))
         now_ms, is_more = self._clocks.now_ms(), taken.used > self.used(name, seen.window)
         if is_more and now_ms - self._seen_at_ms >= _SEEN_EVERY_MS:
             # More than the fleet was known to have leased: a stranger may be at work.
@@ -163,6 +192,22 @@ class Fleet:
             await asyncio.wait({reporting}, timeout=_RETRY_S)
             reporting.cancel()
 
+    async def _read_clock(self) -> None:
+        sent_ms = self._clocks.now_ms()
+        self._saw_store(await self._store.now_ms(), sent_ms)
+        if self._clocks.doubts_store:
+            sent_ms = self._clocks.now_ms()
+            self._saw_store(await self._store.now_ms(), sent_ms)
+
+    def _saw_store(self, shown_ms: int, sent_ms: float) -> None:
+        self._store_at_ms = sent_ms
+        if by_ms := self._clocks.saw_store(shown_ms, sent_ms):
+            self._tell(ClockStepped(exchange=self.exchange_id, clock="store", by_ms=by_ms))
+            if self._clocks.measured:
+                # Newcomers go by how far the exchange is ahead of the store, and that has changed.
+                self._to_show_offset = True
+                self._report()
+
     def _take_document(self, document: Document | None) -> None:
         if document is None:  # Nobody made a connector yet: what the gate was made with holds.
             return
@@ -177,12 +222,14 @@ class Fleet:
             self.limits = limits
 
     def _take_budget(self, budget: Budget) -> None:
+        if budget.blocked_until_ms != self.budget.blocked_until_ms:
+            # Once: a store's clock that is set later does not move what was said before.
+            blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
+            self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
         self.budget = budget
-        blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
-        self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
         for limit in self.limits:
             name = name_of(limit)
-            window, used = budget.uses.get(name, (-1, 0))
+            window, used = budget.uses.get(name, (-1, 0))[:2]
             is_low = limit.kind == "aligned" and 2 * used >= limit.amount
             if is_low and self._low_in.get(name) != window:
                 self._low_in[name] = window
@@ -195,7 +242,8 @@ class Fleet:
         is_blocked = self.blocked_until_ms > self._clocks.now_ms()
         blocked_ms = self._clocks.to_store(self.blocked_until_ms) if is_blocked else 0
         offset_ms = self._clocks.offset_ms()
-        return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms)
+        exchange_ms = self._clocks.exchange_ms()
+        return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms, exchange_ms)
 
     def _inherit(self, limit: Limit, before: Sequence[Limit]) -> None:
         """Count in a window of another length what was used in its kin."""
@@ -233,8 +281,7 @@ class Fleet:
         self._to_tell_seen, news = False, [*self._news()]
         with self._reaching():
             if not self._clocks.knows_store:
-                sent_ms = self._clocks.now_ms()
-                self._clocks.saw_store(await self._store.now_ms(), sent_ms)
+                await self._read_clock()
             windows = (asked_of(limit, 0, 0, seen) for limit, seen in self._taken.values())
             shown = (told_of(*each) for each in news)
             ask = self._ask((*windows, *shown), (), _shortest_ms(self.limits))
@@ -262,7 +309,7 @@ class Fleet:
 
     def _offset_is_news(self) -> bool:
         off_ms = abs(self._clocks.offset_ms() - self._shown_offset_ms)
-        return self._clocks.measured and off_ms > max(_OFFSET_MS, 2 * self._clocks.error_ms())
+        return self._clocks.measured and off_ms > max(_OFFSET_MS, self._clocks.error_ms() / 2)
 
     def _news(self, among: set[str] | None = None) -> Iterator[tuple[Limit, Seen]]:
         """What was seen of the present windows and not told yet."""
@@ -288,6 +335,11 @@ class Fleet:
         if self._is_lost:
             self._is_lost = False
             self._tell(BudgetReachable(exchange=self.exchange_id))
+
+
+def _higher(known: Seen, new: Seen) -> Seen:
+    """What was counted of the window that is the present one now; what is known may lie ahead."""
+    return max(known, new) if known.window == new.window else new
 
 
 def _shortest_ms(limits: Sequence[Limit]) -> int:

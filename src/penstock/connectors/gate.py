@@ -20,7 +20,7 @@ from typing import Literal
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
 from penstock.connectors.fleet import NEVER, Fleet
-from penstock.connectors.lanes import Charge, Lane, Waiter, no_room_until
+from penstock.connectors.lanes import Charge, Lane, Waiter
 from penstock.connectors.limits import Seen, state_of
 from penstock.connectors.purse import Purse
 from penstock.errors import ConnectorPaused, CostExceedsLimit, PenstockError
@@ -262,7 +262,7 @@ class SharedGate:
         """Let go whoever may in one lane; what is to be done for the next, and when."""
         blocked_ms = self._fleet.blocked_until_ms
         lane.send_away_hopeless(blocked_ms)
-        lane.send_away(lambda waiter: self._overdue(lane, waiter, now_ms))
+        lane.send_away_late(now_ms)
         while (waiter := lane.first()) is not None:
             if now_ms < blocked_ms:
                 return min(blocked_ms, waiter.deadline_ms)
@@ -279,11 +279,6 @@ class SharedGate:
             assert paid is not None, "it was due"
             waiter.turn.set_result(paid)
         return inf
-
-    def _overdue(self, lane: Lane, waiter: Waiter, now_ms: float) -> PenstockError | None:
-        if waiter.deadline_ms > now_ms:
-            return None
-        return no_room_until(max(now_ms + 1, lane.retry_at_ms))
 
     def _pay(self, lane: Lane, cost: int, now_ms: float) -> _Paid | None:
         charges = self._purse.pay(lane, cost, now_ms)

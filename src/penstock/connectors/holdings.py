@@ -36,9 +36,10 @@ class Holdings:
     def put(self, name: str, window: int, tokens: int) -> None:
         """A block was leased."""
         held = self._held.get(name)
-        if held is None or held.window < window:
+        if held is None or held.window != window:
+            # Also one that comes before what is held: a clock was set, and that is void.
             self._held[name] = _Held(window, tokens, tokens)
-        elif held.window == window:
+        else:
             held.tokens, held.block = held.tokens + tokens, tokens
 
     def of(self, name: str, window: int) -> int:

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from math import ceil
 
 from penstock.connectors.limits import name_of
@@ -72,8 +73,13 @@ class Lane:
         return limit.charge(cost, self.category)
 
     def demand(self, limit: Limit) -> int:
-        """What all who wait would add to one of the limits."""
-        return sum(self.charge(limit, waiter.cost) for waiter in self.standing())
+        """What all who wait would add to one of the limits; more than its amount is not counted."""
+        total = 0
+        for waiter in self.standing():
+            total += self.charge(limit, waiter.cost)
+            if total > limit.amount:
+                break
+        return total
 
     def fitting(self, limit: Limit, tokens: int) -> int:
         """What those add to one of the limits, first come first, for whom so much is enough."""
@@ -103,11 +109,25 @@ class Lane:
         """Everybody who still waits."""
         return (waiter for waiter in self.waiters if not waiter.turn.done())
 
+    def at(self, place: int) -> Waiter | None:
+        """Who stands at a place; the first is at 0."""
+        return next(islice(self.standing(), place, None), None)
+
     def send_away_hopeless(self, due_ms: float, but_first: int = 0) -> None:
         """Nobody but so many can go before ``due_ms``: who would not wait so long learns it now."""
-        for place, waiter in enumerate(self.standing()):
-            if place >= but_first and waiter.deadline_ms < due_ms:
-                waiter.turn.set_exception(no_room_until(due_ms))
+        # All wait equally long, so whoever came later gives up later.
+        first = self.first()
+        if first is None or first.deadline_ms >= due_ms:
+            return
+        for waiter in islice(self.standing(), but_first, None):
+            if waiter.deadline_ms >= due_ms:
+                return
+            waiter.turn.set_exception(no_room_until(due_ms))
+
+    def send_away_late(self, now_ms: float) -> None:
+        """Send away whose time is over."""
+        while (waiter := self.first()) is not None and waiter.deadline_ms <= now_ms:
+            waiter.turn.set_exception(no_room_until(max(now_ms + 1, self.retry_at_ms)))
 
     def send_away(self, error_of: Callable[[Waiter], Exception | None]) -> None:
         """Send away everybody for whom there is an error."""

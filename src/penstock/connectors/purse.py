@@ -5,7 +5,7 @@ requests that a paced limit counts are paid with tickets, each for one instant.
 """
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, nextafter
 
 from penstock.connectors.clocks import Clocks, Place
 from penstock.connectors.fleet import NEVER, Fleet
@@ -30,7 +30,8 @@ class Purse:
         if not lane.is_paced:
             closed_ms = max((p.opens_in_ms for p in self._places(lane, now_ms)), default=0.0)
             if closed_ms:
-                return now_ms + closed_ms
+                # A wait shorter than a float of this size can tell is a wait all the same.
+                return max(now_ms + closed_ms, nextafter(now_ms, inf))
             if self._can_pay(lane, first.cost, now_ms):
                 return now_ms
             return NEVER if may_lease else lane.retry_at_ms
@@ -38,7 +39,7 @@ class Purse:
         ready_ms = lane.tickets[0].at_ms if lane.tickets else inf
         if ready_ms <= now_ms:
             return now_ms
-        if sum(1 for _ in lane.standing()) <= len(lane.tickets):
+        if lane.at(len(lane.tickets)) is None:
             return ready_ms
         return NEVER if may_lease else min(ready_ms, lane.retry_at_ms)
 
@@ -86,8 +87,10 @@ class Purse:
         Raises:
             StorageError: the store cannot be reached.
         """
-        limits, place = lane.limits, len(lane.tickets)
-        cost = [waiter.cost for waiter in lane.standing()][place]
+        limits, waiter = lane.limits, lane.at(len(lane.tickets))
+        if waiter is None:
+            return
+        cost = waiter.cost
         windows = [self._asked(lane, limit, cost) for limit in limits if limit.kind == "aligned"]
         paced = [limit for limit in limits if limit.kind == "paced"]
         leased = await self._fleet.lease(
@@ -96,7 +99,7 @@ class Purse:
         if limits != lane.limits:
             return  # They were changed meanwhile; what was leased by the old ones is left to die.
         if not leased.ok:
-            lane.retry_at_ms = self._clocks.of_store(leased.at_ms)
+            lane.retry_at_ms = self._clocks.now_ms() + leased.wait_ms
         elif paced:
             self._take_ticket(lane, cost, leased)
         else:
@@ -119,7 +122,7 @@ class Purse:
             return self._fleet.asked(limit, charge, 0)
         name, place = name_of(limit), self._clocks.place(limit.period_ms, self._clocks.now_ms())
         held = self._holdings.of(name, place.window)
-        left = limit.amount - self._fleet.used(name, place.window)
+        left = self._fleet.open_to_us(limit) - self._fleet.used(name, place.window)
         demand = max(0, lane.demand(limit) - held)
         most = self._holdings.block(limit, name, demand, (place.window, place.left_share))
         most = min(most, self._holdings.part(left))
@@ -132,7 +135,10 @@ class Purse:
         charges = []
         for limit, block in zip(aligned, leased.blocks, strict=False):
             charges.append(Charge(name_of(limit), block.window, limit.period_ms, block.tokens))
-        lane.tickets.append(Ticket(self._clocks.of_store(leased.at_ms), cost, tuple(charges)))
+        # Counted from the answer, which is later than the instant it tells; not from what is known
+        # of the store's clock, which may have been set since.
+        at_ms = self._clocks.now_ms() + leased.wait_ms
+        lane.tickets.append(Ticket(at_ms, cost, tuple(charges)))
 
     def _forget_useless_tickets(self, lane: Lane, first: Waiter, now_ms: float) -> None:
         """An instant that passed unused is gone, and so is one paid too low for who is next."""

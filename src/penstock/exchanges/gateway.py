@@ -38,6 +38,7 @@ from penstock.exchanges.http import Answer, HttpTransport, SendsLetters, Transpo
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import (
     CapacityLow,
+    ClockStepped,
     Listener,
     RequestFailed,
     RequestSent,
@@ -46,7 +47,7 @@ from penstock.telemetry import (
 )
 from penstock.throttle.gate import Gate, Grant
 from penstock.throttle.local_gate import LocalGate
-from penstock.throttle.offset import Offset, narrowed, seen
+from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
 T = TypeVar("T")
 
@@ -153,7 +154,9 @@ class Gateway:
             except _Lapsed:
                 continue
             grant.answered()
-            self._sync_clock(exchanged)
+            if request is not self.exchange.time:
+                # Else the body tells the time, and better than a header that others may have set.
+                self._sync_clock(exchanged)
             self._sync_usage(exchanged)
             self._check(request, exchanged)
             return exchanged
@@ -228,7 +231,9 @@ class Gateway:
             self._align(seen(shown_ms, 1000, exchanged.sent_ms, exchanged.received_ms + 1))
 
     def _align(self, new: Offset) -> Offset:
-        self.offset = narrowed(self.offset, new)
+        before, self.offset = self.offset, narrowed(self.offset, new)
+        if by_ms := step_ms(before, self.offset):
+            self.listener(ClockStepped(exchange=self.exchange.name, clock="exchange", by_ms=by_ms))
         self.gate.align(self.offset.middle_ms, self.offset.error_ms)
         return self.offset
 

@@ -98,6 +98,18 @@ class BudgetReachable(Fact, frozen=True, kw_only=True):
     exchange: str
 
 
+class ClockStepped(Fact, frozen=True, kw_only=True):
+    """A clock by which requests are counted was set; told once two answers agree."""
+
+    level: ClassVar[Level] = "warning"
+
+    exchange: str
+    clock: Literal["exchange", "store"]
+    """Whose clock it is."""
+    by_ms: int
+    """How far it was set, ahead if above zero."""
+
+
 class MarketsChanged(Fact, frozen=True, kw_only=True):
     """An exchange lists symbols it did not list before, or no longer lists some."""
 

@@ -9,7 +9,7 @@ that waits for a limit claims it. A lane whose limits are free does not wait for
 Looking and charging is one synchronous step, and all limits are charged or none.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from heapq import heapify, heappop, heappush
 from math import ceil
@@ -55,12 +55,24 @@ class Waiter(Generic[T_co]):
 class Lane:
     """Those of one category, and the limits that count them."""
 
-    __slots__ = ("aligned", "category", "heap", "line", "most", "only", "pipelines", "standing")
+    __slots__ = (
+        "aligned",
+        "category",
+        "cost",
+        "heap",
+        "line",
+        "most",
+        "only",
+        "others",
+        "pipelines",
+        "standing",
+    )
 
     def __init__(self, line: "Line", category: str | None) -> None:
         self.line, self.category = line, category
         self.heap: list[tuple[int, int, Waiter[Turn]]] = []
-        self.standing = 0
+        self.standing = self.cost = 0
+        """How many stand here, and what they cost together."""
         self.keep(())
 
     def keep(self, pipelines: Sequence[Pipeline]) -> None:
@@ -70,6 +82,7 @@ class Lane:
         self.only = self.pipelines[0] if alone else None
         # Those that may refuse although there is room, in the guard band between two windows.
         self.aligned = tuple(p for p in pipelines if isinstance(p.window, FixedWindow))
+        self.others = tuple(p for p in pipelines if not isinstance(p.window, FixedWindow))
         self.most = min((p.limit for p in pipelines if not p.per_request), default=FAR)
 
     def check(self, cost: int) -> None:
@@ -173,11 +186,20 @@ class Line:
             charge = 1 if pipeline.per_request else cost
             if pipeline.window.usage[0] + charge >= pipeline.care_from:
                 return self._take_with_care(lane, cost, now)
+        taken = []
         for pipeline in lane.aligned:
-            if pipeline.window.rule.wait(pipeline.window.usage, 1, now):
+            window = pipeline.window
+            usage, wait = window.take(window.usage, 1 if pipeline.per_request else cost, now)
+            if wait:
                 return None
+            taken.append(usage)
         crossed = False
-        for pipeline in lane.pipelines:
+        for pipeline, usage in zip(lane.aligned, taken, strict=True):
+            pipeline.window.usage = usage
+            charge = 1 if pipeline.per_request else cost
+            if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
+                crossed = True
+        for pipeline in lane.others:
             window, charge = pipeline.window, 1 if pipeline.per_request else cost
             usage, _ = window.take(window.usage, charge, now)
             window.usage = usage
@@ -204,6 +226,7 @@ class Line:
         if waiter.deadline < FAR:
             heappush(self._deadlines, (waiter.deadline, self._arrivals, waiter))
         lane.standing += 1
+        lane.cost += waiter.cost
         self.standing += 1
         return lane.first() is waiter or waiter.deadline < FAR
 
@@ -214,6 +237,7 @@ class Line:
         waiter.standing = False
         lane = waiter.lane
         lane.standing -= 1
+        lane.cost -= waiter.cost
         self.standing -= 1
         if len(lane.heap) > _COMPACT_FROM + 2 * lane.standing:
             lane.heap = [entry for entry in lane.heap if entry[2].standing]
@@ -226,7 +250,7 @@ class Line:
         """Let go all whose turn has come; the instant at which to look again, if anybody waits."""
         now, turn = self._now(), -FAR
         if self._deadlines:
-            self._expire(now)
+            self._expire_late(now)
         if now >= self.blocked_until:
             for lane in self.lanes.values():
                 if lane.only is not None and lane.standing == self.standing:
@@ -234,6 +258,8 @@ class Line:
         while self.standing:
             waiter, due, look_at = self._next(now, turn)
             if waiter is None:
+                if self._expire(now):
+                    continue  # Who stood behind one that gave up may go now.
                 return min(look_at, self._deadlines[0][0] if self._deadlines else FAR)
             if due <= now:
                 turn = due
@@ -290,29 +316,56 @@ class Line:
             heappop(lane.heap)
             waiter.standing = False
             lane.standing -= 1
+            lane.cost -= waiter.cost
             self.standing -= 1
             waiter.turn.set_result(now)
             if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
                 pipeline.charged(cost, now)
-                usage = window.usage  # A listener may have done anything.
+                # A listener may have done anything: said stop, or changed the limits.
+                if now < self.blocked_until or lane.only is not pipeline:
+                    return
+                usage = window.usage
 
     def _let_go(self, waiter: Waiter[Turn], now: int, due: int) -> None:
         lane = waiter.lane
         heappop(lane.heap)
         waiter.standing = False
         lane.standing -= 1
+        lane.cost -= waiter.cost
         self.standing -= 1
         waiter.turn.set_result(now)
         # Last, because a listener may do with this throttler whatever it likes.
         lane.charge(waiter.cost, now, due)
 
-    def _expire(self, now: int) -> None:
+    def _expire_late(self, now: int) -> None:
+        """Send away whose deadline has passed, but for the first of a lane whose turn has come."""
+        late = []
+        while self._deadlines and self._deadlines[0][0] < now:
+            entry = heappop(self._deadlines)
+            waiter = entry[2]
+            if waiter.standing and not waiter.turn.done():
+                due, _ = waiter.lane.look(waiter.cost, now)
+                due = max(due, self.blocked_until)
+                if due > now or waiter.lane.first() is not waiter:
+                    self._send_away(waiter, self._timed_out(due, now))
+                else:
+                    late.append(entry)
+        for entry in late:
+            heappush(self._deadlines, entry)
+
+    def _expire(self, now: int) -> bool:
+        """Whoever could go has gone: send away whose deadline has come; whether anybody was.
+
+        Also who finds room in its own limits, and stands behind another lane that waits.
+        """
+        sent_away = False
         while self._deadlines and self._deadlines[0][0] <= now:
             waiter = heappop(self._deadlines)[2]
             if waiter.standing and not waiter.turn.done():
                 due, _ = waiter.lane.look(waiter.cost, now)
-                if max(due, self.blocked_until) > now or waiter.lane.first() is not waiter:
-                    self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
+                self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
+                sent_away = True
+        return sent_away
 
     def _send_away(self, waiter: Waiter[Turn], error: PenstockError) -> None:
         self.leave(waiter)
@@ -322,8 +375,3 @@ class Line:
         wait_ms = ceil(max(0, due - now) / 1_000_000)
         retry_at_ms = self.clock.now_ms() + wait_ms
         return WaitTimedOut("There is no room in time", retry_at_ms=retry_at_ms)
-
-    def waiters(self) -> Iterator[Waiter[Turn]]:
-        """Everybody in line, lane by lane, in no particular order."""
-        for lane in self.lanes.values():
-            yield from (entry[2] for entry in lane.heap if entry[2].standing)

@@ -167,7 +167,11 @@ class LocalGate:
         for limit, window in self._windows.items():
             charge = 0 if limit.is_for_each else limit.charge(cost, category)
             if charge:
-                ahead = sum(limit.charge(dear, kind or "") for kind, dear in queue)
+                ahead = sum(
+                    cost_of_all if limit.unit == "weight" else count
+                    for kind, count, cost_of_all in queue
+                    if limit.counts(kind or "")
+                )
                 wait_s = max(wait_s, window.wait_behind(ahead, charge))
         wait_ms = ceil(round(wait_s * 1000, 3))
         if wait_ms > self._patience_ms:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from penstock.errors import BadLimit
 from penstock.throttle.events import LOG, CapacityLow, Listener, Listeners
-from penstock.throttle.rules import FAR
+from penstock.throttle.rules import FAR, FixedUsage
 from penstock.throttle.windows import SECOND_NS, Window, whole_ns
 
 
@@ -20,7 +20,7 @@ class Pipeline:
 
     __slots__ = (
         "_listeners", "_max_soft_ns", "_pace_share", "_paced_at",
-        "_paces_from", "_warn_at",
+        "_paces_from", "_told_in", "_warn_at",
         "care_from", "low_from", "per_request", "threshold", "timeframe", "window",
     )  # fmt: skip
 
@@ -49,6 +49,7 @@ class Pipeline:
         self._listeners = Listeners()
         self._paced_at = self._warn_at = -FAR
         self._pace_share = pace_from
+        self._told_in: int | None = None
         self.relimit()
 
     def relimit(self) -> None:
@@ -58,6 +59,7 @@ class Pipeline:
         self._paces_from = max(1, ceil(limit * self._pace_share)) if self._max_soft_ns else FAR
         self.care_from = min(self._paces_from, limit + 1)
         """Below this use there is room, and nothing to pace."""
+        self._told_in = None
 
     @property
     def limit(self) -> int:
@@ -155,6 +157,13 @@ class Pipeline:
         )  # fmt: skip
 
     def _tell(self, used: int) -> None:
+        usage = self.window.usage
+        if isinstance(usage, FixedUsage):
+            # Its use may go down and up again as the other side's count catches up with requests
+            # under way; the window is low once.
+            if usage.number == self._told_in:
+                return
+            self._told_in = usage.number
         left = max(0, self.limit - used)
         self._listeners.tell(CapacityLow(self.timeframe, left / self.limit, left))
 

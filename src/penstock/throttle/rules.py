@@ -10,8 +10,9 @@ a process, milliseconds in a database. A clock that goes back never makes room: 
 spent until the clock has passed it again.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock.errors import NeverGranted
 
@@ -97,6 +98,11 @@ class FixedUsage(NamedTuple):
     """The highest count the other side told, to which strangers may have added."""
     before: int
     """What was used when the previous window ended."""
+    until: int
+    """Something was taken from it already, and more may be until this instant."""
+
+
+_bare: Callable[[type[FixedUsage], tuple[int, ...]], FixedUsage] = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +123,25 @@ class FixedRule:
     """Whether the caller tells of each request when it was answered."""
 
     def fresh(self) -> FixedUsage:
-        return FixedUsage(0, -1, -FAR, 0, 0, 0, 0)
+        return FixedUsage(0, -1, -FAR, 0, 0, 0, 0, -FAR)
 
     def take(self, usage: FixedUsage, cost: int, now: int) -> tuple[FixedUsage, int]:
-        usage = self.as_of(usage, now)
-        wait = self.wait(usage, cost, now)
-        if wait:
-            return usage, wait
-        _, number, since, spent, flying, reported, before = usage
+        used, number, since, spent, flying, reported, before, until = usage
+        if now >= until or used + cost > self.limit:
+            usage = self.as_of(usage, now)
+            wait = self.wait(usage, cost, now)
+            if wait:
+                return usage, wait
+            used, number, since, spent, flying, reported, before, _ = usage
+            until = (number + 1) * self.period - self.offset - self.closing
         spent += cost
-        flying += cost if self.answers else 0
-        used = max(spent, reported + flying)
-        return FixedUsage(used, number, since, spent, flying, reported, before), 0
+        if self.answers:
+            flying += cost
+        used = reported + flying
+        used = spent if used < spent else used
+        # Not by ``FixedUsage(…)``, which costs as much as all the rest.
+        fields = used, number, since, spent, flying, reported, before, until
+        return _bare(FixedUsage, fields), 0
 
     def wait(self, usage: FixedUsage, cost: int, now: int) -> int:
         index, phase = divmod(now + self.offset, self.period)
@@ -145,7 +158,7 @@ class FixedRule:
         if index <= usage.number:
             return usage
         before = usage.used if index == usage.number + 1 else 0
-        return FixedUsage(0, index, now, 0, 0, 0, before)
+        return FixedUsage(0, index, now, 0, 0, 0, before, -FAR)
 
     def refund(self, usage: FixedUsage, at: int, cost: int, now: int) -> FixedUsage:
         if at < usage.since or self.index(now) > usage.number:
@@ -190,109 +203,6 @@ class FixedRule:
 
 def _leveled(usage: FixedUsage) -> FixedUsage:
     return usage._replace(used=max(usage.spent, usage.reported + usage.flying))
-
-
-SlidingUsage: TypeAlias = tuple[int, int, int, int, list[int]]
-"""(used, when the oldest use comes back, first, end, log).
-
-The log is ``at, cost, at, cost, …``; this usage is what stands in it from ``first`` to ``end``. It
-is only ever appended to, and only by the usage that ends where it ends: so a usage never changes,
-and the next one costs no copy. A bare tuple, because named fields would cost a third of a take.
-"""
-
-_COMPACT_FROM = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class SlidingRule:
-    """Each use comes back exactly one period after it was taken."""
-
-    limit: int
-    period: int
-
-    def fresh(self) -> SlidingUsage:
-        return 0, FAR, 0, 0, []
-
-    def take(self, usage: SlidingUsage, cost: int, now: int) -> tuple[SlidingUsage, int]:
-        used, expires, first, end, log = usage
-        if expires <= now:
-            used, expires, first, end, log = usage = self.as_of(usage, now)
-        used += cost
-        if used > self.limit:
-            return usage, self.wait(usage, cost, now)
-        if len(log) != end:  # Somebody else went on from this usage: leave theirs alone.
-            log, first, end = log[first:end], 0, end - first
-        log.append(now)
-        log.append(cost)
-        if first == end:
-            expires = now + self.period
-        return (used, expires, first, end + 2, log), 0
-
-    def wait(self, usage: SlidingUsage, cost: int, now: int) -> int:
-        used, _, first, end, log = self.as_of(usage, now)
-        excess = used + cost - self.limit
-        if excess <= 0:
-            return 0
-        # Uses come back in the order they were taken, so one from before the clock went back keeps
-        # those after it.
-        latest = now - self.period
-        for place in range(first, end, 2):
-            latest = max(latest, log[place])
-            excess -= log[place + 1]
-            if excess <= 0:
-                return latest + self.period - now
-        return self.period
-
-    def as_of(self, usage: SlidingUsage, now: int) -> SlidingUsage:
-        if usage[1] > now:
-            return usage
-        used, _, first, end, log = usage
-        edge = now - self.period
-        while first < end and log[first] <= edge:
-            used -= log[first + 1]
-            first += 2
-        if first > _COMPACT_FROM and 2 * first > end:
-            log, first, end = log[first:end], 0, end - first
-        return used, (log[first] + self.period if first < end else FAR), first, end, log
-
-    def refund(self, usage: SlidingUsage, at: int, cost: int, now: int) -> SlidingUsage:
-        if self.gone(at, now):
-            return usage
-        _, _, first, end, log = usage
-        for place in range(end - 2, first - 2, -2):
-            if log[place] == at and log[place + 1] == cost:
-                return self._of(log[first:place] + log[place + 2 : end])
-        raise NeverGranted(at, cost)
-
-    def gone(self, at: int, now: int) -> bool:
-        return at <= now - self.period
-
-    def observe(self, usage: SlidingUsage, reported: int, at: int, now: int) -> SlidingUsage:
-        if self.gone(at, now):
-            return usage
-        usage = self.as_of(usage, now)
-        strangers = reported - usage[0]
-        if strangers <= 0:
-            return usage
-        _, _, first, end, log = usage
-        return self._of([*log[first:end], now, strangers])
-
-    def answered(self, usage: SlidingUsage, at: int, cost: int) -> SlidingUsage:  # noqa: ARG002
-        return usage
-
-    def holds(self, usage: SlidingUsage, at: int, now: int) -> bool:  # noqa: ARG002
-        return not self.gone(at, now)
-
-    def moved(self, usage: SlidingUsage, at: int, cost: int, now: int) -> SlidingUsage:
-        _, _, first, end, log = self.refund(usage, at, cost, now)
-        return self._of([*log[first:end], now, cost])
-
-    def spacing(self, usage: SlidingUsage, cost: int, since: int) -> int:  # noqa: ARG002
-        return cost * self.period // self.limit
-
-    def _of(self, log: list[int]) -> SlidingUsage:
-        expires = log[0] + self.period if log else FAR
-        return sum(log[1::2]), expires, 0, len(log), log
 
 
 class BucketUsage(NamedTuple):

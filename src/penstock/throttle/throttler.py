@@ -207,10 +207,11 @@ class Budget(ABC):
                 max(0, self._line.blocked_until - now) / SECOND_NS,
             )
 
-    def queue(self) -> list[tuple[str | None, int]]:
-        """Category and cost of everybody in line."""
+    def queue(self) -> list[tuple[str | None, int, int]]:
+        """By category, how many stand in line, and what they cost together."""
         with self._line.lock:
-            return [(waiter.lane.category, waiter.cost) for waiter in self._line.waiters()]
+            lanes = self._line.lanes.items()
+            return [(name, lane.standing, lane.cost) for name, lane in lanes if lane.standing]
 
     def adopt(self, pipelines: Pipelines) -> None:
         """Keep these limits from now on. Who waits, waits on, by the new ones.

@@ -14,7 +14,8 @@ from typing import Any, Generic
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import BadCost, BadLimit, CostExceedsLimit, NeverGranted, RateLimited
-from penstock.throttle.rules import FixedRule, FixedUsage, Rule, SlidingRule, SlidingUsage, U
+from penstock.throttle.rules import FAR, FixedRule, FixedUsage, Rule, U
+from penstock.throttle.sliding import SlidingRule, SlidingUsage
 
 SECOND_NS = 1_000_000_000
 MS_NS = 1_000_000
@@ -207,14 +208,31 @@ class FixedWindow(Window[FixedUsage]):
         ahead_ns = self.clock.now_ns() - self.clock.monotonic_ns()
         # However little is known of the exchange's clock, half of each window stays open.
         most = self.rule.period // 4
+        before = self.rule
         self.keep(
             replace(
-                self.rule,
+                before,
                 offset=ahead_ns + round(offset_ms * MS_NS),
                 opening=min(ceil(error_ms * MS_NS), most),
                 closing=min(ceil((error_ms + self.guard_ms) * MS_NS), most),
             )
         )
+        self.usage = self.usage._replace(until=-FAR)
+        if abs(self.rule.offset - before.offset) > min(self.rule.period // 2, SECOND_NS):
+            self._carry(before)
+
+    def _carry(self, before: FixedRule) -> None:
+        """Windows are counted by another clock now: what was used of late may be in this one.
+
+        What was counted in a window that the new clock reaches in an hour would be used for so
+        long; what was counted in one that it has passed would be forgotten at once.
+        """
+        now = self.clock.monotonic_ns()
+        number, usage = self.rule.index(now), before.as_of(self.usage, now)
+        if self.usage.number < 0 or number == usage.number:
+            return
+        spent = usage.used + usage.before
+        self.usage = usage._replace(used=spent, spent=spent, number=number, reported=0, before=0)
 
 
 class SlidingWindow(Window[SlidingUsage]):

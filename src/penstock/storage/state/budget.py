@@ -7,14 +7,67 @@ that window alone; the others are *paced* (GCRA) and give the instant at which t
 that rule, pure and in whole numbers. A backend carries it out in one atomic statement on its own
 clock, and the contract suite holds it to this one.
 
-Time that cannot have passed, and a memory that was lost, never make room: where the clock went
-back, or the store may have forgotten what it granted, everything counts as taken.
+Windows are numbered by the exchange's clock as the asker reads it, so a store whose clock is set
+counts on as before. Beside its count each window has its end by the store's clock. An asker that
+puts it elsewhere contradicts whoever asked before: one of the clocks was set, or one of the two is
+wrong. Then what was taken of late counts in the asker's window too, so that neither a number that
+lies ahead mutes everybody until it comes, nor an older one makes room.
+
+Time that cannot have passed, and a memory that was lost, never make room: where the store may have
+forgotten what it granted, everything counts as taken.
 
 Most asks are for one more block of a window that is known and open. ``whole_block`` tells whether
 that is all there is to it; a backend may then count the block and leave the rest of the rule alone.
 """
 
+from typing import NamedTuple
+
 from msgspec import Struct
+
+# Askers whose windows end so far apart by the store's clock contradict each other.
+_SLIP_MS = 1_000
+# A clock that was set is noticed within so long of the next request: what was taken in the window
+# before may count in the present one too if that began later.
+_NOTICED_MS = 30_000
+# With more limits than this, those are dropped of which nothing counts any more.
+_MANY = 64
+
+Use = tuple[int, ...]
+"""What is known of one limit: a ``WindowUse``, or (µs up to which it is spoken for, 0)."""
+
+
+class WindowUse(NamedTuple):
+    """What is known of a limit that is counted in windows."""
+
+    number: int
+    """The window's index."""
+    used: int
+    """Taken in it, or counted by the exchange if that is more."""
+    before: int
+    """Used in the one before."""
+    ends_ms: int
+    """By the store's clock."""
+    foreign: int = 0
+    """The part of it that the exchange counted and nobody here took."""
+    projected: int = 0
+    """What that would be by the window's end at this rate."""
+    expected: int = 0
+    """What it was expected to be when the window began."""
+
+    def next_expected(self) -> int:
+        """What others at this address will probably use in the next window."""
+        # Nobody is as regular as in the last window. Who was told to stop uses little, and returns.
+        return max(self.projected * 11 // 10, self.expected * 3 // 4)
+
+
+def window_use(use: Use | None) -> WindowUse | None:
+    """A window's use by the names of its fields, if it has them all."""
+    return WindowUse(*use) if use is not None and len(use) == _WINDOW_USE else None
+
+
+_WINDOW_USE = 7
+# A short look says little about a whole window; it is stretched no further than this.
+_MOST_STRETCH = 4
 
 
 class Window(Struct, frozen=True, array_like=True, gc=False):
@@ -60,6 +113,8 @@ class Ask(Struct, frozen=True, array_like=True):
     """… nor in the last, when it might arrive in the next."""
     blocked_until_ms: int = 0
     """The exchange said stop until this instant of the store's clock."""
+    exchange_ms: int = 0
+    """The exchange's time when this was asked, as the asker knows it; 0 goes by the store's."""
 
 
 class Block(Struct, frozen=True, array_like=True, gc=False):
@@ -95,8 +150,8 @@ class Budget(Struct, frozen=True, array_like=True):
     blocked_until_ms: int = 0
     refused: int = 0
     """How often there was no room."""
-    uses: dict[str, tuple[int, int]] = {}
-    """By limit: (window's index, taken in it), or (µs up to which it is spoken for, 0)."""
+    uses: dict[str, Use] = {}
+    """By limit. A window's use of two numbers was written before the others were kept."""
     forgot: bool = False
     """Something may have been granted and forgotten: a limit without a use counts as taken."""
 
@@ -112,7 +167,9 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     told_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
     blocked_ms = told_ms if told_ms > known_ms else known_ms
     at_ms, ready_ms = now_ms, now_ms if now_ms > blocked_ms else blocked_ms
-    uses, spent, blocks = {} if lost else dict(budget.uses), {}, []
+    uses, spent, blocks = {} if lost else dict(budget.uses), dict[str, Use](), []
+    if len(uses) > _MANY and not forgot:
+        uses = _without_old(uses, now_ms)
     for pace in ask.paces:
         unit_us = -(-pace.period_ms * 1000 // pace.amount)
         spoken_us = _spoken_for_us(pace, uses.get(pace.limit), now_ms, forgot)
@@ -120,9 +177,13 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
         at_ms, ready_ms = max(at_ms, send_ms), max(ready_ms, send_ms - pace.period_ms)
         uses[pace.limit] = (spoken_us, 0)
         spent[pace.limit] = (spoken_us + pace.need * unit_us, 0)
+    # By how much the exchange is ahead of the store's clock as it is now, whatever the asker knows.
+    ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     for window in ask.windows:
-        index, used = _present(window, uses.get(window.limit), now_ms + ask.offset_ms, forgot)
-        ends_ms = (index + 1) * window.period_ms - ask.offset_ms
+        use = uses.get(window.limit)
+        known, is_carried = _present(window, use, (now_ms, ahead_ms), forgot)
+        index, used = known.number, known.used
+        ends_ms = (index + 1) * window.period_ms - ahead_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
         if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
             ready_ms = max(ready_ms, ends_ms + ask.opening_ms)
@@ -131,8 +192,9 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
         left = window.amount - used
         tokens = window.want if window.want < left else left
         tokens = tokens if tokens > window.need else window.need
-        uses[window.limit] = (index, used)
-        spent[window.limit] = (index, used + tokens)
+        if not is_carried:
+            uses[window.limit] = tuple(known)
+        spent[window.limit] = (index, used + tokens, *known[2:])
         blocks.append(Block(index, tokens))
     if ready_ms > now_ms:
         # What the exchange told is kept; what was asked for is not.
@@ -144,14 +206,19 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     return Budget(era, blocked_ms, budget.refused, uses, forgot), grant
 
 
-def whole_block(ask: Ask, use: tuple[int, int], now_ms: int) -> Grant | None:
+def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:
     """All that is wanted of the one window asked for, if ``lease`` would do no more than count it.
 
     For an ask of one window, a budget that is not blocked and knows of this use.
     """
-    window, (index, used) = ask.windows[0], use
-    since_ms = now_ms + ask.offset_ms - index * window.period_ms
+    if len(use) < _WINDOW_USE:
+        return None
+    window, (index, used, _, ends_ms, *_) = ask.windows[0], use
+    ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
+    since_ms = now_ms + ahead_ms - index * window.period_ms
     if not ask.opening_ms <= since_ms < window.period_ms - ask.closing_ms:
+        return None
+    if _slips(window, index, ahead_ms, ends_ms):
         return None
     if window.seen_in == index and window.seen > used:
         return None
@@ -161,7 +228,7 @@ def whole_block(ask: Ask, use: tuple[int, int], now_ms: int) -> Grant | None:
     return Grant(True, now_ms, now_ms, (Block(index, tokens),))
 
 
-def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, forgot: bool) -> int:
+def _spoken_for_us(pace: Pace, use: Use | None, now_ms: int, forgot: bool) -> int:
     # An instant is handed out one period ahead at most: what lies further off was written by a
     # clock that has gone back since.
     unit_us = -(-pace.period_ms * 1000 // pace.amount)
@@ -172,14 +239,70 @@ def _spoken_for_us(pace: Pace, use: tuple[int, int] | None, now_ms: int, forgot:
 
 
 def _present(
-    window: Window, use: tuple[int, int] | None, exchange_ms: int, forgot: bool
-) -> tuple[int, int]:
-    present = exchange_ms // window.period_ms
-    index, used = use or (present, window.amount if forgot else 0)
-    # The next window may have begun for another process, whose offset is a little greater; one yet
-    # later was written by a clock that has gone back since.
-    if index > present + 1:
-        index, used = present, window.amount
-    elif index < present:
-        index, used = present, 0
-    return index, max(used, window.seen) if window.seen_in == index else used
+    window: Window, use: Use | None, now: tuple[int, int], forgot: bool
+) -> tuple[WindowUse, bool]:
+    """The window to take from; and whether it counts what those took who contradict the asker."""
+    now_ms, ahead_ms = now
+    present, is_carried = (now_ms + ahead_ms) // window.period_ms, False
+    new = WindowUse(present, 0, 0, (present + 1) * window.period_ms - ahead_ms)
+    known = window_use(use)
+    if use is None:
+        found = new._replace(used=window.amount if forgot else 0)
+    elif known is not None and _slips(window, known.number, ahead_ms, known.ends_ms):
+        found, is_carried = _contradicted(window, known, new, now_ms)
+    else:
+        ends_ms = (use[0] + 1) * window.period_ms - ahead_ms
+        known = known or WindowUse(use[0], use[1], 0, ends_ms)
+        # The next window may have begun for another process, whose offset is a little greater; one
+        # yet later was written by a clock that has gone back since.
+        if known.number > present + 1:
+            found = new._replace(used=known.used)
+        elif known.number == present - 1:
+            found = new._replace(before=known.used, expected=known.next_expected())
+        else:
+            found = known if known.number >= present else new
+    if window.seen_in == found.number and window.seen > found.used:
+        since_ms = max(1, now_ms + ahead_ms - found.number * window.period_ms)
+        foreign = found.foreign + window.seen - found.used
+        most = foreign * _MOST_STRETCH
+        projected = min(most, max(foreign, foreign * window.period_ms // since_ms))
+        found = found._replace(used=window.seen, foreign=foreign, projected=projected)
+    return found, is_carried
+
+
+def most_slip_ms(period_ms: int) -> int:
+    """How far apart askers may put the end of a window without contradicting each other."""
+    return _SLIP_MS if period_ms > 2 * _SLIP_MS else period_ms // 2
+
+
+def _slips(window: Window, index: int, ahead_ms: int, ends_ms: int) -> bool:
+    put_ms = (index + 1) * window.period_ms - ahead_ms
+    return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
+
+
+def _contradicted(
+    window: Window, known: WindowUse, new: WindowUse, now_ms: int
+) -> tuple[WindowUse, bool]:
+    if known.number == new.number:
+        return known._replace(ends_ms=new.ends_ms), False  # The same one, whenever it ends.
+    begun_ms, begins_ms = known.ends_ms - window.period_ms, new.ends_ms - window.period_ms
+    if now_ms >= begun_ms - _SLIP_MS and begins_ms < known.ends_ms:
+        # By the store's clock the asker's window overlaps the one that was taken from.
+        recent = known.before if now_ms < begun_ms + _NOTICED_MS else 0
+        return new._replace(used=known.used + recent), True
+    # That was long ago, or the store's clock was set back and the asker may be right.
+    if new.number == known.number + 1:
+        return new._replace(before=known.used), False
+    return new._replace(used=known.used if new.number == known.number - 1 else 0), False
+
+
+def _without_old(uses: dict[str, Use], now_ms: int) -> dict[str, Use]:
+    """Only those that still count: limits that each market has for itself are many."""
+    return {name: use for name, use in uses.items() if _counts(use, now_ms)}
+
+
+def _counts(use: Use, now_ms: int) -> bool:
+    if len(use) < _WINDOW_USE:
+        return use[0] > now_ms * 1000 or bool(use[1])
+    # Two periods, reckoned from how many have passed since the epoch.
+    return use[3] + 2 * (use[3] // (use[0] + 1) + 1) > now_ms

@@ -24,7 +24,7 @@ from penstock.errors import (
     StoreUnreachable,
 )
 from penstock.storage.state import jsonb
-from penstock.storage.state.budget import Ask, Block, Budget, Grant
+from penstock.storage.state.budget import Ask, Block, Budget, Grant, most_slip_ms
 from penstock.storage.state.documents import Claim, Counts, Document, Query, Write, patched
 from penstock.storage.state.patience import in_time
 from penstock.storage.state.schema import Schema, Table
@@ -71,8 +71,10 @@ _ONE_BLOCK = """
 UPDATE penstock_budgets SET window_used = window_used + $3
 WHERE key = $1 AND window_limit = $2 AND window_used <= $4
 AND (window_index <> $5 OR window_used >= $6)
-AND penstock_now_ms() >= window_index * $7 + $8
-AND penstock_now_ms() < (window_index + 1) * $7 - $9
+AND coalesce($11::bigint, penstock_now_ms() + $12) >= window_index * $7 + $8
+AND coalesce($11::bigint, penstock_now_ms() + $12) < (window_index + 1) * $7 - $9
+AND abs((window_index + 1) * $7 - coalesce($11::bigint - penstock_now_ms(), $12) - window_ends_ms)
+    <= $13
 AND blocked_until_ms BETWEEN $10 AND penstock_now_ms()
 RETURNING window_index, penstock_now_ms()
 """
@@ -244,8 +246,9 @@ class PostgresqlBackend:
             tokens = max(window.need, window.want)
             row = await self._hurry(
                 _ONE_BLOCK, key, window.limit, tokens, window.amount - tokens,
-                window.seen_in, window.seen, window.period_ms, ask.opening_ms - ask.offset_ms,
-                ask.closing_ms + ask.offset_ms, ask.blocked_until_ms,
+                window.seen_in, window.seen, window.period_ms, ask.opening_ms, ask.closing_ms,
+                ask.blocked_until_ms, ask.exchange_ms or None, ask.offset_ms,
+                most_slip_ms(window.period_ms),
             )  # fmt: skip
             if row is not None:
                 return _granted(ask, tokens, *row)

@@ -19,6 +19,12 @@ CREATE UNLOGGED TABLE IF NOT EXISTS penstock_budgets (
     window_used bigint NOT NULL DEFAULT 0,
     uses jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
+ALTER TABLE penstock_budgets
+    ADD COLUMN IF NOT EXISTS window_before bigint NOT NULL DEFAULT 0,
+    -- By this clock; unknown where it was written before this was kept.
+    ADD COLUMN IF NOT EXISTS window_ends_ms bigint,
+    -- What others at this address used, will have used, and were expected to use.
+    ADD COLUMN IF NOT EXISTS window_others jsonb NOT NULL DEFAULT '[0, 0, 0]';
 
 CREATE OR REPLACE FUNCTION penstock_now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
@@ -35,12 +41,22 @@ CREATE OR REPLACE FUNCTION penstock_open_budget(asked text) RETURNS void LANGUAG
     ON CONFLICT DO NOTHING
 $$;
 
+-- A window's use as Budget holds it.
+CREATE OR REPLACE FUNCTION penstock_use(
+    index bigint, used bigint, before bigint, ends_ms bigint, others jsonb
+) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN ends_ms IS NULL THEN jsonb_build_array(index, used)
+    ELSE jsonb_build_array(index, used, before, ends_ms) || others END
+$$;
+
 -- A budget as Budget is written.
 CREATE OR REPLACE FUNCTION penstock_budget(asked text) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_array(
         '', blocked_until_ms, refused,
         CASE WHEN window_limit IS NULL THEN uses ELSE uses || jsonb_build_object(
-            window_limit, jsonb_build_array(window_index, window_used)) END,
+            window_limit,
+            penstock_use(
+                window_index, window_used, window_before, window_ends_ms, window_others)) END,
         forgot
     ) FROM penstock_budgets WHERE key = asked
 $$;
@@ -53,6 +69,7 @@ DECLARE
     known penstock_budgets;
     now_ms bigint;
     offset_ms bigint := ask[2];
+    ahead_ms bigint;
     opening_ms bigint := ask[3];
     closing_ms bigint := ask[4];
     blocked_ms bigint;
@@ -77,6 +94,12 @@ DECLARE
     ends_ms bigint;
     opens_ms bigint;
     tokens bigint;
+    present bigint;
+    before bigint;
+    told_ms bigint;
+    is_carried boolean;
+    others jsonb;
+    foreign_used bigint;
 BEGIN
     SELECT * INTO known FROM penstock_budgets WHERE key = asked FOR UPDATE;
     IF known.key IS NULL THEN
@@ -90,9 +113,22 @@ BEGIN
     held := known.uses;
     IF known.window_limit IS NOT NULL THEN
         held := held || jsonb_build_object(
-            known.window_limit, jsonb_build_array(known.window_index, known.window_used)
+            known.window_limit,
+            penstock_use(
+                known.window_index, known.window_used, known.window_before, known.window_ends_ms,
+                known.window_others
+            )
         );
     END IF;
+    IF NOT known.forgot AND (SELECT count(*) FROM jsonb_object_keys(held)) > 64 THEN
+        SELECT coalesce(jsonb_object_agg(each.key, each.value), '{}') INTO held
+        FROM jsonb_each(held) AS each
+        WHERE CASE WHEN jsonb_array_length(each.value) < 7
+            THEN each.value[0]::bigint > now_ms * 1000 OR each.value[1]::bigint <> 0
+            ELSE each.value[3]::bigint
+                + 2 * (each.value[3]::bigint / (each.value[0]::bigint + 1) + 1) > now_ms END;
+    END IF;
+    ahead_ms := coalesce(nullif(ask[6]::bigint, 0) - now_ms, offset_ms);
     FOR number IN 0 .. jsonb_array_length(ask[1]) - 1 LOOP
         charge := ask[1][number];
         name := charge ->> 0;
@@ -125,18 +161,60 @@ BEGIN
         need := charge[3];
         needed := needed OR need > 0;
         use := held[name];
-        index := (now_ms + offset_ms) / period_ms;
+        present := (now_ms + ahead_ms) / period_ms;
+        index := present;
         used := 0;
-        IF use IS NULL AND known.forgot OR use[0]::bigint > index + 1 THEN
-            used := amount;
-        ELSIF use[0]::bigint >= index THEN
+        before := 0;
+        is_carried := false;
+        told_ms := NULL;
+        others := '[0, 0, 0]';
+        IF use IS NULL THEN
+            used := CASE WHEN known.forgot THEN amount ELSE 0 END;
+        ELSIF jsonb_array_length(use) = 7 AND abs(
+            (use[0]::bigint + 1) * period_ms - ahead_ms - use[3]::bigint
+        ) > (CASE WHEN period_ms > 2000 THEN 1000 ELSE period_ms / 2 END) THEN
+            ends_ms := use[3];
+            IF use[0]::bigint = present THEN
+                used := use[1];
+                before := use[2];
+                others := jsonb_build_array(use[4], use[5], use[6]);
+            ELSIF now_ms >= ends_ms - period_ms - 1000
+            AND present * period_ms - ahead_ms < ends_ms THEN
+                used := use[1];
+                IF now_ms < ends_ms - period_ms + 30000 THEN
+                    used := used + use[2]::bigint;
+                END IF;
+                is_carried := true;
+            ELSIF present = use[0]::bigint + 1 THEN
+                before := use[1];
+            ELSIF present = use[0]::bigint - 1 THEN
+                used := use[1];
+            END IF;
+        ELSIF use[0]::bigint > present + 1 THEN
+            used := use[1];
+        ELSIF use[0]::bigint >= present THEN
             index := use[0];
             used := use[1];
+            before := coalesce(use[2]::bigint, 0);
+            told_ms := use[3];
+            IF jsonb_array_length(use) = 7 THEN
+                others := jsonb_build_array(use[4], use[5], use[6]);
+            END IF;
+        ELSIF use[0]::bigint = present - 1 THEN
+            before := use[1];
+            others := jsonb_build_array(0, 0, greatest(
+                coalesce(use[5]::bigint, 0) * 11 / 10, coalesce(use[6]::bigint, 0) * 3 / 4
+            ));
         END IF;
-        IF charge[6]::bigint = index THEN
-            used := greatest(used, charge[5]::bigint);
+        IF charge[6]::bigint = index AND charge[5]::bigint > used THEN
+            foreign_used := others[0]::bigint + charge[5]::bigint - used;
+            used := charge[5];
+            others := jsonb_build_array(foreign_used, least(foreign_used * 4, greatest(
+                foreign_used,
+                foreign_used * period_ms / greatest(1, now_ms + ahead_ms - index * period_ms)
+            )), others[2]);
         END IF;
-        ends_ms := (index + 1) * period_ms - offset_ms;
+        ends_ms := (index + 1) * period_ms - ahead_ms;
         opens_ms := ends_ms - period_ms + opening_ms;
         IF used + need > amount OR at_ms >= ends_ms - closing_ms THEN
             ready_ms := greatest(ready_ms, ends_ms + opening_ms);
@@ -144,8 +222,15 @@ BEGIN
             ready_ms := greatest(ready_ms, opens_ms);
         END IF;
         tokens := greatest(need, least(charge[4]::bigint, amount - used));
-        held := held || jsonb_build_object(name, jsonb_build_array(index, used));
-        spent := spent || jsonb_build_object(name, jsonb_build_array(index, used + tokens));
+        told_ms := coalesce(told_ms, ends_ms);
+        IF NOT is_carried THEN
+            held := held || jsonb_build_object(
+                name, jsonb_build_array(index, used, before, told_ms) || others
+            );
+        END IF;
+        spent := spent || jsonb_build_object(
+            name, jsonb_build_array(index, used + tokens, before, told_ms) || others
+        );
         blocks := blocks || jsonb_build_array(jsonb_build_array(index, tokens));
     END LOOP;
     IF ready_ms > now_ms THEN
@@ -163,6 +248,10 @@ BEGIN
         window_limit = name,
         window_index = coalesce(use[0]::bigint, 0),
         window_used = coalesce(use[1]::bigint, 0),
+        window_before = coalesce(use[2]::bigint, 0),
+        window_ends_ms = use[3]::bigint,
+        window_others = CASE WHEN jsonb_array_length(use) = 7
+            THEN jsonb_build_array(use[4], use[5], use[6]) ELSE '[0, 0, 0]' END,
         uses = coalesce(held - name, held)
     WHERE key = asked;
     IF blocked_ms > known.blocked_until_ms THEN

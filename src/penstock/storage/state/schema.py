@@ -123,4 +123,5 @@ SCHEMA: Schema = (
     (MARKETS,),
     # Jobs are counted, claimed queue by queue, and kept apart by their target too.
     (JOBS, JOB_SLOTS, COUNTERS),
+    (),  # budgets know when their windows end
 )

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from penstock.clock import BootClock, Clock, SystemBootClock
 from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, StoreUnreachable
-from penstock.storage.state.budget import Ask, Budget, Grant, lease, whole_block
+from penstock.storage.state.budget import Ask, Budget, Grant, Use, lease, whole_block
 from penstock.storage.state.documents import (
     Claim,
     Counts,
@@ -298,7 +298,8 @@ class _Budgets:
         self._execute, self._now_ms, self._boot_id = database.cursor().execute, now_ms, boot_id
         self._ask = Ask()
         self._grant: Grant | None = None
-        self._read, self._known, self._first = b"", Budget(), ("", (0, 0))
+        self._read, self._known = b"", Budget()
+        self._first: tuple[str, Use] = ("", (0, 0))
         database.create_function("lease", 2, self._lease)
         database.create_function("one_block", 2, self._one_block)
 
@@ -325,21 +326,25 @@ class _Budgets:
         if budget != self._read:
             self._read, self._known = budget, _decode_budget(budget)
             self._first = next(iter(self._known.uses.items()), ("", (0, 0)))
-        ask, known, (limit, (index, used)) = self._ask, self._known, self._first
+        ask, known, (limit, use) = self._ask, self._known, self._first
         if ask.windows[0].limit != limit or known.era != self._boot_id:
             return more
         now_ms = self._now_ms()
         if not ask.blocked_until_ms <= known.blocked_until_ms <= now_ms:
             return more
-        self._grant = whole_block(ask, (index, used + more), now_ms)
+        self._grant = whole_block(ask, _more_of(use, more), now_ms)
         return more + self._grant.blocks[0].tokens if self._grant else more
 
 
 def _with_more(budget: Budget, more: int) -> Budget:
     if not more:
         return budget
-    limit, (index, used) = next(iter(budget.uses.items()))
-    return replace(budget, uses={**budget.uses, limit: (index, used + more)})
+    limit, use = next(iter(budget.uses.items()))
+    return replace(budget, uses={**budget.uses, limit: _more_of(use, more)})
+
+
+def _more_of(use: Use, more: int) -> Use:
+    return (use[0], use[1] + more, *use[2:])
 
 
 def _pinned(table: Table, query: Query, order: Sequence[str]) -> str:

@@ -17,8 +17,9 @@ from typing import Any, Unpack
 from penstock.clock import Clock, SystemClock
 from penstock.errors import UnknownMethod
 from penstock.throttle import BaseThrottler, FixedWindow, Pipeline
+from penstock.throttle.events import LOG
 from penstock.throttle.gate import Gate, Grant
-from penstock.throttle.offset import Offset, narrowed, seen
+from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 from penstock.throttled.binance import costs
 from penstock.throttled.binance.client import Carrier, Lapsed, Trip, connect
 from penstock.throttled.binance.limits import HISTORY, read_ban_end_ms, read_usage
@@ -268,7 +269,9 @@ class BinanceSpotThrottler(BaseThrottler):
         if shown_ms is None:
             return
         new = seen(shown_ms, 1000, trip.sent_ms, trip.received_ms + 1)
-        self._offset = narrowed(self._offset, new)
+        before, self._offset = self._offset, narrowed(self._offset, new)
+        if by_ms := step_ms(before, self._offset):
+            LOG.warning("the exchange's clock was set by %d ms: windows turn by it", by_ms)
         for window in self._windows:
             window.align(self._offset.middle_ms, self._offset.error_ms)
         if self._shared is not None:

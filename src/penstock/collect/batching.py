@@ -15,8 +15,6 @@ from penstock.config import Collect
 
 FULL = 2_000
 """With so many frames and events waiting, a batch is written without waiting for more."""
-_REST = 1
-"""How many times as long as a write took, the next one waits at the least."""
 _SECOND_NS = 1_000_000_000
 
 
@@ -56,7 +54,7 @@ class Batching:
         now_ns = self._clock.monotonic_ns
         await self._something.wait()
         first_ns = now_ns()
-        rest_ns = min(self._latest_ns, (self._ended_ns - self._began_ns) * _REST)
+        rest_ns = min(self._latest_ns, self._ended_ns - self._began_ns)
         free_ns = max(self._began_ns + self._least_ns, self._ended_ns + rest_ns)
         if free_ns > first_ns:
             await self._clock.sleep((free_ns - first_ns) / _SECOND_NS)

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.api.application import build_application
 from penstock.api.doors import rules_of
@@ -105,7 +106,9 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     server = ApiServer(application, settings, lambda _: None)
     await server.start()
     try:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=8)) as session:
+        async with aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=PATIENCE_S)
+        ) as session:
             yield Client(session, server.url, parts, listed, facts)
     finally:
         parts.closing.set()
@@ -114,7 +117,7 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[StateStore]:
-    store = await open_store(f"sqlite:{tmp_path / 'state.db'}", patience_s=2)
+    store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
     yield store
     await store.close()
 

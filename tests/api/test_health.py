@@ -46,9 +46,10 @@ async def test_a_store_that_a_newer_penstock_changed_makes_the_server_unready(
 
 
 async def test_a_store_that_falls_silent_is_said_and_waited_for(
-    api: Client, tmp_path: Path
+    api: Client, store: StateStore, tmp_path: Path
 ) -> None:
     await api.ask("POST", "connectors", {"exchange_id": "binance"})
+    store._patience_s = 0.5
     other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
 
@@ -57,6 +58,7 @@ async def test_a_store_that_falls_silent_is_said_and_waited_for(
     assert int(answer.headers["Retry-After"]) > 0
     assert (await api.ask("GET", "/healthz")).status == 200
 
+    store._patience_s = PATIENCE_S
     other.execute("ROLLBACK")
     other.close()
     assert (await api.ask("POST", "connectors/binance/pause")).json["status"] == "paused"

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.errors import NewerStore, StorageError, StorageFull, StoreUnreachable
 from penstock.storage.state import StateStore, open_store
@@ -190,8 +191,9 @@ async def test_a_server_that_falls_silent_is_given_up_and_found_again(
 
 
 async def test_a_locked_file_is_said_in_time(tmp_path: Path) -> None:
-    store = await open_store(f"sqlite:{tmp_path / 'state.db'}", patience_s=0.3)
+    store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
     await store.lease("sim", Ask())
+    store._patience_s = 0.3
     holder = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
 
@@ -202,6 +204,7 @@ async def test_a_locked_file_is_said_in_time(tmp_path: Path) -> None:
 
     holder.execute("ROLLBACK")
     holder.close()
+    store._patience_s = PATIENCE_S
     assert (await store.lease("sim", Ask())).ok
     await store.close()
 

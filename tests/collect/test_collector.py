@@ -182,6 +182,10 @@ async def test_without_consecutive_ids_the_newest_trades_are_recorded_in_the_end
     assert trades[-1].at_ms > stopped_ms - 400
 
 
+def books_recorded(status: CollectorStatus) -> int:
+    return sum(each.records for each in status.streams if each.channel == "book_snapshots")
+
+
 async def test_a_book_shows_no_level_beyond_its_snapshot(
     tmp_path: Path, simulate: Simulate
 ) -> None:
@@ -189,7 +193,7 @@ async def test_a_book_shows_no_level_beyond_its_snapshot(
     wanted = settings(server.address, tmp_path, book_depth=20, book_levels=50, book_every=0.05)
     async with collecting(wanted) as life:
         await life.until(streaming)
-        await asyncio.sleep(3)
+        await life.until(lambda status: books_recorded(status) > 20)
 
     evidence = gather(tmp_path, "binance")
     async with aiohttp.ClientSession() as http:

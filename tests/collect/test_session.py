@@ -201,13 +201,13 @@ async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
         for number in range(8):
             await socket.ping(str(number).encode())
             pongs.append((await socket.receive()).type)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)
         await socket.send_str(trade_frame(1))
         await stay(socket)
 
     exchange, desk = ToyExchange(behave), Desk()
     await listen(exchange)
-    under_test = session(exchange, desk, silence_s=0.4)
+    under_test = session(exchange, desk, silence_s=3.0)
     async with running(under_test):
         await desk.until(lambda: desk.trades == [1])
 

@@ -88,7 +88,7 @@ async def answering(*replies: web.Response) -> AsyncIterator[tuple[Toy, list[str
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    made = toy(HttpTransport(f"http://{host}:{port}", QUICK))
+    made = toy(HttpTransport(f"http://{host}:{port}", Requests()))
     try:
         yield made, asked
     finally:
@@ -367,7 +367,7 @@ async def test_learning_adopts_the_announced_limits_and_the_clock() -> None:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made = toy(HttpTransport("http://{}:{}".format(*runner.addresses[0][:2]), QUICK))
+    made = toy(HttpTransport("http://{}:{}".format(*runner.addresses[0][:2]), Requests()))
     info = await made.gateway.learn()
     await made.gateway.aclose()
     await runner.cleanup()

@@ -51,7 +51,7 @@ async def opened(*limits: Limit, status: int = 200) -> AsyncIterator[Post]:
     facts, clock = list[Fact](), SystemClock()
     gate = LocalGate(clock, limits or (DAY,), patience_ms=5000, guard_ms=0)
     # Another address: a letter bears its own.
-    transport = HttpTransport("http://127.0.0.1:1", Requests(connect_timeout=0.3))
+    transport = HttpTransport("http://127.0.0.1:1", Requests())
     gateway = Gateway(EXCHANGE, transport, gate, clock, Backoff(attempts=1), facts.append)
     post = Post(f"http://{host}:{port}", gateway, gate, facts)
     try:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.waiting import PATIENCE_S
 
@@ -29,34 +29,54 @@ def postgresql() -> Iterator[str]:
     if given := os.environ.get("PENSTOCK_TEST_POSTGRES_URL"):
         yield given
         return
-    folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
-    try:
-        programs = _programs(folder)
-        who: dict[str, Any] = {}
+    with Postgresql() as server:
+        yield server.url
+
+
+class Postgresql:
+    """A PostgreSQL that can be stopped and started again."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
+        self._data = str(self._folder / "data")
+        self._as: dict[str, Any] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://postgres@/postgres?host={self._folder}"
+
+    def __enter__(self) -> Self:
+        self._programs = _programs(self._folder)
         if os.geteuid() == 0:
             # PostgreSQL refuses to run as root; nobody is a user of every machine.
-            who = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-            folder.chmod(0o755)
-            shutil.chown(folder, "nobody")
-        data = str(folder / "data")
-        make = [str(programs / "initdb"), "-D", data, "-U", "postgres", "--auth=trust"]
+            self._as = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+            self._folder.chmod(0o755)
+            shutil.chown(self._folder, "nobody")
+        make = [str(self._programs / "initdb"), "-D", self._data, "-U", "postgres", "--auth=trust"]
         subprocess.run(
             [*make, "--encoding=UTF8", "--no-locale", "--no-sync"],
-            check=True, capture_output=True, cwd="/", **who,
+            check=True, capture_output=True, cwd="/", **self._as,
         )  # fmt: skip
-        server = subprocess.Popen(
-            [str(programs / "postgres"), "-D", data, "-h", "", "-k", str(folder)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **who,
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        folder = str(self._folder)
+        self._process = subprocess.Popen(
+            [str(self._programs / "postgres"), "-D", self._data, "-h", "", "-k", folder],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **self._as,
         )  # fmt: skip
-        try:
-            asking = [str(programs / "pg_isready"), "-q", "-h", str(folder)]
-            _wait_for(lambda: subprocess.run(asking, check=False).returncode == 0, server)
-            yield f"postgresql://postgres@/postgres?host={folder}"
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(20)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        asking = [str(self._programs / "pg_isready"), "-q", "-h", folder]
+        _wait_for(lambda: subprocess.run(asking, check=False).returncode == 0, self._process)
+
+    def stop(self) -> None:
+        """Stop it, whoever is connected."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(PATIENCE_S)
 
 
 def _programs(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
+from tests import servers
 from tests.waiting import PATIENCE_S
 
 from penstock.app import open_collector, open_fetcher, open_state
@@ -150,6 +151,23 @@ async def test_while_the_state_store_is_locked_streams_go_on_and_books_follow_la
         await life.until(streaming)
         await life.until(lambda status: status.trouble == "")
     assert missing(tmp_path, "btc_usdt") is not None
+
+
+async def test_while_the_state_server_is_gone_streams_go_on_and_books_follow_later(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    with servers.Postgresql() as database:
+        state = State(url=database.url, patience=PATIENCE_S)
+        wanted = replace(settings(server.address, tmp_path, audit_every=0.5), state=state)
+        async with collecting(wanted) as life:
+            await life.until(streaming)
+            await asyncio.to_thread(database.stop)
+            await life.until(lambda status: "postgresql:" in status.trouble)
+            await disconnected(life, server.address)
+            await asyncio.to_thread(database.start)
+            await life.until(streaming)
+            await life.until(lambda status: status.trouble == "")
 
 
 async def test_started_while_the_state_store_is_locked_it_waits_and_says_so(

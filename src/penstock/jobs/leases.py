@@ -5,7 +5,6 @@ writes nothing any more, and is told so by a None. A job is taken again as soon 
 out; nobody has to notice that its holder is gone.
 """
 
-import asyncio
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -178,9 +177,8 @@ class Leases:
         Only queues of known kinds and of exchanges that are neither busy nor paused.
         """
         paused = [[Where("status", "in", ("paused", "deleted"))]]
-        stopped, counts = await asyncio.gather(
-            self.store.find(CONNECTORS, paused, limit=_MOST_WAITING), self.store.counts(JOBS)
-        )
+        stopped = await self.store.find(CONNECTORS, paused, limit=_MOST_WAITING)
+        counts = await self.store.counts(JOBS)
         closed = {*busy, *(connector["exchange_id"] for connector in stopped)}
         queues = {
             _queue_of(row)

@@ -284,9 +284,16 @@ class PostgresqlBackend:
                     self._url, min_size=1, max_size=_CONNECTIONS, timeout=self._patience_s,
                     reset=_nothing_to_reset,
                 )  # fmt: skip
-            # The time allowed is also what it may take to give the connection back.
-            async with self._pool.acquire(timeout=self._patience_s) as connection:
+            # One that is idle is had at once: a limit would cost a task for each, a third of a
+            # small query. Given back after a failure, it may have to be waited for.
+            limit_s = None if self._pool.get_idle_size() else self._patience_s
+            connection = await self._pool.acquire(timeout=limit_s)
+            try:
                 yield connection
+            except BaseException:
+                await self._pool.release(connection, timeout=self._patience_s)
+                raise
+            await self._pool.release(connection)
 
     async def _hurry(self, statement: str, *values: Any) -> asyncpg.Record | None:
         """Run one of ``_HURRIED`` on a connection of its own, which a pool would slow down."""

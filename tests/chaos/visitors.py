@@ -103,7 +103,8 @@ MANNERS = {
             {"type": "subscribe", "product_ids": ["ETH-USD"], "channels": ["heartbeat"]},
         ),
         [
-            "/products/BTC-USD/book?level=2", "/products/BTC-USD/book?level={}",
+            "/products/BTC-USD/book?level=2", "/products/BTC-USD/book?level=3",
+            "/products/BTC-USD/book?level={}",
             "/products/BTC-USD/trades?after={}", "/products/BTC-USD/trades?before={}",
             "/products/BTC-USD/trades?limit={}", "/products", "/products/spark-lines",
             "/products/BTC-USD/candles?granularity=60&start={}&end=9999-12-31",

@@ -1,10 +1,11 @@
-"""Large pieces of memory go back to the system."""
+"""Large pieces of memory go back to the system, and what stays is left alone."""
 
 import ctypes
+import gc
 
 import pytest
 
-from penstock.cli.memory import give_back_large_pieces
+from penstock.cli.memory import give_back_large_pieces, keep_for_good
 
 LARGE = 20_000_000
 """Bytes; more than lie free in one piece."""
@@ -37,3 +38,15 @@ def test_large_pieces_are_had_from_the_system_one_by_one() -> None:
     assert library.mallinfo2().hblks == before + 1
     library.free(piece)
     assert library.mallinfo2().hblks == before
+
+
+def test_what_stays_for_good_is_searched_for_garbage_no_more() -> None:
+    stays = [[number] for number in range(1000)]
+    try:
+        keep_for_good()
+
+        searched = {id(each) for each in gc.get_objects()}
+        assert not any(id(each) in searched for each in stays)
+        assert gc.get_freeze_count() >= len(stays)
+    finally:
+        gc.unfreeze()

@@ -13,6 +13,7 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import Query
 from penstock.simulator.questions import BadQuestion
 from penstock.simulator.server import SimulatorServer
+from penstock.simulator.turns import Work
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
 QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
@@ -169,7 +170,8 @@ async def test_a_bad_question_is_answered_with_a_sentence(
 class Oracle:
     """Knows one truth."""
 
-    def answer(self, question: str, query: Query) -> Mapping[str, object]:
+    def answer_in_turns(self, question: str, query: Query) -> Work[Mapping[str, object]]:
+        yield
         if question != "trades":
             raise BadQuestion("Ask for trades.")
         return {"asked": dict(query)}

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.simulator.answers import answered
 
 from penstock.config import Simulator
 from penstock.simulator import registry
@@ -43,7 +44,7 @@ def _exchange(name: str) -> SimulatedExchange:
 
 def _answer(exchange: SimulatedExchange, path: str, **query: str) -> Any:
     route = exchange.routes[path]
-    answer = route.answer(Asked(query, {"User-Agent": "x"}), NOW_MS)
+    answer = answered(route, Asked(query, {"User-Agent": "x"}), NOW_MS)
     return json.loads(answer if isinstance(answer, bytes) else answer.body)
 
 
@@ -64,7 +65,7 @@ def _try(exchange: SimulatedExchange, path: str, query: dict[str, str]) -> None:
     route.cost(query)
     route.place(asked)
     with suppress(Refused):
-        route.answer(asked, NOW_MS)
+        answered(route, asked, NOW_MS)
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -1,15 +1,19 @@
 """The pump on a clock that stands still: what goes to whom, and what a late tick does."""
 
 import asyncio
+from dataclasses import replace
 from typing import cast
 
 import pytest
+from tests.simulator.conftest import QUICK, ToyExchange
 
 from penstock.clock import ManualClock
-from penstock.simulator.exchange import SimulatedExchange, Subscriber
+from penstock.config import Simulator
+from penstock.simulator.exchange import Feed, SimulatedExchange, Subscriber
 from penstock.simulator.faults import read_plan
 from penstock.simulator.injection import ConnectionFaults, FaultLog
 from penstock.simulator.pump import Pump
+from penstock.simulator.turns import Work
 from penstock.simulator.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode
 from penstock.telemetry import quiet
 
@@ -33,6 +37,17 @@ class Transport:
 
     def close(self) -> None:
         self.ended = "closed"
+
+
+class Opens(ToyExchange):
+    """Has one stream."""
+
+    def __init__(self, settings: Simulator, feed: Feed) -> None:
+        super().__init__(settings)
+        self._feed = feed
+
+    def feed(self, stream: str, dialect: str) -> Feed | None:
+        return self._feed
 
 
 START_MS = 1_000_000
@@ -145,6 +160,60 @@ async def test_whoever_joins_a_running_stream_gets_it_from_the_last_tick_on(
     await pump.tick()
 
     assert (early.frames_sent, late.frames_sent) == (15, 5)
+
+
+async def test_a_long_opening_is_for_all_who_are_there_when_it_is_made(
+    toy: ToyExchange, clock: ManualClock
+) -> None:
+    pieces: list[int] = []
+    half_made = asyncio.Event()
+
+    def opening(at_ms: int) -> Work[list[bytes]]:
+        for number in range(3):
+            pieces.append(number)
+            if number == 1:
+                half_made.set()
+            yield
+        return [b"as of %d" % at_ms]
+
+    usual = toy.feed("a@n", "")
+    assert usual is not None
+    pump = Pump(Opens(QUICK, replace(usual, opening=opening)), clock)
+    (early, first), (late, second), (gone, third) = (_client(number, "a@n") for number in (1, 2, 3))
+    pump.attach(early)
+    pump.attach(gone)
+    await clock.advance(0.02)
+
+    tick = asyncio.create_task(pump.tick())
+    await half_made.wait()
+    assert first.writes == []
+    pump.attach(late)
+    pump.detach(gone)
+    await tick
+
+    heard = [b"as of %d" % START_MS, *(_frame("a@n", START_MS // 10 + n) for n in (1, 2))]
+    assert b"".join(first.writes) == b"".join(second.writes) == b"".join(map(encode, heard))
+    assert third.writes == []
+    assert pieces == [0, 1, 2]
+
+
+async def test_an_opening_that_fails_is_counted_and_its_stream_goes_on(
+    toy: ToyExchange, clock: ManualClock
+) -> None:
+    def opening(at_ms: int) -> Work[list[bytes]]:
+        yield
+        raise RuntimeError(at_ms)
+
+    usual = toy.feed("a@n", "")
+    assert usual is not None
+    pump = Pump(Opens(QUICK, replace(usual, opening=opening)), clock)
+    client, _ = _client(1, "a@n")
+    pump.attach(client)
+    await clock.advance(0.05)
+
+    await pump.tick()
+
+    assert (pump.feed_failures, client.frames_sent) == (1, 5)
 
 
 async def test_a_stream_without_subscribers_is_asked_no_more(

@@ -6,6 +6,7 @@ between, and a process that runs for weeks takes a little more with every hour.
 """
 
 import ctypes
+import gc
 from contextlib import suppress
 
 _MMAP_THRESHOLD = -3
@@ -17,3 +18,13 @@ def give_back_large_pieces() -> None:
     """Have large pieces from the system and give them back at once, where the C library can."""
     with suppress(OSError, AttributeError):  # not glibc's
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def keep_for_good() -> None:
+    """Leave what is there now out of every later search for garbage.
+
+    A simulator's markets stay as long as it runs. To search them takes longer than to answer most
+    questions, and nobody is answered meanwhile.
+    """
+    gc.collect()
+    gc.freeze()

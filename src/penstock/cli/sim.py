@@ -7,7 +7,7 @@ import typer
 
 from penstock.app import build_simulator
 from penstock.cli.context import read_settings
-from penstock.cli.memory import give_back_large_pieces
+from penstock.cli.memory import give_back_large_pieces, keep_for_good
 from penstock.cli.options import (
     FaultsOption,
     JsonOption,
@@ -74,6 +74,7 @@ def sim(
     give_back_large_pieces()
     with last_words_logged():
         server = build_simulator(settings, SystemClock(), unless_drawn(log_facts), exchange)
+        keep_for_good()
         asyncio.run(_serve(server, settings.seed, seconds, as_json))
 
 

@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.simulator.bands import BANDS, SLOT_MS, Edges, remember
 from penstock.simulator.rng import MASK, key, mix
 from penstock.simulator.shapes import OCTAVES
+from penstock.simulator.turns import Work, finished, listed
 
 if TYPE_CHECKING:
     from penstock.simulator.market import Market, Trade
 
 Level = tuple[int, int]
 """A price in ticks and the quantity resting there in lots."""
+Sides = tuple[list[Level], list[Level]]
+"""Bids and asks, best levels first."""
 
 
 class Delta(NamedTuple):
@@ -112,23 +115,28 @@ class Book:
         first_id = self.update_id(after_slot) + 1
         return Delta(first_id, self._final_id(last), list(bids.items()), list(asks.items()))
 
-    def at(self, update_id: int, depth: int) -> tuple[list[Level], list[Level]]:
-        """The book at any update id, also within an event: best levels first."""
+    def at(self, update_id: int, depth: int) -> Sides:
+        """The book at any update id, also within an event."""
+        return finished(self.at_in_turns(update_id, depth))
+
+    def at_in_turns(self, update_id: int, depth: int) -> Work[Sides]:
+        """The same in pieces: a whole book has tens of thousands of levels."""
         before = self._event_at_or_before(update_id >> 6)
         if self._final_id(before) > update_id:
             before = self._event_at_or_before(before - 1)
         reached = self._final_id(before)
         if reached == update_id:
-            return self._levels(self._view(before), depth)
+            return (yield from self._levels(self._view(before), depth))
         event = self._event_after(before)
         quotes = [quote for quote in self._quotes(event) if quote.update_id <= update_id]
         if quotes:
-            return self._levels(self._view(event)._replace(touch=quotes[-1].touch), depth)
+            view = self._view(event)._replace(touch=quotes[-1].touch)
+            return (yield from self._levels(view, depth))
         steps = self._ticks(event)
         clocks = self._clocks_end(event) - reached
         done = min(len(steps), len(steps) * (update_id - reached) // clocks)
         # A step may remove a level, so look deeper by as many as there are.
-        sides = self._levels(self._view(before), depth + done)
+        sides = yield from self._levels(self._view(before), depth + done)
         bids, asks = dict(sides[0]), dict(sides[1])
         for is_bid, price, quantity in steps[:done]:
             side = bids if is_bid else asks
@@ -141,7 +149,12 @@ class Book:
         )
 
     def snapshot(self, at_ms: int, depth: int) -> tuple[int, list[Level], list[Level]]:
-        """What REST shows at an instant: the last update id, bids and asks.
+        """What REST shows at an instant: the last update id, bids and asks."""
+        update_id = self.snapshot_id(at_ms)
+        return update_id, *self.at(update_id, depth)
+
+    def snapshot_id(self, at_ms: int) -> int:
+        """The last update id that REST shows at an instant.
 
         In a quarter of all slots the snapshot is taken in the midst of the slot's event, so
         that its id lies between the ids of a delta; else it shows the slots before.
@@ -150,7 +163,7 @@ class Book:
         update_id = self.update_id(slot - 1)
         if mix(self._key ^ slot) & 3 == 0 and self._is_event(slot):
             update_id += (self._final_id(slot) - update_id) * into_ms // self.SLOT_MS
-        return update_id, *self.at(update_id, depth)
+        return update_id
 
     def touches(self, after_ms: int, upto_ms: int) -> list[tuple[int, int, int, int, int]]:
         """Every change of the best levels in ``(after_ms, upto_ms]``: id, then the touch.
@@ -304,7 +317,7 @@ class Book:
             *self._resting(slot, self._far, slow),
         ]
 
-    def _levels(self, view: _View, depth: int) -> tuple[list[Level], list[Level]]:
+    def _levels(self, view: _View, depth: int) -> Work[Sides]:
         """The whole book after a slot, walking outwards from the touch."""
         slot, (bid, bid_quantity, ask, ask_quantity), near, far, _ = view
         top, bottom = (bid - 1) // self._cell, ask // self._cell + 1
@@ -321,8 +334,8 @@ class Book:
         bids = chain.from_iterable(self._resting(slot, *part) for part in falling)
         asks = chain.from_iterable(self._resting(slot, *part) for part in rising)
         return (
-            [(bid, bid_quantity), *islice(bids, depth - 1)],
-            [(ask, ask_quantity), *islice(asks, depth - 1)],
+            (yield from listed(chain([(bid, bid_quantity)], islice(bids, depth - 1)))),
+            (yield from listed(chain([(ask, ask_quantity)], islice(asks, depth - 1)))),
         )
 
     def _resting(self, slot: int, edges: Edges, cells: Iterable[int]) -> Iterator[Level]:

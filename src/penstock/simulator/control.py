@@ -5,7 +5,7 @@ both the peer and the name it asked for must be a loopback address, and so must 
 browser asks for. A client under test never looks in here; whoever judges it does, afterwards.
 
 No question takes long: every parameter has a range, and what a log no longer keeps is counted in
-``dropped``.
+``dropped``. Questions wait for no client: they are answered between two pieces of clients' answers.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ from penstock.simulator.exchange import Query
 from penstock.simulator.faults import read_plan
 from penstock.simulator.questions import BadQuestion, check_names, meant, read_query, whole
 from penstock.simulator.streams import Streams
+from penstock.simulator.turns import Work, in_turns
 
 PREFIX = "/_sim/"
 _LEDGER = "ledger/"
@@ -31,6 +32,8 @@ _MOST_ROWS = 20_000
 _NOTICE_MS, _LONGEST_NOTICE_MS = 3000, 86_400_000
 _LONGEST_PLAN = 20_000
 _ANY_NUMBER = (0, (1 << 63) - 1)
+_PIECES = 20
+"""Pieces of a long answer that are made at once: few turns for others, since questions go first."""
 
 
 class _Question(NamedTuple):
@@ -50,8 +53,8 @@ class Truth(Protocol):
         """Every market, by slug."""
         ...
 
-    def answer(self, question: str, query: Query) -> Mapping[str, object]:
-        """The truth about one symbol.
+    def answer_in_turns(self, question: str, query: Query) -> Work[Mapping[str, object]]:
+        """The truth about one symbol, in pieces.
 
         Raises:
             BadQuestion: there is no such question, or a parameter is missing or wrong.
@@ -84,19 +87,22 @@ class Control:
             return _respond({"error": "Only programs on this machine may ask this."}, 403)
         body = await request.read()
         try:
-            answer = self._answer(request.method, request.path[len(PREFIX) :], request, body)
+            answer = await self._answer(request.method, request.path[len(PREFIX) :], request, body)
         except _NoSuchPath as error:
             return _respond({"error": str(error)}, 404)
         except (BadQuestion, ConfigError, msgspec.DecodeError, RecursionError) as error:
             return _respond({"error": str(error)}, 400)
         return _respond(answer, 200)
 
-    def _answer(self, method: str, name: str, request: web.BaseRequest, body: bytes) -> object:
+    async def _answer(
+        self, method: str, name: str, request: web.BaseRequest, body: bytes
+    ) -> object:
         query = read_query([*request.query.items()])
         if method == "GET" and name.startswith(_LEDGER):
             if self._truth is None:
                 raise BadQuestion("This simulator keeps no ledger.")
-            return self._truth.answer(name[len(_LEDGER) :], query)
+            work = self._truth.answer_in_turns(name[len(_LEDGER) :], query)
+            return await in_turns(work, self._engine.clock, _PIECES)
         question = self._questions.get(f"{method} {name}")
         if question is None:
             raise self._no_such_path(method, name)

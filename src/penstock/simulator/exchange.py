@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from penstock.simulator.limits import ANYWHERE, BanPolicy, Place, Rule, Verdict
+from penstock.simulator.turns import Work
 
 Query = Mapping[str, str]
 """The parameters of one request, decoded."""
@@ -54,8 +55,11 @@ class Route:
     """As it is, or with names in braces: ``/products/{product}/book``."""
     cost: Callable[[Query], int]
     """The weight it is charged, from its parameters alone. Never raises."""
-    answer: Callable[[Asked, int], bytes | Reply]
-    """The body as of an instant (ms), or more than a body. Raises Refused."""
+    answer: Callable[[Asked, int], bytes | Reply | Work[bytes]]
+    """The body as of an instant (ms), or more than a body; in pieces where it takes long.
+
+    Raises Refused.
+    """
     place: Callable[[Asked], Place] = _anywhere
     """Which group of limits counts it, and under which key. Never raises."""
 
@@ -71,8 +75,11 @@ class Feed:
     name: str
     frames: Callable[[int, int], list[bytes]]
     """Payloads that fall due in (after_ms, upto_ms], in order."""
-    opening: Callable[[int], list[bytes]] | None = None
-    """What whoever joins at an instant (ms) hears first: the state that later frames change."""
+    opening: Callable[[int], list[bytes] | Work[list[bytes]]] | None = None
+    """What whoever joins at an instant (ms) hears first: the state that later frames change.
+
+    In pieces where it takes long.
+    """
 
 
 class Opening(NamedTuple):

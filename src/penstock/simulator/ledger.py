@@ -4,17 +4,18 @@ It is written from the market and the book alone, in plain decimal strings, and 
 with any simulated exchange: a mistake in an exchange's file cannot hide here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from penstock.clock import Clock
 from penstock.simulator.book import Book, Level
 from penstock.simulator.exchange import Query
 from penstock.simulator.listings import slug
-from penstock.simulator.market import SECOND_MS, Market
+from penstock.simulator.market import SECOND_MS, AggTrade, Market, Trade
 from penstock.simulator.questions import BadQuestion, check_names, one_of, shown, whole
 from penstock.simulator.timeline import DAY_MS, MINUTE_MS
+from penstock.simulator.turns import PIECE, Work, finished, listed
 
 AHEAD_MS = 366 * DAY_MS
 """How far into the future it tells: the longest candle that runs now has ended by then."""
@@ -25,10 +26,11 @@ _MOST_LEVELS, _LEVELS = 100_000, 1000
 _LATER = "The ledger tells up to a year ahead of now."
 
 Row = dict[str, object]
+T = TypeVar("T")
 
 
 class _Question(NamedTuple):
-    answer: Callable[[str, Query], Row]
+    answer: Callable[[str, Query], Row | Work[Row]]
     parameters: tuple[str, ...]
 
 
@@ -59,58 +61,41 @@ class Ledger:
         Raises:
             BadQuestion: there is no such question or symbol, or a parameter is missing or wrong.
         """
+        return finished(self.answer_in_turns(question, query))
+
+    def answer_in_turns(self, question: str, query: Query) -> Work[Row]:
+        """The same in pieces; it raises with the first of them."""
         asked = self._questions[one_of(question, self._questions, "question")]
         check_names(query, ("symbol", *asked.parameters))
         symbol = one_of(query.get("symbol", ""), self._markets, "symbol")
-        return {"symbol": symbol, **asked.answer(symbol, query)}
+        row = asked.answer(symbol, query)
+        if isinstance(row, Generator):
+            row = yield from row
+        return {"symbol": symbol, **row}
 
     def _horizon_ms(self) -> int:
         return self._clock.now_ms() + AHEAD_MS
 
-    def _trades(self, symbol: str, query: Query) -> Row:
+    def _trades(self, symbol: str, query: Query) -> Work[Row]:
         market = self._markets[symbol]
-        first, count = _page(query, market.id_at(self._horizon_ms()))
-        trades = market.trades(first, count)
-        return {
-            "trades": [
-                {
-                    "id": trade.id,
-                    "at_ms": trade.at_ms,
-                    "price": _price(market, trade.price),
-                    "quantity": _quantity(market, trade.quantity),
-                    "taker_buys": trade.taker_buys,
-                }
-                for trade in trades
-            ]
-        }
+        ids = _page(query, market.id_at(self._horizon_ms()))
+        rows = (_trade(market, each) for each in _in_pieces(market.trades, ids))
+        return {"trades": (yield from listed(rows))}
 
-    def _agg_trades(self, symbol: str, query: Query) -> Row:
+    def _agg_trades(self, symbol: str, query: Query) -> Work[Row]:
         market = self._markets[symbol]
-        first, count = _page(query, market.agg_id_at(self._horizon_ms()))
-        groups = market.agg_trades(first, count)
-        return {
-            "agg_trades": [
-                {
-                    "id": group.id,
-                    "at_ms": group.at_ms,
-                    "price": _price(market, group.price),
-                    "quantity": _quantity(market, group.quantity),
-                    "first_id": group.first_id,
-                    "last_id": group.last_id,
-                    "taker_buys": group.taker_buys,
-                }
-                for group in groups
-            ]
-        }
+        ids = _page(query, market.agg_id_at(self._horizon_ms()))
+        rows = (_agg_trade(market, each) for each in _in_pieces(market.agg_trades, ids))
+        return {"agg_trades": (yield from listed(rows))}
 
-    def _book(self, symbol: str, query: Query) -> Row:
+    def _book(self, symbol: str, query: Query) -> Work[Row]:
         market, update_id = self._markets[symbol], self._update_id(symbol, query)
         depth = whole(query, "depth", (1, _MOST_LEVELS), _LEVELS)
-        bids, asks = self._book_of(symbol).at(update_id, depth)
+        bids, asks = yield from self._book_of(symbol).at_in_turns(update_id, depth)
         return {
             "update_id": update_id,
-            "bids": [_level(market, level) for level in bids],
-            "asks": [_level(market, level) for level in asks],
+            "bids": (yield from listed(_level(market, level) for level in bids)),
+            "asks": (yield from listed(_level(market, level) for level in asks)),
         }
 
     def _update_id(self, symbol: str, query: Query) -> int:
@@ -169,10 +154,39 @@ class Ledger:
         return self._books[symbol]
 
 
-def _page(query: Query, beyond: int) -> tuple[int, int]:
-    """The first id asked for and how many; none from ``beyond`` on."""
+def _page(query: Query, beyond: int) -> range:
+    """The ids asked for; none from ``beyond`` on."""
     first = whole(query, "from_id", (1, beyond), 1, because=_LATER)
-    return first, min(whole(query, "limit", (1, _MOST_ROWS), _ROWS), beyond - first)
+    count = min(whole(query, "limit", (1, _MOST_ROWS), _ROWS), beyond - first)
+    return range(first, first + count)
+
+
+def _in_pieces(find: Callable[[int, int], list[T]], ids: range) -> Iterator[T]:
+    """What has these ids, found as many at once as belong to a piece of work."""
+    for first in ids[::PIECE]:
+        yield from find(first, min(PIECE, ids.stop - first))
+
+
+def _trade(market: Market, trade: Trade) -> Row:
+    return {
+        "id": trade.id,
+        "at_ms": trade.at_ms,
+        "price": _price(market, trade.price),
+        "quantity": _quantity(market, trade.quantity),
+        "taker_buys": trade.taker_buys,
+    }
+
+
+def _agg_trade(market: Market, group: AggTrade) -> Row:
+    return {
+        "id": group.id,
+        "at_ms": group.at_ms,
+        "price": _price(market, group.price),
+        "quantity": _quantity(market, group.quantity),
+        "first_id": group.first_id,
+        "last_id": group.last_id,
+        "taker_buys": group.taker_buys,
+    }
 
 
 def _last_id(book: Book, at_ms: int) -> int:

@@ -3,15 +3,17 @@
 Each stream that anybody has subscribed to is asked once per tick what fell due since the last one;
 its frames are encoded once and the same bytes go to every healthy client of one dialect. Whoever
 joins hears the stream's opening first, as of where the stream has got to, so that what follows
-continues it. A late
-pump loses nothing: it asks for a longer stretch, and event times are the market's own. A feed that
-fails is counted and logged, and stops nobody else.
+continues it; the stream waits while a long opening is made. A late pump loses nothing: it asks for
+a longer stretch, and event times are the market's own. A feed that fails is counted and logged, and
+stops nobody else.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.simulator.exchange import Feed, SimulatedExchange
+from penstock.simulator.turns import in_turns
 from penstock.simulator.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode_all
 from penstock.telemetry import log_error
 
@@ -89,6 +91,8 @@ class Pump:
         now_ms = self._clock.now_ms()
         turn_ns = self._clock.monotonic_ns()
         for (stream, _), channel in list(self._channels.items()):
+            if channel.joining:
+                await self._let_in(stream, channel, now_ms)
             self._advance(stream, channel, now_ms)
             if self._clock.monotonic_ns() - turn_ns > _TURN_NS:
                 # Streams that are slow to come must not hold up those that are ready.
@@ -140,26 +144,39 @@ class Pump:
     def _advance(self, stream: str, channel: _Channel, now_ms: int) -> None:
         after_ms = channel.last_ms
         channel.last_ms = upto_ms = max(after_ms, min(now_ms, after_ms + _LONGEST_STRETCH_MS))
+        # All its clients may have left while an opening was made.
+        if upto_ms == after_ms or not channel.clients:
+            return
         try:
-            if channel.joining:
-                self._let_in(stream, channel, after_ms, now_ms)
-            if upto_ms == after_ms:
-                return
             payloads = channel.feed.frames(after_ms, upto_ms)
             if payloads:
                 self._hand_out(stream, payloads, list(channel.clients.values()), now_ms)
         except Exception as error:
-            self.feed_failures += 1
-            if not channel.failed:  # once per stream: it would fail a hundred times a second
-                channel.failed = True
-                log_error("feed_failed", stream=stream, error=repr(error))
+            self._note_failure(stream, channel, error)
 
-    def _let_in(self, stream: str, channel: _Channel, after_ms: int, now_ms: int) -> None:
+    async def _let_in(self, stream: str, channel: _Channel, now_ms: int) -> None:
+        payloads: list[bytes] = []
+        try:
+            payloads = await self._opening(channel)
+        except Exception as error:
+            self._note_failure(stream, channel, error)
+        # Whoever joined meanwhile hears the same: the stream has not moved on. Whoever left has
+        # been taken out.
         joining, channel.joining = channel.joining, {}
         channel.clients.update(joining)
-        if channel.feed.opening is not None:
-            payloads = channel.feed.opening(after_ms)
-            self._hand_out(stream, payloads, list(joining.values()), now_ms)
+        self._hand_out(stream, payloads, list(joining.values()), now_ms)
+
+    async def _opening(self, channel: _Channel) -> list[bytes]:
+        if channel.feed.opening is None:
+            return []
+        opening = channel.feed.opening(channel.last_ms)
+        return await in_turns(opening, self._clock) if isinstance(opening, Generator) else opening
+
+    def _note_failure(self, stream: str, channel: _Channel, error: Exception) -> None:
+        self.feed_failures += 1
+        if not channel.failed:  # once per stream: it would fail a hundred times a second
+            channel.failed = True
+            log_error("feed_failed", stream=stream, error=repr(error))
 
     def _hand_out(
         self, stream: str, payloads: list[bytes], clients: list[Client], now_ms: int

@@ -4,7 +4,14 @@ A request travels (a jitter), is counted, waits (the latency), and only then cos
 lies between counting and work on purpose: without it the work for one request would delay the
 counting of the next, and the server's own slowness would move requests into another window. The
 answer is as of the instant of admission, however long it took.
+
+However many answers are due, the loop does one between two looks at everything else: at new
+requests, at questions to the simulator itself, at streams. Long answers are made one after the
+other, in pieces, and short ones do not wait for them.
 """
+
+import asyncio
+from collections.abc import Generator
 
 from aiohttp import web
 
@@ -13,6 +20,7 @@ from penstock.simulator.exchange import Asked, Refused, Reply, Route, SimulatedE
 from penstock.simulator.injection import RequestFaults
 from penstock.simulator.limits import ANYWHERE, Verdict
 from penstock.simulator.rng import key, mix
+from penstock.simulator.turns import in_turns
 
 _UNKNOWN_PATH_WEIGHT = 1
 _PAGE = b"<html><head><title>Error</title></head><body><h1>Sorry, not now.</h1></body></html>"
@@ -25,6 +33,7 @@ class Rest:
         self._engine = engine
         self._uplink_key = key("uplink", engine.settings.seed)
         self._latency_key = key("latency", engine.settings.seed)
+        self._short_turn, self._long_turn = asyncio.Lock(), asyncio.Lock()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -61,7 +70,7 @@ class Rest:
         elif found is None:
             reply = engine.exchange.not_found(path)
         else:
-            reply = _answered(route, asked, verdict.at_ms + faults.shift_ms)
+            reply = await self._answered(route, asked, verdict.at_ms + faults.shift_ms)
         for kind in faults.kinds:
             hid = reply.body if faults.status is None else b""
             engine.injector.log.write(verdict.at_ms, kind, path, (0, verdict.seq), hid)
@@ -81,6 +90,21 @@ class Rest:
         if faults.latency_ms is not None:
             drawn_us = faults.latency_ms * 1000
         await self._engine.clock.sleep(max(1000, drawn_us) / 1_000_000)
+
+    async def _answered(self, route: Route, asked: Asked, as_of_ms: int) -> Reply:
+        clock = self._engine.clock
+        try:
+            async with self._short_turn:
+                answer = route.answer(asked, as_of_ms)
+                # Whoever waits for a turn begins when others on the loop have had theirs.
+                await clock.sleep(0)
+            if isinstance(answer, Generator):
+                # One at a time: half-made answers of many megabytes are not held side by side.
+                async with self._long_turn:
+                    answer = await in_turns(answer, clock)
+        except Refused as refused:
+            return refused.reply
+        return answer if isinstance(answer, Reply) else Reply(answer)
 
     def _spoiled(self, verdict: Verdict, faults: RequestFaults) -> Reply:
         assert faults.status is not None
@@ -116,14 +140,6 @@ def respond(exchange: SimulatedExchange, reply: Reply) -> web.Response:
 def _headers(exchange: SimulatedExchange, reply: Reply) -> dict[str, str]:
     content_type = reply.content_type or exchange.content_type
     return {**exchange.headers, "Content-Type": content_type, **reply.headers}
-
-
-def _answered(route: Route, asked: Asked, as_of_ms: int) -> Reply:
-    try:
-        answer = route.answer(asked, as_of_ms)
-    except Refused as refused:
-        return refused.reply
-    return answer if isinstance(answer, Reply) else Reply(answer)
 
 
 def _with_usage(engine: Engine, reply: Reply, verdict: Verdict) -> Reply:

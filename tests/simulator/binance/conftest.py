@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.simulator.answers import answered
 
 from penstock.config import Simulator
 from penstock.simulator.binance import Binance
@@ -43,7 +44,7 @@ def get(exchange: Binance) -> Callable[..., Any]:
     def ask(endpoint: str, as_of_ms: int = AS_OF_MS, **query: object) -> Any:
         route = exchange.routes[f"/api/v3/{endpoint}"]
         asked = Asked({name: str(value) for name, value in query.items()})
-        body = route.answer(asked, as_of_ms)
+        body = answered(route, asked, as_of_ms)
         assert isinstance(body, bytes)
         return msgspec.json.decode(body)
 

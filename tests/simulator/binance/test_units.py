@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
+from tests.simulator.answers import answered
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
@@ -42,7 +43,7 @@ KINDS = (
 
 def ask(exchange: Binance, endpoint: str, query: dict[str, str], at_ms: int, unit: str) -> Any:
     asked = Asked(query, {HEADER: unit})
-    body = exchange.routes[f"/api/v3/{endpoint}"].answer(asked, at_ms)
+    body = answered(exchange.routes[f"/api/v3/{endpoint}"], asked, at_ms)
     assert isinstance(body, bytes)
     return msgspec.json.decode(body)
 

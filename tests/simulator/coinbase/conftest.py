@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.simulator.answers import answered, opened
 
 from penstock.config import Simulator
 from penstock.simulator.coinbase import CATALOGUE, Coinbase
@@ -47,7 +48,7 @@ def reply(exchange: Coinbase) -> Callable[..., Reply]:
         assert found is not None
         route, named = found
         asked = Asked({**{name: str(value) for name, value in query.items()}, **named}, POLITE)
-        answer = route.answer(asked, as_of_ms)
+        answer = answered(route, asked, as_of_ms)
         return answer if isinstance(answer, Reply) else Reply(answer)
 
     return ask
@@ -84,7 +85,7 @@ def frames(exchange: Coinbase) -> Callable[..., list[Any]]:
     def ask(stream: str, after_ms: int, upto_ms: int, opening: bool = False) -> list[Any]:
         feed = exchange.feed(stream)
         assert feed is not None
-        first = feed.opening(after_ms) if opening and feed.opening is not None else []
+        first = opened(feed, after_ms) if opening else []
         return [msgspec.json.decode(each) for each in [*first, *feed.frames(after_ms, upto_ms)]]
 
     return ask

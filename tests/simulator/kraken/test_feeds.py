@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.simulator.answers import opened
 
 from penstock.simulator.book import Book
 from penstock.simulator.exchange import Feed
@@ -55,7 +56,7 @@ def opening(exchange: Kraken) -> Callable[[str, int], Any]:
     def ask(name: str, at_ms: int) -> Any:
         feed = _feed(exchange, name)
         assert feed.opening is not None
-        (frame,) = feed.opening(at_ms)
+        (frame,) = opened(feed, at_ms)
         return _read(frame)
 
     return ask
@@ -234,7 +235,7 @@ def test_instruments_are_an_object_of_assets_and_pairs(
 ) -> None:
     feed = _feed(exchange, "instrument+snapshot")
     assert feed.opening is not None
-    (frame,) = feed.opening(as_of_ms)
+    (frame,) = opened(feed, as_of_ms)
     data = json.loads(frame)["data"]
 
     assert {row["id"] for row in data["assets"]} == {
@@ -260,7 +261,7 @@ def test_frames_are_the_same_on_every_machine(exchange: Kraken, as_of_ms: int) -
     digest = sha256()
     for name in ALL:
         feed = _feed(exchange, name)
-        for frame in feed.opening(as_of_ms) if feed.opening else []:
+        for frame in opened(feed, as_of_ms):
             digest.update(frame)
         for frame in feed.frames(as_of_ms, as_of_ms + 5000):
             digest.update(frame)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.simulator.answers import opened
 
 from penstock.config import Simulator
 from penstock.simulator.exchange import Asked, Refused
@@ -82,7 +83,7 @@ def frames(exchange: Upbit) -> Callable[..., list[Any]]:
     def ask(stream: str, after_ms: int, upto_ms: int, opening: bool = False) -> list[Any]:
         feed = exchange.feed(stream)
         assert feed is not None
-        first = feed.opening(after_ms) if opening and feed.opening is not None else []
+        first = opened(feed, after_ms) if opening else []
         return [msgspec.json.decode(each) for each in [*first, *feed.frames(after_ms, upto_ms)]]
 
     return ask

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.simulator.answers import opened
 
 from penstock.simulator.book import Book
 from penstock.simulator.upbit import Upbit
@@ -207,7 +208,7 @@ def test_a_stream_may_be_without_its_snapshot_or_nothing_else(exchange: Upbit) -
     assert realtime.opening is None
     assert realtime.frames(start_ms, start_ms + 10_000)
     assert snapshot.opening is not None
-    assert len(snapshot.opening(start_ms)) == 1
+    assert len(opened(snapshot, start_ms)) == 1
     assert snapshot.frames(start_ms, start_ms + 10_000) == []
 
 

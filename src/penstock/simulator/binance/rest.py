@@ -18,6 +18,7 @@ from penstock.simulator.binance.spelling import Kline
 from penstock.simulator.binance.tickers import Tickers
 from penstock.simulator.binance.units import HEADER, MILLISECOND, TimeUnit, time_unit
 from penstock.simulator.exchange import Asked, Query, Route
+from penstock.simulator.turns import PIECE, Work, finished
 
 PREFIX = "/api/v3/"
 ROWS, MOST_ROWS = 500, 1000
@@ -26,7 +27,8 @@ LEVELS, MOST_LEVELS = 100, 5000
 KLINES = ("symbol", "interval", "startTime", "endTime", "timeZone", "limit")
 
 Cost = Callable[[Query], int]
-Answer = Callable[[Query, int], bytes]
+Answered = bytes | Work[bytes]
+Answer = Callable[[Query, int], Answered]
 
 
 def routes(by_unit: Mapping[TimeUnit, Sequence[Instrument]], limits: Limits) -> dict[str, Route]:
@@ -66,8 +68,10 @@ def _answers(unit: TimeUnit, listed: Listed, information: Information) -> Mappin
     }
 
 
-def _in_unit_asked(answers: Mapping[TimeUnit, Answer]) -> Callable[[Asked, int], bytes]:
-    def answer(asked: Asked, as_of_ms: int) -> bytes:
+def _in_unit_asked(
+    answers: Mapping[TimeUnit, Answer],
+) -> Callable[[Asked, int], Answered]:
+    def answer(asked: Asked, as_of_ms: int) -> Answered:
         return answers[time_unit(asked.headers.get(HEADER))](asked.query, as_of_ms)
 
     return answer
@@ -91,18 +95,15 @@ class History:
     def __init__(self, listed: Listed) -> None:
         self._listed = listed
 
-    def depth(self, query: Query, as_of_ms: int) -> bytes:
+    def depth(self, query: Query, as_of_ms: int) -> Answered:
         """``depth``."""
         parameters = Parameters(query, ("symbol", "limit", "symbolStatus"), ("symbol",))
         instrument = self._listed.one(parameters, as_of_ms)
         limit, status = parameters.limit(LEVELS, MOST_LEVELS), parameters.status()
         if status not in (None, "TRADING"):
             raise refusals.status_mismatch()
-        update_id, bids, asks = instrument.book.snapshot(as_of_ms, limit)
-        levels = instrument.spelling.levels
-        return (
-            f'{{"lastUpdateId":{update_id},"bids":{levels(bids)},"asks":{levels(asks)}}}'.encode()
-        )
+        work = _depth(instrument, limit, as_of_ms)
+        return work if limit > PIECE else finished(work)
 
     def trades(self, query: Query, as_of_ms: int) -> bytes:
         """``trades``: the newest."""
@@ -164,6 +165,16 @@ class History:
         price, last = windows.average_price(instrument, as_of_ms)
         minutes = windows.AVERAGE_MINUTES
         return f'{{"mins":{minutes},"price":"{price}","closeTime":{last}}}'.encode()
+
+
+def _depth(instrument: Instrument, limit: int, as_of_ms: int) -> Work[bytes]:
+    book, levels = instrument.book, instrument.spelling.levels
+    update_id = book.snapshot_id(as_of_ms)
+    sides = yield from book.at_in_turns(update_id, limit)
+    # A side is spelled in a few milliseconds, however long.
+    bids = levels(sides[0])
+    yield
+    return f'{{"lastUpdateId":{update_id},"bids":{bids},"asks":{levels(sides[1])}}}'.encode()
 
 
 def klines(instrument: Instrument, period: Period, numbers: range, as_of_ms: int) -> list[Kline]:

@@ -20,11 +20,12 @@ from penstock.simulator.coinbase.statistics import statistics
 from penstock.simulator.exchange import Feed
 from penstock.simulator.market import Trade
 from penstock.simulator.pacing import DueTrades, every, instants
+from penstock.simulator.turns import Work
 
 SECOND_MS = 1000
 TICKER_BATCH_MS = STATUS_MS = 5 * SECOND_MS
 
-Opening = Callable[[int], list[bytes]]
+Opening = Callable[[int], list[bytes] | Work[list[bytes]]]
 """What whoever joins at an instant hears first."""
 
 
@@ -148,13 +149,11 @@ def _l2update(product: Product, changes: str, at: str) -> bytes:
 def _snapshot(product: Product) -> Opening:
     levels = product.spelling.levels
 
-    def opening(at_ms: int) -> list[bytes]:
+    def opening(at_ms: int) -> Work[list[bytes]]:
         update_id = product.book.update_id(at_ms // Book.SLOT_MS - 1)
-        bids, asks = product.book.at(update_id, WHOLE_BOOK)
-        text = (
-            f'{{"type":"snapshot","product_id":"{product.id}","asks":{levels(asks)},'
-            f'"bids":{levels(bids)}}}'
-        )
+        sides = yield from product.book.at_in_turns(update_id, WHOLE_BOOK)
+        bids, asks = (yield from levels(sides[0])), (yield from levels(sides[1]))
+        text = f'{{"type":"snapshot","product_id":"{product.id}","asks":{asks},"bids":{bids}}}'
         return [text.encode()]
 
     return opening

@@ -1,25 +1,29 @@
 """The REST endpoints. Nothing is shown from before the listing or after the request's instant."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
+from penstock.simulator.book import Level
 from penstock.simulator.coinbase import catalogue, refusals
 from penstock.simulator.coinbase.candles import candles
 from penstock.simulator.coinbase.product import WHOLE_BOOK, Product, book_sequence
 from penstock.simulator.coinbase.spelling import server_time, time
 from penstock.simulator.coinbase.statistics import statistics
 from penstock.simulator.exchange import Asked, Query, Refused, Reply, Route
+from penstock.simulator.turns import Work, finished, joined
 
 MOST_TRADES = 1000
 HOUR_MS = 3_600_000
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
-Answer = Callable[[Query, int], bytes | Reply]
-OfProduct = Callable[[Product, Query, int], bytes | Reply]
+Answered = bytes | Reply | Work[bytes]
+Answer = Callable[[Query, int], Answered]
+OfProduct = Callable[[Product, Query, int], Answered]
+Rows = Callable[[Product, Sequence[Level]], Iterator[str]]
 
 
 def routes(listed: Sequence[Product]) -> dict[str, Route]:
@@ -44,8 +48,8 @@ def _cost(_query: Query) -> int:
     return 1
 
 
-def _polite(answer: Answer) -> Callable[[Asked, int], bytes | Reply]:
-    def answered(asked: Asked, as_of_ms: int) -> bytes | Reply:
+def _polite(answer: Answer) -> Callable[[Asked, int], Answered]:
+    def answered(asked: Asked, as_of_ms: int) -> Answered:
         if not asked.headers.get("User-Agent"):
             raise refusals.no_user_agent()
         return answer(asked.query, as_of_ms)
@@ -67,7 +71,7 @@ def _product(entries: Mapping[str, bytes], query: Query, _as_of_ms: int) -> byte
 
 def _of_product(
     by_id: Mapping[str, Product], answer: OfProduct, query: Query, as_of_ms: int
-) -> bytes | Reply:
+) -> Answered:
     product = by_id.get(query["product"])
     if product is None or product.listed_at_ms > as_of_ms:
         raise Refused(refusals.said(404, refusals.NOT_FOUND))
@@ -105,34 +109,38 @@ def _stats(product: Product, _query: Query, as_of_ms: int) -> bytes:
     ).encode()
 
 
-def _book(product: Product, query: Query, as_of_ms: int) -> bytes:
+def _book(product: Product, query: Query, as_of_ms: int) -> bytes | Work[bytes]:
     level = query.get("level", "1")
     if level not in ("1", "2", "3"):
         raise refusals.invalid("level")
-    depth = 1 if level == "1" else WHOLE_BOOK
-    update_id, *sides = product.book.snapshot(as_of_ms, depth)
-    price, size = product.spelling.price, product.spelling.size
-    if level == "3":
-        bids, asks = (
-            ",".join(
-                f'["{price(at)}","{size(part)}","{order}"]'
-                for at, quantity in side
-                for part, order in product.orders(at, quantity)
-            )
-            for side in sides
-        )
-    else:
-        bids, asks = (
-            ",".join(
-                f'["{price(at)}","{size(quantity)}",{product.count_orders(at, quantity)}]'
-                for at, quantity in side
-            )
-            for side in sides
-        )
+    if level == "1":
+        return finished(_book_in_turns(product, 1, _by_price, as_of_ms))
+    rows = _by_order if level == "3" else _by_price
+    return _book_in_turns(product, WHOLE_BOOK, rows, as_of_ms)
+
+
+def _book_in_turns(product: Product, depth: int, rows: Rows, as_of_ms: int) -> Work[bytes]:
+    update_id = product.book.snapshot_id(as_of_ms)
+    sides = yield from product.book.at_in_turns(update_id, depth)
+    bids = yield from joined(rows(product, sides[0]))
+    asks = yield from joined(rows(product, sides[1]))
     return (
         f'{{"sequence":{book_sequence(update_id)},"bids":[{bids}],"asks":[{asks}],'
         f'"auction_mode":false,"auction":null,"time":"{time(as_of_ms)}"}}'
     ).encode()
+
+
+def _by_price(product: Product, side: Sequence[Level]) -> Iterator[str]:
+    price, size = product.spelling.price, product.spelling.size
+    for at, quantity in side:
+        yield f'["{price(at)}","{size(quantity)}",{product.count_orders(at, quantity)}]'
+
+
+def _by_order(product: Product, side: Sequence[Level]) -> Iterator[str]:
+    price, size = product.spelling.price, product.spelling.size
+    for at, quantity in side:
+        for part, order in product.orders(at, quantity):
+            yield f'["{price(at)}","{size(part)}","{order}"]'
 
 
 def _trades(product: Product, query: Query, as_of_ms: int) -> Reply:

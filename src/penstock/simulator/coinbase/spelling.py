@@ -13,6 +13,7 @@ from functools import lru_cache
 from penstock.simulator.book import Level
 from penstock.simulator.market import Listing, Sums, Trade
 from penstock.simulator.rng import mix
+from penstock.simulator.turns import Work, joined
 
 VOLUME_DECIMALS = 8
 
@@ -99,7 +100,7 @@ class Spelling:
         numbers = ",".join([self.bare_price(each) for each in prices])
         return f"[{open_ms // 1000},{numbers}]"
 
-    def levels(self, levels: Iterable[Level]) -> str:
-        """One side of a book."""
-        rows = [f'["{self.price(price)}","{self.size(size)}"]' for price, size in levels]
-        return f"[{','.join(rows)}]"
+    def levels(self, levels: Iterable[Level]) -> Work[str]:
+        """One side of a book, in pieces."""
+        rows = (f'["{self.price(price)}","{self.size(size)}"]' for price, size in levels)
+        return f"[{(yield from joined(rows))}]"

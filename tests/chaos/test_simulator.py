@@ -4,7 +4,7 @@ Each exchange is a process. Clients of every kind come and go from thousands of 
 what does not exist, break off, and do not read; plans of faults change all the while. Meanwhile the
 simulator itself is asked everything under ``/_sim/``, in its range and far beyond it: each answer
 comes within a second and is an answer, never a failure. The second is one of the simulator's own:
-what the kernel says it worked between question and answer, for clients too. Time in which other
+the processor time it used between question and answer, for clients too. Time in which other
 programs or machines had the processors is none of its. A question that took longer by the clock is
 asked again in calm, so that waiting for nothing is found too. Resident memory is read from the
 kernel: after a quarter of the time to warm up, what it returns to between large answers stays
@@ -27,6 +27,7 @@ from urllib.parse import quote
 import aiohttp
 
 from penstock.cli.processes import running
+from penstock.simulator.control import WORKED
 
 from .visitors import PLANS, VALUES, Visitors
 
@@ -109,7 +110,9 @@ class Subject:
         url, data = f"{self.address}/_sim/{path}", body or None
         async with http.request(method, url, data=data) as answer:
             found = await answer.read()
-        took_s, worked = time.monotonic() - began, worked_s(self.pid) - worked_before
+        took_s = time.monotonic() - began
+        # By the answer itself: what is done before this program gets to read it does not count.
+        worked = int(answer.headers[WORKED]) / 1000 - worked_before
         self.asked.append(Asked(question, body, answer.status, took_s, worked))
         return json.loads(found)
 
@@ -192,6 +195,7 @@ async def visit(http: aiohttp.ClientSession, subject: Subject) -> dict[str, Any]
         "slowest_ms": round(took[-1] * 1000),
         "p99_worked_ms": round(worked[len(worked) * 99 // 100] * 1000),
         "most_worked_ms": round(worked[-1] * 1000),
+        "most_worked_on": max(subject.asked, key=lambda asked: asked.worked_s).question[:80],
         "rss_mb": [round(subject.quarter(number) / 1e6, 1) for number in range(4)],
         "rss_max_mb": round(max(subject.rss) / 1e6, 1),
         "failures": state["failures"] + state["feed_failures"],

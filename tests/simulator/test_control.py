@@ -1,6 +1,7 @@
 """What lies under /_sim/, and who may ask."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from aiohttp import ClientSession
 from tests.waiting import PATIENCE_S
 
 from penstock.config import Simulator
+from penstock.simulator.control import WORKED
 from penstock.simulator.exchange import Query
 from penstock.simulator.questions import BadQuestion
 from penstock.simulator.server import SimulatorServer
@@ -185,3 +187,18 @@ async def test_the_ledger_is_asked_for_the_truth(serve: Serve, session: ClientSe
     assert answer == {"asked": {"symbol": "a_b", "limit": "5"}}
     async with session.get(f"http://{server.address}/_sim/ledger/lies") as response:
         assert response.status == 400
+
+
+async def test_every_answer_tells_how_much_the_simulator_has_worked(
+    serve: Serve, session: ClientSession
+) -> None:
+    server = await serve()
+    told = []
+    for path in ("state", "nothing", "requests?after=x"):
+        async with session.get(f"http://{server.address}/_sim/{path}") as response:
+            told.append(int(response.headers[WORKED]))
+        end = time.process_time() + 0.01
+        while time.process_time() < end:
+            pass
+
+    assert 0 < told[0] < told[1] < told[2] <= time.process_time() * 1000

@@ -16,6 +16,7 @@ from tests.waiting import PATIENCE_S
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.simulator import registry
+from penstock.simulator.book import Book
 from penstock.simulator.exchange import Asked, Route, SimulatedExchange
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Libraries, Market
@@ -77,7 +78,13 @@ def _calls_by_piece(work: Generator[None, None, object]) -> list[int]:
     return calls
 
 
+def _book() -> object:
+    book = Book(_market("coinbase"))
+    return book.at_in_turns(book.update_id(AS_OF_MS // Book.SLOT_MS), 1_000_000)
+
+
 LONG_ANSWERS: dict[str, Callable[[], object]] = {
+    "levels of a book": _book,
     "coinbase book by price": lambda: _coinbase_book("2"),
     "coinbase book by order": lambda: _coinbase_book("3"),
     "coinbase level2 snapshot": lambda: _opening("coinbase", "level2:1INCH-USD"),

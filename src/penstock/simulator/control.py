@@ -8,6 +8,7 @@ No question takes long: every parameter has a range, and what a log no longer ke
 ``dropped``. Questions wait for no client: they are answered between two pieces of clients' answers.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from ipaddress import ip_address
@@ -27,6 +28,8 @@ from penstock.simulator.streams import Streams
 from penstock.simulator.turns import Work, in_turns
 
 PREFIX = "/_sim/"
+WORKED = "Simulator-Worked-Ms"
+"""The header that tells how much processor time this process has used by the answer."""
 _LEDGER = "ledger/"
 _MOST_ROWS = 20_000
 _NOTICE_MS, _LONGEST_NOTICE_MS = 3000, 86_400_000
@@ -220,6 +223,6 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def _respond(answer: object, status: int) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(answer), status=status, content_type="application/json"
-    )
+    body = msgspec.json.encode(answer)
+    headers = {WORKED: str(round(time.process_time() * 1000))}
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")

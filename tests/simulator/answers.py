@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from penstock.simulator.exchange import Asked, Feed, Reply, Route
-from penstock.simulator.turns import finished
+from penstock.simulator.pieces import finished
 
 
 def answered(route: Route, asked: Asked, as_of_ms: int) -> bytes | Reply:

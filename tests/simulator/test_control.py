@@ -13,9 +13,9 @@ from tests.waiting import PATIENCE_S
 from penstock.config import Simulator
 from penstock.simulator.control import WORKED
 from penstock.simulator.exchange import Query
+from penstock.simulator.pieces import Work
 from penstock.simulator.questions import BadQuestion
 from penstock.simulator.server import SimulatorServer
-from penstock.simulator.turns import Work
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
 QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)

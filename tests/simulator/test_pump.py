@@ -12,8 +12,8 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import Feed, SimulatedExchange, Subscriber
 from penstock.simulator.faults import read_plan
 from penstock.simulator.injection import ConnectionFaults, FaultLog
+from penstock.simulator.pieces import Work
 from penstock.simulator.pump import Pump
-from penstock.simulator.turns import Work
 from penstock.simulator.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode
 from penstock.telemetry import quiet
 

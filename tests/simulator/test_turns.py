@@ -20,7 +20,8 @@ from penstock.simulator.book import Book
 from penstock.simulator.exchange import Asked, Route, SimulatedExchange
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Libraries, Market
-from penstock.simulator.turns import PIECE, Work, finished, in_turns, joined, listed
+from penstock.simulator.pieces import PIECE, Work, finished, joined, listed
+from penstock.simulator.turns import in_turns
 
 LIBRARIES = Libraries()
 AS_OF_MS = 1_741_178_096_789

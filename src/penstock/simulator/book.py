@@ -19,9 +19,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.simulator.bands import BANDS, SLOT_MS, Edges, remember
+from penstock.simulator.pieces import Work, finished, listed
 from penstock.simulator.rng import MASK, key, mix
 from penstock.simulator.shapes import OCTAVES
-from penstock.simulator.turns import Work, finished, listed
 
 if TYPE_CHECKING:
     from penstock.simulator.market import Market, Trade

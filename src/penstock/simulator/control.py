@@ -23,9 +23,10 @@ from penstock.simulator.connections import describe
 from penstock.simulator.engine import Engine
 from penstock.simulator.exchange import Query
 from penstock.simulator.faults import read_plan
+from penstock.simulator.pieces import Work
 from penstock.simulator.questions import BadQuestion, check_names, meant, read_query, whole
 from penstock.simulator.streams import Streams
-from penstock.simulator.turns import Work, in_turns
+from penstock.simulator.turns import in_turns
 
 PREFIX = "/_sim/"
 WORKED = "Simulator-Worked-Ms"

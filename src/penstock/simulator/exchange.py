@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from penstock.simulator.limits import ANYWHERE, BanPolicy, Place, Rule, Verdict
-from penstock.simulator.turns import Work
+from penstock.simulator.pieces import Work
 
 Query = Mapping[str, str]
 """The parameters of one request, decoded."""

@@ -13,9 +13,9 @@ from penstock.simulator.book import Book, Level
 from penstock.simulator.exchange import Query
 from penstock.simulator.listings import slug
 from penstock.simulator.market import SECOND_MS, AggTrade, Market, Trade
+from penstock.simulator.pieces import PIECE, Work, finished, listed
 from penstock.simulator.questions import BadQuestion, check_names, one_of, shown, whole
 from penstock.simulator.timeline import DAY_MS, MINUTE_MS
-from penstock.simulator.turns import PIECE, Work, finished, listed
 
 AHEAD_MS = 366 * DAY_MS
 """How far into the future it tells: the longest candle that runs now has ended by then."""

@@ -20,7 +20,7 @@ from penstock.simulator.coinbase.statistics import statistics
 from penstock.simulator.exchange import Feed
 from penstock.simulator.market import Trade
 from penstock.simulator.pacing import DueTrades, every, instants
-from penstock.simulator.turns import Work
+from penstock.simulator.pieces import Work
 
 SECOND_MS = 1000
 TICKER_BATCH_MS = STATUS_MS = 5 * SECOND_MS

@@ -13,7 +13,7 @@ from penstock.simulator.coinbase.product import WHOLE_BOOK, Product, book_sequen
 from penstock.simulator.coinbase.spelling import server_time, time
 from penstock.simulator.coinbase.statistics import statistics
 from penstock.simulator.exchange import Asked, Query, Refused, Reply, Route
-from penstock.simulator.turns import Work, finished, joined
+from penstock.simulator.pieces import Work, finished, joined
 
 MOST_TRADES = 1000
 HOUR_MS = 3_600_000

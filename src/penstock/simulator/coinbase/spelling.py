@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from penstock.simulator.book import Level
 from penstock.simulator.market import Listing, Sums, Trade
+from penstock.simulator.pieces import Work, joined
 from penstock.simulator.rng import mix
-from penstock.simulator.turns import Work, joined
 
 VOLUME_DECIMALS = 8
 

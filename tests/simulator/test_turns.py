@@ -241,7 +241,7 @@ async def test_a_client_that_leaves_makes_room_for_the_next_long_answer(
     assert await _status(session, f"{address}/long") == 200
 
 
-async def test_of_many_short_answers_that_are_due_the_loop_makes_one_a_round(
+async def test_of_many_answers_of_some_milliseconds_the_loop_makes_one_a_round(
     serve: Serve, session: ClientSession
 ) -> None:
     slow, address = await _serve_slow(serve)

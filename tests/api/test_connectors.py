@@ -166,3 +166,38 @@ async def test_a_connector_of_a_family_is_named_in_paths_as_it_is(api: Client) -
     assert made.headers["Location"] == "/api/v1/connectors/ccxt:okx"
     assert (paused.json["status"], spelt.json["status"]) == ("paused", "paused")
     assert "ccxt:okx" in unknown.is_problem(422)["near"]
+
+
+async def test_a_connector_is_edited_with_the_document_that_get_gave(api: Client) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+    shown = (await api.ask("GET", "connectors/binance")).json
+    await pay(api, 3)  # What is measured has changed since.
+
+    same = await api.ask("PATCH", "connectors/binance", shown)
+    assert (same.status, same.json["version"]) == (200, shown["version"])
+    document = await api.parts.store.get(CONNECTORS, "binance")
+    assert document is not None
+    assert document["chosen"] is None, "the exchange's limits are not made one's own"
+
+    halved = {**shown["limits"][0], "amount": shown["rate_limit"] // 2}
+    wanted = {**shown, "notes": "half", "limits": [halved, *shown["limits"][1:]]}
+    changed = await api.ask("PATCH", "connectors/binance", wanted)
+    assert (changed.status, changed.json["notes"]) == (200, "half")
+    assert changed.json["rate_limit"] == shown["rate_limit"] // 2
+    again = await api.ask("PATCH", "connectors/binance", changed.json)
+    assert (again.status, again.json["version"]) == (200, changed.json["version"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("exchange_id", "kraken"), ("status", "paused"), ("rate_limit", 7), ("version", 99)],
+)
+async def test_what_of_a_connector_cannot_change_is_named(
+    api: Client, field: str, value: object
+) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+    shown = (await api.ask("GET", "connectors/binance")).json
+    answer = await api.ask("PATCH", "connectors/binance", {**shown, field: value})
+    (error,) = answer.is_problem(422)["errors"]
+    assert error["field"] == field
+    assert str(shown[field]) in error["problem"]

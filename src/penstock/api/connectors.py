@@ -2,9 +2,11 @@
 
 from typing import Annotated, Literal
 
+import msgspec
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from penstock.api.parts import (
     Given,
@@ -14,7 +16,7 @@ from penstock.api.parts import (
 )
 from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, body_of, page_start, query_of
-from penstock.api.views import connector_view
+from penstock.api.views import Date, connector_view
 from penstock.config import LimitPlan, Text
 from penstock.connectors import Connector
 from penstock.ingest.requests import limit_of
@@ -36,12 +38,52 @@ class NewConnector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """… in so many milliseconds."""
 
 
+class EditedLimit(LimitPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A limit as it was shown, or as much of it as is wanted. What is measured is ignored."""
+
+    used: int | UnsetType = UNSET
+    window_start: int | UnsetType | None = UNSET
+    reset_at: int | UnsetType | None = UNSET
+    server_used: int | UnsetType | None = UNSET
+
+
+EditedLimits = Annotated[tuple[EditedLimit, ...], Meta(min_length=1, max_length=20)]
+
+
 class ConnectorEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may change; what is not said stays."""
+    """What a client sends to change a connector: what it was shown, or as much as it likes.
+
+    Notes and limits may change. What is measured is ignored; all else has to be as it is.
+    """
 
     notes: Text | UnsetType | None = UNSET
-    limits: Limits | UnsetType | None = UNSET
+    limits: EditedLimits | UnsetType | None = UNSET
     """None goes back to the exchange's own."""
+    id: str | UnsetType = UNSET
+    exchange_id: str | UnsetType = UNSET
+    creation_date: Date | UnsetType = UNSET
+    updated_at: Date | UnsetType = UNSET
+    status: Literal["active", "paused", "deleted"] | UnsetType = UNSET
+    rate_limit: int | UnsetType = UNSET
+    """This and the period are the first limit's: change ``limits``."""
+    rate_limit_period_ms: int | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+    rate_limit_usage: int | UnsetType = UNSET
+    """Measured, like all that follows."""
+    rate_limit_window_start: int | UnsetType = UNSET
+    rate_limit_reset_at: int | UnsetType = UNSET
+    blocked_until: int | UnsetType | None = UNSET
+    exchange_offset_ms: int | UnsetType = UNSET
+    saturation_count: int | UnsetType = UNSET
+    last_job_run_time: Date | UnsetType | None = UNSET
+    jobs_count: int | UnsetType = UNSET
+    active_jobs_count: int | UnsetType = UNSET
+
+
+_FIXED = (
+    "id", "exchange_id", "creation_date", "updated_at", "status", "rate_limit",
+    "rate_limit_period_ms", "version",
+)  # fmt: skip
 
 
 class ConnectorFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,12 +126,29 @@ async def edited(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) 
     """Change a connector's notes or limits."""
     edit = await body_of(request, ConnectorEdit)
     version = await expected_version(request, lambda: parts.connectors.get(exchange_id))
-    plans = edit.limits
-    limits = [limit_of(plan) for plan in plans] if isinstance(plans, tuple) else plans
+    limits = _checked_limits(edit, await parts.connectors.get(exchange_id))
     changed = await parts.connectors.edit(
         exchange_id, version=version, notes=edit.notes, limits=limits
     )
     return _answer(request, changed)
+
+
+def _checked_limits(
+    edit: ConnectorEdit, connector: Connector
+) -> list[ThrottleLimit] | UnsetType | None:
+    """The limits a client wants, if it wants others; the rest of what it sent must be as it is."""
+    shown, said = asdict(connector_view(connector)), asdict(edit)
+    for field in _FIXED:
+        if said[field] is not UNSET and said[field] != shown[field]:
+            kept = msgspec.json.encode(shown[field]).decode()
+            raise bad_field(field, f"cannot be changed: leave it out, or say {kept} as it is now")
+    if not isinstance(edit.limits, tuple):
+        return edit.limits
+    names = LimitPlan.__struct_fields__
+    wanted = [ThrottleLimit(**{name: getattr(x, name) for name in names}) for x in edit.limits]
+    # The exchange's own, sent back, are not chosen: they follow what it announces.
+    known = [ThrottleLimit(**{name: getattr(x, name) for name in names}) for x in connector.limits]
+    return UNSET if wanted == known else wanted
 
 
 @delete("/connectors/{exchange_id:str}", status_code=204)

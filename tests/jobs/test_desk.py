@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from penstock.clock import ManualClock
 from penstock.errors import (
     AlreadyExists,
     BadJob,
@@ -16,11 +17,13 @@ from penstock.errors import (
     VersionChanged,
 )
 from penstock.jobs.desk import JobDesk
-from penstock.jobs.kinds import Kind
+from penstock.jobs.intake import admitted
+from penstock.jobs.kinds import SPECIFIED, Kind
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, JobEdit, NewJob, Progress, Schedule, as_document
+from penstock.jobs.ranges import held
 from penstock.jobs.transitions import ended
-from penstock.storage.state import StateStore
+from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.schema import JOBS
 
 HOUR_MS = 3_600_000
@@ -154,6 +157,36 @@ async def test_several_gaps_of_one_market_live_side_by_side(desk: JobDesk) -> No
     assert edited.target_key not in (first.target_key, second.target_key)
     await desk.delete(first.id)
     assert (await desk.create(gap(0, HOUR_MS))).target_key == first.target_key
+
+
+async def test_of_gaps_that_overlap_and_are_made_at_once_one_gets_in(desk: JobDesk) -> None:
+    gaps = [
+        new(type="gap_backfill", cursor=Cursor(since_ms=n * HOUR_MS, until_ms=(n + 9) * HOUR_MS))
+        for n in range(8)
+    ]
+    made = await asyncio.gather(*map(desk.create, gaps), return_exceptions=True)
+
+    live = [job.id for job in await desk.find()]
+    assert len(live) == 1
+    assert [one.id for one in made if isinstance(one, Job)] == live
+    assert sum(isinstance(one, GapOverlaps) for one in made) == 7
+    await desk.delete(live[0])
+    assert (await desk.create(gaps[3])).id, "nothing is left behind"
+
+
+async def test_a_range_that_a_killed_process_left_behind_lapses() -> None:
+    clock = ManualClock(HOUR_MS)
+    store = await open_store("memory:", clock=clock)
+    gap = new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=HOUR_MS))
+    job = admitted(gap, SPECIFIED, "killed", clock.now_ms())
+    holding = held(store, job)
+    await holding.__aenter__()
+
+    with pytest.raises(GapOverlaps):
+        await JobDesk(store).create(gap)
+    await clock.advance(61)
+    assert (await JobDesk(store).create(gap)).status == "active"
+    await store.close()
 
 
 async def test_twenty_who_create_the_same_make_one(desk: JobDesk) -> None:

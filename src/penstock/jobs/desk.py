@@ -6,7 +6,8 @@ writes what is the other's.
 
 import secrets
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from penstock.errors import (
 from penstock.jobs.intake import admitted, edited, kind_of
 from penstock.jobs.kinds import SPECIFIED, Kind
 from penstock.jobs.model import EVENTS_KEPT, Cursor, Job, JobEdit, NewJob, as_document, as_job
+from penstock.jobs.ranges import held
 from penstock.jobs.schedule import MANUAL
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.documents import Where
@@ -54,9 +56,9 @@ class JobDesk:
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
-        await self._check_overlap(job)
         document = _told(_filed({}, job, job.next_run_at), now_ms, Order("created"))
-        inserted = await self.store.insert_if_absent(JOBS, document)
+        async with self._range_of(job):
+            inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
             raise AlreadyExists(JOBS.name, inserted.document["id"])
         return as_job(inserted.document)
@@ -135,8 +137,6 @@ class JobDesk:
             JobRunning: its cursor cannot change while somebody holds it.
             GapOverlaps: another job does a part of what it would do.
         """
-        if isinstance(edit.cursor, Cursor):
-            await self._check_overlap(replace(await self.get(job_id), cursor=edit.cursor))
 
         def change(job: Job, now_ms: int) -> Job:
             changed = edited(job, edit, self.kinds, now_ms)
@@ -144,7 +144,10 @@ class JobDesk:
                 raise JobRunning(job_id, job.lock.locked_by or "a worker")
             return changed
 
-        return await self._change(job_id, Order("edited"), change, version)
+        if not isinstance(edit.cursor, Cursor):
+            return await self._change(job_id, Order("edited"), change, version)
+        async with self._range_of(replace(await self.get(job_id), cursor=edit.cursor)):
+            return await self._change(job_id, Order("edited"), change, version)
 
     async def pause(self, job_id: str, why: str = "") -> Job:
         """Let a job rest; whoever runs it stops at the end of the page."""
@@ -187,11 +190,19 @@ class JobDesk:
             job_id, Order("deleted"), lambda job, _: replace(job, status="deleted"), version
         )
 
-    async def _check_overlap(self, job: Job) -> None:
-        """Refuse a range of which another live job of the same market does a part."""
+    @asynccontextmanager
+    async def _range_of(self, job: Job) -> AsyncIterator[None]:
+        """Keep others from a job's range while it is written, if it has one and that is free."""
         since_ms, until_ms = job.cursor.since_ms, job.cursor.until_ms
         if not kind_of(job.type, self.kinds).of_range or since_ms is None or until_ms is None:
+            yield
             return
+        async with held(self.store, job):
+            await self._check_overlap(job, since_ms, until_ms)
+            yield
+
+    async def _check_overlap(self, job: Job, since_ms: int, until_ms: int) -> None:
+        """Refuse a range of which another live job of the same market does a part."""
         market = {"symbol": job.symbol, "timeframe": job.timeframe}
         after: str | None = None
         while page := await self.find(

@@ -59,7 +59,7 @@ async def test_a_tireless_stranger_finds_nothing_that_contradicts_the_descriptio
     api: Client, tmp_path: Path
 ) -> None:
     program = Path(sys.executable).parent / "schemathesis"
-    options = ["--max-examples", "8", "--max-time", "30", "--seed", "1", "--request-timeout", "30"]
+    options = ["--max-examples", "8", "--max-time", "240", "--seed", "1", "--request-timeout", "30"]
     stranger = await asyncio.create_subprocess_exec(
         program, "--config-file", str(Path(__file__).with_name("schemathesis.toml")), "run",
         f"{api.url}{PREFIX}/openapi.json", "--no-color", *options,

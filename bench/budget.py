@@ -6,6 +6,10 @@ all but a little must be used. Half-way one process is answered with 418: from t
 nobody may send; what was under way when the answer came is told apart. The judge reads the
 simulator's log afterwards. Both databases in turn.
 
+Then the same fleet beside a stranger at its address, who uses three tenths of the limit and knows
+of nobody (``beside_stranger``): how many of the fleet's requests were refused in each window, and
+what all used together.
+
 When a window turns, all who waited send at once, and the simulator is late for a moment; how late
 it ever was is told (``lag_ms``). At a window's end, where that would count, nothing is under way.
 """
@@ -17,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -24,6 +29,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import asyncpg
+from bench import _stranger
 from bench._lease import lease_vs_bare_update
 from bench.ours.budget import PROVOKED
 from tests import servers
@@ -34,6 +40,7 @@ LIMIT, WINDOW_S, WINDOWS = 3600, 10, 18
 PROVOKE_S = 2.0
 # What left before the answer came may arrive so much later: the gates' guard band.
 UNDER_WAY_MS = 250
+BESIDE_WINDOWS, STRANGERS_SHARE = 6, 0.3
 
 Rows = list[dict[str, Any]]
 
@@ -113,7 +120,9 @@ def sleep_until(at_s: float) -> None:
     time.sleep(max(0.0, at_s - time.time()))
 
 
-def demand(server: Server, url: str, windows: int) -> tuple[int, list[dict[str, Any]]]:
+def demand(
+    server: Server, url: str, windows: int, *, provoke: bool = True
+) -> tuple[int, list[dict[str, Any]]]:
     """Let all ask through so many windows; the first one's number, and what each heard."""
     with ExitStack() as stack:
         askers = []
@@ -126,9 +135,10 @@ def demand(server: Server, url: str, windows: int) -> tuple[int, list[dict[str, 
         sleep_until(first * WINDOW_S + 0.05)
         for asker in askers:
             asker.tell("ask")
-        sleep_until((first + windows // 2) * WINDOW_S + PROVOKE_S)
-        server.plan(f"http418@{PROVOKED}=1")
-        askers[0].tell("provoke")
+        if provoke:
+            sleep_until((first + windows // 2) * WINDOW_S + PROVOKE_S)
+            server.plan(f"http418@{PROVOKED}=1")
+            askers[0].tell("provoke")
         # Its last moments are not used anyway; the next window must not be begun.
         sleep_until((first + windows) * WINDOW_S - 0.2)
         for asker in askers:
@@ -181,6 +191,35 @@ def measure(url: str, windows: int) -> dict[str, object]:
     return figures
 
 
+def measure_beside(url: str) -> dict[str, object]:
+    """One store, beside a stranger who is there all the time."""
+    per_minute = STRANGERS_SHARE * LIMIT * 60 / WINDOW_S
+    seconds = (BESIDE_WINDOWS + 6) * WINDOW_S
+    with serving() as server:
+        wanted = (server.address, str(seconds), str(per_minute))
+        stranger = subprocess.Popen(
+            [sys.executable, "-m", "bench._stranger", *wanted], stdout=subprocess.DEVNULL
+        )
+        try:
+            first, _ = demand(server, url, BESIDE_WINDOWS, provoke=False)
+        finally:
+            stranger.terminate()
+            stranger.wait()
+        windows = range(first, first + BESIDE_WINDOWS)
+        reports = {each["window"]: each for each in server.ask("windows")["windows"]}
+        rows = [row for row in server.requests() if row["window"] in windows]
+    refused = [row for row in rows if row["status"] == 429]
+    ours = Counter(row["window"] for row in refused if row["path"] not in _stranger.PATH)
+    shares = [round(reports[window]["weight"] / LIMIT, 4) for window in windows]
+    return {
+        "ours_429_by_window": [ours[window] for window in windows],
+        "http_418": sum(row["status"] == 418 for row in rows),
+        "shares": shares,
+        "share": round(sum(shares) / len(shares), 4),
+        "lag_ms": max(reports[window]["lag_ms"] for window in windows),
+    }
+
+
 _names = count()
 
 
@@ -194,8 +233,10 @@ async def fresh_schema(server: str) -> str:
 
 
 def main(windows: int = WINDOWS) -> Mapping[str, object]:
-    """Both, one after the other: about seven minutes."""
+    """One after the other: about nine minutes."""
     with tempfile.TemporaryDirectory() as folder:
         sqlite = measure(f"sqlite:{folder}/state.db", windows)
+        beside = measure_beside(f"sqlite:{folder}/beside.db")
     with servers.postgresql() as server:
-        return {"sqlite": sqlite, "postgresql": measure(asyncio.run(fresh_schema(server)), windows)}
+        postgresql = measure(asyncio.run(fresh_schema(server)), windows)
+    return {"sqlite": sqlite, "postgresql": postgresql, "beside_stranger": beside}

@@ -66,6 +66,25 @@ def test_an_older_window_does_not_forget_what_was_taken_in_the_present_one() -> 
     assert (older.ok, present.ok) == (False, False)
 
 
+def test_who_was_not_answered_in_a_window_does_not_make_it_end_earlier() -> None:
+    budget, _ = lease(Budget(), asked(100, NOON), NOON)
+    # Three seconds ahead of the exchange, and refused: the window is full.
+    budget, refused = lease(budget, asked(1, NOON + 4_000), NOON + 1_000)
+    budget, early = lease(budget, asked(1, NOON + 10_100), NOON + 7_100)
+    assert (refused.ok, early.ok) == (False, False)
+    _, later = lease(budget, asked(1, NOON + 20_100), NOON + 20_100)
+    assert later.ok
+
+
+def test_who_was_answered_in_a_window_knows_when_it_ends() -> None:
+    budget, _ = lease(Budget(), asked(100, NOON), NOON)
+    window = Window("weight", 100, 10 * SECOND, need=0, seen=100, seen_in=NOON // 10_000)
+    # The store's clock was set back by three seconds.
+    budget, _ = lease(budget, Ask((window,), exchange_ms=NOON + 1_000), NOON - 2_000)
+    _, after = lease(budget, asked(1, NOON + 10_100), NOON + 7_100)
+    assert after.ok
+
+
 def test_a_budget_that_was_written_before_ends_were_kept_goes_on() -> None:
     before = Budget(uses={"weight": (NOON // 10_000, 95)})
     budget, over = lease(before, asked(6, NOON + 1), NOON + 1)

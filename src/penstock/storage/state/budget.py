@@ -284,7 +284,12 @@ def _contradicted(
     window: Window, known: WindowUse, new: WindowUse, now_ms: int
 ) -> tuple[WindowUse, bool]:
     if known.number == new.number:
-        return known._replace(ends_ms=new.ends_ms), False  # The same one, whenever it ends.
+        # The same one. Who had an answer in it knows when it ends, and so does everybody if the
+        # store's clock was set by more than its length. Else it may last until the later end.
+        is_sure = window.seen_in == known.number
+        is_sure = is_sure or abs(known.ends_ms - new.ends_ms) >= window.period_ms
+        ends_ms = new.ends_ms if is_sure else max(known.ends_ms, new.ends_ms)
+        return known._replace(ends_ms=ends_ms), False
     begun_ms, begins_ms = known.ends_ms - window.period_ms, new.ends_ms - window.period_ms
     if now_ms >= begun_ms - _SLIP_MS and begins_ms < known.ends_ms:
         # By the store's clock the asker's window overlaps the one that was taken from.

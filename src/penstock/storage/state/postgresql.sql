@@ -178,6 +178,10 @@ BEGIN
                 used := use[1];
                 before := use[2];
                 others := jsonb_build_array(use[4], use[5], use[6]);
+                told_ms := (present + 1) * period_ms - ahead_ms;
+                IF charge[6]::bigint <> present AND abs(ends_ms - told_ms) < period_ms THEN
+                    told_ms := greatest(ends_ms, told_ms);
+                END IF;
             ELSIF now_ms >= ends_ms - period_ms - 1000
             AND present * period_ms - ahead_ms < ends_ms THEN
                 used := use[1];

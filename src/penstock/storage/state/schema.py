@@ -124,4 +124,5 @@ SCHEMA: Schema = (
     # Jobs are counted, claimed queue by queue, and kept apart by their target too.
     (JOBS, JOB_SLOTS, COUNTERS),
     (),  # budgets know when their windows end
+    (),  # and keep the later end where askers disagree
 )

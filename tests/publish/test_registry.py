@@ -46,13 +46,54 @@ def test_the_last_record_of_each_stream_is_kept() -> None:
 
 
 def test_what_was_not_heard_of_for_longest_makes_room() -> None:
-    registry = Registry(3000)
-    passed(registry, "sim.trades.a", 1, 1000)
-    passed(registry, "sim.trades.b", 1, 1000)
-    passed(registry, "sim.trades.a", 2, 1000)
-    passed(registry, "sim.trades.c", 1, 1000)
+    registry = Registry(16_000)
+    for index in range(10):
+        passed(registry, f"sim.trades.{index}", 1, 1000)
+    passed(registry, "sim.trades.0", 2, 1000)
+    passed(registry, "sim.trades.x", 1, 1000)
 
-    assert [f.topic[-1] for f in known(registry, "")[0]] == ["a", "c"]
+    assert [f.topic[-1] for f in known(registry, "")[0]] == [*"23456789", "0", "x"]
+
+
+def test_small_records_of_many_topics_are_no_way_around_the_limit() -> None:
+    registry = Registry(ROOM)
+    for index in range(5000):
+        passed(registry, f"sim.trades.{index}", 1, 1)
+
+    assert len(registry._last) * 500 < ROOM
+
+
+def test_a_record_that_would_leave_no_room_for_others_is_not_kept() -> None:
+    registry = Registry(ROOM)
+    passed(registry, OTHER, 1)
+    passed(registry, TOPIC, 1)
+    passed(registry, TOPIC, 2, ROOM // 2)
+
+    assert [(f.topic, f.number) for f in known(registry, "sim.")[0]] == [(OTHER, 1)]
+
+
+def test_a_number_that_a_slot_never_gave_is_not_told_to_who_joins() -> None:
+    registry = Registry(ROOM)
+    passed(registry, TOPIC, 1 << 62)
+    announced(registry, 0, topic=5)
+    passed(registry, OTHER, 1 << 62)
+    passed(registry, TOPIC, 1 << 62)
+
+    (frames,) = known(registry, TOPIC)
+    assert [(f.kind, f.number) for f in frames] == [(Kind.HEAD, 5)]
+    assert known(registry, OTHER) == [[]]
+    announced(registry, 0, topic=6)
+    assert (TOPIC, "a") not in registry._last
+
+
+def test_topics_that_are_announced_are_bounded_in_all() -> None:
+    registry = Registry(ROOM)
+    for slot in ("a", "b", "c"):
+        numbers = {f"sim.trades.{index}": 1 for index in range(60_000)}
+        list(registry.announced(Announcement(slot=slot, run=1, log=1, numbers=numbers), 0))
+    announced(registry, 0, "d", topic=1)
+
+    assert [len(slot.numbers) for slot in registry.slots(0)] == [50_000, 50_000, 0, 0]
 
 
 def test_an_announcement_is_told_to_the_subscribers_of_each_topic() -> None:

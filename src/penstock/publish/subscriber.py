@@ -99,6 +99,8 @@ class SubscriberCounts(Struct):
     lost: int = 0
     """Neither bus nor log gave them."""
     malformed: int = 0
+    doubted: int = 0
+    """Frames whose number was too far ahead to be believed at once."""
 
 
 class _Hole:
@@ -212,17 +214,20 @@ class Subscriber:
             if frame.kind is Kind.HEAD:
                 head = read_head(frame.payload)
                 self._logs[frame.slot] = head.log
-                step = self._ordering.announced(frame.topic, frame.slot, frame.number, head)
+                step = self._ordering.announced(
+                    frame.topic, frame.slot, frame.number, head, before=before
+                )
                 delivery = None
             else:
                 record = record_of(frame)
                 step = self._ordering.arrived(frame.topic, frame.slot, frame.number, before=before)
                 self.counts.received += step.deliver
-                self.counts.repeated += not step.deliver
+                self.counts.repeated += not (step.deliver or step.doubted)
                 delivery = Delivery(frame.topic, frame.slot, frame.number, record)
         except NotOurRecord:
             self.counts.malformed += 1
             return
+        self.counts.doubted += step.doubted
         self._follow(step, frame, delivery if step.deliver else None)
         if step.missing and not before:
             first, last = step.missing
@@ -245,6 +250,7 @@ class Subscriber:
             self._lose_until(hole, number)
             self.counts.filled += 1
             frame = hole.frame
+            self._ordering.filled(frame.topic, frame.slot, number)
             self._ready.append(Delivery(frame.topic, frame.slot, number, record, filled=True))
             hole.next = number + 1
         if len(records) < _BATCH:

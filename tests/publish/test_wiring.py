@@ -107,25 +107,27 @@ class Keys:
     """A broker with a list of clients, and clients with keys."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.clients = folder, folder / "clients"
-        self.clients.mkdir()
+        self.folder = folder
         self.broker = make_keys(folder, "broker")
-        self.settings = {"key_file": str(self.broker.secret), "clients": str(self.clients)}
+        self.settings = {"key_file": str(self.broker.secret)}
+        for side in ("clients", "publishers"):
+            (folder / side).mkdir()
+            self.settings[side] = str(folder / side)
 
-    def client(self, name: str, *, known: bool) -> dict[str, Any]:
+    def client(self, name: str, *sides: str) -> dict[str, Any]:
         made = make_keys(self.folder, name)
-        if known:
-            self.admit(name)
+        for side in sides:
+            self.admit(name, side)
         return {"key_file": str(made.secret), "broker_key": self.broker.public_key}
 
-    def admit(self, name: str) -> None:
+    def admit(self, name: str, side: str) -> None:
         public = self.folder / f"{name}.public"
-        (self.clients / public.name).write_text(public.read_text())
+        (self.folder / side / public.name).write_text(public.read_text())
 
 
 async def test_whose_key_is_known_comes_in(tmp_path: Path) -> None:
     keys, town = Keys(tmp_path), Town(tmp_path)
-    one, two = keys.client("one", known=True), keys.client("two", known=True)
+    one, two = keys.client("one", "publishers"), keys.client("two", "clients")
     async with town.bus(**keys.settings), town.publisher(**one) as publisher:
         await heard(publisher)
         async with Subscriber(town.wiring(**two), [TOPIC]) as subscriber:
@@ -136,17 +138,17 @@ async def test_whose_key_is_known_comes_in(tmp_path: Path) -> None:
 
 async def test_whose_key_is_not_known_stays_outside_until_it_is(tmp_path: Path) -> None:
     keys, town = Keys(tmp_path), Town(tmp_path)
-    late = keys.client("late", known=False)
+    late = keys.client("late")
     async with town.bus(**keys.settings) as broker, town.publisher(**late) as publisher:
         await eventually(lambda: broker.counts.refused >= 2)
         assert not publisher._listen()
-        keys.admit("late")
+        keys.admit("late", "publishers")
         await heard(publisher)
 
 
 async def test_who_has_no_key_or_another_brokers_stays_outside(tmp_path: Path) -> None:
     keys, town = Keys(tmp_path), Town(tmp_path)
-    good = keys.client("good", known=True)
+    good = keys.client("good", "publishers", "clients")
     wrong = {**good, "broker_key": make_keys(tmp_path, "impostor").public_key}
     async with (
         town.bus(**keys.settings),

@@ -293,8 +293,12 @@ class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: Count = 10_000
     """Messages that may wait for one subscriber; a tenth as many batches of them may wait for the
     broker. More are dropped, counted, and read from the log."""
-    message_bytes: Annotated[int, Meta(ge=1024)] = 16 * 1024 * 1024
-    """No message on the bus is larger."""
+    message_bytes: Annotated[int, Meta(ge=1024)] = 4 * 1024 * 1024
+    """No message on the bus is larger; records that are, are read from the log."""
+    connections: Count = 1000
+    """Publishers, and subscribers, that may be connected to the broker at once."""
+    subscriptions: Count = 5000
+    """Topics, or beginnings of topics, that one connection may be the first to subscribe to."""
     linger: Annotated[float, Meta(ge=0, le=60)] = 0.5
     """Seconds a publisher that stops waits for what is queued to leave."""
     key_file: str = ""
@@ -302,7 +306,10 @@ class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     broker_key: str = ""
     """The broker's public key, for those who connect to it."""
     clients: str = ""
-    """Folder with the public keys (``*.public``) of all who may connect, for the broker."""
+    """Folder with the public keys (``*.public``) of those who may subscribe, for the broker."""
+    publishers: str = ""
+    """Folder with the public keys of those who may publish, likewise. One that may do both has its
+    key in both."""
 
 
 Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]

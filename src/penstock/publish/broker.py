@@ -10,13 +10,13 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import msgspec
 import zmq
 
 from penstock.clock import Clock
 from penstock.errors import ConfigError, NotOurRecord
+from penstock.publish.connections import Connections, cut
 from penstock.publish.frames import (
     ANNOUNCE,
     BATCH,
@@ -31,14 +31,19 @@ from penstock.publish.frames import (
     write_frame,
 )
 from penstock.publish.keys import Doorkeeper
+from penstock.publish.outbox import Outbox
 from penstock.publish.readiness import Socket, drain, readable
 from penstock.publish.registry import BusCounts, BusFacts, Registry
-from penstock.publish.wiring import Wiring, socket_file
-from penstock.telemetry import BusFell, Listener, quiet
+from penstock.publish.socket_files import socket_file
+from penstock.publish.subscriptions import Subscriptions
+from penstock.publish.wiring import Wiring
+from penstock.telemetry import BusFell, BusRefused, Listener, quiet
 
 _AT_ONCE = 500
+_BYTES_AT_ONCE = 1024 * 1024
+_ANSWERS_AT_ONCE = 4
 _TELL_S = 1.0
-_REMEMBERED_BYTES = 64 * 1024 * 1024
+_REMEMBERED_BYTES = 32 * 1024 * 1024
 _SLOT = "_bus"
 
 
@@ -49,7 +54,9 @@ class Broker:
         self.counts = BusCounts()
         self.wiring, self._clock, self._tell = wiring, clock, listener
         self._told = BusCounts()
+        self._why_cut, self._closed = "", 0
         self._registry = Registry(_REMEMBERED_BYTES)
+        self._subscriptions = Subscriptions(wiring.settings.subscriptions)
         with ExitStack() as stack:
             for endpoint in (wiring.publish, wiring.subscribe):
                 stack.enter_context(_alone(endpoint))
@@ -57,10 +64,13 @@ class Broker:
             stack.callback(context.destroy, 0)
             self._doorkeeper = None
             if wiring.secret is not None:
-                self._doorkeeper = Doorkeeper(context, Path(wiring.settings.clients))
+                self._doorkeeper = Doorkeeper(context, wiring.key_folders, clock)
             self._publishers = context.socket(zmq.XSUB)
             self._subscribers = context.socket(zmq.XPUB)
-            self._subscribers.setsockopt(zmq.XPUB_NODROP, 1)
+            self._outbox = Outbox(self._subscribers)
+            most = wiring.settings.connections
+            self._arrivals = Connections(context, self._publishers, most)
+            self._audience = Connections(context, self._subscribers, most)
             wiring.bind(self._publishers, "publish")
             wiring.bind(self._subscribers, "subscribe")
             # Everything: each publisher is told once, when it connects.
@@ -86,29 +96,40 @@ class Broker:
 
     async def forward(self) -> None:
         """Forward for ever."""
-        sockets = [self._publishers, self._subscribers]
+        sockets = [
+            self._publishers,
+            self._subscribers,
+            self._arrivals.socket,
+            self._audience.socket,
+        ]
         if self._doorkeeper is not None:
             sockets.append(self._doorkeeper.socket)
         while True:
-            # Sockets that were just written to must be looked at again before they are waited for.
-            if self._pass_on() or self._answer() or self._admit():
+            # Each gets its turn: whoever sends without end keeps no other waiting. Sockets that
+            # were just written to must be looked at again before they are waited for.
+            busy = [self._admit(), self._pass_on(), self._hear(), self._answer()]
+            if any(busy):
                 await self._clock.sleep(0)
             else:
                 await readable(*sockets)
 
     def tell(self) -> None:
-        """Tell what fell since this was last called, if anything did."""
+        """Tell what fell and who was refused since this was last called, if anything was."""
         now, before = self.counts, self._told
         if (now.overflows, now.missed) != (before.overflows, before.missed):
             overflows, missed = now.overflows - before.overflows, now.missed - before.missed
             self._tell(BusFell(overflows=overflows, missed=missed))
+        if self._doorkeeper is not None and now.refused > before.refused:
+            self._tell(BusRefused(count=now.refused - before.refused, why=self._doorkeeper.why))
+        if now.cut > before.cut:
+            self._tell(BusRefused(count=now.cut - before.cut, why=self._why_cut))
         self._told = msgspec.structs.replace(now)
 
     def close(self) -> None:
         self._open.close()
 
     def _pass_on(self) -> bool:
-        taken = drain(self._publishers, _AT_ONCE)
+        taken = drain(self._publishers, _AT_ONCE, _BYTES_AT_ONCE)
         for data in taken:
             try:
                 frame = read_frame(data)
@@ -126,58 +147,91 @@ class Broker:
     def _take_record(self, frame: Frame, data: bytes) -> None:
         if frame.topic.startswith("_") or frame.kind not in (Kind.JSON, Kind.MSGPACK):
             raise NotOurRecord("a frame that is not for a publisher to send")
-        self._send(data)
+        self._outbox.send(data)
         self._registry.passed(frame, data)
         self.counts.forwarded += 1
 
     def _take_announcement(self, frame: Frame) -> None:
         announcement = read_announcement(frame.payload)
         for head in self._registry.announced(announcement, self._clock.now_ms()):
-            self._send(head)
+            self._outbox.send(head)
 
-    def _send(self, data: bytes) -> None:
+    def _hear(self) -> bool:
+        """Take note of connections and subscriptions, and hear what subscribers say."""
+        busy = bool(self._arrivals.look(_AT_ONCE))
+        for connection in self._audience.look(_AT_ONCE):
+            self._subscriptions.opened(connection)
+            busy = True
         try:
-            self._subscribers.send(data, zmq.NOBLOCK)
+            for _ in range(_AT_ONCE):
+                frame = self._subscribers.recv(zmq.NOBLOCK, copy=False)
+                self._take_word(frame, frame.bytes)
+                busy = True
         except zmq.Again:
-            # Somebody's queue is full, and so nobody got it. Once more, without that one.
-            self.counts.overflows += 1
-            self._subscribers.setsockopt(zmq.XPUB_NODROP, 0)
-            self._subscribers.send(data, zmq.NOBLOCK)
-            self._subscribers.setsockopt(zmq.XPUB_NODROP, 1)
+            pass
+        return busy
+
+    def _take_word(self, frame: zmq.Frame, data: bytes) -> None:
+        if data[:1] == b"\x01":
+            try:
+                connection = int(frame.get(zmq.SRCFD))
+            except zmq.ZMQError:
+                connection = -1
+            if too_much := self._subscriptions.added(connection, data[1:]):
+                self._why_cut = f"a subscriber asked for {too_much}"
+                self.counts.cut += 1
+                cut(connection)
+            elif data[:2] == b"\x01_" and data.endswith(b"\0"):
+                self._subscriptions.asked(data[1:])
+        elif data[:1] == b"\0":
+            self._subscriptions.removed(data[1:])
+        elif data[:1] == MISSED and len(data) == 9:
+            self.counts.missed += min(int.from_bytes(data[1:], "big"), 1 << 32)
 
     def _answer(self) -> bool:
-        """Answer subscriptions that ask something, and hear what subscribers say."""
-        taken = drain(self._subscribers, _AT_ONCE)
-        for data in taken:
-            if data[:1] == MISSED and len(data) == 9:
-                self.counts.missed += min(int.from_bytes(data[1:], "big"), 1 << 32)
-            elif data[:2] == b"\x01_" and data.endswith(b"\0"):
-                self._reply(data[1:-1])
-        return bool(taken)
+        """Answer some of the subscriptions that ask something."""
+        for _ in range(_ANSWERS_AT_ONCE):
+            question = self._subscriptions.next_question()
+            if question is None:
+                return False
+            try:
+                answers = self._answers(question[:-1].decode())
+            except (NotOurRecord, UnicodeDecodeError):
+                self.counts.malformed += 1
+                continue
+            for answer in answers:
+                self._outbox.reply(answer)
+            self._subscriptions.answered(question, sum(map(len, answers)))
+        return True
 
-    def _reply(self, topic_bytes: bytes) -> None:
-        try:
-            topic = topic_bytes.decode()
-            question, _, rest = topic.partition(".")
-            if question == JOIN:
-                wanted = rest.partition(".")[2]
-                payloads = self._registry.known(wanted, self.wiring.settings.message_bytes // 2)
-                for left, payload in zip(range(len(payloads))[::-1], payloads, strict=True):
-                    self._send(write_frame(Frame(topic, _SLOT, left, Kind.JOINED, payload)))
-            elif question == STREAMS:
-                facts = BusFacts(
-                    counts=self.counts, slots=self._registry.slots(self._clock.now_ms())
-                )
-                payload = msgspec.json.encode(facts)
-                self._send(write_frame(Frame(topic, _SLOT, 0, Kind.FACTS, payload)))
-        except (NotOurRecord, UnicodeDecodeError):
-            self.counts.malformed += 1
+    def _answers(self, topic: str) -> list[bytes]:
+        question, _, rest = topic.partition(".")
+        if question == JOIN:
+            wanted = rest.partition(".")[2]
+            payloads = self._registry.known(wanted, self.wiring.settings.message_bytes // 2)
+            left = range(len(payloads))[::-1]
+            return [
+                write_frame(Frame(topic, _SLOT, number, Kind.JOINED, payload))
+                for number, payload in zip(left, payloads, strict=True)
+            ]
+        if question == STREAMS:
+            facts = BusFacts(counts=self.counts, slots=self._registry.slots(self._clock.now_ms()))
+            payload = msgspec.json.encode(facts)
+            return [write_frame(Frame(topic, _SLOT, 0, Kind.FACTS, payload))]
+        return []
 
     def _admit(self) -> bool:
+        """Let in who may come in, and count who may not."""
+        counts, closed = self.counts, self._arrivals.refused + self._audience.refused
+        if closed > self._closed:
+            self._why_cut = f"more than {self.wiring.settings.connections} connections"
+            counts.cut += closed - self._closed
+            self._closed = closed
+        counts.overflows = self._outbox.overflows
         if self._doorkeeper is None:
             return False
         answered = self._doorkeeper.answer()
-        self.counts.refused = self._doorkeeper.refused
+        counts.refused = self._doorkeeper.refused
         return answered
 
 

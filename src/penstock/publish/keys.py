@@ -1,17 +1,20 @@
 """Keys: who may speak on the bus. CURVE, with a list of clients that is a folder.
 
 A secret key stays in a file that only its owner reads and is never shown. Public keys are shown
-and copied freely: the broker's to its clients, theirs into the broker's folder, where they count
-from the next connection on.
+and copied freely: the broker's to its clients, theirs into the broker's folders, one for those who
+may publish and one for those who may subscribe, where they count from the next connection on.
 """
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import zmq
 from zmq.utils import z85
 
+from penstock.clock import Clock
 from penstock.config import Secret
 from penstock.errors import ConfigError, StorageError
 from penstock.publish.readiness import Socket
@@ -19,6 +22,7 @@ from penstock.publish.readiness import Socket
 PUBLIC, SECRET = ".public", ".secret"
 _KEY_CHARACTERS = 40
 _ZAP = "inproc://zeromq.zap.01"
+_READ_AGAIN_NS = 1_000_000_000
 
 
 class KeyFiles(NamedTuple):
@@ -87,11 +91,21 @@ def read_public(key: str, setting: str) -> str:
 
 
 class Doorkeeper:
-    """Answers whether a key may come in (ZAP, RFC 27). Reads the folder at every knock."""
+    """Answers whether a key may come in (ZAP, RFC 27).
 
-    def __init__(self, context: "zmq.Context[Socket]", clients: Path) -> None:
-        self._clients = clients
+    Each side of the bus is a domain with a folder of its own: who may subscribe may not publish,
+    unless its key is in both. Folders are read again at the first knock after a second.
+    """
+
+    def __init__(
+        self, context: "zmq.Context[Socket]", folders: Mapping[str, Path | None], clock: Clock
+    ) -> None:
+        self._folders, self._clock = folders, clock
+        self._keys: dict[str, set[bytes]] = {}
+        self._read_ns = 0
         self.refused = 0
+        self.why = ""
+        """Why the last one was refused."""
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(_ZAP)
@@ -99,23 +113,47 @@ class Doorkeeper:
     def answer(self) -> bool:
         """Answer whoever knocks; whether somebody did."""
         try:
-            version, request, _, _, _, mechanism, *credentials = self.socket.recv_multipart(
+            version, request, domain, _, _, mechanism, *credentials = self.socket.recv_multipart(
                 zmq.NOBLOCK
             )
         except zmq.Again:
             return False
-        known = mechanism == b"CURVE" and z85.encode(credentials[0]) in self._keys()
-        self.refused += not known
+        key = z85.encode(credentials[0]) if mechanism == b"CURVE" and credentials else b""
+        self._read_folders()
+        side = domain.decode(errors="replace")
+        known = bool(key) and key in self._keys.get(side, ())
+        if not known:
+            self.refused += 1
+            self.why = self._why_not(key, side)
         # "For now": a client that is told 400 never comes again, though its key may be added.
         status, text = (b"200", b"OK") if known else (b"300", b"key not known")
         self.socket.send_multipart([version, request, status, text, b"", b""])
         return True
 
-    def _keys(self) -> set[bytes]:
-        try:
-            return {file.read_bytes().strip() for file in self._clients.glob(f"*{PUBLIC}")}
-        except OSError:
-            return set()
+    def _why_not(self, key: bytes, side: str) -> str:
+        """In words for whoever runs the broker; a public key is no secret."""
+        name = f"the key {key.decode()}" if key else "one without a key"
+        setting = {"publish": "bus.publishers", "subscribe": "bus.clients"}.get(side, side)
+        if elsewhere := [other for other, keys in self._keys.items() if key in keys]:
+            return f"{name} may {elsewhere[0]} only: to let it {side} too, copy it to {setting}"
+        return f"{name} may not {side}: to let it, copy it to {setting}"
+
+    def _read_folders(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if not self._keys or now_ns - self._read_ns >= _READ_AGAIN_NS:
+            self._read_ns = now_ns
+            self._keys = {side: _public_keys(folder) for side, folder in self._folders.items()}
+
+
+def _public_keys(folder: Path | None) -> set[bytes]:
+    """The keys in a folder, without what cannot be read, and without what is no file."""
+    keys: set[bytes] = set()
+    for path in sorted(folder.glob(f"*{PUBLIC}")) if folder is not None else ():
+        with suppress(OSError):
+            if path.is_file():
+                with path.open("rb") as file:
+                    keys.add(file.read(1000).strip())
+    return keys - {b""}
 
 
 def _wrong(name: str, problem: str) -> ConfigError:

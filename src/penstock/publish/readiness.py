@@ -12,13 +12,18 @@ import zmq
 Socket = zmq.Socket[bytes]
 
 
-def drain(socket: Socket, most: int) -> list[bytes]:
-    """What has arrived, at most so many; with fewer, the socket has nothing more just now."""
+def drain(socket: Socket, most: int, most_bytes: int = 1 << 62) -> list[bytes]:
+    """What has arrived, at most so many, and no more once they have so many bytes.
+
+    With none, the socket has nothing more just now.
+    """
     taken: list[bytes] = []
-    receive = socket.recv
+    receive, left = socket.recv, most_bytes
     try:
-        while len(taken) < most:
-            taken.append(receive(zmq.NOBLOCK))
+        while len(taken) < most and left > 0:
+            data = receive(zmq.NOBLOCK)
+            taken.append(data)
+            left -= len(data)
     except zmq.Again:
         pass
     return taken

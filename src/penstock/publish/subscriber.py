@@ -36,6 +36,7 @@ from penstock.publish.readiness import Socket, drain, readable
 from penstock.publish.wiring import Wiring
 
 _BATCH = 1000
+_BATCH_BYTES = 8 * 1024 * 1024
 
 
 class Filler(Protocol):
@@ -185,7 +186,7 @@ class Subscriber:
         if self.counts.missed != self._told:
             missed, self._told = self.counts.missed - self._told, self.counts.missed
             self._say(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
-        taken = drain(self._socket, _BATCH)
+        taken = drain(self._socket, _BATCH, _BATCH_BYTES)
         for data in taken:
             try:
                 self._sort(data)

@@ -2,15 +2,14 @@
 
 By default the bus is two sockets in the folder for collected data. Slots are numbered per folder,
 so two folders on one machine are two buses; and whoever may not enter the folder cannot connect.
-Off this machine nobody is spoken to without CURVE: a broker knows its clients by their keys, and
-they know it by its own.
+Off this machine nobody is spoken to without CURVE: a broker knows its clients by their keys, those
+who publish and those who subscribe apart, and they know it by its own.
 """
 
 import os
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -21,13 +20,19 @@ from penstock.config import Bus, Secret
 from penstock.errors import ConfigError, StorageError
 from penstock.publish.keys import read_public, read_secret
 from penstock.publish.readiness import Socket
+from penstock.publish.socket_files import private_files, short_endpoint, socket_file
 
 Side = Literal["publish", "subscribe"]
-_LONGEST_PATH = 100
-"""The kernel takes 107 bytes."""
 _LOG_ID = Path("bus", "log.id")
 _RETRY_MS, _RETRY_MOST_MS = 100, 2000
 _HANDSHAKE_MS = 3000
+_OVERHEAD_BYTES = 64
+"""What encryption adds to a message, at most."""
+_WORD_BYTES = 1024
+"""No subscription, and nothing else that a subscriber says, is larger."""
+_ARRIVED = 8
+"""Messages of one connection that the broker holds unread; more wait in the kernel, and in the
+queue of who sent them. They may be large, and there may be many connections."""
 _BEAT_MS = 5000
 """A connection that is silent for so long is tested; after three times that it is given up."""
 
@@ -45,6 +50,15 @@ class Wiring:
     secret: Secret | None = None
     broker_key: str = ""
 
+    @property
+    def key_folders(self) -> dict[str, Path | None]:
+        """Where the broker finds the keys of those who may, by what they may."""
+        publishers, clients = self.settings.publishers, self.settings.clients
+        return {
+            "publish": Path(publishers) if publishers else None,
+            "subscribe": Path(clients) if clients else None,
+        }
+
     def bind(self, socket: Socket, side: Side) -> None:
         """Listen as the broker.
 
@@ -55,11 +69,17 @@ class Wiring:
         if self.secret is not None:
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal().encode())
+            # Who is asked about a key is told by this on which side it came.
+            socket.setsockopt(zmq.ZAP_DOMAIN, side.encode())
         self._prepare(socket, endpoint)
+        socket.setsockopt(zmq.RCVHWM, min(_ARRIVED, self.settings.queue))
+        if side == "subscribe":
+            socket.setsockopt(zmq.MAXMSGSIZE, _WORD_BYTES)
         try:
             if path := socket_file(endpoint):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            socket.bind(endpoint)
+            with private_files():
+                socket.bind(short_endpoint(endpoint))
         except (zmq.ZMQError, OSError) as error:
             held = getattr(error, "errno", 0) == zmq.EADDRINUSE
             problem = "another program listens there already" if held else error.strerror
@@ -80,12 +100,12 @@ class Wiring:
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MOST_MS)
         for everywhere in ("//*:", "//0.0.0.0:", "//[::]:"):
             endpoint = endpoint.replace(everywhere, "//127.0.0.1:")
-        socket.connect(endpoint)
+        socket.connect(short_endpoint(endpoint))
 
     def _prepare(self, socket: Socket, endpoint: str) -> None:
         socket.setsockopt(zmq.SNDHWM, self.settings.queue)
         socket.setsockopt(zmq.RCVHWM, self.settings.queue)
-        socket.setsockopt(zmq.MAXMSGSIZE, self.settings.message_bytes)
+        socket.setsockopt(zmq.MAXMSGSIZE, self.settings.message_bytes + _OVERHEAD_BYTES)
         socket.setsockopt(zmq.LINGER, round(self.settings.linger * 1000))
         socket.setsockopt(zmq.IPV6, "[" in endpoint)
         # Whoever is not let in is not told so: it comes again once this has passed.
@@ -117,7 +137,9 @@ def wire(settings: Bus, folder: Path, *, broker: bool = False) -> Wiring | None:
                 " `penstock bus keys` and set bus.key_file, or use an address of this machine.",
             )
     if secret and broker and not (settings.clients and Path(settings.clients).is_dir()):
-        raise _wrong("clients", "names no folder with the public keys of those who may connect.")
+        raise _wrong("clients", "names no folder with the public keys of those who may subscribe.")
+    if secret and broker and settings.publishers and not Path(settings.publishers).is_dir():
+        raise _wrong("publishers", "names no folder with the public keys of those who may publish.")
     if secret and not broker:
         read_public(settings.broker_key, "bus.broker_key")
     return Wiring(publish, subscribe, settings, folder, secret, settings.broker_key)
@@ -126,20 +148,16 @@ def wire(settings: Bus, folder: Path, *, broker: bool = False) -> Wiring | None:
 def _find(endpoint: str, folder: Path, side: Side) -> str:
     """The address of one side, with ``ipc`` alone made into a socket in the folder."""
     if endpoint == "ipc":
-        path = folder.resolve() / "bus" / f"{side}.sock"
-        if len(os.fsencode(path)) <= _LONGEST_PATH:
-            return f"ipc://{path}"
-        # Too long for the kernel: a socket without a file, known by the same folder's name.
-        return f"ipc://@penstock-{sha256(os.fsencode(path)).hexdigest()[:32]}"
+        return f"ipc://{folder.resolve() / 'bus' / side}.sock"
     transport, _, rest = endpoint.partition("://")
     port = rest.rpartition(":")[2]
-    if transport == "ipc" and 0 < len(os.fsencode(rest)) <= _LONGEST_PATH:
+    if transport == "ipc" and rest:
         return endpoint
     if transport == "tcp" and rest.rpartition(":")[0] and port.isdecimal() and int(port) < 65536:
         return endpoint
     raise _wrong(
         side,
-        f"{endpoint!r} is no address: write ipc, ipc://FILE (a short path) or tcp://HOST:PORT.",
+        f"{endpoint!r} is no address: write ipc, ipc://FILE or tcp://HOST:PORT.",
     )
 
 
@@ -154,12 +172,6 @@ def is_local(endpoint: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def socket_file(endpoint: str) -> Path | None:
-    """The file of an endpoint that has one."""
-    path = endpoint.removeprefix("ipc://")
-    return None if path == endpoint or path.startswith("@") else Path(path)
 
 
 def find_log_id(folder: Path) -> int | None:

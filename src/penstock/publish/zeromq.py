@@ -148,9 +148,12 @@ class ZeroMqPublisher:
             )
             payload = msgspec.json.encode(announcement)
             frame = write_frame(Frame(ANNOUNCE, self._slot, 0, Kind.FACTS, payload))
-            # One that finds no room is no loss: the next says the same and more.
-            with suppress(zmq.Again):
-                self._socket.send(frame, zmq.NOBLOCK)
+            if len(frame) > self._most_bytes:
+                self.counts.dropped += 1  # It would cost us the connection.
+            else:
+                # One that finds no room is no loss: the next says the same and more.
+                with suppress(zmq.Again):
+                    self._socket.send(frame, zmq.NOBLOCK)
         dropped = self.counts.dropped - self._told
         if dropped:
             self._told = self.counts.dropped

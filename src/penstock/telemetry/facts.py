@@ -286,6 +286,14 @@ class BusFell(Fact, frozen=True, kw_only=True):
     """Messages that they say they missed."""
 
 
+class BusRefused(Fact, frozen=True, kw_only=True):
+    """The broker refused or closed connections since this was last told."""
+
+    count: int
+    why: str
+    """For the last one of them."""
+
+
 class StreamSuspected(Fact, frozen=True, kw_only=True):
     """A stream is silent for longer than is usual for it: somebody looks. Told once a silence."""
 

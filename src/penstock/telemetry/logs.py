@@ -37,6 +37,7 @@ _LEVELS: dict[type[Fact], Level] = {
     # Something is not as it should be: it is being dealt with, or something is missing.
     facts.BookDrifted: "warning",
     facts.BusFell: "warning",
+    facts.BusRefused: "warning",
     facts.CandlesMissing: "warning",
     facts.ConnectionLost: "warning",
     facts.ExchangeSilent: "warning",

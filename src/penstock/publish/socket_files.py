@@ -1,0 +1,71 @@
+"""Socket files: local sockets with permissions, at any path.
+
+The kernel takes paths of sockets up to 107 bytes. A longer one is reached through a descriptor of
+its folder, so that it is a file like any other, and its permissions decide who may connect.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.errors import ConfigError
+
+_LONGEST = 100
+"""The kernel takes 107 bytes."""
+_DESCRIPTORS = Path("/proc/self/fd")
+_folders: dict[tuple[int, int], int] = {}
+"""By device and inode; they stay open, since a lost connection is made again at any time."""
+
+
+def socket_file(endpoint: str) -> Path | None:
+    """The file of an endpoint that has one."""
+    path = endpoint.removeprefix("ipc://")
+    return None if path == endpoint or path.startswith("@") else Path(path)
+
+
+def short_endpoint(endpoint: str) -> str:
+    """The same endpoint in a spelling that is short enough for the kernel.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = socket_file(endpoint)
+    if path is None or len(os.fsencode(path)) <= _LONGEST:
+        return endpoint
+    path = path.absolute()
+    folder = next(each for each in path.parents if each.is_dir())
+    try:
+        short = f"{_DESCRIPTORS}/{_open(folder)}/{path.relative_to(folder)}"
+    except OSError as error:
+        raise _wrong(f"cannot reach {path}: {error.strerror}.") from error
+    if not _DESCRIPTORS.is_dir() or len(os.fsencode(short)) > _LONGEST:
+        raise _wrong(
+            f"the path {path} is too long for a socket. Use a data folder with a shorter path, or"
+            " set bus.publish and bus.subscribe to ipc://FILE with shorter ones."
+        )
+    return f"ipc://{short}"
+
+
+def _open(folder: Path) -> int:
+    found = folder.stat()
+    place = (found.st_dev, found.st_ino)
+    if place not in _folders:
+        _folders[place] = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    return _folders[place]
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files made meanwhile are for their owner; and for its group, if the umask lets it write."""
+    before = os.umask(0o177)
+    try:
+        if not before & 0o020:
+            os.umask(0o117)
+        yield
+    finally:
+        os.umask(before)
+
+
+def _wrong(problem: str) -> ConfigError:
+    return ConfigError("bus", problem=problem, origin="settings")

@@ -7,20 +7,35 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.app import measured
 from penstock.app.bus import bus_wiring, open_bus
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
-from penstock.cli.running import last_words_logged, run_process, stop_after, stop_on_signals
+from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
+from penstock.cli.running import (
+    end_in_time,
+    last_words_logged,
+    run_process,
+    stop_after,
+    stop_on_signals,
+)
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.publish.asking import ask_bus
 from penstock.publish.keys import make_keys
 from penstock.publish.registry import BusFacts
 from penstock.telemetry import Listener, log_facts
+from penstock.telemetry.printable import printable
 
 bus = typer.Typer(invoke_without_command=True)
+_END_S = 4.0
+"""It keeps nothing that would be lost, so it need not wait for whatever it is being fed."""
+_NO_PUBLISHERS = (
+    "penstock: keys in bus.clients may subscribe only, and bus.publishers is not set: nobody may"
+    " publish. Copy the public keys of collectors and workers to a folder of their own, and set"
+    " bus.publishers to it."
+)
 
 
 @bus.callback()
@@ -49,7 +64,10 @@ async def _run(
 ) -> None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
+    end_in_time(_END_S)
     with open_bus(settings, clock, listener) as broker:
+        if broker.wiring.secret is not None and not settings.bus.publishers:
+            note(_NO_PUBLISHERS)
         if as_json:
             say({"publish": broker.wiring.publish, "subscribe": broker.wiring.subscribe})
         else:
@@ -90,6 +108,7 @@ def keys(
     made = make_keys(folder, name)
     typer.echo(f"secret key in {made.secret}: set bus.key_file to it, and keep it to yourself")
     typer.echo(f"public key in {made.public}: {made.public_key}")
+    typer.echo("the broker lets it publish from bus.publishers, and subscribe from bus.clients")
 
 
 def _draw(facts: BusFacts) -> None:
@@ -99,13 +118,14 @@ def _draw(facts: BusFacts) -> None:
     table.add_column("last number", justify="right")
     for slot in facts.slots:
         for topic, number in sorted(slot.numbers.items()):
-            table.add_row(topic, slot.slot, f"{number:,}")
+            names = (Text(printable(name)) for name in (topic, slot.slot))
+            table.add_row(*names, f"{number:,}")
     console = Console()
     console.print(table if facts.slots else "Nothing is published. Begin with: penstock collect")
     counts, dropped = facts.counts, sum(slot.dropped for slot in facts.slots)
     console.print(
         f"{counts.forwarded:,} forwarded, {dropped:,} dropped before the bus,"
         f" {counts.missed:,} missed by slow subscribers, {counts.malformed:,} malformed,"
-        f" {counts.refused:,} connections refused",
+        f" {counts.refused + counts.cut:,} connections refused",
         style="dim",
     )

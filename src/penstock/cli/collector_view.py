@@ -12,6 +12,7 @@ from penstock.cli.job_words import duration, instant
 from penstock.cli.limit_words import limit_words, main_limit
 from penstock.cli.market_rows import missing_ids
 from penstock.collect.status import CollectorStatus
+from penstock.telemetry.printable import printable
 
 _NAMED = 5
 """Names that are told of a list; the rest is counted."""
@@ -73,7 +74,7 @@ def _synced(status: CollectorStatus) -> int:
 
 
 def _title(status: CollectorStatus, state: str, *, brief: bool) -> Iterator[Text]:
-    name = status.exchange if brief else status.slot
+    name = printable(status.exchange if brief else status.slot)
     said = state or status.state
     bad = said == GONE or status.state == "failed"
     ended = bad or status.state == "stopped"
@@ -85,7 +86,7 @@ def _title(status: CollectorStatus, state: str, *, brief: bool) -> Iterator[Text
     yield title
     if not ended:
         if status.connection not in ("", "connected"):
-            yield Text(status.connection, style="yellow")
+            yield Text(printable(status.connection), style="yellow")
         if status.books:
             synced = _synced(status)
             style = "green" if synced == len(status.books) else "yellow"

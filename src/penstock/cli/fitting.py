@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from penstock.telemetry.printable import printable
+
 _GAP = 2
 """Blanks between two columns."""
 
@@ -46,6 +48,7 @@ def table(
 
     Columns that are empty, or that do not fit, are left out. Where rows are, a line says how many.
     """
+    rows = [row._replace(cells=[_printable(cell) for cell in row.cells]) for row in rows]
     ordered = sorted(rows, key=lambda row: _place(row.trouble, troubles))
     shown = columns_that_fit(columns, ordered, room.width)
     widths = {each: _width(columns, ordered, each) for each in shown}
@@ -76,7 +79,8 @@ def columns_that_fit(columns: Sequence[Column], rows: Sequence[Row], width: int)
 
 def wrapped(words: str, width: int, style: str = "") -> list[Text]:
     """Words as lines; those after the first are indented."""
-    lines = textwrap.wrap(" ".join(words.split()), max(20, width), subsequent_indent="  ")
+    words = printable(" ".join(words.split()))
+    lines = textwrap.wrap(words, max(20, width), subsequent_indent="  ")
     return [Text(line, style=style, no_wrap=True) for line in lines]
 
 
@@ -94,6 +98,10 @@ def packed(parts: Iterable[Text], width: int) -> list[Text]:
 def _broken(line: Text, width: int) -> list[Text]:
     line.no_wrap = True
     return [line] if line.cell_len <= width else wrapped(line.plain, width, str(line.style))
+
+
+def _printable(cell: str | Text) -> str | Text:
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 def _place(trouble: str, troubles: Sequence[str]) -> int:

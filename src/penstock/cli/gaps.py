@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, note, say
@@ -18,6 +19,7 @@ from penstock.errors import MalformedSymbol, MissingExtra, NotCollected, Unknown
 from penstock.exchanges import registry
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader, open_log
+from penstock.telemetry.printable import printable
 
 _Market = tuple[str, str]
 """An exchange and a slug."""
@@ -137,7 +139,7 @@ def _table(names: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Table:
         right = name in ("first id", "last id", "ids")
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 

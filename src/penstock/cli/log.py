@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
@@ -23,6 +24,7 @@ from penstock.exchanges import registry
 from penstock.market.codec import json_of
 from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
+from penstock.telemetry.printable import printable
 
 log = typer.Typer(help="Read what was recorded.", no_args_is_help=True)
 
@@ -206,7 +208,7 @@ def _draw(slots: Sequence[SlotStats]) -> None:
         for each in slot.streams:
             keys = (key_text(each.first_key), key_text(each.last_key))
             table.add_row(
-                str(each.stream),
+                Text(printable(str(each.stream))),
                 f"{each.records:,}",
                 _when(each.last_received_ns),
                 *(keys if wide else ()),

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.api.views import ListingView, listing_view
 from penstock.app import renew_listing
@@ -20,6 +21,7 @@ from penstock.exchanges import registry
 from penstock.exchanges.base import SymbolMap
 from penstock.ingest.requests import Intake
 from penstock.telemetry import log_facts
+from penstock.telemetry.printable import printable
 
 
 def markets(
@@ -77,7 +79,8 @@ def _draw(view: ListingView, refreshed_ms: int) -> None:
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     for one in view.markets:
         sizes = (one.tick_size or "", one.lot_size or "")
-        table.add_row(one.symbol, one.native, *sizes, one.status or "")
+        cells = (one.symbol, one.native, *sizes, one.status or "")
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     console.print(table)
     count = f"{len(view.markets):,} market" + ("" if len(view.markets) == 1 else "s")
     console.print(f"{count}, as of {instant(refreshed_ms)}", style="dim", highlight=False)

@@ -9,6 +9,7 @@ import typer
 from penstock.config import Settings
 from penstock.exchanges import registry
 from penstock.storage.log import is_slot_name
+from penstock.telemetry.printable import printable_json
 
 
 def default(setting: str) -> str:
@@ -85,7 +86,7 @@ def split(names: str | None) -> list[str] | None:
 
 def say(facts: object) -> None:
     """One JSON line on stdout."""
-    typer.echo(msgspec.json.encode(facts).decode())
+    typer.echo(printable_json(msgspec.json.encode(facts).decode()))
 
 
 def note(words: str) -> None:

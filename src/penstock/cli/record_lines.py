@@ -1,6 +1,7 @@
 """Records as lines for people; programs read JSON."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from penstock.market.events import (
     AggTrade,
@@ -13,6 +14,8 @@ from penstock.market.events import (
     Trade,
 )
 from penstock.market.levels import Level
+
+_MOST_ZEROS = 40
 
 
 def record_line(event: AnyEvent, at_ns: int) -> str:
@@ -43,4 +46,9 @@ def _what(event: AnyEvent) -> str:
 
 
 def _best(side: list[Level]) -> str:
-    return f"{side[0][1]:f} at {side[0][0]:f}" if side else "none"
+    return f"{_plain(side[0][1])} at {_plain(side[0][0])}" if side else "none"
+
+
+def _plain(value: Decimal) -> str:
+    """Without an exponent, unless that would be a line of zeros."""
+    return f"{value:f}" if -_MOST_ZEROS < value.adjusted() < _MOST_ZEROS else str(value)

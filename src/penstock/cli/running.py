@@ -4,7 +4,9 @@ import asyncio
 import os
 import shlex
 import signal
+import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
@@ -120,6 +122,35 @@ def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) ->
         loop.add_signal_handler(signal.SIGHUP, hang_up)
     if came or take_hangup():
         hang_up()
+
+
+def end_in_time(seconds: float) -> None:
+    """After ``stop_on_signals``: end at last so long after the first signal, whatever else happens.
+
+    A thread hears of signals before the event loop does, which may be busy, or stuck in a library.
+    For processes that have nothing to lose.
+    """
+    ours, heard = socket.socketpair()
+    ours.setblocking(False)
+    loops = signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+
+    def give_up() -> None:
+        write(f"penstock: it did not end by itself within {seconds:g} s: ended\n")
+        os._exit(1)
+
+    def watch() -> None:
+        told = False
+        with ours, heard:
+            while numbers := heard.recv(64):
+                if not told and set(numbers) & {signal.SIGINT, signal.SIGTERM}:
+                    told = True
+                    timer = threading.Timer(seconds, give_up)
+                    timer.daemon = True
+                    timer.start()
+                with suppress(OSError):  # the loop has ended
+                    os.write(loops, numbers)
+
+    threading.Thread(target=watch, name="end-in-time", daemon=True).start()
 
 
 @asynccontextmanager

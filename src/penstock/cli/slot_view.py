@@ -9,6 +9,7 @@ from penstock.cli.fitting import Column, Room, Row, table
 from penstock.cli.job_words import instant
 from penstock.storage.log import SlotStats, StreamStats
 from penstock.storage.log.keys import key_text
+from penstock.telemetry.printable import printable
 
 _COLUMNS = (
     Column("market", 0, least=20, left=True),
@@ -24,7 +25,7 @@ def draw_slot(slot: SlotStats, room: Room) -> RenderableType:
     """How many records of which streams."""
     total = sum(each.records for each in slot.streams)
     title = Text.assemble(
-        (slot.slot, "bold"),
+        (printable(slot.slot), "bold"),
         f"  {total:,} records of {len(slot.streams):,} streams, {slot.size_bytes / 1e6:,.1f} MB",
     )
     height = None if room.height is None else room.height - 1

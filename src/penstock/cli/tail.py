@@ -15,6 +15,7 @@ from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.typed import stream_name
 from penstock.clock import SystemClock
 from penstock.config import Settings
+from penstock.errors import NotOurRecord, PenstockError
 from penstock.market.codec import json_of
 from penstock.publish.asking import ask_bus
 from penstock.publish.frames import wanted_bytes
@@ -22,6 +23,7 @@ from penstock.publish.ordering import Start
 from penstock.publish.registry import BusFacts
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.storage.log import market_ns
+from penstock.telemetry.printable import printable, printable_json
 
 
 def tail(
@@ -74,19 +76,41 @@ class _Printing:
 
     async def _print(self, found: Subscriber) -> None:
         async for each in found:
-            typer.echo(_json(each) if self._as_json else _line(each))
+            typer.echo(_text(each, as_json=self._as_json))
             if self._left is not None:
                 self._left -= 1
                 if not self._left:
                     return
 
 
+def _text(each: Delivery | Missing, *, as_json: bool) -> str:
+    """A line for each; a record that cannot be read is named, and ends nothing."""
+    try:
+        return printable_json(_json(each)) if as_json else printable(_line(each))
+    except (
+        PenstockError,
+        msgspec.MsgspecError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+    ) as bad:
+        return _unreadable(each, str(bad), as_json=as_json)
+
+
 def _json(each: Delivery | Missing) -> str:
     if isinstance(each, Missing):
         return msgspec.json.encode({"missing": each}).decode()
-    head = {"topic": each.topic, "slot": each.slot, "number": each.number, "filled": each.filled}
-    # The record's own JSON, with where it came from before it.
-    return msgspec.json.encode(head).decode()[:-1] + "," + json_of(each.record)[1:].decode()
+    head = _head(each)
+    record = json_of(each.record)
+    if msgspec.json.decode(record, type=dict[str, msgspec.Raw]).keys() & head.keys():
+        raise NotOurRecord("a record that says itself where it stands")
+    # The record's own JSON, on one line, with where it came from before it.
+    body = msgspec.json.format(record, indent=-1)[1:].decode()
+    return msgspec.json.encode(head).decode()[:-1] + ("" if body == "}" else ",") + body
+
+
+def _head(each: Delivery) -> dict[str, object]:
+    return {"topic": each.topic, "slot": each.slot, "number": each.number, "filled": each.filled}
 
 
 def _line(each: Delivery | Missing) -> str:
@@ -96,11 +120,21 @@ def _line(each: Delivery | Missing) -> str:
     return record_line(each.event, market_ns(each.record))
 
 
+def _unreadable(each: Delivery | Missing, why: str, *, as_json: bool) -> str:
+    if isinstance(each, Missing):
+        return printable(f"{each!r}: {why}")
+    if as_json:
+        return printable_json(msgspec.json.encode({**_head(each), "unreadable": why}).decode())
+    return printable(
+        f"{each.topic}: number {each.number} of slot {each.slot} cannot be read: {why}"
+    )
+
+
 def _note_unknown(topics: list[str], facts: BusFacts) -> None:
     known = [f"{topic}\0".encode() for slot in facts.slots for topic in slot.numbers]
     for wanted in topics:
         if not any(each.startswith(wanted_bytes(wanted)) for each in known):
-            name = wanted or "anything"
+            name = printable(wanted) or "anything"
             sys.stderr.write(f"nobody publishes {name} yet; waiting. See: penstock bus streams\n")
 
 

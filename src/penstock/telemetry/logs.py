@@ -17,6 +17,7 @@ from structlog.typing import EventDict, Processor
 
 from penstock.telemetry import facts
 from penstock.telemetry.facts import Fact, Level
+from penstock.telemetry.printable import printable, printable_json
 
 __all__ = [
     "configure_logging",
@@ -117,7 +118,10 @@ def configure_logging(style: str, level: Level = "info") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", key="ts"),
     ]
-    renderer: list[Processor] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    renderer: list[Processor] = [
+        _printable,
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+    ]
     if style == "json":
         renderer = [
             structlog.processors.format_exc_info,
@@ -177,5 +181,13 @@ def _log_crash(
     structlog.get_logger(_OWN).critical("crashed", exc_info=(kind, error, trace))
 
 
+def _printable(_: object, __: str, event: EventDict) -> EventDict:
+    """What others wrote, without what would steer a terminal; a traceback keeps its lines."""
+    for name, value in event.items():
+        if name not in ("exception", "stack"):
+            event[name] = printable(value) if isinstance(value, str) else value
+    return event
+
+
 def _to_json(value: object, **_: object) -> str:
-    return msgspec.json.encode(value, enc_hook=repr).decode()
+    return printable_json(msgspec.json.encode(value, enc_hook=repr).decode())

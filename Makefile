@@ -56,7 +56,7 @@ chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and 
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),210) PENSTOCK_TEST_DAYS=$(or $(DAYS),365) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_workers.py $(ARGS)
 
 chaos-bus: $(READY) ## Stop a subscriber under load, and see whether it has every number; STOP_S=30 RATE=2500
-	PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s -m sample tests/chaos/test_stop_subscriber.py $(ARGS)
+	PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s -m sample tests/chaos/test_stop_subscriber.py tests/chaos/test_attack_bus.py $(ARGS)
 
 chaos-snapshots: $(READY) ## Begin 400 cold books within the exchange's limit, and lose one of them; BOOKS=100
 	PENSTOCK_TEST_BOOKS=$(or $(BOOKS),400) PENSTOCK_TEST_WEIGHT=6000 PENSTOCK_TEST_WINDOW=60 $(BIN)/pytest -s -m sample tests/chaos/test_cold_books.py $(ARGS)

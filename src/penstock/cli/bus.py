@@ -29,7 +29,7 @@ from penstock.telemetry import Listener, log_facts
 from penstock.telemetry.printable import printable
 
 bus = typer.Typer(invoke_without_command=True)
-_END_S = 4.0
+_END_S = 3.0
 """It keeps nothing that would be lost, so it need not wait for whatever it is being fed."""
 _NO_PUBLISHERS = (
     "penstock: keys in bus.clients may subscribe only, and bus.publishers is not set: nobody may"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import ConfigError
+from penstock.errors import BusUnreachable, ConfigError
 
 _LONGEST = 100
 """The kernel takes 107 bytes."""
@@ -29,6 +29,7 @@ def short_endpoint(endpoint: str) -> str:
 
     Raises:
         ConfigError: there is none.
+        BusUnreachable: there is none while the folder is not there, and so no bus either.
     """
     path = socket_file(endpoint)
     if path is None or len(os.fsencode(path)) <= _LONGEST:
@@ -39,6 +40,8 @@ def short_endpoint(endpoint: str) -> str:
         short = f"{_DESCRIPTORS}/{_open(folder)}/{path.relative_to(folder)}"
     except OSError as error:
         raise _wrong(f"cannot reach {path}: {error.strerror}.") from error
+    if folder != path.parent and len(os.fsencode(short)) > _LONGEST:
+        raise BusUnreachable(endpoint)
     if not _DESCRIPTORS.is_dir() or len(os.fsencode(short)) > _LONGEST:
         raise _wrong(
             f"the path {path} is too long for a socket. Use a data folder with a shorter path, or"

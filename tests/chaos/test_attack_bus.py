@@ -1,0 +1,19 @@
+"""A bus that is attacked for a minute stays alive, small and right, and ends when it is told to.
+
+PENSTOCK_TEST_SECONDS and PENSTOCK_TEST_SEED make it longer, and another attack: ``make chaos-bus``.
+"""
+
+import os
+from pathlib import Path
+
+from tests.security.attacked_bus import attacked, check, report
+
+SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS", "60"))
+SEED = int(os.environ.get("PENSTOCK_TEST_SEED", "1"))
+
+
+async def test_a_bus_comes_through_an_attack(tmp_path: Path) -> None:
+    outcome = await attacked(tmp_path, SECONDS, SEED)
+
+    print(f"\nattacked for {SECONDS:g} s: {report(outcome)}")
+    check(outcome)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.security.attacked_bus import attacked, check, report
 
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS", "60"))
-SEED = int(os.environ.get("PENSTOCK_TEST_SEED", "1"))
+SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or 1)
 
 
 async def test_a_bus_comes_through_an_attack(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from penstock.publish.subscriptions import LONGEST, Subscriptions
 from penstock.telemetry import BusRefused, Fact
 
 from .attacked_bus import attacked, check
+from .bus_attack import handshake
 
 EVIL = "a[/b].\x1b[2J\u202e.x"
 
@@ -67,6 +68,17 @@ def lost(watched: "zmq.Socket[bytes]") -> Any:
     """Whether a connection was lost since this was first called, to be asked."""
     events = watched.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     return lambda: bool(events.poll(0))
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(1000):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 # Keys
@@ -282,9 +294,9 @@ def test_subscriptions_are_counted_by_connection_and_in_all() -> None:
 
 def test_answers_that_are_not_read_hold_up_those_after_them() -> None:
     subscriptions = Subscriptions(100)
-    for question in (b"_join.1.\0", b"_join.2.\0", b"_join.3.\0"):
-        subscriptions.added(1, question)
-        subscriptions.asked(question)
+    for asked in (b"_join.1.\0", b"_join.2.\0", b"_join.3.\0"):
+        subscriptions.added(1, asked)
+        subscriptions.asked(asked)
     subscriptions.added(2, b"_join.4.\0")
     subscriptions.asked(b"_join.4.\0")
 
@@ -300,13 +312,22 @@ def test_answers_that_are_not_read_hold_up_those_after_them() -> None:
 
 async def test_more_connections_than_allowed_are_closed_and_others_go_on(tmp_path: Path) -> None:
     town = Town(tmp_path, connections=5)
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(20)]
+        await _use_while_held(town, held)
+
+
+async def _use_while_held(town: Town, held: list[socket.socket]) -> None:
     async with town.bus() as broker, town.publisher() as publisher:
         await heard(publisher)
         path = town.wiring().publish.removeprefix("ipc://")
-        held = [socket.socket(socket.AF_UNIX) for _ in range(20)]
         for each in held:
             each.connect(path)
-        await eventually(lambda: broker.counts.cut >= 15)
+            each.setblocking(False)
+            with suppress(OSError):
+                each.sendall(handshake(b"PUB"))
+        await eventually(lambda: sum(map(is_closed, held)) >= 15)
+        assert broker.counts.cut >= 15
         async with town.subscriber(TOPIC) as subscriber:
             await joined(subscriber)
             publisher.publish(messages(1, 1))

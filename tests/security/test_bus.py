@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 import zmq
-from tests.cli.conftest import run, started
+from tests.cli.conftest import invoke, run, started
 from tests.publish.conftest import (
     OTHER,
     TOPIC,
@@ -457,10 +457,11 @@ def test_tail_and_streams_go_on_whatever_is_published(tmp_path: Path) -> None:
             assert sender.recv() == b"\x01"
             for frame in frames:
                 sender.send(frame)
-            streams = run("bus", "streams", folder=tmp_path)
-            shown = run("bus", "streams", "--json", folder=tmp_path)
-            plain = run("tail", "--count", "2", folder=tmp_path)
-            as_json = run("tail", "--count", "2", "--json", folder=tmp_path)
+            where = ("--data-dir", str(tmp_path / "penstock-data"))
+            streams = invoke("bus", "streams", *where)
+            shown = invoke("bus", "streams", "--json", *where)
+            plain = invoke("tail", "--count", "2", *where)
+            as_json = invoke("tail", "--count", "2", "--json", *where)
 
     for done in (streams, shown, plain, as_json):
         assert done.returncode == 0, done.stderr

@@ -18,12 +18,12 @@ help: ## List the commands
 
 setup: $(READY) ## Create .venv with everything the project and its tests need
 
-$(READY): pyproject.toml constraints.txt scripts/make-venv
-	PYTHON=$(PYTHON) scripts/make-venv $(VENV) -e '.[dev]'
+$(READY): pyproject.toml constraints.txt scripts/make-venv scripts/bootstrap.txt
+	PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints.txt -e .
 	@touch $(READY)
 
 .venvs/%/.ready: tests/conformance/environments/%.txt scripts/make-venv
-	PYTHON=$(PYTHON) CONSTRAINTS=$< scripts/make-venv .venvs/$* --requirement $<
+	PYTHON=$(PYTHON) scripts/make-venv .venvs/$* $<
 	@touch $@
 
 demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"

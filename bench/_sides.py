@@ -80,8 +80,8 @@ def peer_python(name: str) -> Path:
     if not ready.exists() or ready.read_text() != pinned.read_text():
         print(f"   building {folder.relative_to(ROOT)} from {pinned.relative_to(ROOT)}", flush=True)
         build = subprocess.run(
-            [ROOT / "scripts" / "make-venv", folder, "--requirement", pinned],
-            env={"PYTHON": sys.executable, **os.environ, "CONSTRAINTS": str(pinned)},
+            [ROOT / "scripts" / "make-venv", folder, pinned],
+            env={"PYTHON": sys.executable, **os.environ},
             stdout=sys.stderr,
             check=False,
         )
@@ -103,5 +103,5 @@ def _why_not_built(name: str) -> str:
 def pinned_versions(name: str, packages: Sequence[str]) -> dict[str, str]:
     """The versions a peer's environment is pinned to."""
     lines = (ROOT / "bench" / "environments" / f"{name}.txt").read_text().splitlines()
-    pins = dict(line.split("==") for line in lines if "==" in line)
+    pins = dict(line.rstrip(" \\").split("==") for line in lines if "==" in line)
     return {package: pins[package] for package in packages}

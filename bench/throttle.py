@@ -24,8 +24,8 @@ def peers_python() -> Path:
     if not ready.exists() or ready.read_text() != PINNED.read_text():
         print(f"   building {folder.relative_to(ROOT)}", flush=True)
         subprocess.run(
-            [ROOT / "scripts" / "make-venv", folder, "--requirement", PINNED],
-            env={"PYTHON": sys.executable, **os.environ, "CONSTRAINTS": str(PINNED)},
+            [ROOT / "scripts" / "make-venv", folder, PINNED],
+            env={"PYTHON": sys.executable, **os.environ},
             stdout=sys.stderr,
             check=True,
         )
@@ -35,7 +35,8 @@ def peers_python() -> Path:
 
 def versions() -> dict[str, str]:
     """What the peers are pinned to."""
-    pins = dict(line.split("==") for line in PINNED.read_text().splitlines() if "==" in line)
+    lines = PINNED.read_text().splitlines()
+    pins = dict(line.rstrip(" \\").split("==") for line in lines if "==" in line)
     return {name: pins[name] for name in PEERS}
 
 

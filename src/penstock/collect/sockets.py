@@ -22,6 +22,7 @@ from picows import (
 )
 
 from penstock import __version__
+from penstock.errors import mask_urls
 
 LARGEST_FRAME = 16_000_000
 _CONNECT_S = 10.0
@@ -34,6 +35,8 @@ _SCHEMES = {"http": "ws", "https": "wss"}
 
 _LONGEST_CONTROL = 125
 """Bytes of a frame that is no data, at most: so the protocol has it."""
+_MOST_PARTS = 65_536
+"""Pieces one message may be sent in: empty ones have no size to be limited by."""
 _DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION))
 
 
@@ -59,7 +62,9 @@ class Wire(WSListener):
         """When there was a last sign of life."""
         self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
         self._parts: list[bytes] = []
-        """Of a message that is sent in pieces, those that have come."""
+        """Of a message that is sent in pieces, those that have come …"""
+        self._parts_bytes = 0
+        """… and their size."""
         self._transport: WSTransport | None = None
         self._over = asyncio.Event()
         self._ended_by_us = ""
@@ -91,12 +96,14 @@ class Wire(WSListener):
         kind = frame.msg_type
         if kind in _DATA:
             self._parts.append(payload)
-            if sum(map(len, self._parts)) > LARGEST_FRAME:
+            # Counted as they come: there may be any number of them, and some are empty.
+            self._parts_bytes += len(payload)
+            if self._parts_bytes > LARGEST_FRAME or len(self._parts) > _MOST_PARTS:
                 transport.send_close(WSCloseCode.MESSAGE_TOO_BIG)
                 transport.disconnect()
             elif frame.fin:
                 self.frames.append(b"".join(self._parts))
-                self._parts = []
+                self._parts, self._parts_bytes = [], 0
         elif kind is WSMsgType.PING:
             if self._pings_are_life:
                 self.heard_ns = self._now_ns()
@@ -195,7 +202,7 @@ async def open_wire(
     except WSHandshakeError as error:
         raise NoWire(_refusal(error)) from error
     except (WSError, OSError, TimeoutError, ValueError) as error:
-        raise NoWire(str(error) or type(error).__name__) from error
+        raise NoWire(mask_urls(str(error)) or type(error).__name__) from error
     return wire
 
 

@@ -10,6 +10,8 @@ names both assets beside it:
 Symbols that are halted or closed are listed too: their history can still be asked for.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 from msgspec import Struct, field
 
@@ -64,7 +66,15 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     """
     try:
         info = _decode(body)
-        listed = [row.listed() for row in info.symbols]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedSymbol) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnexpectedAnswer(f"exchangeInfo cannot be read: {error}") from error
-    return Info(SymbolMap(NAME, listed), announced(info.rate_limits))
+    return Info(SymbolMap(NAME, _listed(info.symbols)), announced(info.rate_limits))
+
+
+def _listed(rows: list[_Listed]) -> Iterator[Listed]:
+    """Every market that can be named."""
+    for row in rows:
+        try:
+            yield row.listed()
+        except MalformedSymbol:
+            continue  # one bad name must not hide the others

@@ -2,43 +2,42 @@
 
 A page in a browser can make it send requests to this machine: under another name that was made to
 point here (so the Host header is checked), or from another site (so the Origin of whatever changes
-something is). A token, where there is one, is compared in constant time. No body is larger than
-a megabyte.
+something is). A token, where there is one, is compared in constant time, and who sends wrong ones
+has to wait (``logins.py``). No body is larger than a megabyte.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hmac import compare_digest
-from ipaddress import ip_address
+from math import ceil
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
+from penstock.api.logins import Logins
 from penstock.api.problems import MEDIA_TYPE, Problem, plain_problem
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.errors import ConfigError
-from penstock.telemetry import Listener, RequestServed
+from penstock.telemetry import Listener, LoginFailed, RequestServed
+from penstock.web import Hosts, hosts_of, is_local
 
 LARGEST_BODY_BYTES = 1_000_000
 _OPEN = {"/healthz", "/readyz", "/metrics"}
 """What needs no token. All else does, lest an odd spelling of an address be a way round it."""
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
-_EVERY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 (compared with, not bound to)
-_LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
+SHORTEST_TOKEN = 16
+"""Characters a token has at least where other machines can guess at it."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """Who is let in."""
 
-    hosts: frozenset[str]
-    any_address: bool
-    """Whether every numeric address is one of ours; a name never is unless it is listed."""
+    hosts: Hosts
     token: bytes
     body_s: float
     """How long a body may take to arrive."""
@@ -48,22 +47,24 @@ def rules_of(settings: Api) -> Rules:
     """The rules an operator has set.
 
     Raises:
-        ConfigError: others than this machine would be let in without a token.
+        ConfigError: others than this machine would be let in without a token, or with a short one.
     """
-    if not _is_local(settings.host) and not settings.token.reveal():
+    token = settings.token.reveal()
+    if not is_local(settings.host) and not token:
         raise ConfigError(
             "api.host",
             problem=f"{settings.host} can be reached from other machines, so a token is needed."
             " Set PENSTOCK_API_TOKEN, or listen on 127.0.0.1.",
             origin="settings",
         )
-    names = {*_LOCAL_NAMES, settings.host, *settings.hosts}
-    return Rules(
-        frozenset(name.lower().strip("[]") for name in names),
-        settings.host in _EVERY_ADDRESS,
-        settings.token.reveal().encode(),
-        settings.body_s,
-    )
+    if not is_local(settings.host) and len(token) < SHORTEST_TOKEN:
+        raise ConfigError(
+            "api.token",
+            problem=f"it has {len(token)} characters, and {settings.host} can be reached from other"
+            f" machines: {SHORTEST_TOKEN} are needed. Make one with `openssl rand -hex 32`.",
+            origin="settings",
+        )
+    return Rules(hosts_of(settings.host, settings.hosts), token.encode(), settings.body_s)
 
 
 class Doors:
@@ -71,6 +72,7 @@ class Doors:
 
     def __init__(self, inner: ASGIApp, rules: Rules, clock: Clock, listener: Listener) -> None:
         self._inner, self._rules, self._clock, self._listener = inner, rules, clock, listener
+        self._logins = Logins(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -97,6 +99,8 @@ class Doors:
     async def _let_in(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
         problem = self._refusal(scope["method"], scope["path"], headers)
+        if problem is None and self._rules.token and scope["path"] not in _OPEN:
+            problem = self._login(_client_of(scope), headers)
         if problem is None and scope["method"] in _CHANGES:
             try:
                 async with asyncio.timeout(self._rules.body_s):
@@ -109,30 +113,32 @@ class Doors:
         if problem is None:
             await self._inner(_as_get(scope), receive, send)
         else:
-            await _refuse(problem, send)
+            await _refuse(problem, send, ceil(self._logins.wait_s(_client_of(scope))))
 
     def _refusal(self, method: str, path: str, headers: dict[str, str]) -> Problem | None:
         host = headers.get("host", "")
         if "\0" in path:
             return plain_problem(400, "An address holds no NUL character.")
-        if not self._is_ours(host):
+        if not self._rules.hosts.accept(host):
             return plain_problem(
                 421, f"This server is not {host!r}. List the name in api.hosts if it should be."
             )
         if method in _CHANGES and not _same_origin(headers.get("origin"), host):
             return plain_problem(403, "A page of another origin may not change anything here.")
-        if self._rules.token and path not in _OPEN:
-            scheme, _, given = headers.get("authorization", "").partition(" ")
-            known = compare_digest(given.strip().encode(), self._rules.token)
-            if scheme.lower() != "bearer" or not known:
-                return plain_problem(401, "Send the token: Authorization: Bearer …")
         return None
 
-    def _is_ours(self, host: str) -> bool:
-        name = _name_of(host)
-        if name is None:
-            return False
-        return name in self._rules.hosts or (self._rules.any_address and _is_address(name))
+    def _login(self, client: str, headers: dict[str, str]) -> Problem | None:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if not given.strip():
+            return plain_problem(401, "Send the token: Authorization: Bearer …")
+        if self._logins.wait_s(client):
+            return plain_problem(429, "Too many wrong tokens came from this address. Wait.")
+        known = compare_digest(given.strip().encode(), self._rules.token)
+        if scheme.lower() == "bearer" and known:
+            self._logins.succeeded(client)
+            return None
+        self._listener(LoginFailed(client=client, times=self._logins.failed(client)))
+        return plain_problem(401, "That is not the token: Authorization: Bearer …")
 
 
 def _headers_of(scope: HTTPScope) -> dict[str, str]:
@@ -147,29 +153,14 @@ def _pairs(raw: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[str, str]]:
     return ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw)
 
 
-def _name_of(host: str) -> str | None:
-    """The name in a Host header, without its port."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+def _client_of(scope: HTTPScope) -> str:
+    address = scope["client"]
+    return address[0] if address else ""
 
 
 def _same_origin(origin: str | None, host: str) -> bool:
     # A program sends none; a browser sends one with whatever may change something.
     return origin is None or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_local(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
 class _BadBody(Exception):
@@ -216,10 +207,12 @@ def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Any]]:
     return replay
 
 
-async def _refuse(problem: Problem, send: Send) -> None:
+async def _refuse(problem: Problem, send: Send, wait_s: int) -> None:
     headers = [(b"content-type", MEDIA_TYPE.encode())]
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if problem.status == 429:
+        headers.append((b"retry-after", str(max(1, wait_s)).encode()))
     if problem.status in (400, 408, 413):
         # What is left of the body is not waited for.
         headers.append((b"connection", b"close"))

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.config.settings import Secret
-from penstock.errors import ConfigError, near_matches
+from penstock.errors import ConfigError, mask_urls, near_matches
 
 S = TypeVar("S", bound=Struct)
 
@@ -40,7 +40,7 @@ class Loaded(Generic[S]):
             value = _value_at(self.settings, name)
             if _holds_secret(hint):
                 value = "***" if value else ""
-            yield name, value, self.origins.get(name, "default")
+            yield name, _masked(value), self.origins.get(name, "default")
 
 
 @dataclass(frozen=True)
@@ -256,6 +256,18 @@ def _value_at(settings: Struct, dotted: str) -> Any:
     value: Any = settings
     for part in dotted.split("."):
         value = getattr(value, part)
+    return value
+
+
+def _masked(value: Any) -> Any:
+    """A setting's value as it may be shown."""
+    match value:
+        case str():
+            return mask_urls(value)
+        case tuple():
+            return tuple(map(_masked, value))
+        case dict():
+            return {key: _masked(inner) for key, inner in value.items()}
     return value
 
 

@@ -125,6 +125,8 @@ class Requests(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds one request may take in all, not counting the wait at the gate."""
     patience: Seconds = 300.0
     """Seconds a request may wait for room in the limits before it is given up."""
+    longest_stop: Seconds = 259200.0
+    """Seconds for which an exchange that says stop is believed, at most, whatever it says."""
     guard_ms: Whole = 250
     """Nothing is sent in the last milliseconds of a limit's window, lest it arrive in the next."""
     attempts: Count = 4
@@ -254,7 +256,8 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port: Port = 8780
     """Port to listen on; 0 takes any free one and says which."""
     token: Secret = Secret("")
-    """What clients send as ``Authorization: Bearer …``; empty serves this machine alone."""
+    """What clients send as ``Authorization: Bearer …``, 16 characters at least where other machines
+    can reach the API; empty serves this machine alone."""
     hosts: tuple[str, ...] = ()
     """Further names under which clients may reach it, such as that of a proxy before it."""
     connections: Count = 512
@@ -278,6 +281,8 @@ class Metrics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Address to show it on, at any path."""
     port: Port = 0
     """Port to show it on, another one for each process; 0 shows nothing."""
+    hosts: tuple[str, ...] = ()
+    """Further names under which it may be asked, such as that of this machine."""
 
 
 class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

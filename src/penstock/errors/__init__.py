@@ -69,6 +69,7 @@ from penstock.errors.base import (
     MissingExtra,
     PenstockError,
     PortInUse,
+    mask_urls,
     near_matches,
 )
 from penstock.errors.limits import (
@@ -161,5 +162,6 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "mask_urls",
     "near_matches",
 ]

@@ -1,11 +1,33 @@
 """What every error is, and the words that help to mend one."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# A name and a password reach to the last "@" of the word, since a password may hold "@" and "/" by
+# mistake; a colon before a port begins none. A name alone ends where the host does.
+_USERINFO = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*://)"
+    r"(?:[^\s'\"<>/?#@:\[]*:(?![0-9]*(?:[/?#]|$))[^\s'\"<>]*@|[^\s'\"<>/?#]*@)"
+)
+_PARAMETER = re.compile(
+    r"([?&](?:[a-z]*passw(?:or)?d|passfile|pwd|[a-z_-]*token|[a-z_-]*secret|api_?key)=)[^&#\s'\"<>]*",
+    re.IGNORECASE,
+)
+
+
+def mask_urls(text: str) -> str:
+    """A text, with the names and passwords in its URLs masked."""
+    if "://" not in text:
+        return text
+    return _PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
+
 
 class PenstockError(Exception):
-    """Something went wrong that a person can understand and mend."""
+    """Something went wrong that a person can understand and mend. No URL in it has a password."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(mask_urls(one) if isinstance(one, str) else one for one in said))
 
 
 class ConfigError(PenstockError):

@@ -2,7 +2,8 @@
 
 An exchange has no such paths, so nothing here is open to anybody but programs on this machine:
 both the peer and the name it asked for must be a loopback address, and so must be the page that a
-browser asks for. A client under test never looks in here; whoever judges it does, afterwards.
+browser asks for; and no proxy may have passed the request on, for whom it serves is not known. A
+client under test never looks in here; whoever judges it does, afterwards.
 
 No question takes long: every parameter has a range, and what a log no longer keeps is counted in
 ``dropped``. Questions wait for no client: they are answered between two pieces of clients' answers.
@@ -35,6 +36,10 @@ _LEDGER = "ledger/"
 _MOST_ROWS = 20_000
 _NOTICE_MS, _LONGEST_NOTICE_MS = 3000, 86_400_000
 _LONGEST_PLAN = 20_000
+_PROXY_HEADERS = (
+    "via", "forwarded", "x-forwarded-", "x-real-ip", "x-proxy", "x-original-", "x-client-ip",
+    "x-cluster-client-ip", "true-client-ip", "cf-", "proxy-",
+)  # fmt: skip
 _ANY_NUMBER = (0, (1 << 63) - 1)
 _PIECES = 20
 """Pieces of a long answer that are made at once: few turns for others, since questions go first."""
@@ -201,10 +206,18 @@ def _after(query: Query) -> int:
 def _is_local(request: web.BaseRequest) -> bool:
     page = request.headers.get("Origin")
     return (
-        _is_loopback(request.remote)
+        not _came_by_proxy(request)
+        and _is_loopback(request.remote)
         and _is_loopback(_host_of(f"//{request.host}"))
         and (page is None or _is_loopback(_host_of(page)))
     )
+
+
+def _came_by_proxy(request: web.BaseRequest) -> bool:
+    """Whether somebody between says that it passed this on, or was asked to."""
+    if not request.raw_path.startswith("/"):
+        return True  # The whole address, as a client sends it to a proxy.
+    return any(name.lower().startswith(_PROXY_HEADERS) for name in request.headers)
 
 
 def _host_of(address: str) -> str | None:

@@ -9,7 +9,7 @@ from prometheus_client import make_asgi_app
 from penstock.config import Metrics as Settings
 from penstock.stats.gauges import CollectorGauges
 from penstock.stats.metrics import Metrics
-from penstock.web import WebServer
+from penstock.web import WebServer, hosts_of, only_for
 
 
 @contextmanager
@@ -27,7 +27,8 @@ def exposed(
     metrics = Metrics()
     metrics.registry.register(CollectorGauges(folder))
     address = settings.host, settings.port
-    application = make_asgi_app(metrics.registry)
+    hosts = hosts_of(settings.host, settings.hosts)
+    application = only_for(hosts, make_asgi_app(metrics.registry), "metrics.hosts")
     # In a thread of its own, so that metrics are shown while the process is busy.
     with WebServer(application, address, holder_of, section="metrics").in_thread():
         yield metrics

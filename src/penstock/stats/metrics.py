@@ -17,6 +17,7 @@ from penstock.telemetry import (
     Fact,
     FetchDone,
     FetchFailed,
+    LoginFailed,
     LookTaken,
     MessagesDropped,
     RequestCrashed,
@@ -30,6 +31,8 @@ from penstock.telemetry import (
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+# A client can invent methods, and each label's value is kept for ever.
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _TOOK_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -65,7 +68,9 @@ class Metrics:
         self._crashed = Counter(
             "penstock_api_crashes", "Failures of the API that nobody foresaw.", registry=registry
         )
-
+        self._logins = Counter(
+            "penstock_api_failed_logins", "Wrong tokens sent to the API.", registry=registry
+        )
         self._dropped = Counter(
             "penstock_bus_dropped", "Messages that the bus did not take.", ["slot"],
             registry=registry,
@@ -100,9 +105,12 @@ class Metrics:
             case RequestFailed():
                 self._failures.labels(fact.exchange, str(fact.sent).lower()).inc()
             case RequestServed():
-                self._served.labels(fact.method, fact.status).inc()
+                method = fact.method if fact.method in _METHODS else "other"
+                self._served.labels(method, fact.status).inc()
             case RequestCrashed():
                 self._crashed.inc()
+            case LoginFailed():
+                self._logins.inc()
             case MessagesDropped():
                 self._dropped.labels(fact.slot).inc(fact.count)
             case BusFell():

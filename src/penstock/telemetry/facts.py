@@ -77,12 +77,17 @@ class CapacityLow(Fact, frozen=True, kw_only=True):
 
 
 class SendingStopped(Fact, frozen=True, kw_only=True):
-    """An exchange said stop: nothing is sent to it before ``until_ms``."""
+    """An exchange said stop: nothing is sent to it before ``until_ms``.
+
+    ``asked_ms`` is until when it asked for, which may be longer than is believed.
+    """
 
     exchange: str
     path: str
     status: int
     until_ms: int
+    asked_ms: int
+    words: str = ""
 
 
 class BudgetUnreachable(Fact, frozen=True, kw_only=True):
@@ -178,6 +183,13 @@ class RequestServed(Fact, frozen=True, kw_only=True):
     path: str
     status: int
     took_ms: int
+
+
+class LoginFailed(Fact, frozen=True, kw_only=True):
+    """Somebody sent the API a wrong token, so many times in a row from this address."""
+
+    client: str
+    times: int
 
 
 class RequestCrashed(Fact, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor
 
+from penstock.errors import mask_urls
 from penstock.telemetry import facts
 from penstock.telemetry.facts import Fact, Level
 from penstock.telemetry.printable import printable, printable_json
@@ -40,6 +41,7 @@ _LEVELS: dict[type[Fact], Level] = {
     facts.BusFell: "warning",
     facts.BusRefused: "warning",
     facts.CandlesMissing: "warning",
+    facts.LoginFailed: "warning",
     facts.ConnectionLost: "warning",
     facts.ExchangeSilent: "warning",
     facts.FetchFailed: "warning",
@@ -129,7 +131,7 @@ def configure_logging(style: str, level: Level = "info") -> None:
         ]
     handler = _ToStderr()
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
+        _Masking(
             foreign_pre_chain=[*shared, _name_of_logger, structlog.stdlib.ExtraAdder()],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
@@ -150,6 +152,13 @@ def configure_logging(style: str, level: Level = "info") -> None:
     threading.excepthook = lambda told: _log_crash(
         told.exc_type, told.exc_value, told.exc_traceback
     )
+
+
+class _Masking(structlog.stdlib.ProcessorFormatter):
+    """Formats lines without the passwords in URLs, whoever wrote them: libraries, tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask_urls(super().format(record))
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):

@@ -22,7 +22,7 @@ import msgspec
 from penstock.clock import Clock
 from penstock.errors import ConfigError, MissingExtra, NewerStore, StorageError, StoreUnreachable
 from penstock.resilience.backoff import Backoff
-from penstock.storage.state.budget import Ask, Budget, Grant, lease
+from penstock.storage.state.budget import Ask, Budget, Grant, lease, unblocked
 from penstock.storage.state.documents import (
     Add,
     Claim,
@@ -74,9 +74,9 @@ def open_url(url: str, clock: Clock, patience_s: float) -> "MongodbBackend":
             url, serverSelectionTimeoutMS=patience_ms, timeoutMS=patience_ms
         )
     except (ConfigurationError, InvalidURI, ValueError) as error:
-        raise ConfigError(
-            f"{parts.scheme}:", problem=f"cannot be read: {error}.", origin="state URL"
-        ) from error
+        # What was found wrong is not told: it may be a piece of the password.
+        problem = "is no URL. In names and passwords write / @ : ? # as %2F %40 %3A %3F %23."
+        raise ConfigError(f"{parts.scheme}:", problem=problem, origin="state URL") from error
     return MongodbBackend(client, f"{parts.scheme}://{place}{parts.path}", clock, patience_s)
 
 
@@ -266,6 +266,20 @@ class MongodbBackend:
         async with self._failures_named():
             found = await self._database["budgets"].find_one({"_id": key})
         return _decode_budget(found["budget"]) if found else Budget()
+
+    async def unblock(self, key: str, until_ms: int) -> bool:
+        budgets = self._database["budgets"]
+        async with self._failures_named():
+            while found := await budgets.find_one({"_id": key}):
+                freed = unblocked(_decode_budget(found["budget"]), until_ms)
+                if freed is None:
+                    return False
+                version = found["version"]
+                changed = {"budget": _encode(freed).decode(), "version": version + 1}
+                same = {"_id": key, "version": version}
+                if await budgets.find_one_and_update(same, {"$set": changed}):
+                    return True
+        return False
 
     async def close(self) -> None:
         await self._client.close()

@@ -54,9 +54,9 @@ def open_url(url: str, clock: Clock, patience_s: float) -> "PostgresqlBackend": 
         parts = urlsplit(url)
         place = f"{parts.hostname or 'local'}{f':{parts.port}' if parts.port else ''}{parts.path}"
     except ValueError as error:
-        raise ConfigError(
-            "postgresql:", problem=f"cannot be read: {error}.", origin="state URL"
-        ) from error
+        # What was found wrong is not told: it may be a piece of the password.
+        problem = "is no URL. In names and passwords write / @ : ? # as %2F %40 %3A %3F %23."
+        raise ConfigError("postgresql:", problem=problem, origin="state URL") from error
     return PostgresqlBackend(url, f"postgresql://{place}", patience_s)
 
 
@@ -261,6 +261,16 @@ class PostgresqlBackend:
     async def budget(self, key: str) -> Budget:
         ((found,),) = await self._fetch("SELECT penstock_budget($1)::text", key)
         return _decode_budget(found) if found else Budget()
+
+    async def unblock(self, key: str, until_ms: int) -> bool:
+        freed = await self._fetch(
+            "WITH freed AS (UPDATE penstock_budgets SET blocked_until_ms = 0"
+            " WHERE key = $1 AND blocked_until_ms = $2 AND $2 <> 0 RETURNING key)"
+            " UPDATE penstock_known_budgets AS known SET blocked_until_ms = 0"
+            " FROM freed WHERE known.key = freed.key RETURNING known.key",
+            key, until_ms,
+        )  # fmt: skip
+        return bool(freed)
 
     async def close(self) -> None:
         if self._pool is not None:

@@ -1,0 +1,57 @@
+"""Logins: who sends wrong tokens has to wait before another is looked at.
+
+After a few failures in a row, nothing that comes from that address with a token is compared for a
+while, each time longer. What is kept is bounded: the address that failed longest ago is forgotten.
+"""
+
+from collections import OrderedDict
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from penstock.clock import Clock
+
+FREE_FAILURES = 5
+"""Wrong tokens in a row that cost no time: somebody may have made a mistake."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 8.0
+_MOST_ADDRESSES = 1024
+
+
+class Logins:
+    """Failed logins, by address."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failed: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """Address → failures in a row, and when the next token is looked at."""
+
+    def wait_s(self, client: str) -> float:
+        """Seconds until a token from there is looked at."""
+        _, until_ns = self._failed.get(_network(client), (0, 0))
+        return max(0.0, (until_ns - self._clock.monotonic_ns()) / 1_000_000_000)
+
+    def succeeded(self, client: str) -> None:
+        """The right token came."""
+        self._failed.pop(_network(client), None)
+
+    def failed(self, client: str) -> int:
+        """A wrong token came; how many that makes in a row."""
+        network = _network(client)
+        times = self._failed.pop(network, (0, 0))[0] + 1
+        wait_s = 0.0
+        if times >= FREE_FAILURES:
+            wait_s = min(_FIRST_WAIT_S * 2.0 ** min(times - FREE_FAILURES, 10), _LONGEST_WAIT_S)
+        until_ns = self._clock.monotonic_ns() + round(wait_s * 1_000_000_000)
+        self._failed[network] = times, until_ns
+        if len(self._failed) > _MOST_ADDRESSES:
+            self._failed.popitem(last=False)
+        return times
+
+
+def _network(client: str) -> str:
+    """What one client can choose its address from: in IPv6, a whole network."""
+    try:
+        address = ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, 64), strict=False))
+    return str(address)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.job_words import duration, instant, progress
+from penstock.cli.instants import instant
+from penstock.cli.job_words import duration, progress
 from penstock.jobs.model import Cursor, Job, Progress, State
 
 from .conftest import run, urls

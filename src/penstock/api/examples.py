@@ -46,6 +46,7 @@ def connector(exchange: str) -> Connector:
         rate_limit_reset_at=start_ms + 60_000,
         limits=(main,),
         blocked_until=None,
+        blocked_by=None,
         exchange_offset_ms=12,
         saturation_count=3,
         last_job_run_time=_AT_MS - 30_000,

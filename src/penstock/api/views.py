@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from penstock.connectors import Connector, LimitState
+from penstock.connectors import Connector, LimitState, Stop
 from penstock.connectors.markets import Listing
 from penstock.exchanges.base import Listed
 from penstock.jobs.model import (
@@ -29,11 +29,12 @@ Date = Annotated[
     str, Meta(extra_json_schema={"format": "date-time", "examples": ["2026-01-17T10:30:00.000Z"]})
 ]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
 
 
 def date(at_ms: int) -> str:
-    """An instant as RFC 3339 writes it."""
-    at = _EPOCH + timedelta(milliseconds=at_ms)
+    """An instant as RFC 3339 writes it, which ends with the year 9999."""
+    at = _EPOCH + timedelta(milliseconds=max(0, min(at_ms, _LAST_MS)))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -57,6 +58,7 @@ class ConnectorView(Struct, frozen=True, kw_only=True):
     rate_limit_reset_at: int
     limits: tuple[LimitState, ...]
     blocked_until: int | None
+    blocked_by: Stop | None
     exchange_offset_ms: int
     saturation_count: int
     last_job_run_time: Date | None

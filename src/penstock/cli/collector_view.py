@@ -8,7 +8,8 @@ from rich.text import Text
 
 from penstock.cli import fetcher_view, market_rows
 from penstock.cli.fitting import Room, packed, table, wrapped
-from penstock.cli.job_words import duration, instant
+from penstock.cli.instants import instant
+from penstock.cli.job_words import duration
 from penstock.cli.limit_words import limit_words, main_limit
 from penstock.cli.market_rows import missing_ids
 from penstock.collect.status import CollectorStatus

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.api.views import connector_view
+from penstock.cli.instants import instant
 from penstock.cli.intake import with_intake
-from penstock.cli.job_words import instant
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, note, say
 from penstock.connectors import Connector, ConnectorManager, LimitState
 from penstock.errors import UnknownInterval
@@ -19,6 +19,8 @@ from penstock.throttle.gate import Limit
 
 connectors = typer.Typer(help="Connectors: one per exchange.", no_args_is_help=True)
 
+# Two clocks tell the end of a stop, and they may differ by so much.
+_DOUBT_MS = 60_000
 _Change = Callable[[ConnectorManager, str], Awaitable[Connector]]
 
 
@@ -119,6 +121,42 @@ def resume(
     _show(_changed(context, exchange, data_dir, ConnectorManager.resume_connector), as_json)
 
 
+@connectors.command()
+def unblock(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send to an exchange again before the end of a stop that it told; asks before it does.
+
+    Example: penstock connectors unblock binance
+    """
+
+    async def read(intake: Intake) -> Connector:
+        return await intake.connectors.get(exchange)
+
+    found = with_intake(context, data_dir, read, read_only=True)
+    if found.blocked_until is None:
+        note(f"Nothing stops requests to {exchange}.")
+        _show(found, as_json)
+        return
+    until_ms = found.blocked_until
+    if not yes:
+        note(_stop_words(found))
+        note("If it means that, requests before then may make the stop longer.")
+        typer.confirm("Send again now?", abort=True, err=True)
+
+    async def lift(intake: Intake) -> Connector:
+        return await intake.unblock(exchange, until_ms)
+
+    freed = with_intake(context, data_dir, lift)
+    if freed.blocked_until is not None:
+        note("Another stop has come meanwhile, and stays. Look at it, and unblock again.")
+    _show(freed, as_json)
+
+
 @connectors.command("rm")
 def remove(context: typer.Context, exchange: ExchangeArgument, data_dir: DataOption = None) -> None:
     """Retire a connector that no job lives on; what was used of its limits is remembered.
@@ -160,8 +198,20 @@ def _show(connector: Connector, as_json: bool) -> None:
     if connector.notes:
         typer.echo(f"notes: {connector.notes}")
     if connector.blocked_until:
-        until = instant(connector.blocked_until)
-        typer.echo(f"{connector.exchange_id} said stop: nothing is sent before {until}")
+        typer.echo(_stop_words(connector))
+
+
+def _stop_words(connector: Connector) -> str:
+    """Until when nothing is sent, and who said so."""
+    name, until, stop = connector.exchange_id, connector.blocked_until, connector.blocked_by
+    said = f"{name} said stop: nothing is sent before {instant(until)}."
+    if stop is None:
+        return f"{said} `penstock connectors unblock {name}` sends again before that."
+    said += f" It answered {stop.path} with {stop.status} at {instant(stop.said_at)}"
+    said += f": {stop.words!r}." if stop.words else "."
+    if until is not None and stop.asked_until > until + _DOUBT_MS:
+        said += f" It asked for {instant(stop.asked_until)}, which is not believed."
+    return f"{said} `penstock connectors unblock {name}` sends again before that."
 
 
 def _draw(found: Sequence[Connector]) -> None:

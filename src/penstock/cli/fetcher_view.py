@@ -1,10 +1,9 @@
 """A fetcher's part of the terminal view: what is fetched, how often it worked, what is wrong."""
 
-from datetime import UTC, datetime
-
 from rich.text import Text
 
 from penstock.cli.fitting import Column, Row
+from penstock.cli.instants import day_and_time
 from penstock.collect.status import CollectorStatus, FetchStatus
 
 COLUMNS = (
@@ -64,4 +63,4 @@ def _name(fetch: FetchStatus) -> str:
 def _last(fetch: FetchStatus) -> str:
     if fetch.last_ms is None:
         return "never"
-    return f"{datetime.fromtimestamp(fetch.last_ms / 1000, UTC):%H:%M:%S}"
+    return day_and_time(fetch.last_ms / 1000)[-8:]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.context import read_settings
+from penstock.cli.instants import day_and_time
 from penstock.cli.options import DataOption, JsonOption, note, say
 from penstock.collect.missing import Interruption, MissingIds, interruptions, missing_ids
 from penstock.collect.status import CollectorStatus, read_all
@@ -146,4 +146,4 @@ def _table(names: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Table:
 def _when(at_ns: int | None) -> str:
     if at_ns is None:
         return "not over"
-    return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}"
+    return day_and_time(at_ns / 1e9)

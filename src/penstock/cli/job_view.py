@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.cli.fitting import Column, Room, Row, columns_that_fit, table, wrapped
-from penstock.cli.job_words import instant, market, progress
+from penstock.cli.instants import instant
+from penstock.cli.job_words import market, progress
 from penstock.jobs.model import Job
 
 _COLUMNS = (

@@ -1,9 +1,9 @@
 """Jobs in words: how far one is, how fast, how long it still takes, when it was taken up again."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple
 
+from penstock.cli.instants import instant
 from penstock.jobs.model import Job
 from penstock.jobs.pace import pace_of
 
@@ -31,13 +31,6 @@ def progress(job: Job) -> Progress:
 def market(job: Job) -> str:
     """Which market a job works on; the exchange alone, if on none."""
     return " ".join(filter(None, (job.exchange_id, job.symbol, job.timeframe)))
-
-
-def instant(at_ms: int | None) -> str:
-    """An instant, to the second."""
-    if at_ms is None:
-        return ""
-    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration(seconds: float) -> str:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import typer
 
 from penstock.api.views import job_view
+from penstock.cli.instants import instant
 from penstock.cli.intake import with_intake
 from penstock.cli.job_view import draw_jobs
-from penstock.cli.job_words import instant
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, say
 from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk

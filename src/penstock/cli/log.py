@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.context import read_settings
+from penstock.cli.instants import day_and_time
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
 from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.typed import instant_ns, stream_name
@@ -239,4 +239,4 @@ def _ids_rise(stream: Stream) -> bool:
 
 
 def _when(at_ns: int) -> str:
-    return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}"
+    return day_and_time(at_ns / 1e9)

@@ -12,8 +12,8 @@ from rich.text import Text
 from penstock.api.views import ListingView, listing_view
 from penstock.app import renew_listing
 from penstock.cli.context import read_settings
+from penstock.cli.instants import instant
 from penstock.cli.intake import with_intake
-from penstock.cli.job_words import instant
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, MarketsArgument, say
 from penstock.clock import SystemClock
 from penstock.connectors.markets import Listing, stored_listing

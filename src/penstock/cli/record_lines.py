@@ -1,8 +1,8 @@
 """Records as lines for people; programs read JSON."""
 
-from datetime import UTC, datetime
 from decimal import Decimal
 
+from penstock.cli.instants import day_and_time
 from penstock.market.events import (
     AggTrade,
     AnyEvent,
@@ -20,8 +20,7 @@ _MOST_ZEROS = 40
 
 def record_line(event: AnyEvent, at_ns: int) -> str:
     """When and where something happened, and what: one line."""
-    at = datetime.fromtimestamp(at_ns // 1_000_000_000, UTC)
-    when = f"{at:%Y-%m-%d %H:%M:%S}.{at_ns // 1_000_000 % 1000:03}"
+    when = f"{day_and_time(at_ns // 1_000_000_000)}.{at_ns // 1_000_000 % 1000:03}"
     return f"{when}  {event.exchange} {event.symbol}  {_what(event)}"
 
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli.fitting import Column, Room, Row, table
-from penstock.cli.job_words import instant
+from penstock.cli.instants import instant
 from penstock.storage.log import SlotStats, StreamStats
 from penstock.storage.log.keys import key_text
 from penstock.telemetry.printable import printable

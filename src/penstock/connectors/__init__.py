@@ -3,5 +3,6 @@
 from penstock.connectors.limits import LimitState
 from penstock.connectors.manager import ConnectorManager, Ensured, Token
 from penstock.connectors.model import Connector
+from penstock.connectors.stops import Stop
 
-__all__ = ["Connector", "ConnectorManager", "Ensured", "LimitState", "Token"]
+__all__ = ["Connector", "ConnectorManager", "Ensured", "LimitState", "Stop", "Token"]

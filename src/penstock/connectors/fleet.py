@@ -63,7 +63,12 @@ class Fleet:
         self._store, self._clocks, self._clock, self._tell = store, clocks, clock, listener
         self._chosen: tuple[Limit, ...] | None = None
         self._announced: tuple[Limit, ...] = ()
-        self._told_block_ms = NEVER
+        self._heard_ms = self._heard_at_ms = NEVER
+        """Until when the exchange told this process to stop, if others do not know yet; and when
+        that was."""
+        self._block_ms = 0
+        """The stop in the store, as it was last read."""
+        self._lifted_at: int | None = None
         self._to_announce = self._to_show_offset = self._to_tell_seen = False
         self._seen: dict[str, tuple[Limit, Seen]] = {}
         self._told_seen: dict[str, Seen] = {}
@@ -165,6 +170,7 @@ class Fleet:
     def block_until(self, at_ms: float) -> None:
         """The exchange said stop."""
         self.blocked_until_ms = max(self.blocked_until_ms, at_ms)
+        self._heard_ms, self._heard_at_ms = max(self._heard_ms, at_ms), self._clocks.now_ms()
         self._report()
 
     def announce(self, limits: Sequence[Limit]) -> None:
@@ -212,6 +218,7 @@ class Fleet:
         if document is None:  # Nobody made a connector yet: what the gate was made with holds.
             return
         self.status = document["status"]
+        self._take_lift(document.get("lifted_at", 0))
         self._shown_offset_ms = document["exchange_offset_ms"]
         self._clocks.assume(self._shown_offset_ms)
         self._chosen = restored(document["chosen"]) if document["chosen"] else None
@@ -221,9 +228,19 @@ class Fleet:
         if limits != self.limits:
             self.limits = limits
 
+    def _take_lift(self, lifted_at: int) -> None:
+        """Forget stops from before the instant at which somebody lifted them."""
+        if self._lifted_at not in (None, lifted_at):
+            if self._heard_at_ms <= self._clocks.of_store(lifted_at):
+                self._heard_ms = NEVER
+            # What has come since is in the store, which is read after this.
+            self.blocked_until_ms, self._block_ms = self._heard_ms, 0
+        self._lifted_at = lifted_at
+
     def _take_budget(self, budget: Budget) -> None:
-        if budget.blocked_until_ms != self.budget.blocked_until_ms:
+        if budget.blocked_until_ms != self._block_ms:
             # Once: a store's clock that is set later does not move what was said before.
+            self._block_ms = budget.blocked_until_ms
             blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
             self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
         self.budget = budget
@@ -239,8 +256,8 @@ class Fleet:
 
     def _ask(self, windows: tuple[Window, ...], paces: tuple[Pace, ...], period_ms: int) -> Ask:
         opening_ms, closing_ms = self._clocks.margins_ms(period_ms)
-        is_blocked = self.blocked_until_ms > self._clocks.now_ms()
-        blocked_ms = self._clocks.to_store(self.blocked_until_ms) if is_blocked else 0
+        is_stopped = self._heard_ms > self._clocks.now_ms()
+        blocked_ms = self._clocks.to_store(self._heard_ms) if is_stopped else 0
         offset_ms = self._clocks.offset_ms()
         exchange_ms = self._clocks.exchange_ms()
         return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms, exchange_ms)
@@ -273,8 +290,7 @@ class Fleet:
             self._reporting = None
 
     def _has_news(self) -> bool:
-        is_blocked = self.blocked_until_ms > self._clocks.now_ms()
-        stop = is_blocked and self._clocks.to_store(self.blocked_until_ms) > self._told_block_ms
+        stop = self._heard_ms > self._clocks.now_ms()
         return stop or self._to_tell_seen or self._to_announce or self._to_show_offset
 
     async def _report_once(self) -> None:
@@ -320,7 +336,8 @@ class Fleet:
                 yield limit, seen
 
     def _told(self, ask: Ask, news: Sequence[tuple[Limit, Seen]]) -> None:
-        self._told_block_ms = max(self._told_block_ms, ask.blocked_until_ms)
+        if self._heard_ms > NEVER and self._clocks.to_store(self._heard_ms) <= ask.blocked_until_ms:
+            self._heard_ms = NEVER
         self._told_seen |= {name_of(limit): seen for limit, seen in news}
 
     @contextmanager

@@ -10,6 +10,7 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.counters import FleetCounters
 from penstock.connectors.gate import SharedGate
+from penstock.connectors.stops import StopTeller
 from penstock.exchanges import registry
 from penstock.exchanges.base import WayOut
 from penstock.exchanges.gateway import way_out_for
@@ -27,7 +28,8 @@ class FleetGateways:
         self._clock = clock
         self.counters = FleetCounters(store, clock)
         """Hears of every request; what else the fleet shall count, it has to be told."""
-        self._listener = tell_all([self.counters, listener])
+        self._stops = StopTeller(store, clock)
+        self._listener = tell_all([self.counters, self._stops, listener])
         self._opened: dict[str, tuple[WayOut, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -69,6 +71,7 @@ class FleetGateways:
         for gateway, gate in self._opened.values():
             await gateway.aclose()
             await gate.aclose()
+        await self._stops.aclose()
         await self.counters.aclose()
 
     def _made(self, exchange_id: str) -> tuple[WayOut, SharedGate]:

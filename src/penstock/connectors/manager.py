@@ -155,6 +155,21 @@ class ConnectorManager:
         """
         return await self._change(exchange_id, None, lambda _: {"status": "active"})
 
+    async def unblock_connector(self, exchange_id: str, until_ms: int) -> Connector:
+        """Send again although the exchange said stop until this instant, as far as there is room.
+
+        A stop that ends at another instant stays: it came after this one was read.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        await self._document(exchange_id)
+        if not await self._store.unblock(exchange_id, until_ms):
+            return await self.get(exchange_id)
+        # After the budget: whoever reads of this in the document then finds no stop there.
+        now_ms = await self._store.now_ms()
+        return await self._change(exchange_id, None, lambda _: {"lifted_at": now_ms, "stop": None})
+
     async def edit(
         self,
         exchange_id: str,
@@ -224,7 +239,7 @@ class ConnectorManager:
             if version is not None and found["version"] != version:
                 raise VersionChanged(f"the connector {exchange_id}", version, found["version"])
             changes = change(found)
-            same = all(found[name] == value for name, value in changes.items())
+            same = all(found.get(name) == value for name, value in changes.items())
             return None if same else {**found, **changes, "updated_at": now_ms}
 
         document = await self._store.update(CONNECTORS, exchange_id, changed)

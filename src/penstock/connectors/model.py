@@ -8,9 +8,11 @@ again finds the budget as it was.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from penstock.connectors.limits import LimitState, in_force, restored, state_of, stored
+from penstock.connectors.stops import Stop
 from penstock.storage.state import Budget, Document
 from penstock.throttle.gate import Limit
 
@@ -35,6 +37,8 @@ class Connector(Struct, frozen=True, kw_only=True):
     limits: tuple[LimitState, ...]
     blocked_until: int | None
     """The exchange said stop until then."""
+    blocked_by: Stop | None
+    """What it said, if that is known."""
     exchange_offset_ms: int
     """How far the exchange's clock is ahead of the store's."""
     saturation_count: int
@@ -85,6 +89,7 @@ def connector_of(document: Document, budget: Budget, jobs: JobCount, now_ms: int
     offset_ms = document["exchange_offset_ms"]
     limits = tuple(state_of(limit, budget, now_ms, offset_ms) for limit in limits_of(document))
     main, blocked_until = limits[0], budget.blocked_until_ms
+    stop = document.get("stop")
     return Connector(
         id=document["id"],
         exchange_id=document["exchange_id"],
@@ -99,6 +104,7 @@ def connector_of(document: Document, budget: Budget, jobs: JobCount, now_ms: int
         rate_limit_reset_at=now_ms if main.reset_at is None else main.reset_at,
         limits=limits,
         blocked_until=blocked_until if blocked_until > now_ms else None,
+        blocked_by=msgspec.convert(stop, Stop) if stop and blocked_until > now_ms else None,
         exchange_offset_ms=offset_ms,
         saturation_count=budget.refused,
         last_job_run_time=document["last_job_run_time"],

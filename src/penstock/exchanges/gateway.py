@@ -7,6 +7,7 @@ the error reaches the caller, so nobody else sends either.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from random import random
 from typing import TypeVar
@@ -54,6 +55,8 @@ T = TypeVar("T")
 # Statuses that say stop. 403 is a firewall's: it answers in HTML and names no end.
 _TOO_FAST, _SHUT_OUT, _FIREWALL = 429, 418, 403
 _UNNAMED_STOP_MS = 60_000
+_LONGEST_WORDS = 300
+LONGEST_STOP_MS = 3 * 86_400_000
 
 
 class _Lapsed(Exception):
@@ -84,6 +87,8 @@ class Gateway:
     random: Callable[[], float] = random
     offset: Offset | None = None
     """How far the exchange's clock is ahead, once known."""
+    longest_stop_ms: int = LONGEST_STOP_MS
+    """For how long it is believed when it says stop."""
 
     async def fetch(self, request: Request[T]) -> T:
         """Ask, waiting for the gate if need be, and again if there is no answer.
@@ -285,7 +290,9 @@ class Gateway:
             until_ms = max(until_ms, round(named_ms - offset_ms))
         if complaint is not None and complaint.wait_ms is not None:
             until_ms = max(until_ms, now_ms + complaint.wait_ms)
-        until_ms = until_ms or now_ms + _UNNAMED_STOP_MS
+        asked_ms = until_ms or now_ms + _UNNAMED_STOP_MS
+        # One answer, from whomever it is, does not stop everything for years.
+        until_ms = min(asked_ms, now_ms + self.longest_stop_ms)
         self.gate.block_until(until_ms)
         self.listener(
             SendingStopped(
@@ -293,6 +300,8 @@ class Gateway:
                 path=request.path,
                 status=exchanged.answer.status,
                 until_ms=until_ms,
+                asked_ms=asked_ms,
+                words=complaint.message[:_LONGEST_WORDS] if complaint else "",
             )
         )
         return until_ms
@@ -324,6 +333,7 @@ def gateway_for(
             jitter=requests.jitter,
         ),
         listener,
+        longest_stop_ms=round(requests.longest_stop * 1000),
     )
 
 
@@ -375,6 +385,8 @@ def _may_pass(error: PenstockError) -> bool:
 
 def _date_ms(answer: Answer) -> int | None:
     try:
-        return int(parsedate_to_datetime(answer.headers["date"]).timestamp()) * 1000
-    except (KeyError, ValueError):
+        shown = parsedate_to_datetime(answer.headers["date"])
+        # Dates in HTTP are UTC, also where they do not say so.
+        return int(shown.replace(tzinfo=shown.tzinfo or UTC).timestamp()) * 1000
+    except (KeyError, ValueError, OverflowError):
         return None

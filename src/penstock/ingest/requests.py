@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec.structs import asdict, replace
 
 from penstock.config import LimitPlan
-from penstock.connectors import ConnectorManager
+from penstock.connectors import Connector, ConnectorManager
 from penstock.errors import UnknownInterval
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, SymbolMap
@@ -66,6 +66,17 @@ class Intake:
     connectors: ConnectorManager
     desk: JobDesk
     listings: Listings
+
+    async def unblock(self, exchange_id: str, until_ms: int) -> Connector:
+        """Send to an exchange again before a stop ends; jobs that wait for its end run now.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        connector = await self.connectors.unblock_connector(exchange_id, until_ms)
+        if connector.blocked_until is None:
+            await self.desk.wake(exchange_id)
+        return connector
 
     async def add(self, new: NewJob, origin: str = "") -> Job:
         """A new job, and the connector it needs if there is none.

@@ -7,7 +7,7 @@ writes what is the other's.
 import secrets
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -180,6 +180,25 @@ class JobDesk:
             return replace(job, state="queued", attempts=0, **due)
 
         return await self._change(job_id, Order("asked_for"), change)
+
+    async def wake(self, exchange_id: str) -> int:
+        """Have the jobs that wait for room at an exchange run now; how many there are."""
+
+        def change(job: Job, now_ms: int) -> Job:
+            if job.state != "waiting_rate_limit" or job.status != "active":
+                return job
+            return replace(job, next_run_at=min(job.next_run_at, now_ms))
+
+        woken, state, after = 0, "waiting_rate_limit", ""
+        while page := await self.find(
+            exchange_id=exchange_id, status="active", state=state, limit=_PAGE, after=after or None
+        ):
+            for job in page:
+                with suppress(JobEnded, UnknownJob):
+                    await self._change(job.id, Order("woken"), change)
+                    woken += 1
+            after = page[-1].id
+        return woken
 
     async def delete(self, job_id: str, *, version: int | None = None) -> Job:
         """Have a job gone; its data and its story stay."""

@@ -358,6 +358,24 @@ async def test_a_block_stops_everybody_at_once(store: StateStore) -> None:
     assert (await store.budget("sim")).blocked_until_ms == until_ms
 
 
+async def test_a_block_can_be_lifted_and_what_was_used_stays_used(store: StateStore) -> None:
+    until_ms = await store.now_ms() + 3_600_000
+    window = Ask((Window("weight", 10, 86_400_000, need=4),))
+    assert (await store.lease("sim", window)).ok
+    await store.lease("sim", Ask(blocked_until_ms=until_ms))
+
+    assert not await store.unblock("sim", until_ms + 1), "another block"
+    assert not await store.unblock("nobody", until_ms)
+    assert not (await store.lease("sim", window)).ok
+    assert await store.unblock("sim", until_ms)
+    assert not await store.unblock("sim", 0)
+    assert (await store.budget("sim")).blocked_until_ms == 0
+    assert (await store.lease("sim", window)).ok
+    assert (await store.budget("sim")).uses["weight"][1] == 8
+    await store.lease("sim", Ask(blocked_until_ms=until_ms - 1))
+    assert not (await store.lease("sim", window)).ok, "a later block holds, though it is shorter"
+
+
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
 async def test_what_is_kept_outlives_whoever_opened_it(store: StateStore, url: str) -> None:
     await add(store, job("a"))

@@ -119,6 +119,8 @@ class Backend(Protocol):
 
     async def budget(self, key: str) -> Budget: ...
 
+    async def unblock(self, key: str, until_ms: int) -> bool: ...
+
     async def close(self) -> None: ...
 
 
@@ -268,6 +270,11 @@ class StateStore:
         """What is known of a budget; nothing was taken from one that nobody opened."""
         async with self._in_time():
             return await self._backend.budget(key)
+
+    async def unblock(self, key: str, until_ms: int) -> bool:
+        """Lift a budget's stop if it is the one that ends at this instant; whether it was."""
+        async with self._in_time():
+            return await self._backend.unblock(key, until_ms)
 
     async def close(self) -> None:
         """Let go of the store. Nothing is lost without it."""

@@ -23,6 +23,7 @@ that is all there is to it; a backend may then count the block and leave the res
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 # Askers whose windows end so far apart by the store's clock contradict each other.
 _SLIP_MS = 1_000
@@ -204,6 +205,13 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     uses.update(spent)
     grant = Grant(True, now_ms, at_ms, tuple(blocks))
     return Budget(era, blocked_ms, budget.refused, uses, forgot), grant
+
+
+def unblocked(budget: Budget, until_ms: int) -> Budget | None:
+    """A budget without the stop that ends at this instant; None if it has another, or none."""
+    if not until_ms or budget.blocked_until_ms != until_ms:
+        return None
+    return replace(budget, blocked_until_ms=0)
 
 
 def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import ConfigError
-from penstock.storage.state.budget import Ask, Budget, Grant, lease
+from penstock.storage.state.budget import Ask, Budget, Grant, lease, unblocked
 from penstock.storage.state.documents import (
     Claim,
     Counts,
@@ -142,5 +142,11 @@ class MemoryBackend:
 
     async def budget(self, key: str) -> Budget:
         return self._budgets.get(key, Budget())
+
+    async def unblock(self, key: str, until_ms: int) -> bool:
+        freed = unblocked(self._budgets.get(key, Budget()), until_ms)
+        if freed is not None:
+            self._budgets[key] = freed
+        return freed is not None
 
     async def close(self) -> None: ...

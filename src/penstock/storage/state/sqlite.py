@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from penstock.clock import BootClock, Clock, SystemBootClock
 from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, StoreUnreachable
-from penstock.storage.state.budget import Ask, Budget, Grant, Use, lease, whole_block
+from penstock.storage.state.budget import Ask, Budget, Grant, Use, lease, unblocked, whole_block
 from penstock.storage.state.documents import (
     Claim,
     Counts,
@@ -271,6 +271,17 @@ class SqliteBackend:
         query = "SELECT budget, more FROM budgets WHERE key = ?"
         found = self._documents.execute(query, (key,)).fetchone()
         return _with_more(_decode_budget(found[0]), found[1]) if found else Budget()
+
+    async def unblock(self, key: str, until_ms: int) -> bool:
+        return await self._in_thread(self._unblock, key, until_ms)
+
+    def _unblock(self, key: str, until_ms: int) -> bool:
+        with _transaction(self._documents) as database:
+            freed = unblocked(self._budget(key), until_ms)
+            if freed is not None:
+                changed = (_encode(freed), key)
+                database.execute("UPDATE budgets SET budget = ?, more = 0 WHERE key = ?", changed)
+            return freed is not None
 
     async def close(self) -> None:
         await asyncio.to_thread(self._thread.shutdown)

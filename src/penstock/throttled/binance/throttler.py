@@ -9,6 +9,7 @@ stop, nothing leaves until it listens again. Nothing is asked twice.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from math import ceil
@@ -31,6 +32,8 @@ from penstock.throttled.turns import Patience, Turns, Waiting
 # Statuses that say stop. 403 is a firewall's, which names no end.
 _STOPS = (403, 418, 429)
 _UNNAMED_STOP_MS = 60_000
+LONGEST_STOP_MS = 3 * 86_400_000
+"""For how long an answer that says stop is believed, whatever it says."""
 _GUARD_MS = 250
 # A loop that does not answer for so long is not running any more.
 _LOOP_S = 5.0
@@ -286,7 +289,8 @@ class BinanceSpotThrottler(BaseThrottler):
         if named_ms is not None:
             ahead_ms = self._offset.low_ms if self._offset else 0
             until_ms = max(until_ms, ceil(named_ms - ahead_ms))
-        self.block_until(until_ms or trip.received_ms + _UNNAMED_STOP_MS)
+        until_ms = until_ms or trip.received_ms + _UNNAMED_STOP_MS
+        self.block_until(min(until_ms, trip.received_ms + LONGEST_STOP_MS))
 
     def _exchange_ms(self, at_ms: int) -> int:
         return at_ms + round(self._offset.middle_ms if self._offset else 0)
@@ -294,6 +298,8 @@ class BinanceSpotThrottler(BaseThrottler):
 
 def _date_ms(headers: Mapping[str, str]) -> int | None:
     try:
-        return int(parsedate_to_datetime(headers["Date"]).timestamp()) * 1000
-    except (KeyError, ValueError):
+        shown = parsedate_to_datetime(headers["Date"])
+        # Dates in HTTP are UTC, also where they do not say so.
+        return int(shown.replace(tzinfo=shown.tzinfo or UTC).timestamp()) * 1000
+    except (KeyError, ValueError, OverflowError):
         return None

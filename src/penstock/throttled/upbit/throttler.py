@@ -27,6 +27,8 @@ from penstock.throttled.upbit.limits import ALIASES, HISTORY, read_left
 _TOO_FAST, _SHUT_OUT = 429, 418
 # How long a ban lasts stands in its body, in words; the next one is longer.
 _FIRST_BAN_MS, _LONGEST_BAN_MS = 60_000, 3_600_000
+LONGEST_STOP_MS = 3 * 86_400_000
+"""For how long an answer that says stop is believed, whatever it says."""
 
 
 class _Lapsed(Exception):
@@ -319,7 +321,7 @@ class UpbitSpotThrottler(BaseThrottler):
         else:
             wait_ms = min(_FIRST_BAN_MS << self._bans, _LONGEST_BAN_MS)
         self._bans = min(self._bans + 1, 10)
-        until_ms = self._clock.now_ms() + wait_ms
+        until_ms = self._clock.now_ms() + min(wait_ms, LONGEST_STOP_MS)
         self.block_until(until_ms)
         return until_ms
 

@@ -1,0 +1,78 @@
+"""Stops: what an exchange said when it told the fleet to stop, for whoever looks at its connector.
+
+The stop itself is in the budget, which every process obeys. Who said so, and what, is written into
+the connector's document by the process that heard it.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec import Struct
+
+from penstock.clock import Clock
+from penstock.errors import StorageError
+from penstock.storage.state import Document, StateStore
+from penstock.storage.state.schema import CONNECTORS
+from penstock.telemetry import Fact, SendingStopped
+
+_RETRY_S = 1.0
+
+
+class Stop(Struct, frozen=True, kw_only=True):
+    """What an exchange said."""
+
+    status: int
+    """HTTP's."""
+    path: str
+    """What it was asked."""
+    words: str
+    said_at: int
+    asked_until: int
+    """Until when it wants nothing sent: longer than ``blocked_until`` if that is not believed."""
+
+
+@dataclass
+class StopTeller:
+    """A listener that writes down who said stop."""
+
+    store: StateStore
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._heard: dict[str, Document] = {}
+        self._telling: asyncio.Task[None] | None = None
+
+    def __call__(self, fact: Fact) -> None:
+        """Hear a fact."""
+        if isinstance(fact, SendingStopped):
+            self._heard[fact.exchange] = {
+                "status": fact.status,
+                "path": fact.path,
+                "words": fact.words,
+                "said_at": self.clock.now_ms(),
+                "asked_until": fact.asked_ms,
+            }
+            if self._telling is None or self._telling.done():
+                self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def aclose(self) -> None:
+        """Let what is being written arrive, if it does so soon."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=_RETRY_S)
+            self._telling.cancel()
+
+    async def _tell(self) -> None:
+        while self._heard:
+            exchange_id, stop = next(iter(self._heard.items()))
+            try:
+                await self.store.update(CONNECTORS, exchange_id, partial(_stopped, stop))
+            except StorageError:
+                await self.clock.sleep(_RETRY_S)
+                continue
+            if self._heard.get(exchange_id) is stop:
+                del self._heard[exchange_id]
+
+
+def _stopped(stop: Document, found: Document) -> Document:
+    return {**found, "stop": stop}

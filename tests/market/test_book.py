@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from penstock.errors import MalformedLevels
 from penstock.market import book as book_module
 from penstock.market.book import OrderBook
-from penstock.market.levels import LevelText
+from penstock.market.levels import LevelText, read_levels, write_levels
+from penstock.market.top_book import TopBook
 
 # Few prices, spelled with more or fewer zeros, so that the same level is met again and again.
 prices = st.builds(
@@ -187,3 +188,31 @@ def test_zero_is_zero_however_it_is_written() -> None:
         book.apply([("1", "5")], [])
         book.apply([("1", zero)], [])
         assert len(book) == 0
+
+
+@pytest.mark.parametrize("zero", ["0E-8", "-0", "+0", "0e0", "-0.000", "０", "0,0", "", "."])
+def test_what_is_no_plain_number_is_refused_and_not_taken_for_a_quantity(zero: str) -> None:
+    book = OrderBook()
+    book.load([("1", "5")], [("2", "5")])
+    with pytest.raises(MalformedLevels):
+        book.apply([("1", zero)], [])
+    with pytest.raises(MalformedLevels):
+        read_levels(write_levels([("1", zero)]))
+
+    assert book.texts() == ([("1", "5")], [("2", "5")])
+
+
+@pytest.mark.parametrize("zero", ["0", "0.", "0.000", ".0", "00", "0" * 20 + "." + "0" * 20])
+def test_a_level_of_zero_is_gone_for_whoever_looks(zero: str) -> None:
+    book = OrderBook()
+    book.load([("3", "1"), ("1", "5")], [("4", "1"), ("2.5", zero)])
+    book.apply([("3", zero)], [("4", zero), ("5", "2")])
+
+    assert book.texts() == ([("1", "5")], [("5", "2")])
+    assert (book.best_bid, book.best_ask) == ((Decimal(1), Decimal(5)), (Decimal(5), Decimal(2)))
+    assert (len(book), book.crossed()) == (2, False)
+
+    best = TopBook(10)
+    best.load_plain([("3", "1"), ("1", "5")], [("4", "1"), ("2.5", zero)])
+    best.apply_plain([("3", zero)], [("4", zero), ("5", "2")])
+    assert best.texts() == ([("1", "5")], [("5", "2")])

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -133,6 +134,21 @@ def test_a_snapshot_older_than_the_first_delta_is_not_enough() -> None:
     assert not sync.join(true_snapshot(8))
     assert sync.wants_snapshot
     assert sync.join(true_snapshot(9))
+
+
+@pytest.mark.parametrize("lost", range(4, 9))
+def test_a_hole_among_the_deltas_that_wait_for_a_snapshot_is_never_passed_over(lost: int) -> None:
+    sync = BookSync()
+    for update_id in range(3, 10):
+        if update_id != lost:
+            sync.receive(run(update_id, update_id))
+
+    # From before the hole no way leads across it; from behind it the rest follows.
+    for update_id in range(2, lost):
+        assert not sync.join(true_snapshot(update_id))
+        assert sync.state != "synced"
+    assert sync.join(true_snapshot(lost))
+    assert (sync.state, sync.update_id, held(sync)) == ("synced", 9, truth(9))
 
 
 def test_a_gap_makes_the_book_stale_until_a_snapshot_joins() -> None:

@@ -115,6 +115,21 @@ async def test_a_refund_makes_room_at_once_but_not_in_a_later_window() -> None:
     assert gate.used()[SECOND] == 10, "that window has gone; its refund must not open this one"
 
 
+async def test_a_grant_is_settled_once_whatever_is_called_again() -> None:
+    gate = gate_of(SECOND, clock=ManualClock(START_MS))
+    first, second, third = [await gate.acquire(3) for _ in range(3)]
+    first.refund()
+    first.refund()
+    assert gate.used()[SECOND] == 6, "others' use must not be given back with it"
+
+    second.answered()
+    second.refund()
+    third.refund()
+    third.answered()
+    third.refund()
+    assert gate.used()[SECOND] == 3
+
+
 async def test_nothing_is_granted_before_the_exchange_allows_it_again() -> None:
     clock = ManualClock(START_MS)
     gate = gate_of(SECOND, clock=clock)

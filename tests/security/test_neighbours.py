@@ -8,11 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.api.conftest import served
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.collect.sockets import open_wire
+from penstock.collect.sockets import NoWire, open_wire
 from penstock.config import Api
 from penstock.exchanges.binance.symbols import read_info
 from penstock.storage.state import open_store
@@ -89,6 +90,21 @@ async def test_pieces_without_end_are_not_gathered_for_ever() -> None:
     _, frames = await cpu_to_take(Fragments(80_000, b""))
 
     assert frames == []
+
+
+@pytest.mark.parametrize("said", [b"", b"\x00\xff" * 10_000, b"HTTP/1.1 101"])
+async def test_who_hangs_up_in_the_handshake_is_not_taken_for_a_connection(said: bytes) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+        await writer.wait_closed()
+
+    listening = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with listening:
+        url = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        with pytest.raises(NoWire):
+            await open_wire(url, lambda _: None, SystemClock().now_ns, pings_are_life=True)
 
 
 async def test_methods_that_clients_invent_do_not_grow_the_metrics(tmp_path: Path) -> None:

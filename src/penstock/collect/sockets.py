@@ -203,6 +203,8 @@ async def open_wire(
         raise NoWire(_refusal(error)) from error
     except (WSError, OSError, TimeoutError, ValueError) as error:
         raise NoWire(mask_urls(str(error)) or type(error).__name__) from error
+    if not wire.open:  # picows reports no error, and no end either, if it never was
+        raise NoWire("closed before the handshake was complete")
     return wire
 
 

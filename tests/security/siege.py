@@ -52,10 +52,11 @@ class Siege:
     async def run(self, seconds: float) -> dict[str, Any]:
         """Start all, attack for so long, and see whether all is right afterwards."""
         async with AsyncExitStack() as stack:
-            sim = await self._started(
-                stack, "simulator", "sim", "binance", "--symbols", ",".join(SYMBOLS), "--port", "0"
+            listing = ("--symbols", ",".join(SYMBOLS), "--port", "0")
+            sim, api = await asyncio.gather(
+                self._started(stack, "simulator", "sim", "binance", *listing),
+                self._started(stack, "API", "serve", "--port", "0"),
             )
-            api = await self._started(stack, "API", "serve", "--port", "0")
             middle = HostileMiddle(self.seed, sim)
             await middle.start()
             stack.push_async_callback(middle.stop)

@@ -176,16 +176,18 @@ class HostileMiddle:
         try:
             with suppress(*_BROKEN):
                 head = await reader.readuntil(b"\r\n\r\n")
-                if self.hostile and self._draw.random() < 0.8:
-                    await self._spoil(head, writer)
+                is_stream = b"upgrade: websocket" in head.lower()
+                # Every other stream is good, so that books are asked for.
+                share = 0.5 if is_stream else 0.8
+                if self.hostile and self._draw.random() < share:
+                    await self._spoil(head, is_stream, writer)
                 else:
                     await self._hand_on(head, reader, writer, b"")
         finally:
             writer.close()
             self._writers.discard(writer)
 
-    async def _spoil(self, head: bytes, writer: asyncio.StreamWriter) -> None:
-        is_stream = b"upgrade: websocket" in head.lower()
+    async def _spoil(self, head: bytes, is_stream: bool, writer: asyncio.StreamWriter) -> None:
         how = next(self._kinds[is_stream])
         self.struck[f"{how} {'stream' if is_stream else 'answer'}"] += 1
         if how == "silence":

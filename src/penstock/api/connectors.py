@@ -18,7 +18,7 @@ from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, body_of, page_start, query_of
 from penstock.api.views import Date, connector_view
 from penstock.config import LimitPlan, Text
-from penstock.connectors import Connector
+from penstock.connectors import Connector, Stop
 from penstock.ingest.requests import limit_of
 from penstock.throttle.gate import Limit as ThrottleLimit
 
@@ -73,6 +73,7 @@ class ConnectorEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rate_limit_window_start: int | UnsetType = UNSET
     rate_limit_reset_at: int | UnsetType = UNSET
     blocked_until: int | UnsetType | None = UNSET
+    blocked_by: Stop | UnsetType | None = UNSET
     exchange_offset_ms: int | UnsetType = UNSET
     saturation_count: int | UnsetType = UNSET
     last_job_run_time: Date | UnsetType | None = UNSET

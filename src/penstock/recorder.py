@@ -23,7 +23,11 @@ Tap = Callable[[Sequence[Stored]], None]
 
 
 class Recorder:
-    """The one way into the log. For one event loop; the log stays its owner's to close."""
+    """The one way into the log. For one event loop; the log stays its owner's to close.
+
+    With ``flushed``, records survive the end of this process at once, and a power cut once somebody
+    has called ``sync``. With ``synced`` they survive both at once.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,9 @@ class Recorder:
         self.durability, self._tell = durability, listener
         self._one_at_a_time = asyncio.Lock()
         self._disk = ThreadPoolExecutor(1, "recorder")
+        self._batches = self._synced = 0
+        """Batches that were recorded, and how many of those are known to be on the disk."""
+        self._syncing: asyncio.Task[None] | None = None
 
     async def record(self, events: Sequence[AnyEvent]) -> list[Stored]:
         """Record a batch; when this returns, what is new is durable, published and tapped.
@@ -54,11 +61,45 @@ class Recorder:
         """
         if self.durability == "flushed":
             stored = self._log.append(events)
+            self._batches += bool(stored)
             self._hand_on(stored)
             return stored
         # In a task of its own: if the caller is cancelled while the disk works, the numbers are
         # given already and the next batch must not overtake this one.
         return await asyncio.shield(asyncio.create_task(self._record_synced(events)))
+
+    async def sync(self) -> None:
+        """Wait until all that was recorded before this call survives a power cut.
+
+        Whatever claims records (a cursor, a status) is written after this. All who wait while the
+        disk works share the next sync, and it costs nothing if nothing was recorded since the last.
+
+        Raises:
+            StorageError: they may not survive one.
+        """
+        wanted = self._batches
+        while self._synced < wanted:
+            if self._syncing is None:
+                self._syncing = asyncio.create_task(self._sync_all())
+            await asyncio.shield(self._syncing)
+
+    def sync_now(self) -> None:
+        """The same, and nothing else happens meanwhile: for the beginning and the end.
+
+        Raises:
+            StorageError: they may not survive a power cut.
+        """
+        if self._synced < self._batches:
+            self._log.sync()
+            self._synced = self._batches
+
+    async def _sync_all(self) -> None:
+        batches = self._batches
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._log.sync)
+            self._synced = max(self._synced, batches)
+        finally:
+            self._syncing = None
 
     async def _record_synced(self, events: Sequence[AnyEvent]) -> list[Stored]:
         async with self._one_at_a_time:

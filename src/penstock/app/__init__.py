@@ -23,12 +23,12 @@ from penstock.collect.fetches import Desk, kinds_to_fetch
 from penstock.collect.listings import Listings
 from penstock.collect.recording import PatientRecorder
 from penstock.collect.reporter import Place, Reporter, ending_told
-from penstock.collect.status import CollectorStatus, read_status
+from penstock.collect.resuming import resume
 from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.errors import MissingExtra, NotOurRecord, SlotInUse
+from penstock.errors import MissingExtra, SlotInUse
 from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry as handlers
 from penstock.ingest.means import Means
@@ -45,7 +45,7 @@ from penstock.simulator.ports import holder_of
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import EventLog, LogWriter, open_log
 from penstock.storage.state import StateStore, open_store
-from penstock.telemetry import Listener, StatusUnreadable, quiet, tell_all
+from penstock.telemetry import Listener, quiet, tell_all
 
 if TYPE_CHECKING:
     from penstock.api.server import ApiServer
@@ -74,10 +74,10 @@ async def open_collector(
     log = open_log(f"rocksdb:{folder}")
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(log.writer(slot)))
-        absences, before = Absences(name), _known_before(folder, slot, listener)
+        absences = Absences(name)
         with closing(log.reader()) as reader:
-            continuity.resume(name, before.ids if before else (), reader)
-            absences.resume(slot, before, reader)
+            resume(reporter.place, reader, continuity, absences, listener)
+        reporter.numbered = sum(writer.last_numbers().values())
         publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
         if publisher is not None:
             reporter.bus = publisher.counts
@@ -371,15 +371,6 @@ def _free_slot(log: EventLog, name: str) -> LogWriter:
         except SlotInUse:
             continue
     raise AssertionError("there is always one more")
-
-
-def _known_before(folder: Path, slot: str, listener: Listener) -> CollectorStatus | None:
-    """What a slot's last owner said of itself; nothing if a power cut left that in pieces."""
-    try:
-        return read_status(folder, slot)
-    except NotOurRecord as error:
-        listener(StatusUnreadable(slot=slot, reason=str(error)))
-        return None
 
 
 def build_simulator(

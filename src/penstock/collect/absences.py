@@ -40,8 +40,13 @@ class Absences:
         """The newest marker of each market, by slug."""
         self._reason = "not running"
 
-    def resume(self, slot: str, before: CollectorStatus | None, log: LogReader) -> None:
-        """Find what was last recorded in a slot, and how its last owner ended."""
+    def resume(
+        self, slot: str, before: CollectorStatus | None, log: LogReader, *, doubted: bool = False
+    ) -> None:
+        """Find what was last recorded in a slot, and how its last owner ended.
+
+        Where it is ``doubted`` that the log holds what the owner said, only the log is believed.
+        """
         for stats in log.stats():
             for each in stats.streams if stats.slot == slot else ():
                 if each.stream.exchange == self._exchange:
@@ -54,8 +59,9 @@ class Absences:
             self._reason = "not running: stopped"
         elif before is not None:
             self._reason = "not running: ended without stopping"
-            if _all_well(before):
-                self._alive_ns = before.at_ms * _MS_NS - _RECORDED_WITHIN_NS
+            if _all_well(before) and not doubted:
+                synced_ms = before.at_ms if before.synced_ms is None else before.synced_ms
+                self._alive_ns = synced_ms * _MS_NS - _RECORDED_WITHIN_NS
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -66,7 +72,9 @@ class Absences:
 
     def marks_at_start(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again by a process that begins."""
-        return self._marks(places, at_ns, self._reason, "not_running", self._alive_ns)
+        # One that is yet to come is of a clock that was wrong: it tells nothing.
+        alive_ns = self._alive_ns if self._alive_ns <= at_ns else 0
+        return self._marks(places, at_ns, self._reason, "not_running", alive_ns)
 
     def marks(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again from now on."""

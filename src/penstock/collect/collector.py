@@ -355,7 +355,7 @@ class Collector:
             owed, self._owed = self._owed, []
             if owed:
                 await self.recorder.record(owed)
-            self.reporter.write("running")
+            await self.reporter.report()
             await self.clock.sleep(_STATUS_S)
 
     async def _look(self, rest: Rest, symbols: Sequence[Symbol]) -> None:

@@ -7,6 +7,8 @@ back.
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from penstock.collect.claims import claimed, found
+from penstock.collect.facts import RecordsLost
 from penstock.collect.status import GapCount, IdsStatus
 from penstock.market.events import AnyEvent, Disconnect
 from penstock.storage.log import LogReader, Span, Stored
@@ -30,26 +32,31 @@ class Continuity:
         self._gaps: Counter[tuple[str, str]] = Counter()
         """By channel and cause."""
 
-    def resume(self, exchange: str, before: Iterable[IdsStatus], log: LogReader) -> None:
+    def resume(
+        self, exchange: str, before: Iterable[IdsStatus], log: LogReader, *, doubted: bool = False
+    ) -> None:
         """Take up what a predecessor knew, and what it recorded after it last said so.
 
         It may have died in between, and records come in any order: whatever it did not call seen
-        is looked up, below, between and above.
+        is looked up, below, between and above. Where it is ``doubted`` that the log holds what it
+        calls seen, that is looked up too, and what is not there is missing.
         """
         for ids in before:
             stream = Stream(exchange, ids.channel, ids.symbol)
-            runs = self._runs[stream] = IdRuns()
-            for first, last in ids.seen:
-                runs.add_run(first, last)
-            if ids.missing:
-                self._newest[stream] = ids.missing[-1][1]
+            runs, newest = claimed(ids)
+            if doubted:
+                was, (runs, newest) = len(runs), found(ids, stream, log)
+                self._tell_lost(stream, was - len(runs))
+            self._runs[stream] = runs
+            if newest:
+                self._newest[stream] = newest
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
                 runs = self._runs.setdefault(stream, IdRuns())
                 for key in log.keys_in(stream, _unseen(runs)):
-                    found = id_of_key(key)
-                    if found is not None:
-                        runs.add(found)
+                    number = id_of_key(key)
+                    if number is not None:
+                        runs.add(number)
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
@@ -62,20 +69,20 @@ class Continuity:
             runs = self._runs.get(stored.stream)
             if runs is None:
                 runs = self._runs[stored.stream] = IdRuns()
-            found = id_of_key(stored.key)
-            if found is not None:
-                if runs.last is not None and found > runs.last + 1:
+            number = id_of_key(stored.key)
+            if number is not None:
+                if runs.last is not None and number > runs.last + 1:
                     self._gaps[stored.stream.channel, cause] += 1
-                    self._tell_gap(stored.stream, Gap(runs.last + 1, found - 1))
-                runs.add(found)
+                    self._tell_gap(stored.stream, Gap(runs.last + 1, number - 1))
+                runs.add(number)
 
     def recovered(self, events: Sequence[AnyEvent]) -> None:
         """These are in the log, whenever they were written: by an attempt that failed, perhaps."""
         for event in events:
             stream = stream_of(event)
-            found = id_of(event) if stream.channel in self._channels else None
-            if found is not None:
-                self._runs.setdefault(stream, IdRuns()).add(found)
+            number = id_of(event) if stream.channel in self._channels else None
+            if number is not None:
+                self._runs.setdefault(stream, IdRuns()).add(number)
 
     def look(self, stream: Stream, newest: int) -> None:
         """The exchange says that ids up to this one exist: a lost tail is missing too."""
@@ -119,6 +126,11 @@ class Continuity:
                 self._absent[Stream(exchange, channel, symbol)] = mark.cause
             else:
                 self._gaps[channel, mark.cause] += 1
+
+    def _tell_lost(self, stream: Stream, count: int) -> None:
+        if count:
+            exchange, channel, symbol = stream
+            self._tell(RecordsLost(exchange=exchange, channel=channel, symbol=symbol, count=count))
 
     def _tell_gap(self, stream: Stream, gap: Gap) -> None:
         self._tell(

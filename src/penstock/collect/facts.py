@@ -45,6 +45,19 @@ class LogWritable(Fact, frozen=True, kw_only=True):
     after_s: float
 
 
+class RecordsLost(Fact, frozen=True, kw_only=True):
+    """Records that were called recorded are not in the log: it was damaged or is an older copy.
+
+    They count as missing from now on.
+    """
+
+    level: ClassVar[Level] = "error"
+    exchange: str
+    channel: str
+    symbol: str
+    count: int
+
+
 class LastLook(Fact, frozen=True, kw_only=True):
     """Before it stops, a collector has asked these of its markets for their newest trades."""
 

@@ -181,7 +181,7 @@ class Fetcher:
 
     async def _report_forever(self) -> None:
         while True:
-            self.reporter.write("running")
+            await self.reporter.report()
             await self.desk.clock.sleep(_STATUS_S)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from msgspec import Struct
 
 from penstock.collect.absences import RECORDED_AS
+from penstock.collect.claims import claimed, found, lacks_records
 from penstock.collect.status import CollectorStatus
 from penstock.market.events import Disconnect
 from penstock.storage.log import LogReader, Span
@@ -51,13 +52,13 @@ def missing_ids(
     statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
 ) -> Iterator[MissingIds]:
     """What no slot holds of the ids that any collector knows of, for markets of these names."""
-    for stream, (runs, newest) in sorted(_seen(statuses, wanted).items()):
+    for stream, (runs, newest) in sorted(_seen(statuses, wanted, log).items()):
         for gap in runs.gaps(newest):
             # Others may have recorded some of it: a fetcher, for instance.
             for stored in log.scan(stream, Span(key_of_id(gap.first), key_of_id(gap.last + 1))):
-                found = id_of_key(stored.key)
-                if found is not None:
-                    runs.add(found)
+                number = id_of_key(stored.key)
+                if number is not None:
+                    runs.add(number)
         for gap in runs.gaps(newest):
             yield MissingIds(
                 exchange=stream.exchange,
@@ -70,18 +71,25 @@ def missing_ids(
 
 
 def _seen(
-    statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]]
+    statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
 ) -> dict[Stream, tuple[IdRuns, int]]:
     """What was seen of each stream in all slots together, and the newest id known to exist."""
     seen: dict[Stream, IdRuns] = defaultdict(IdRuns)
     newest: dict[Stream, int] = defaultdict(int)
+    begins: dict[Stream, int] = {}
     for status in statuses:
+        doubted = lacks_records(status, log)
         for ids in status.ids:
             stream = Stream(status.exchange, ids.channel, ids.symbol)
             if (stream.exchange, stream.symbol) in wanted:
-                for first, last in ids.seen:
-                    seen[stream].add_run(first, last)
-                newest[stream] = max([newest[stream], *(last for _, last in ids.missing)])
+                runs, last = found(ids, stream, log) if doubted else claimed(ids)
+                for run in runs.runs():
+                    seen[stream].add_run(*run)
+                newest[stream] = max(newest[stream], last)
+                if runs.begin is not None:
+                    begins[stream] = min(runs.begin, begins.get(stream, runs.begin))
+    for stream, begin in begins.items():
+        seen[stream].begin_with(begin)
     return {stream: (runs, newest[stream]) for stream, runs in seen.items()}
 
 
@@ -135,13 +143,13 @@ def _next_received(log: LogReader, streams: Sequence[Stream], at_ns: int) -> int
     since_ns = at_ns
     for doubled in range(_DOUBLINGS):
         span = Span(since_ns=since_ns, until_ns=at_ns + (_MINUTE_NS << doubled))
-        found = (
+        received = (
             stored.received_at_ns
             for each in streams
             for stored in log.scan(each, span)
             if stored.event.source == "live"  # others were asked for
         )
-        if (first_ns := min(found, default=None)) is not None:
+        if (first_ns := min(received, default=None)) is not None:
             return first_ns
         since_ns = at_ns + (_MINUTE_NS << doubled)
     return None

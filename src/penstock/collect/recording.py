@@ -87,6 +87,22 @@ class PatientRecorder:
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
+    async def sync(self) -> None:
+        """Wait until all that was recorded before this call survives a power cut.
+
+        Raises:
+            StorageError: it may not survive one.
+        """
+        await self._recorder.sync()
+
+    def sync_now(self) -> None:
+        """The same, and nothing else happens meanwhile.
+
+        Raises:
+            StorageError: it may not survive one.
+        """
+        self._recorder.sync_now()
+
     def give_up(self) -> None:
         """Wait no longer: what cannot be recorded at the next attempt is lost."""
         self._given_up.set()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
@@ -28,8 +29,8 @@ from penstock.collect.status import (
     StreamCount,
     StreamStatus,
     with_books_stopped,
-    write_status,
 )
+from penstock.collect.status_file import StatusFile
 from penstock.errors import PenstockError
 from penstock.exchanges.base import WayOut
 from penstock.market.events import AggTrade, Ticker, Trade
@@ -66,7 +67,7 @@ class Reporter:
         self, place: Place, continuity: Continuity, clock: Clock, tell: Listener = quiet
     ) -> None:
         # What is missing is told from the first moment on: a status without it would be a lie.
-        self._place, self._continuity, self._clock, self._tell = place, continuity, clock, tell
+        self.place, self._continuity, self._clock, self._tell = place, continuity, clock, tell
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
         self._prices: dict[Stream, str] = {}
@@ -84,7 +85,9 @@ class Reporter:
         """What was last written."""
         self._troubles: dict[str, str] = {}
         self._recording: PatientRecorder | None = None
-        self._unwritable = ""
+        self._file = StatusFile(place.folder, partial(self._tell_unwritable, place.slot))
+        self.numbered = 0
+        """Broadcast numbers that the slot has given."""
 
     def note(self, kind: str, words: str) -> None:
         """Something of a kind keeps it from working; with "" it does not any more."""
@@ -94,8 +97,8 @@ class Reporter:
             self._troubles.pop(kind, None)
 
     def watch_recording(self, recording: PatientRecorder) -> None:
-        """From now on it is reported if the log cannot be written."""
-        self._recording = recording
+        """From now on it is reported if the log cannot be written, and it is synced first."""
+        self._recording = self._file.log = recording
 
     def watch(
         self,
@@ -120,6 +123,7 @@ class Reporter:
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Hear of what was recorded."""
+        self.numbered += len(recorded)
         self._records.update(map(_stream, recorded))
         for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
             event = stored.event
@@ -131,21 +135,21 @@ class Reporter:
     def write(self, state: State, trouble: str | None = None) -> None:
         """Write the status as it is now; where that fails, say so and go on.
 
-        ``trouble`` is why it cannot run, until it does.
+        ``trouble`` is why it cannot run, until it does. Everything else waits meanwhile.
         """
         if trouble is not None:
             self.note(state, trouble)
         elif state == "running":
             self.note("starting", "")
-        self.latest = self.status(state)
-        unwritable = ""
-        try:
-            write_status(self._place.folder, self.latest)
-        except OSError as error:
-            unwritable = str(error)
-        if unwritable and unwritable != self._unwritable:
-            self._tell(StatusUnwritable(slot=self._place.slot, reason=unwritable))
-        self._unwritable = unwritable
+        self.latest = self._file.write(self.status(state))
+
+    async def report(self) -> None:
+        """Write that it is running; others run meanwhile."""
+        self.note("starting", "")
+        self.latest = await self._file.report(self.status("running"))
+
+    def _tell_unwritable(self, slot: str, reason: str) -> None:
+        self._tell(StatusUnwritable(slot=slot, reason=reason))
 
     def failed(self, error: BaseException) -> None:
         """Write that an error has ended it, and tell of it."""
@@ -153,7 +157,7 @@ class Reporter:
         is_foreseen = isinstance(error, PenstockError)
         trace = "" if is_foreseen else "".join(traceback.format_exception(error))
         self.write("failed", reason)
-        exchange, slot = self._place.exchange, self._place.slot
+        exchange, slot = self.place.exchange, self.place.slot
         self._tell(CollectorFailed(exchange=exchange, slot=slot, reason=reason, traceback=trace))
 
     def status(self, state: State) -> CollectorStatus:
@@ -163,8 +167,8 @@ class Reporter:
         tallies = [each.tally for each in carried]
         troubles = self._all_troubles()
         found = CollectorStatus(
-            exchange=self._place.exchange,
-            slot=self._place.slot,
+            exchange=self.place.exchange,
+            slot=self.place.slot,
             pid=os.getpid(),
             started_ms=self._started_ms,
             at_ms=now_ms,
@@ -188,6 +192,7 @@ class Reporter:
             troubles=troubles,
             unrecorded=self._recording.waiting if self._recording is not None else 0,
             memory_bytes=_memory_bytes(),
+            numbered=self.numbered,
             shards=[_shard_status(shard, now_ns) for shard in shards],
             pending=[name for shard in shards for name in shard.lead.connection.pending],
         )

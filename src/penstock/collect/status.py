@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.errors import NotOurRecord, StorageError
+from penstock.files import make_folder, overwrite_file, sync_folder
 
 FOLDER = "status"
 _BLOCK = 16 * 1024
@@ -188,6 +189,10 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     """What the process has in memory; None where the system does not tell."""
     shards: list[ShardStatus] = []
+    numbered: int | None = None
+    """Broadcast numbers the slot had given when the log was last synced. None: an older version."""
+    synced_ms: int | None = None
+    """What was recorded before then survives a power cut; so does all that ``ids`` calls seen."""
     pending: list[str] = []
     """Streams that were asked for and not answered for yet, by the exchange's names."""
 
@@ -214,18 +219,18 @@ def write_status(folder: Path, status: CollectorStatus) -> None:
     """
     target = folder / FOLDER / f"{status.slot}.json"
     _own[target] = status
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     fresh, old = target.with_suffix(".new"), target.with_suffix(".old")
     encoded = msgspec.json.encode(status)
     # Blanks at the end, so that the next one, if it is a bit longer, needs no more room.
     encoded += b" " * (-len(encoded) % _BLOCK)
-    with fresh.open("r+b" if fresh.exists() else "xb") as file:
-        file.write(encoded)
-        file.truncate()
+    overwrite_file(fresh, encoded)
     old.unlink(missing_ok=True)
     with suppress(OSError):  # there is none yet, or the file system cannot do it
         old.hardlink_to(target)
     fresh.replace(target)
+    # Before what was the target is written again: a power cut must not bring its name back.
+    sync_folder(target.parent)
     with suppress(FileNotFoundError):
         old.replace(fresh)
 

@@ -1,4 +1,4 @@
-"""Candles, page by page: asked for, recorded, and only then left behind by the cursor.
+"""Candles, page by page: asked for, recorded, synced, and only then left behind by the cursor.
 
 A candle is recorded once it has closed by the exchange's own clock. Every page is one request
 through the gateway, so every page is paid for; what a crash repeats, the log knows already. Where
@@ -123,6 +123,7 @@ class CandleWalk:
         missing = [candle for candle in page if candle.closed and candle.open_ms not in known]
         if missing:
             await self.means.recorder.record(missing)
+            await self.means.recorder.sync()
             first, last = iso(missing[0].open_ms), iso(missing[-1].open_ms)
             what = f"{len(missing)} candles from {first} to {last}"
             self.turn.note("missing", f"{what}; found when they were asked for again")
@@ -200,6 +201,8 @@ class CandleWalk:
         return page
 
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
+        # Before the job claims the page: a cursor outlives a power cut, and so must what it passed.
+        await self.means.recorder.sync()
         cursor = self.turn.job.cursor
         last_ts = closed[-1].open_ms if closed else cursor.last_ts
         return await self.turn.save(

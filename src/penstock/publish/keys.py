@@ -17,6 +17,7 @@ from zmq.utils import z85
 from penstock.clock import Clock
 from penstock.config import Secret
 from penstock.errors import ConfigError, StorageError
+from penstock.files import create_file, make_folder
 from penstock.publish.readiness import Socket
 
 PUBLIC, SECRET = ".public", ".secret"
@@ -42,18 +43,13 @@ def make_keys(folder: Path, name: str) -> KeyFiles:
     secret, public = folder / f"{name}{SECRET}", folder / f"{name}{PUBLIC}"
     public_key, secret_key = zmq.curve_keypair()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(secret, secret_key, 0o600)
-        _write(public, public_key, 0o644)
+        make_folder(folder)
+        create_file(secret, secret_key + b"\n", 0o600)
+        create_file(public, public_key + b"\n", 0o644)
     except OSError as error:
         remedy = "Choose another name or folder. No key was overwritten."
         raise StorageError(error.filename or str(folder), str(error.strerror), remedy) from error
     return KeyFiles(secret, public, public_key.decode())
-
-
-def _write(path: Path, key: bytes, mode: int) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(key + b"\n")
 
 
 def read_secret(path: Path) -> Secret:

@@ -8,7 +8,6 @@ who publish and those who subscribe apart, and they know it by its own.
 
 import os
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,12 +17,14 @@ import zmq
 
 from penstock.config import Bus, Secret
 from penstock.errors import ConfigError, StorageError
+from penstock.files import locked, make_folder, replace_file
 from penstock.publish.keys import read_public, read_secret
 from penstock.publish.readiness import Socket
 from penstock.publish.socket_files import private_files, short_endpoint, socket_file
 
 Side = Literal["publish", "subscribe"]
 _LOG_ID = Path("bus", "log.id")
+_LOG_ID_DIGITS = 16
 _RETRY_MS, _RETRY_MOST_MS = 100, 2000
 _HANDSHAKE_MS = 3000
 _OVERHEAD_BYTES = 64
@@ -177,31 +178,33 @@ def is_local(endpoint: str) -> bool:
 def find_log_id(folder: Path) -> int | None:
     """What tells this folder's log from all others; None if nobody ever published from here."""
     try:
-        return int((folder / _LOG_ID).read_text(), 16) & (1 << 63) - 1
+        written = (folder / _LOG_ID).read_text()
+        # The beginning of one would be another, and perhaps another folder's.
+        return int(written, 16) & (1 << 63) - 1 if len(written.strip()) == _LOG_ID_DIGITS else None
     except (OSError, ValueError):
         return None
 
 
 def log_id(folder: Path) -> int:
-    """The same, given to the folder on first use.
+    """The same, given to the folder on first use, and anew if what is there cannot be read.
 
     Raises:
         StorageError: the folder cannot be written.
     """
     file = folder / _LOG_ID
     try:
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            fresh = file.with_name(f"log.{os.getpid()}")
-            fresh.write_text(secrets.token_hex(8))
-            with suppress(FileExistsError):
-                os.link(fresh, file)
-            fresh.unlink()
+        found = find_log_id(folder)
+        if found is None:
+            make_folder(file.parent)
+            with locked(file.parent):  # two that begin at once shall have the same
+                found = find_log_id(folder)
+                if found is None:
+                    replace_file(file, secrets.token_hex(_LOG_ID_DIGITS // 2).encode())
+                    found = find_log_id(folder)
     except OSError as error:
         raise StorageError(str(file), error.strerror or str(error)) from error
-    found = find_log_id(folder)
     if found is None:
-        raise StorageError(str(file), "is damaged", "Remove it; the next start makes another.")
+        raise StorageError(str(file), "cannot be read", "Let this user read it.")
     return found
 
 

@@ -22,13 +22,14 @@ class Gap(NamedTuple):
 class IdRuns:
     """The ids seen of one stream, and so the ids missing between them."""
 
-    __slots__ = ("_firsts", "_lasts")
+    __slots__ = ("_begin", "_firsts", "_lasts")
 
     def __init__(self) -> None:
         # Run i holds every id from _firsts[i] to _lasts[i]; runs are disjoint, rising and never
         # touch. In the usual case there is one, and it grows at its end.
         self._firsts: list[int] = []
         self._lasts: list[int] = []
+        self._begin: int | None = None
 
     def add(self, seen: int) -> bool:
         """Note an id; whether it was new."""
@@ -52,6 +53,15 @@ class IdRuns:
         return True
 
     @property
+    def begin(self) -> int | None:
+        """From which id on all were wanted, if that was ever said."""
+        return self._begin
+
+    def begin_with(self, first: int) -> None:
+        """From this id on all were wanted: those below the lowest that was seen are missing."""
+        self._begin = first
+
+    @property
     def first(self) -> int | None:
         """The lowest id seen."""
         return self._firsts[0] if self._firsts else None
@@ -71,8 +81,12 @@ class IdRuns:
 
     def missing(self, upto: int | None = None) -> list[tuple[int, int]]:
         """The same as plain pairs: there may be thousands, and they are written every second."""
-        firsts, lasts = self._firsts, self._lasts
+        firsts, lasts, begin = self._firsts, self._lasts, self._begin
         holes = [(last + 1, first - 1) for last, first in zip(lasts, firsts[1:], strict=False)]
+        if begin is not None:
+            below = firsts[0] - 1 if firsts else upto or 0
+            if begin <= below:
+                holes.insert(0, (begin, below))
         if upto is not None and lasts and upto > lasts[-1]:
             holes.append((lasts[-1] + 1, upto))
         return holes

@@ -34,6 +34,7 @@ from rocksdict import (
 )
 
 from penstock.errors import ConfigError, SlotInUse, StorageError, StorageFull
+from penstock.files import make_folder, replace_file
 from penstock.storage.log import is_slot_name
 from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import MergedReader
@@ -83,7 +84,7 @@ class _Owner(Struct):
 def _own(folder: Path, slot: str) -> Pairs:
     path, owner = folder / slot, folder / f"{slot}.owner"
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
     except OSError as error:
         raise _as_storage_error(str(path), error) from error
     with _failures_named(str(path)):
@@ -96,7 +97,7 @@ def _own(folder: Path, slot: str) -> Pairs:
     # Written only once the lock is held, so it never names a process that was refused. A full disk
     # must not stop the slot from opening: without it a refusal is only less helpful.
     with suppress(OSError):
-        owner.write_bytes(msgspec.json.encode(_Owner(os.getpid(), shlex.join(sys.orig_argv))))
+        replace_file(owner, msgspec.json.encode(_Owner(os.getpid(), shlex.join(sys.orig_argv))))
     return _RocksPairs(path, db, owner)
 
 

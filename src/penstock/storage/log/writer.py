@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import chain, repeat
 from operator import add, attrgetter, lt
 from pathlib import Path
+from threading import Lock
 
 from msgspec.structs import replace
 
@@ -78,6 +79,10 @@ class SlotWriter:
         self._heads: dict[tuple[object, ...], Head] = {}
         self._stream_ids: dict[Stream, int] = {}
         self._pairs: Pairs | None = None
+        self._distrusted = False
+        """Whether a sync failed: what it was for may not be on the disk."""
+        self._not_both = Lock()
+        """Held while it syncs, and while it is closed."""
         self._opened()
 
     @property
@@ -220,11 +225,16 @@ class SlotWriter:
         return head
 
     def sync(self) -> None:
-        try:
-            self._opened().sync()
-        except StorageError as error:
-            self._distrust(error)
-            raise
+        # Never opens the slot: whoever appends does, and may be at it in another thread.
+        with self._not_both:
+            if self._pairs is None or self._distrusted:
+                problem = "was closed after a failure; the next record opens it again"
+                raise StorageError(self._slot, problem)
+            try:
+                self._pairs.sync()
+            except StorageError:
+                self._distrusted = True
+                raise
 
     def last_numbers(self) -> Mapping[Stream, int]:
         numbers = {head.stream: head.number for head in self._heads.values()}
@@ -276,13 +286,20 @@ class SlotWriter:
         return stats_of(self._slot, self._opened())
 
     def close(self) -> None:
-        if self._pairs is not None:
-            pairs, self._pairs = self._pairs, None
-            with suppress(StorageError):
-                pairs.close()
+        with self._not_both:
+            if self._pairs is not None:
+                pairs, self._pairs = self._pairs, None
+                with suppress(StorageError):
+                    pairs.close()
 
     def _opened(self) -> Pairs:
-        """The slot, opened again if a failure closed it."""
+        """The slot, opened again if a failure closed it.
+
+        What it is found to hold then is on the disk: RocksDB writes it to a table first.
+        """
+        if self._distrusted:
+            self.close()
+            self._distrusted = False
         if self._pairs is None:
             pairs = self._open_pairs()
             try:

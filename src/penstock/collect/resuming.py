@@ -1,0 +1,33 @@
+"""Resuming: what a collector takes over from the one before it in its slot."""
+
+from penstock.collect.absences import Absences
+from penstock.collect.claims import lacks_records
+from penstock.collect.continuity import Continuity
+from penstock.collect.reporter import Place
+from penstock.collect.status import CollectorStatus, read_status
+from penstock.errors import NotOurRecord
+from penstock.storage.log import LogReader
+from penstock.telemetry import Listener, StatusUnreadable
+
+
+def resume(
+    place: Place, log: LogReader, continuity: Continuity, absences: Absences, tell: Listener
+) -> None:
+    """Take up what the last owner of a slot said, as far as the log bears it out.
+
+    Raises:
+        StorageError, NotOurRecord: the log, or what the owner said, cannot be read.
+    """
+    before = _known_before(place, tell)
+    doubted = lacks_records(before, log)
+    continuity.resume(place.exchange, before.ids if before else (), log, doubted=doubted)
+    absences.resume(place.slot, before, log, doubted=doubted)
+
+
+def _known_before(place: Place, tell: Listener) -> CollectorStatus | None:
+    """What a slot's last owner said of itself; nothing if a power cut left that in pieces."""
+    try:
+        return read_status(place.folder, place.slot)
+    except NotOurRecord as error:
+        tell(StatusUnreadable(slot=place.slot, reason=str(error)))
+        return None

@@ -1,0 +1,99 @@
+"""The status file of one slot: written only after the log holds, on the disk, what it claims.
+
+The order is: make the status, sync the log, write the file. A power cut then leaves a status that
+is older than the log, never one that calls seen what is gone. While the log cannot be synced, the
+status claims what it claimed when that was last possible, and says everything else as it is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from penstock.collect.status import CollectorStatus, IdsStatus, write_status
+from penstock.errors import StorageError
+
+
+class Syncs(Protocol):
+    """The log, as far as it concerns a status."""
+
+    async def sync(self) -> None: ...
+
+    def sync_now(self) -> None: ...
+
+
+class _Claims(NamedTuple):
+    """What a status may claim: what was recorded before the log was last synced."""
+
+    ids: tuple[IdsStatus, ...] = ()
+    numbered: int = 0
+    synced_ms: int = 0
+
+
+class StatusFile:
+    """Writes statuses, the newest last. For one event loop."""
+
+    def __init__(self, folder: Path, tell_unwritable: Callable[[str], None]) -> None:
+        self.log: Syncs | None = None
+        """None until something can be recorded."""
+        self._folder, self._tell = folder, tell_unwritable
+        self._claims = _Claims()
+        self._unwritable = ""
+        self._turn = Lock()
+        """Held while the file is written, by whatever thread."""
+        self._made = self._written = 0
+        """How many statuses were made, and which of them is in the file."""
+
+    def write(self, status: CollectorStatus) -> CollectorStatus:
+        """Write a status while nothing else happens; returns it as it was written."""
+        try:
+            if self.log is not None:
+                self.log.sync_now()
+            status = self._after_sync(status)
+        except StorageError:
+            status = self._as_last_synced(status)
+        self._made += 1
+        self._note(self._write(status, self._made))
+        return status
+
+    async def report(self, status: CollectorStatus) -> CollectorStatus:
+        """The same while everything else goes on."""
+        try:
+            if self.log is not None:
+                await self.log.sync()
+            status = self._after_sync(status)
+        except StorageError:
+            status = self._as_last_synced(status)
+        self._made += 1
+        self._note(await asyncio.to_thread(self._write, status, self._made))
+        return status
+
+    def _after_sync(self, status: CollectorStatus) -> CollectorStatus:
+        """A status after whose making the log was synced."""
+        self._claims = _Claims(tuple(status.ids), status.numbered or 0, status.at_ms)
+        return replace(status, synced_ms=status.at_ms)
+
+    def _as_last_synced(self, status: CollectorStatus) -> CollectorStatus:
+        """A status that claims no more than was synced when that was last possible."""
+        ids, numbered, synced_ms = self._claims
+        return replace(status, ids=list(ids), numbered=numbered, synced_ms=synced_ms)
+
+    def _write(self, status: CollectorStatus, number: int) -> str:
+        """Write a status unless a newer one is written; why that cannot be done, or ""."""
+        with self._turn:
+            if number < self._written:
+                return self._unwritable
+            self._written = number
+            try:
+                write_status(self._folder, status)
+            except OSError as error:
+                return str(error)
+            return ""
+
+    def _note(self, unwritable: str) -> None:
+        if unwritable and unwritable != self._unwritable:
+            self._tell(unwritable)
+        self._unwritable = unwritable

@@ -1,0 +1,112 @@
+"""Small files that survive a power cut: whole in their old state, or whole in their new one.
+
+A rename may reach the disk before the data of the file it names, unless that is synced first; and a
+name is on the disk only once its folder is synced. Every small file of penstock is written here.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it, each durable in the one that holds it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder durable, where the file system can do that.
+
+    Raises:
+        OSError: they may not be.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole, over whatever was there.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _write(fresh, data, 0o666, os.O_TRUNC)
+        fresh.replace(path)
+    except OSError:
+        _remove(fresh)
+        raise
+    sync_folder(path.parent)
+
+
+def create_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that must not exist yet.
+
+    Raises:
+        FileExistsError: it does, and is as it was.
+        OSError: it cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _write(fresh, data, mode, os.O_EXCL)
+        os.link(fresh, path)
+    finally:
+        _remove(fresh)
+    sync_folder(path.parent)
+
+
+def overwrite_file(path: Path, data: bytes) -> None:
+    """Write a file in place, in the blocks that it has: the name of one that nobody relies on yet.
+
+    Raises:
+        OSError: it cannot be written, or may be only in part.
+    """
+    with path.open("r+b" if path.exists() else "xb") as file:
+        file.write(data)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only process that is in here with this folder.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes, mode: int, how: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
-from penstock.errors import StorageFull
+from penstock.errors import StorageError, StorageFull
 from penstock.market.codec import decode
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
@@ -37,12 +38,15 @@ def log() -> Iterator[LogWriter]:
 class Disk:
     """A log whose disk can be slow or full; everything else is the log it is given."""
 
+    on_disk = True
+
     def __init__(self, log: LogWriter) -> None:
         self._log = log
-        self.full = False
+        self.full = self.failing = False
         self.may_sync = threading.Event()
         self.may_sync.set()
         self.appended = asyncio.Event()
+        self.at_disk = threading.Event()
         self.synced_to: list[list[int]] = []
 
     def append(
@@ -54,7 +58,10 @@ class Disk:
         return self._log.append(events, durability)
 
     def sync(self) -> None:
-        assert self.may_sync.wait(10)
+        self.at_disk.set()
+        assert self.may_sync.wait(PATIENCE_S)
+        if self.failing:
+            raise StorageError("here", "Input/output error")
         self.synced_to.append(list(self._log.last_numbers().values()))
 
     def __getattr__(self, name: str) -> object:
@@ -186,6 +193,42 @@ async def test_a_cancelled_batch_is_recorded_and_published_in_its_turn(log: LogW
 
     assert first.cancelled()
     assert [m.number for m in listening.take()] == [1, 2]
+    recorder.close()
+
+
+async def test_all_who_wait_for_the_disk_share_one_sync(log: LogWriter) -> None:
+    control, on_disk = disk(log)
+    recorder = Recorder(on_disk)
+    control.may_sync.clear()
+    await recorder.record([trade(1)])
+    first = asyncio.create_task(recorder.sync())
+    await asyncio.to_thread(control.at_disk.wait, PATIENCE_S)
+    await recorder.record([trade(2)])
+    rest = [asyncio.create_task(recorder.sync()) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert not first.done(), "the loop runs on while the disk works"
+    control.may_sync.set()
+    await asyncio.gather(first, *rest)
+    await recorder.sync()
+
+    assert len(control.synced_to) == 2, "one under way, and one for all who came meanwhile"
+    assert control.synced_to[-1] == [2]
+    recorder.close()
+
+
+async def test_whoever_waits_for_a_disk_that_fails_is_told_and_the_next_may_try_again(
+    log: LogWriter,
+) -> None:
+    control, on_disk = disk(log)
+    recorder = Recorder(on_disk)
+    await recorder.record([trade(1)])
+    control.failing = True
+    outcomes = await asyncio.gather(recorder.sync(), recorder.sync(), return_exceptions=True)
+    control.failing = False
+    await recorder.sync()
+
+    assert [type(outcome) for outcome in outcomes] == [StorageError, StorageError]
+    assert control.synced_to == [[1]]
     recorder.close()
 
 

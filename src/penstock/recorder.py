@@ -61,7 +61,7 @@ class Recorder:
         """
         if self.durability == "flushed":
             stored = self._log.append(events)
-            self._batches += bool(stored)
+            self._batches += bool(stored) and self._log.on_disk
             self._hand_on(stored)
             return stored
         # In a task of its own: if the caller is cancelled while the disk works, the numbers are

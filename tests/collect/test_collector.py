@@ -399,6 +399,7 @@ class Refusing:
 
     log: LogWriter
     is_full: bool = True
+    on_disk: bool = True
 
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"
@@ -407,6 +408,9 @@ class Refusing:
         if self.is_full and any(small):
             raise StorageFull("/here", "no room")
         return self.log.append(events, durability)
+
+    def sync(self) -> None:
+        self.log.sync()
 
 
 def refuse(life: Life) -> Refusing:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.collect.continuity import Continuity
+from penstock.collect.facts import RecordsLost
 from penstock.collect.status import GapCount, IdsStatus
 from penstock.market.events import Disconnect, Ticker, Trade
 from penstock.market.symbol import Symbol
@@ -179,3 +180,28 @@ def test_records_of_an_attempt_that_failed_are_not_called_missing() -> None:
     continuity.recovered([trade(2), trade(3)])
 
     assert continuity.status()[0].missing == []
+
+
+@given(ids.filter(bool), st.data())
+def test_what_a_status_calls_seen_and_the_log_lost_is_missing(
+    numbers: list[int], data: st.DataObject
+) -> None:
+    predecessor = Continuity(["trades"], quiet)
+    heard(predecessor, open_log("memory:").writer("a"), numbers)
+    kept = data.draw(st.sets(st.sampled_from(numbers)))
+    damaged, facts = open_log("memory:"), list[Fact]()
+    damaged.writer("a").append([trade(number) for number in sorted(kept)])
+
+    successor = Continuity(["trades"], facts.append)
+    with closing(damaged.reader()) as reader:
+        successor.resume("toy", predecessor.status(), reader, doubted=True)
+
+    [status] = successor.status()
+    assert spread(status.seen) == kept
+    assert spread(status.missing) == set(range(min(numbers), max(numbers) + 1)) - kept
+    assert sum(fact.count for fact in facts if isinstance(fact, RecordsLost)) == len(
+        set(numbers) - kept
+    )
+    # And so it stays, for those who come after.
+    again = resumed(damaged, [status])
+    assert again.status() == [status]

@@ -39,6 +39,7 @@ class Full:
     log: LogWriter
     is_full: bool = True
     attempts: int = 0
+    on_disk: bool = True
 
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"

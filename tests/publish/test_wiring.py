@@ -11,7 +11,7 @@ from penstock.config import Bus
 from penstock.errors import ConfigError, StorageError
 from penstock.publish.keys import make_keys, read_secret
 from penstock.publish.subscriber import Subscriber
-from penstock.publish.wiring import is_local, log_id, wire
+from penstock.publish.wiring import find_log_id, is_local, log_id, wire
 
 from .conftest import TOPIC, Town, eventually, heard, joined, messages, numbers, take
 
@@ -66,6 +66,17 @@ def test_a_folder_keeps_the_name_of_its_log(tmp_path: Path) -> None:
 
     assert log_id(one) == log_id(one)
     assert log_id(one) != log_id(two)
+
+
+@pytest.mark.parametrize("torn", [b"", b"3f2a", b"\0" * 16, b"\xff" * 16])
+def test_the_name_of_a_log_that_a_power_cut_left_in_pieces_is_made_anew(
+    tmp_path: Path, torn: bytes
+) -> None:
+    before = log_id(tmp_path)
+    (tmp_path / "bus" / "log.id").write_bytes(torn)
+
+    assert log_id(tmp_path) != before
+    assert log_id(tmp_path) == find_log_id(tmp_path), "and stays"
 
 
 def test_a_secret_key_is_its_owners_alone(tmp_path: Path) -> None:

@@ -31,12 +31,13 @@ from penstock.connectors.markets import Markets
 from penstock.errors import MissingExtra, SlotInUse
 from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry as handlers
+from penstock.ingest.claims import check_claims
 from penstock.ingest.means import Means
 from penstock.ingest.requests import Intake
 from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases
 from penstock.jobs.worker import Worker
-from penstock.publish.wiring import wire
+from penstock.publish.wiring import log_id, wire
 from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
@@ -224,7 +225,8 @@ async def open_worker(
         reader = stack.enter_context(closing(log.reader()))
         desk = JobDesk(store, handlers.kinds())
         markets = Markets(store, gateways, listener)
-        means = Means(gateways, markets, recorder, clock, reader, desk, listener)
+        means = Means(gateways, markets, recorder, clock, reader, desk, listener, log_id(folder))
+        await check_claims(means)
         yield Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, tuple(handlers.kinds())),

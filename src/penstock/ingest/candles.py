@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import Request, Rest, WayOut
+from penstock.ingest.claims import place_of
 from penstock.ingest.held import HeldCandles
 from penstock.ingest.history import iso, kept_from_ms, longest, told_until
 from penstock.ingest.means import Means
@@ -98,8 +99,7 @@ class CandleWalk:
             page = await self._page(self.interval, first_ms, asked_ms)
             self._tell_lost(start_ms, page[0].open_ms if page else first_ms)
             step = self._step(page, first_ms, now_ms)
-            if step.closed:
-                await self.means.recorder.record(step.closed)
+            await self._record(step.closed)
             if not page and not step.is_last:
                 step = await self._beyond_nothing(step, now_ms)
             moved, start_ms = step.next_ms > first_ms, step.next_ms
@@ -122,7 +122,7 @@ class CandleWalk:
         known = held.opens(start_ms, until_ms)
         missing = [candle for candle in page if candle.closed and candle.open_ms not in known]
         if missing:
-            await self.means.recorder.record(missing)
+            await self._record(missing)
             await self.means.recorder.sync()
             first, last = iso(missing[0].open_ms), iso(missing[-1].open_ms)
             what = f"{len(missing)} candles from {first} to {last}"
@@ -199,6 +199,11 @@ class CandleWalk:
                 f" and gave {len(opens)} that begin with {opens[:3]}"
             )
         return page
+
+    async def _record(self, candles: list[Candle]) -> None:
+        stored = await self.means.recorder.record(candles) if candles else []
+        if stored:
+            self.turn.recorded(place_of(self.means.log_id, stored[-1].slot), stored[-1].number)
 
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
         # Before the job claims the page: a cursor outlives a power cut, and so must what it passed.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock.clock import Clock
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
-from penstock.storage.log import LogReader, Span
+from penstock.storage.log import EVERYTHING, LogReader, Span
 from penstock.storage.log.keys import Stream, id_of_key, key_of_id
 
 # Intervals to read at once; other tasks have their turn in between.
@@ -36,8 +36,12 @@ class HeldCandles:
         """When the newest candle began; None if there is none."""
         return self._first(reverse=True)
 
-    def _first(self, *, reverse: bool) -> int | None:
-        found = next(self._log.scan(self._stream, reverse=reverse, limit=1), None)
+    def newest_in(self, start_ms: int, end_ms: int) -> int | None:
+        """When the newest candle in [start, end) began; None if there is none."""
+        return self._first(reverse=True, span=Span(key_of_id(start_ms), key_of_id(end_ms)))
+
+    def _first(self, *, reverse: bool, span: Span = EVERYTHING) -> int | None:
+        found = next(self._log.scan(self._stream, span, reverse=reverse, limit=1), None)
         return None if found is None else id_of_key(found.key)
 
     def opens(self, start_ms: int, end_ms: int) -> set[int]:

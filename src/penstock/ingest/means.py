@@ -34,3 +34,5 @@ class Means:
     """What is recorded, by whatever process."""
     desk: JobDesk
     tell: Listener = quiet
+    log_id: int = 0
+    """Which log it is: another machine's may have slots of the same names."""

@@ -76,6 +76,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     """… and where it will end, as far as is known."""
     checked_ts: int | None = None
     """Up to here it was checked that no candle is missing."""
+    recorded: dict[str, int] = {}
+    """By log and slot, the last broadcast number that was given to what it recorded there."""
 
 
 class Event(Struct, frozen=True, kw_only=True):

@@ -54,6 +54,12 @@ class Turn:
         # Instants of jobs are the store's, and this is the last one known here.
         self.job = with_event(self.job, self.job.updated_at, what, detail)
 
+    def recorded(self, place: str, number: int) -> None:
+        """The last number that one place gave it; kept with whatever is saved next."""
+        known = self.job.progress
+        progress = replace(known, recorded={**known.recorded, place: number})
+        self.job = replace(self.job, progress=progress)
+
     def checked(self, until_ms: int) -> None:
         """Nothing is missing up to here; kept with whatever is saved next."""
         progress = replace(self.job.progress, checked_ts=until_ms)

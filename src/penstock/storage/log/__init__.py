@@ -158,6 +158,11 @@ class LogWriter(Protocol):
     @property
     def counts(self) -> Counts: ...
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether there is anything to sync."""
+        ...
+
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"
     ) -> list[Stored]:

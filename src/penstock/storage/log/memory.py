@@ -27,7 +27,7 @@ class MemoryLog:
         self._slots: dict[str, MemoryPairs] = {}
 
     def writer(self, slot: str) -> SlotWriter:
-        return SlotWriter(slot, partial(self._own, slot))
+        return SlotWriter(slot, partial(self._own, slot), on_disk=False)
 
     def _own(self, slot: str) -> Pairs:
         pairs = self._slots.setdefault(slot, MemoryPairs())

@@ -73,8 +73,8 @@ class _Work:
 class SlotWriter:
     """The owner of one slot, on any ordered map of bytes."""
 
-    def __init__(self, slot: str, open_pairs: Callable[[], Pairs]) -> None:
-        self._slot, self._open_pairs = slot, open_pairs
+    def __init__(self, slot: str, open_pairs: Callable[[], Pairs], *, on_disk: bool = True) -> None:
+        self._slot, self._open_pairs, self.on_disk = slot, open_pairs, on_disk
         self._counts = Counts()
         self._heads: dict[tuple[object, ...], Head] = {}
         self._stream_ids: dict[Stream, int] = {}

@@ -1,0 +1,117 @@
+"""What jobs claim to have recorded, checked against the log before a worker begins.
+
+A cursor is saved once the log is synced, so a power cut leaves none that is ahead of its candles. A
+log that is damaged or restored from an older copy does, and so does a newer copy of the state. A
+job therefore keeps the last number that each slot gave it: where the log has not come so far, what
+is missing of the job's range is fetched again by jobs of its own.
+"""
+
+from collections.abc import AsyncIterator
+
+from penstock.errors import AlreadyExists, GapOverlaps, UnknownExchange
+from penstock.exchanges import registry as exchanges
+from penstock.ingest.held import HeldCandles, Hole, joined
+from penstock.ingest.history import first_open, iso, length_ms
+from penstock.ingest.means import Means
+from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL, OHLCV_INCREMENTAL
+from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.market.interval import Interval
+from penstock.market.symbol import Symbol
+from penstock.storage.log.keys import Stream
+from penstock.telemetry import CandlesMissing
+
+ORIGIN = "log check"
+_KINDS = (GAP_BACKFILL.name, OHLCV_BACKFILL.name, OHLCV_INCREMENTAL.name)
+_PAGE = 500
+# Holes with fewer candles between them are fetched as one: the request costs the same.
+_NEAR = 100
+
+
+def place_of(log_id: int, slot: str) -> str:
+    """How a job names a slot."""
+    return f"{log_id:x}/{slot}"
+
+
+async def check_claims(means: Means) -> int:
+    """Have all fetched again that jobs recorded and the log does not hold; how many stretches.
+
+    Before anything new is recorded: numbers that are lost are given again.
+
+    Raises:
+        StorageError: the log or the state cannot be read.
+    """
+    reached = {
+        (place_of(means.log_id, stats.slot), each.stream): each.last_number
+        for stats in means.log.stats()
+        for each in stats.streams
+    }
+    ours, found = place_of(means.log_id, ""), 0
+    async for job in _candle_jobs(means):
+        if job.symbol is None or job.timeframe is None:
+            continue
+        symbol, interval = Symbol.parse(job.symbol), Interval.parse(job.timeframe)
+        stream = Stream(job.exchange_id, f"candles_{interval}", symbol.slug)
+        if any(
+            place.startswith(ours) and reached.get((place, stream), 0) < number
+            for place, number in job.progress.recorded.items()
+        ):
+            for hole in await _missing(means, job, symbol, interval):
+                found += await _fetch_again(means, job, symbol, hole)
+    return found
+
+
+async def _candle_jobs(means: Means) -> AsyncIterator[Job]:
+    """Those that are live, and those that are done."""
+    for kind in _KINDS:
+        for state in (None, "success"):
+            after: str | None = None
+            while page := await means.desk.find(type=kind, state=state, limit=_PAGE, after=after):
+                for job in page:
+                    if state is not None or job.state != "success":
+                        yield job
+                after = page[-1].id
+
+
+async def _missing(means: Means, job: Job, symbol: Symbol, interval: Interval) -> list[Hole]:
+    """What the log lacks of the range that a job has passed."""
+    begin_ms, end_ms = job.progress.first_ts, job.cursor.since_ms
+    if begin_ms is None or end_ms is None or begin_ms >= end_ms:
+        return []
+    held = HeldCandles(means.log, job.exchange_id, symbol, interval)
+    try:
+        complete = exchanges.load(job.exchange_id).empty_candles
+    except UnknownExchange:
+        return []
+    if complete:
+        begin_ms = first_open(interval, begin_ms)
+        holes = await held.holes(begin_ms, interval.open_of(end_ms), means.clock)
+        return joined(holes, _NEAR * length_ms(interval))
+    # Where intervals may have no candle only the exchange knows; a job goes from old to new.
+    newest_ms = held.newest_in(begin_ms, end_ms)
+    since_ms = begin_ms if newest_ms is None else interval.next_open(newest_ms)
+    return [Hole(since_ms, end_ms)] if since_ms < end_ms else []
+
+
+async def _fetch_again(means: Means, job: Job, symbol: Symbol, hole: Hole) -> bool:
+    new = NewJob(
+        exchange_id=job.exchange_id,
+        type=GAP_BACKFILL.name,
+        symbol=job.symbol,
+        timeframe=job.timeframe,
+        cursor=Cursor(since_ms=hole.since_ms, until_ms=hole.until_ms),
+    )
+    try:
+        made = await means.desk.create(new, ORIGIN)
+    except (AlreadyExists, GapOverlaps):
+        return False  # another fetches it
+    means.tell(
+        CandlesMissing(
+            exchange=job.exchange_id,
+            symbol=symbol.slug,
+            interval=job.timeframe or "",
+            since=iso(hole.since_ms),
+            until=iso(hole.until_ms),
+            job=made.id,
+        )
+    )
+    return True

@@ -54,6 +54,10 @@ def read(output: Path) -> list[Call]:
     for line in output.read_text().splitlines():
         if unfinished := _UNFINISHED.match(line):
             begun[unfinished[1]] = unfinished[2]
+            name, _, words = unfinished[2].partition("(")
+            if name in ("fsync", "fdatasync"):
+                # What is written from now on it need not sync.
+                calls.append(Call("begins_to_sync", words, 0))
             continue
         if resumed := _RESUMED.match(line):
             line = begun.pop(resumed[1], "") + resumed[2]  # noqa: PLW2901

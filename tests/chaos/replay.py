@@ -178,7 +178,4 @@ def cuts(
             folder = below / f"cut-{number}"
             folder.mkdir()
             before.leave(folder, left, chance)
-            yield (
-                f"cut after {changes.index(number):,} of {len(changes):,} changes ({left})",
-                folder,
-            )
+            yield f"cut after change {changes.index(number)} of {len(changes)} ({left})", folder

@@ -31,7 +31,7 @@ from penstock.storage.state import open_store
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.randrange(1_000_000))
 CUTS = 2
-REPLAYED = 25
+REPLAYED = 15
 HOURS = 100
 MINUTE_MS = power.MINUTE_MS
 

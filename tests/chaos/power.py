@@ -42,7 +42,7 @@ SYMBOLS = ("btc_usdt", "eth_usdt", "bnb_usdt", "sol_usdt", "ada_usdt", "xrp_usdt
 KINDS = {"collect": ["collect", EXCHANGE, *SYMBOLS], "work": ["work"], "bus": ["bus"]}
 SLOT = f"collect-{EXCHANGE}"
 MINUTE_MS = 60_000
-JOB_DAYS = 30
+JOB_DAYS = 10
 PENSTOCK = [sys.executable, "-m", "penstock"]
 STARTING = 3
 """So many of the first lives are cut while everything is made for the first time."""

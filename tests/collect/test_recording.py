@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.damaged import everything, file_of, flip, make_slot
 
 from penstock.clock import ManualClock
 from penstock.collect.facts import LogUnwritable, LogWritable
 from penstock.collect.recording import PatientRecorder
-from penstock.errors import StorageFull
+from penstock.errors import LogDamaged, StorageFull
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
@@ -147,3 +148,21 @@ async def test_told_to_give_up_it_tries_once_more_and_raises() -> None:
     with pytest.raises(StorageFull, match="no room"):
         await scene.recording.settle()
     assert scene.log.attempts == before + 2
+
+
+@pytest.mark.parametrize("durability", ["flushed", "synced"])
+async def test_a_damaged_log_is_told_at_once_because_waiting_does_not_mend_it(
+    durability: Durability, tmp_path: Path
+) -> None:
+    folder = make_slot(tmp_path)
+    flip(40_000)(file_of(folder, "*.sst", 1))
+    with closing(open_log(f"rocksdb:{folder}").writer("a")) as writer:
+        recorder = Recorder(writer, durability=durability)
+        recording = PatientRecorder(recorder, "toy", folder, ManualClock())
+
+        # Whether these are there already cannot be known, so they must not be stored.
+        with closing(recorder), pytest.raises(LogDamaged, match="penstock log repair a"):
+            await recording.record(everything(range(151, 301)))
+
+        assert recording.waiting == 0
+        assert writer.counts.recorded == 0

@@ -28,7 +28,7 @@ from penstock.collect.status import FetchStatus
 from penstock.collect.tasks import first_of, raise_first
 from penstock.config import Fetch as FetchSettings
 from penstock.connectors.markets import Markets
-from penstock.errors import UNAVAILABLE
+from penstock.errors import UNAVAILABLE, LogDamaged
 from penstock.market.symbol import Symbol
 from penstock.telemetry import FetchDone, FetchFailed, Listener
 
@@ -67,6 +67,8 @@ class FetchLoop:
             began_ns = self._clock.now_ns()
             try:
                 fetched = await self._fetch.step()
+            except LogDamaged:
+                raise  # nothing can be recorded before the slot is repaired
             except UNAVAILABLE as error:
                 self._failed(error, tell, is_told=asking.failed(error))
             else:

@@ -14,7 +14,7 @@ from random import random
 
 from penstock.clock import Clock, wait_for
 from penstock.collect.facts import LogUnwritable, LogWritable
-from penstock.errors import StorageError, StorageFull
+from penstock.errors import LogDamaged, StorageError, StorageFull
 from penstock.market.events import AnyEvent
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
@@ -73,6 +73,7 @@ class PatientRecorder:
 
         Raises:
             StorageError: it cannot be, and somebody told this recorder to give up.
+            LogDamaged: the slot has to be repaired first.
             SlotInUse: another process took the log over while it could not be written.
         """
         failure: StorageError | None = None
@@ -80,6 +81,8 @@ class PatientRecorder:
             # The usual case, which never waits, and so cannot be cancelled on the way.
             try:
                 return await self._recorder.record(events)
+            except LogDamaged:
+                raise  # to wait does not help
             except StorageError as error:
                 failure = error
         task = asyncio.create_task(self._in_turn(events, failure))
@@ -140,6 +143,8 @@ class PatientRecorder:
             if failure is None:
                 try:
                     stored = await self._recorder.record(events)
+                except LogDamaged:
+                    raise
                 except StorageError as error:
                     failure, has_failed = error, True
                 else:

@@ -12,6 +12,7 @@ PenstockError
 ├── UnknownChannel         the exchange does not offer that kind of data
 ├── NotCollected           a data folder has nothing of that exchange or market
 ├── UnknownStream          nothing of that name was recorded
+├── UnknownSlot            the log has no slot of that name
 ├── BadLimit               a limit that cannot be: not above zero, named twice, on two clocks
 ├── BadCost                what a request is said to cost is no whole number above zero
 ├── UnknownCategory        nobody keeps limits under that name
@@ -44,6 +45,7 @@ PenstockError
 ├── NotStreaming           the collector has not begun, or has ended: try again later
 └── StorageError           the store could not do it: look at the disk
     ├── StorageFull        there is no room: make some, and go on
+    ├── LogDamaged         files of the log are not as they were written: repair it
     ├── StoreUnreachable   no answer from the database in time: back off and ask again
     └── NewerStore         a newer penstock wrote it: upgrade this one
 
@@ -87,12 +89,14 @@ from penstock.errors.naming import (
     UnknownExchange,
     UnknownInterval,
     UnknownMethod,
+    UnknownSlot,
     UnknownStream,
     UnknownSymbol,
 )
 from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
+    LogDamaged,
     NewerStore,
     NotOurRecord,
     SlotInUse,
@@ -132,6 +136,7 @@ __all__ = [
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
+    "LogDamaged",
     "MalformedLevels",
     "MalformedSymbol",
     "MissingExtra",
@@ -157,6 +162,7 @@ __all__ = [
     "UnknownInterval",
     "UnknownJob",
     "UnknownMethod",
+    "UnknownSlot",
     "UnknownStream",
     "UnknownSymbol",
     "UnusableId",

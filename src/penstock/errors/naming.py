@@ -71,6 +71,15 @@ class UnknownStream(PenstockError):
         super().__init__(f"No stream {name!r} was recorded.{meant} See: penstock log stats")
 
 
+class UnknownSlot(PenstockError):
+    """The log has no slot of that name."""
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        self.name = name
+        there = f"There are: {' '.join(sorted(known))}." if known else "There is none yet."
+        super().__init__(f"The log has no slot {name!r}.{hint(near_matches(name, known))} {there}")
+
+
 class UnknownMethod(PenstockError):
     """A client has no method of that name that sends anything."""
 

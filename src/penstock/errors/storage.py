@@ -47,6 +47,19 @@ class StorageFull(StorageError):
         super().__init__(where, problem, remedy)
 
 
+class LogDamaged(StorageError):
+    """Files of a slot are not as they were written: some of what they held cannot be read."""
+
+    def __init__(self, slot: str, where: str, problem: str, reading: str = "") -> None:
+        self.slot, self.cause, self.reading = slot, problem, reading
+        while_reading = f" (while reading {reading})" if reading else ""
+        super().__init__(
+            where,
+            f"the log is damaged: {problem}{while_reading}",
+            f"See what can be kept with: penstock log repair {slot} --dry-run",
+        )
+
+
 class StoreUnreachable(StorageError):
     """No answer from the database in time; what was asked may have been done, or not."""
 

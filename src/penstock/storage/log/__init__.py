@@ -283,7 +283,10 @@ class _Backend(Protocol):
 
 
 # Files of this folder that are parts of every backend.
-_SHARED = {"corrections", "heads", "keys", "pairs", "reader", "spans", "writer"}
+_SHARED = {
+    "checks", "corrections", "damage", "failures", "heads", "keys", "manifest", "pairs", "reader",
+    "reindex", "repair", "salvage", "spans", "tuning", "view", "writer",
+}  # fmt: skip
 
 
 def open_log(url: str) -> EventLog:

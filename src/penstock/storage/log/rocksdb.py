@@ -6,6 +6,7 @@ be told. Its write-ahead log reaches the kernel with every batch, so ``kill -9``
 was acknowledged, and a batch cut short is dropped whole when the slot is opened again.
 """
 
+import fcntl
 import os
 import shlex
 import sys
@@ -13,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import repeat, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import cast
 
@@ -21,35 +22,38 @@ import msgspec
 from msgspec import Struct
 from rocksdict import (
     AccessType,
-    BlockBasedOptions,
-    Cache,
     Checkpoint,
-    DbClosedError,
-    DBCompressionType,
-    Options,
     Rdict,
-    ReadOptions,
     WriteBatch,
     WriteOptions,
 )
 
-from penstock.errors import ConfigError, SlotInUse, StorageError, StorageFull
+from penstock.errors import ConfigError, LogDamaged, SlotInUse, StorageError
 from penstock.files import make_folder, replace_file
-from penstock.storage.log import is_slot_name
+from penstock.storage.log import is_slot_name, keys
+from penstock.storage.log.checks import check_files
+from penstock.storage.log.damage import (
+    REPAIRED,
+    TABLES,
+    WALS,
+    finish_repair,
+    place_text,
+)
+from penstock.storage.log.failures import as_storage_error, failures_named
 from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import MergedReader
+from penstock.storage.log.tuning import owners_options, read_options, readers_options
+from penstock.storage.log.view import View
 from penstock.storage.log.writer import SlotWriter
 
-_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 # The lock is another's, or this process has the slot open already. A lock file that cannot be made,
 # on a full disk for instance, is something else.
 _LOCKED = ("Resource temporarily unavailable", "lock hold by current process")
-_READERS_CACHE = 32 * 1024 * 1024
-_LEVELS = 7
-"""Of tables, as RocksDB has them."""
 # A secondary that opens while its owner replaces files may find one gone; the next look is right.
 _LOOKS = 5
-_ROCKSDICTS = "rocksdict-config.json"
+_FEW = 64
+"""Records that are read with a slow iterator that tells of damage, before a fast one that does not
+takes over."""
 
 
 def open_url(rest: str) -> "RocksLog":
@@ -84,12 +88,14 @@ class _Owner(Struct):
 def _own(folder: Path, slot: str) -> Pairs:
     path, owner = folder / slot, folder / f"{slot}.owner"
     try:
+        finish_repair(path)
         make_folder(path)
     except OSError as error:
-        raise _as_storage_error(str(path), error) from error
-    with _failures_named(str(path)):
+        raise as_storage_error(str(path), error) from error
+    with failures_named(str(path)):
+        check_files(path)
         try:
-            db = Rdict(str(path), _owners_options())
+            db = Rdict(str(path), owners_options())
         except Exception as error:
             if any(sign in str(error) for sign in _LOCKED):
                 raise SlotInUse(slot, _holder(owner)) from error
@@ -99,6 +105,41 @@ def _own(folder: Path, slot: str) -> Pairs:
     with suppress(OSError):
         replace_file(owner, msgspec.json.encode(_Owner(os.getpid(), shlex.join(sys.orig_argv))))
     return _RocksPairs(path, db, owner)
+
+
+@contextmanager
+def held(folder: Path, slot: str) -> Iterator[None]:
+    """Keep others from writing a slot, without opening it.
+
+    Raises:
+        SlotInUse: another process owns it.
+        StorageError: it cannot be locked.
+    """
+    try:
+        with (folder / slot / "LOCK").open("ab") as lock:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SlotInUse(slot, _holder(folder / f"{slot}.owner")) from error
+            yield
+    except OSError as error:
+        raise as_storage_error(str(folder / slot), error) from error
+
+
+def open_alone(path: Path) -> Pairs:
+    """A RocksDB that nobody else knows of."""
+    with failures_named(str(path)):
+        return _RocksPairs(path, Rdict(str(path), owners_options()), None)
+
+
+@contextmanager
+def open_for_reading(folder: Path, slot: str) -> Iterator[Pairs]:
+    """One slot of a folder."""
+    secondaries = _Secondaries(folder)
+    try:
+        yield secondaries.follow(slot)
+    finally:
+        secondaries.close()
 
 
 def _holder(owner: Path) -> str:
@@ -111,50 +152,15 @@ def _holder(owner: Path) -> str:
     return f"process {found.pid} ({found.command})"
 
 
-def _options(cache_bytes: int) -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    # Fast while it is young, small once it is old.
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_bottommost_compression_type(DBCompressionType.zstd())
-    table = BlockBasedOptions()
-    table.set_block_size(16 * 1024)
-    table.set_block_cache(Cache(cache_bytes))
-    # What tells where to look in a table as well: otherwise it takes memory for every open table.
-    table.set_cache_index_and_filter_blocks(True)
-    options.set_block_based_table_factory(table)
-    # One more buffer than usual: a flush that takes long does not stop the writer.
-    options.set_max_write_buffer_number(4)
-    # RocksDB's own diary, a few megabytes at most.
-    options.set_keep_log_file_num(2)
-    options.set_max_log_file_size(4 * 1024 * 1024)
-    # A secondary keeps reading files its owner has deleted, as long as it never closes them.
-    options.set_max_open_files(-1)
-    return options
-
-
-def _owners_options() -> Options:
-    # An owner reads next to nothing: where a record that came late belongs.
-    options = _options(cache_bytes=4 * 1024 * 1024)
-    # What is not yet in tables is in memory: little of it, so that an owner's memory stays level.
-    options.set_write_buffer_size(16 * 1024 * 1024)
-    # Nor need tables that pile up over months all be open.
-    options.set_max_open_files(64)
-    # All streams grow at once, so that to merge new tables with old ones is to write all of it
-    # anew: done seldom, and compressed only then, it takes a third less time in the long run.
-    options.set_level_zero_file_num_compaction_trigger(16)
-    options.set_level_zero_slowdown_writes_trigger(40)
-    options.set_level_zero_stop_writes_trigger(80)
-    young, older = DBCompressionType.none(), DBCompressionType.lz4()
-    options.set_compression_per_level([young, *repeat(older, _LEVELS - 1)])
-    return options
-
-
 class _RocksPairs:
     """One RocksDB, ours to write or another's to follow."""
 
-    def __init__(self, path: Path, db: Rdict, owner: Path | None) -> None:
+    def __init__(
+        self, path: Path, db: Rdict, owner: Path | None, opened_as: Path | None = None
+    ) -> None:
         self._path, self._db, self._owner = path, db, owner
+        self._opened_as = opened_as or path
+        """The folder by which RocksDB knows its files."""
         self._flushed, self._synced = WriteOptions(), WriteOptions()
         self._synced.sync = True
 
@@ -162,52 +168,105 @@ class _RocksPairs:
         try:
             return cast("bytes | None", self._db.get(key))
         except Exception as error:
-            raise _as_storage_error(str(self._path), error) from error
+            raise self._named(error, key, None) from error
 
     def batch(self) -> PairBatch:
         return cast("PairBatch", WriteBatch(raw_mode=True))
 
     def write(self, batch: PairBatch, *, sync: bool) -> None:
-        # Not through _failures_named, which would cost a small batch a tenth of its time.
+        # Not through failures_named, which would cost a small batch a tenth of its time.
         try:
             self._db.write(batch, self._synced if sync else self._flushed)  # type: ignore[arg-type]
         except Exception as error:
-            raise _as_storage_error(str(self._path), error) from error
+            raise as_storage_error(str(self._path), error) from error
 
     def sync(self) -> None:
-        with _failures_named(str(self._path)):
+        with failures_named(str(self._path)):
             self._db.flush_wal(True)
 
     def scan(
         self, begin: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         # rocksdict 0.3.29 takes a lower bound for an upper one, so only the upper one is used.
-        bounds = ReadOptions()
+        bounds = read_options()
         bounds.set_iterate_upper_bound(end)
-        start = end if reverse else begin
-        with _failures_named(str(self._path)):
-            found = cast(
-                "Iterator[tuple[bytes, bytes]]",
-                self._db.items(backwards=reverse, from_key=start, read_opt=bounds),
-            )
-            yield from takewhile(lambda pair: pair[0] >= begin, found) if reverse else found
+        last: bytes | None = None
+        try:
+            while True:
+                cursor = self._db.iter(bounds)
+                step, seek = (
+                    (cursor.prev, cursor.seek_for_prev) if reverse else (cursor.next, cursor.seek)
+                )
+                valid, key, value = cursor.valid, cursor.key, cursor.value
+                seek(last or (end if reverse else begin))
+                if last is not None and valid() and key() == last:
+                    step()
+                for _ in range(_FEW):
+                    if not valid():
+                        cursor.status()
+                        return
+                    last = key()
+                    if last < begin:
+                        return
+                    yield last, value()
+                    step()
+                # Twice as fast, but whether it ends because of damage it does not tell: the next
+                # turn does.
+                found = cast(
+                    "Iterator[tuple[bytes, bytes]]",
+                    self._db.items(backwards=reverse, from_key=last, read_opt=bounds),
+                )
+                pair = next(found, (last, b""))
+                for pair in takewhile(lambda pair: pair[0] >= begin, found) if reverse else found:
+                    yield pair
+                last = pair[0]
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._named(error, begin, last) from error
 
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
         # One iterator for all: to make one takes longer than to find a key with it.
-        with _failures_named(str(self._path)):
-            found = self._db.iter(ReadOptions())
+        begin, last = b"", None
+        try:
+            found = self._db.iter(read_options())
             for begin, end in intervals:
                 # Where the last interval left it there may be nothing in between.
                 if not found.valid() or found.key() < begin:
                     found.seek(begin)
                 while found.valid() and (key := cast("bytes", found.key())) < end:
                     yield key
+                    last = key
                     found.next()
+                if not found.valid():
+                    found.status()
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._named(error, begin, last) from error
+
+    def _named(self, error: Exception, begin: bytes, last: bytes | None) -> Exception:
+        """What a failure is called; damage by the stream and the place that was read."""
+        if isinstance(error, StorageError):
+            return error
+        named = as_storage_error(str(self._path), error, self._opened_as)
+        if not isinstance(named, LogDamaged):
+            return named
+        stream = ""
+        with suppress(Exception):  # that may be damaged too
+            value = cast("bytes | None", self._db.get(b"s" + begin[1:5]))
+            stream = str(keys.read_stream(value)) if value else ""
+        reading = place_text(begin, last, stream)
+        return LogDamaged(named.slot, named.where, named.cause, reading)
 
     def catch_up(self) -> None:
         if self._owner is None:
-            with _failures_named(str(self._path)):
+            with failures_named(str(self._path)):
                 self._db.try_catch_up_with_primary()
+
+    def tables(self) -> set[int]:
+        """The numbers of all that are open."""
+        return {int(Path(file["name"]).stem) for file in self._db.live_files()}
 
     def size_bytes(self) -> int:
         total = 0
@@ -219,7 +278,7 @@ class _RocksPairs:
     def checkpoint(self, path: str) -> None:
         # One made by a secondary lacks what is not yet in table files, and says nothing.
         assert self._owner is not None, "only the owner of a slot can copy it"
-        with _failures_named(path):
+        with failures_named(path):
             Checkpoint(self._db).create_checkpoint(path)
 
     def close(self) -> None:
@@ -227,30 +286,8 @@ class _RocksPairs:
         if self._owner is not None:
             with suppress(OSError):
                 self._owner.unlink(missing_ok=True)
-        with _failures_named(str(self._path)):
+        with failures_named(str(self._path)):
             self._db.close()
-
-
-class _View:
-    """A slot's folder as a reader sees it: links to its files, in a folder of the reader's own.
-
-    rocksdict writes a file of its own into the folder that it opens, whatever it opens it for. So
-    readers never open the slot's folder itself: it may be another user's.
-    """
-
-    def __init__(self, slot: Path, folder: Path) -> None:
-        self._slot, self.folder = slot, folder
-        self._linked: set[str] = set()
-        folder.mkdir(exist_ok=True)
-
-    def refresh(self) -> None:
-        """Link what is new, and forget what is gone; what is open already stays open."""
-        there = {file.name for file in self._slot.iterdir()} - {_ROCKSDICTS}
-        for name in self._linked - there:
-            (self.folder / name).unlink(missing_ok=True)
-        for name in there - self._linked:
-            (self.folder / name).symlink_to(self._slot / name)
-        self._linked = there
 
 
 class _Secondaries:
@@ -263,43 +300,50 @@ class _Secondaries:
         except OSError as error:
             problem = f"readers need a temporary folder: {error}"
             raise StorageError(str(folder), problem, "Set TMPDIR to a writable folder.") from error
-        self._opened: dict[str, tuple[_RocksPairs, _View]] = {}
+        self._opened: dict[str, tuple[_RocksPairs, View]] = {}
 
     def current(self) -> dict[str, Pairs]:
-        names = {marker.parent.name for marker in self._folder.glob("*/CURRENT")}
+        names = set(slots_in(self._folder))
         for gone in self._opened.keys() - names:
             self._opened.pop(gone)[0].close()
         for name in names:
-            self._follow(name)
+            self.follow(name)
         return {name: pairs for name, (pairs, _) in self._opened.items()}
 
-    def _follow(self, name: str) -> None:
+    def follow(self, name: str) -> Pairs:
+        """One of them, up to date."""
         for look in range(1, _LOOKS + 1):
             try:
-                if name not in self._opened:
-                    self._opened[name] = self._open(name)
-                pairs, view = self._opened[name]
-                with _failures_named(str(self._folder / name)):
+                with failures_named(str(self._folder / name)):
+                    if name in self._opened and self._opened[name][1].outdated:
+                        self._opened.pop(name)[0].close()
+                    if name not in self._opened:
+                        self._opened[name] = self._open(name)
+                    pairs, view = self._opened[name]
                     view.refresh()
-                pairs.catch_up()
+                    listed = view.listed()
+                    pairs.catch_up()
+                    view.check(listed, pairs.tables)
             except StorageError:
                 if name in self._opened:
                     self._opened.pop(name)[0].close()
                 if look == _LOOKS:
                     raise
             else:
-                return
+                return pairs
+        raise AssertionError("the last look returns or raises")
 
-    def _open(self, name: str) -> tuple["_RocksPairs", _View]:
+    def _open(self, name: str) -> tuple["_RocksPairs", View]:
         path, scratch = self._folder / name, Path(self._scratch.name, name)
         scratch.mkdir(exist_ok=True)
-        with _failures_named(str(path)):
+        with failures_named(str(path), scratch):
+            check_files(path)
             # Apart for each time it is opened: links that another time made are not known here.
-            view = _View(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
+            view = View(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
             view.refresh()
             access = AccessType.secondary(str(scratch))
-            db = Rdict(str(view.folder), _options(_READERS_CACHE), access_type=access)
-            return _RocksPairs(path, db, None), view
+            db = Rdict(str(view.folder), readers_options(), access_type=access)
+            return _RocksPairs(path, db, None, view.folder), view
 
     def close(self) -> None:
         while self._opened:
@@ -307,21 +351,10 @@ class _Secondaries:
         self._scratch.cleanup()
 
 
-@contextmanager
-def _failures_named(where: str) -> Iterator[None]:
-    # rocksdict raises bare Exception for everything RocksDB reports.
-    try:
-        yield
-    except (SlotInUse, StorageError, GeneratorExit):
-        raise
-    except Exception as error:
-        raise _as_storage_error(where, error) from error
-
-
-def _as_storage_error(where: str, error: Exception) -> StorageError:
-    if isinstance(error, DbClosedError):
-        return StorageError(where, "was closed", "Open it again.")
-    problem = " ".join(str(error).split())
-    if any(sign in problem for sign in _FULL):
-        return StorageFull(where, problem)
-    return StorageError(where, problem)
+def slots_in(folder: Path) -> Iterator[str]:
+    """The slots of a folder that hold something, whether they are sound or not."""
+    for slot in folder.glob("*/"):
+        name = slot.name.removesuffix(REPAIRED)
+        holds = (slot / "CURRENT").exists() or any(slot.glob(TABLES)) or any(slot.glob(WALS))
+        if is_slot_name(name) and holds:
+            yield name

@@ -21,6 +21,7 @@ from penstock.collect.continuity import Continuity
 from penstock.collect.fetcher import Beside, Fetcher, Turns, build_fetcher
 from penstock.collect.fetches import Desk, kinds_to_fetch
 from penstock.collect.listings import Listings
+from penstock.collect.log_repair import damage_told
 from penstock.collect.recording import PatientRecorder
 from penstock.collect.reporter import Place, Reporter, ending_told
 from penstock.collect.resuming import resume
@@ -74,11 +75,12 @@ async def open_collector(
     reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
     log = open_log(f"rocksdb:{folder}")
     async with AsyncExitStack() as stack:
-        writer = stack.enter_context(closing(log.writer(slot)))
         absences = Absences(name)
-        with closing(log.reader()) as reader:
-            resume(reporter.place, reader, continuity, absences, listener)
-        reporter.numbered = sum(writer.last_numbers().values())
+        with damage_told(folder, slot):
+            writer = stack.enter_context(closing(log.writer(slot)))
+            with closing(log.reader()) as reader:
+                resume(reporter.place, reader, continuity, absences, listener)
+            reporter.numbered = sum(writer.last_numbers().values())
         publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
         if publisher is not None:
             reporter.bus = publisher.counts

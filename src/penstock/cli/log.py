@@ -15,6 +15,7 @@ from rich.text import Text
 
 from penstock.cli.context import read_settings
 from penstock.cli.instants import day_and_time
+from penstock.cli.log_repair import repair
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
 from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.typed import instant_ns, stream_name
@@ -26,7 +27,8 @@ from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 from penstock.telemetry.printable import printable
 
-log = typer.Typer(help="Read what was recorded.", no_args_is_help=True)
+log = typer.Typer(help="Read what was recorded, and repair it.", no_args_is_help=True)
+log.command()(repair)
 
 StreamArgument = Annotated[
     str, typer.Argument(help="exchange.channel.symbol; penstock log stats lists them.")

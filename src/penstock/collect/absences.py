@@ -110,7 +110,8 @@ class Absences:
 
     def _note_mark(self, stored: Stored) -> None:
         event = stored.event
-        if isinstance(event, Disconnect):
+        # One of a damaged log tells of the past, not that a stream is absent from then on.
+        if isinstance(event, Disconnect) and event.cause != "damaged":
             self._marked[stored.stream.symbol] = event
 
 

@@ -114,6 +114,9 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
         event = stored.event
         if not isinstance(event, Disconnect):
             continue
+        if event.cause == "damaged":
+            yield from _of_damage(stream, event)
+            continue
         for channel in event.channels:
             noticed_ns = event.received_at_ns
             if channel in counted or (channel in over and _is_within(noticed_ns, over[channel])):
@@ -131,6 +134,19 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
                 back_ns=over[channel],
                 reason=event.reason,
             )
+
+
+def _of_damage(stream: Stream, event: Disconnect) -> Iterator[Interruption]:
+    """What was lost from the log between two records, of channels that are counted too."""
+    for channel in event.channels:
+        yield Interruption(
+            exchange=stream.exchange,
+            symbol=stream.symbol,
+            channel=channel,
+            lost_ns=event.received_at_ns if event.since_ns is None else event.since_ns,
+            back_ns=event.received_at_ns,
+            reason=event.reason,
+        )
 
 
 def _is_within(lost_ns: int, over_ns: int | None) -> bool:

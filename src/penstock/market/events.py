@@ -18,10 +18,18 @@ Source = Literal["live", "rest", "backfill"]
 """How a record reached us: pushed on a stream, asked for, or asked for to close a hole."""
 Side = Literal["buy", "sell"]
 Cause = Literal[
-    "disconnected", "asked_anew", "book", "removed", "stopped", "not_running", "not_collected"
+    "disconnected",
+    "asked_anew",
+    "book",
+    "removed",
+    "stopped",
+    "not_running",
+    "not_collected",
+    "damaged",
 ]
 """Why something may be missing: its connection was lost; its stream was ended and asked for again;
-its book went wrong; it was no longer wanted; the collector stopped; none ran; it was not wanted."""
+its book went wrong; it was no longer wanted; the collector stopped; none ran; it was not wanted;
+it was recorded, and its records were lost with damaged files of the log."""
 
 _MS_NS = 1_000_000
 

@@ -1,0 +1,146 @@
+"""``penstock log repair``: what is damaged in the log, and a sound copy in its place."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.context import read_settings
+from penstock.cli.options import DataOption, JsonOption, note, say
+from penstock.clock import SystemClock
+from penstock.collect.log_repair import finish, where
+from penstock.errors import SlotInUse, UnknownSlot
+from penstock.storage.log.keys import key_text
+from penstock.storage.log.repair import Findings, Lost, repairing
+from penstock.storage.log.rocksdb import slots_in
+
+
+def repair(
+    context: typer.Context,
+    slot: Annotated[
+        str | None, typer.Argument(help="Only this slot of the log.", show_default="all of them")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what is damaged and what would be lost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read all of the log, and replace damaged slots by copies of what is sound in them.
+
+    Every record is read. If files are damaged, it is told which, and what is lost of each stream;
+    then you are asked. The damaged slot is kept beside the log as SLOT.damaged-TIME. What is lost
+    is listed by penstock gaps from then on, and broadcast numbers go on above all that were given.
+    Whoever writes the slot has to be stopped first.
+
+    The exit code is 1 if a slot is damaged and was not repaired.
+
+    Example: penstock log repair collect-binance --dry-run
+    """
+    folder = Path(read_settings(context, {"collect.data_dir": data_dir}).settings.collect.data_dir)
+    there = sorted(slots_in(folder / "log"))
+    if slot is not None and slot not in there:
+        raise UnknownSlot(slot, there)
+    # Facts on stdout are for programs, which cannot be asked.
+    ask = not yes and not as_json and sys.stdin.isatty()
+    failed = False
+    for name in [slot] if slot else there:
+        try:
+            ended_well = _repair_one(folder, name, ask, yes and not dry_run, dry_run, as_json)
+            failed = failed or not ended_well
+        except SlotInUse as error:
+            if slot is not None:
+                raise
+            note(f"penstock: {error}")
+            failed = True
+    if failed:
+        raise typer.Exit(1)
+
+
+def _repair_one(
+    folder: Path, slot: str, ask: bool, agreed: bool, dry_run: bool, as_json: bool
+) -> bool:
+    """Whether it is sound, or was made so."""
+    with repairing(folder / "log", slot) as under_way:
+        findings = under_way.examine()
+        aside: Path | None = None
+        if not as_json:
+            _draw(findings)
+        if not findings.sound and not dry_run:
+            if ask:
+                agreed = typer.confirm("Put the copy in its place? The damaged files are kept.")
+            if agreed:
+                aside = finish(under_way, folder, SystemClock().now_ns())
+    if as_json:
+        say(_facts(findings, aside))
+    elif aside is not None:
+        note(f"penstock: {slot} is repaired. The damaged one is {aside}; delete it if you like.")
+    elif not findings.sound:
+        again = "" if dry_run else " Say --yes to repair it."
+        note(f"penstock: {slot} is damaged. Nothing was changed.{again}")
+    return findings.sound or aside is not None
+
+
+def _facts(findings: Findings, aside: Path | None) -> dict[str, object]:
+    return {
+        "slot": findings.slot,
+        "sound": findings.sound,
+        "repaired": aside is not None,
+        "kept_aside": None if aside is None else str(aside),
+        "records": findings.records,
+        "damaged_files": [{"file": each.name, "problem": each.problem} for each in findings.files],
+        "lost": [
+            {
+                "stream": str(each.stream),
+                "after": None if each.after is None else key_text(each.after),
+                "before": None if each.before is None else key_text(each.before),
+                "since_ns": each.since_ns,
+                "until_ns": each.until_ns,
+                "records": each.records,
+            }
+            for each in findings.lost
+        ],
+    }
+
+
+def _draw(findings: Findings) -> None:
+    console = Console()
+    if findings.sound:
+        console.print(f"{findings.slot}: sound, {findings.records:,} records")
+        return
+    files = Table(box=None, header_style="dim", title_justify="left")
+    files.title = f"[bold]{findings.slot}[/] is damaged"
+    files.add_column("file", no_wrap=True)
+    files.add_column("problem", overflow="fold")
+    for file in findings.files:
+        files.add_row(file.name, file.problem)
+    console.print(files)
+    if findings.lost:
+        console.print(_table(findings.lost))
+    else:
+        console.print("Nothing is lost.")
+    console.print(f"{findings.records:,} records can be kept.")
+
+
+def _table(lost: Sequence[Lost]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for name in ("stream", "lost", "records", "received between, UTC", "and"):
+        right = name == "records"
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for each in lost:
+        count = "unknown" if each.records is None else f"{each.records:,}"
+        times = (_when(each.since_ns), _when(each.until_ns))
+        table.add_row(str(each.stream), where(each), count, *times)
+    return table
+
+
+def _when(at_ns: int | None) -> str:
+    if at_ns is None:
+        return ""
+    return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S}"

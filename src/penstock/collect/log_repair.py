@@ -1,0 +1,106 @@
+"""What was lost with a damaged slot becomes gaps that are listed.
+
+Where a collector's status tells which ids were seen, it is changed to those that are still in the
+log. Elsewhere a marker among the disconnects tells between which two records some may be missing.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.collect.status import CollectorStatus, IdsStatus, read_status, write_status
+from penstock.errors import LogDamaged, NotOurRecord
+from penstock.market.events import Disconnect
+from penstock.market.symbol import Symbol
+from penstock.storage.log import LogReader, Span, open_log
+from penstock.storage.log.keys import Stream, id_of_key, key_of_id, key_text
+from penstock.storage.log.repair import Lost, Repair
+from penstock.streaming.gaps import IdRuns
+
+
+def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
+    """Put what was repaired in its place; returns where the damaged slot is kept.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    status = _status(folder, repair.findings.slot)
+    counted = set[Stream]()
+    if status is not None:
+        counted = {Stream(status.exchange, ids.channel, ids.symbol) for ids in status.ids}
+    marks = list(_marks(repair.findings.lost, counted, at_ns))
+    if marks:
+        repair.mark(marks)
+    aside = repair.put_in_place(datetime.fromtimestamp(at_ns / 1e9, UTC))
+    if status is not None:
+        with closing(open_log(f"rocksdb:{folder}").reader()) as log:
+            ids = [_still_there(each, status.exchange, log) for each in status.ids]
+        write_status(folder, replace(status, ids=ids))
+    return aside
+
+
+@contextmanager
+def damage_told(folder: Path, slot: str) -> Iterator[None]:
+    """Let the status of a slot tell that it, or another, is found damaged when it is opened.
+
+    Everything else that its last owner said stays: what was seen, for one.
+    """
+    try:
+        yield
+    except LogDamaged as error:
+        status = _status(folder, slot)
+        if status is not None:
+            why = str(error)
+            with suppress(OSError):
+                failed = replace(status, state="failed", trouble=why, troubles={"failed": why})
+                write_status(folder, failed)
+        raise
+
+
+def _status(folder: Path, slot: str) -> CollectorStatus | None:
+    try:
+        return read_status(folder, slot)
+    except NotOurRecord:
+        return None  # whoever collects next finds that too, and asks the log
+
+
+def _marks(lost: Iterable[Lost], counted: Collection[Stream], at_ns: int) -> Iterable[Disconnect]:
+    for each in lost:
+        if each.stream not in counted:
+            yield Disconnect(
+                exchange=each.stream.exchange,
+                symbol=Symbol.parse(each.stream.symbol),
+                received_at_ns=each.until_ns or at_ns,
+                channels=(each.stream.channel,),
+                reason=f"log damaged: lost {where(each)}",
+                since_ns=each.since_ns,
+                cause="damaged",
+            )
+
+
+def where(lost: Lost) -> str:
+    """The place of what was lost, by the keys beside it."""
+    after = None if lost.after is None else key_text(lost.after)
+    before = None if lost.before is None else key_text(lost.before)
+    if after and before:
+        return f"between {after} and {before}"
+    return f"after {after}" if after else f"before {before}" if before else "altogether"
+
+
+def _still_there(ids: IdsStatus, exchange: str, log: LogReader) -> IdsStatus:
+    """What is seen and missing of the ids that a status knows, by what the log holds."""
+    known = [*ids.seen, *ids.missing]
+    if not known:
+        return ids
+    first, last = min(low for low, _ in known), max(high for _, high in known)
+    runs = IdRuns()
+    span = Span(key_of_id(first), key_of_id(last + 1))
+    for key in log.keys_in(Stream(exchange, ids.channel, ids.symbol), [span]):
+        number = id_of_key(key)
+        if number is not None:
+            runs.add(number)
+    below = [(first, (runs.first or last + 1) - 1)] if runs.first != first else []
+    return replace(ids, seen=runs.runs(), missing=[*below, *runs.missing(last)])

@@ -1,0 +1,304 @@
+"""Repair: a damaged slot is copied as far as it is sound, and what is lost is told.
+
+Tables that are sound are used as they are. Of others, and of the write-ahead log, everything is
+taken that can still be read. What finds records by number and by time is made anew from the
+records. Broadcast numbers are consecutive in each stream: the numbers that are then missing tell
+what was lost, and the records beside them tell where.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+from rocksdict import Rdict
+
+from penstock.errors import LogDamaged, NotOurRecord
+from penstock.market.events import AnyEvent
+from penstock.storage.log import keys, received_at_ns
+from penstock.storage.log.checks import bad_records, check_files
+from penstock.storage.log.damage import (
+    MANIFESTS,
+    REPAIRED,
+    TABLES,
+    WALS,
+    finish_repair,
+)
+from penstock.storage.log.keys import Stream
+from penstock.storage.log.manifest import missing_tables, read_manifest
+from penstock.storage.log.pairs import Pairs
+from penstock.storage.log.reindex import Reindexed, reindex
+from penstock.storage.log.rocksdb import held, open_alone, open_for_reading
+from penstock.storage.log.salvage import Hole, LoneTable, link, mend_wal
+from penstock.storage.log.tuning import owners_options
+from penstock.storage.log.writer import SlotWriter
+
+_WORK = ".repairing"
+_HOLE_BYTES = 64 * 1024
+_LEAST_RECORD = 64
+"""Bytes: so many records at most were in what was lost."""
+_PACKED = 8
+"""How much longer records are than what they are compressed to."""
+
+
+class DamagedFile(NamedTuple):
+    """A file that is not as it was written."""
+
+    name: str
+    problem: str
+
+
+class Lost(NamedTuple):
+    """A part of a stream that was lost, between two records that were not.
+
+    None where there is no such record: then it is not known how far it reached.
+    """
+
+    stream: Stream
+    after: bytes | None
+    before: bytes | None
+    since_ns: int | None
+    """When the record before it was received, and the one after it."""
+    until_ns: int | None
+    records: int | None
+    """How many; None if that is not known."""
+
+
+class Findings(Struct, kw_only=True):
+    """What is wrong with a slot."""
+
+    slot: str
+    files: list[DamagedFile] = []
+    records: int = 0
+    """That are kept."""
+    lost: list[Lost] = []
+
+    @property
+    def sound(self) -> bool:
+        return not self.files
+
+
+class Repair:
+    """One slot that nobody writes meanwhile. Nothing is changed until ``put_in_place``."""
+
+    def __init__(self, folder: Path, slot: str, held_meanwhile: ExitStack) -> None:
+        self._folder, self._slot, self._held = folder, slot, held_meanwhile
+        self._path, self._work = folder / slot, folder / (slot + _WORK)
+        self._pairs: Pairs | None = None
+        self.findings = Findings(slot=slot)
+
+    def examine(self) -> Findings:
+        """Read everything, and copy it if something is damaged.
+
+        Raises:
+            StorageError: it cannot be copied.
+        """
+        self.findings.files, self.findings.records = _damage(self._path)
+        if not self.findings.sound:
+            self._copy()
+        return self.findings
+
+    def _copy(self) -> None:
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir()
+        for file in self._path.iterdir():
+            if file.match(TABLES):
+                link(file, self._work / file.name)
+            elif file.match(WALS) or file.match(MANIFESTS) or file.name == "CURRENT":
+                shutil.copy2(file, self._work / file.name)
+        losses = _Losses()
+        for wal in self._work.glob(WALS):
+            damaged = mend_wal(wal)
+            losses.unknown += damaged
+            if damaged:
+                self._told(wal.name, f"{damaged:,} bytes of its records are damaged")
+        sizes = read_manifest(self._path).tables
+        for name, problem in missing_tables(self._path).items():
+            self._told(name, problem)
+            losses.unknown += sizes[int(Path(name).stem)] * _PACKED
+        Rdict.repair(str(self._work), owners_options())
+        pairs = self._pairs = open_alone(self._work)
+        numbers: dict[int, int] = {}
+        for table in sorted(self._work.glob(f"lost/{TABLES}")):
+            self._salvage(table, pairs, numbers, losses)
+        found = reindex(pairs, numbers)
+        self.findings.records = found.records
+        self.findings.lost = _lost(found, losses)
+        margin = losses.most_bytes // _LEAST_RECORD + 1
+        for stream in (each.stream for each in self.findings.lost if each.before is None):
+            found.skip_numbers(pairs, stream, margin)  # some may have been given to what was lost
+        shutil.rmtree(self._work / "lost", ignore_errors=True)
+
+    def _told(self, name: str, problem: str) -> None:
+        files = self.findings.files
+        if not any(file.name == name for file in files):
+            files.append(DamagedFile(name, problem))
+
+    def _salvage(
+        self, table: Path, pairs: Pairs, numbers: dict[int, int], losses: "_Losses"
+    ) -> None:
+        alone = self._work / "alone"
+        try:
+            lone = LoneTable(table, alone)
+        except Exception as error:  # rocksdict raises no other
+            self._told(table.name, f"nothing of it can be read: {_short(error)}")
+            losses.unknown += table.stat().st_size * _PACKED
+        else:
+            _add(lone.pairs(), pairs, numbers)
+            lone.close()
+            self._told(table.name, _short(lone.problem) or "RocksDB does not take it")
+            losses.holes += lone.holes
+        shutil.rmtree(alone)
+
+    def mark(self, events: Sequence[AnyEvent]) -> None:
+        """Record events that tell of what was lost."""
+        assert self._pairs is not None, "there is nothing to put in its place"
+        pairs, self._pairs = self._pairs, None
+        writer = SlotWriter(self._slot, lambda: pairs)
+        writer.append(events, "synced")
+        writer.close()
+
+    def put_in_place(self, at: datetime) -> Path:
+        """Let readers and writers find what was repaired; returns where the damaged one is now."""
+        self._close()
+        aside = self._folder / f"{self._slot}.damaged-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+        # Nobody may write that either before all is told of what was lost.
+        self._held.enter_context(held(self._folder, self._work.name))
+        self._work.rename(self._path.with_name(self._slot + REPAIRED))
+        self._path.rename(aside)
+        finish_repair(self._path)
+        return aside
+
+    def _close(self) -> None:
+        if self._pairs is not None:
+            self._pairs.close()
+            self._pairs = None
+
+    def abandon(self) -> None:
+        """Leave no trace."""
+        self._close()
+        shutil.rmtree(self._work, ignore_errors=True)
+
+
+@contextmanager
+def repairing(folder: Path, slot: str) -> Iterator[Repair]:
+    """Repair a slot of a folder, which nobody may write meanwhile.
+
+    Raises:
+        SlotInUse: somebody writes it.
+        StorageError: it cannot be locked.
+    """
+    finish_repair(folder / slot)
+    with ExitStack() as stack:
+        stack.enter_context(held(folder, slot))
+        repair = Repair(folder, slot, stack)
+        stack.callback(repair.abandon)
+        yield repair
+
+
+class _Losses:
+    """What could not be read."""
+
+    def __init__(self) -> None:
+        self.holes: list[Hole] = []
+        self.unknown = 0
+        """Bytes that may have held any part of any stream."""
+
+    @property
+    def most_bytes(self) -> int:
+        return self.unknown + len(self.holes) * _HOLE_BYTES
+
+    def may_reach(self, low: bytes, high: bytes | None) -> bool:
+        """Whether something between these entries may be lost; None is without end."""
+        return any(hole.before > low and (high is None or hole.after < high) for hole in self.holes)
+
+
+def _damage(path: Path) -> tuple[list[DamagedFile], int]:
+    """The damaged files of a slot, as far as reading all of it tells, and how many records."""
+    files: list[DamagedFile] = []
+    records = 0
+    for name, problem in bad_records(path).items():
+        files.append(DamagedFile(name, problem))
+    try:
+        check_files(path)
+        with open_for_reading(path.parent, path.name) as pairs:
+            for _, value in pairs.scan(b"r", b"s"):
+                received_at_ns(value[8:])
+                records += 1
+            for begin in (b"", b"s"):
+                for _ in pairs.scan(begin, b"r" if not begin else keys.AFTER_ALL):
+                    pass
+    except LogDamaged as error:
+        name = _file_named(error.cause)
+        if not any(file.name == name for file in files):
+            files.append(DamagedFile(name, error.cause))
+    except NotOurRecord as error:
+        files.append(DamagedFile("records", str(error)))
+    return files, records
+
+
+def _file_named(problem: str) -> str:
+    """The file that RocksDB speaks of."""
+    words = problem.replace(":", " ").split()
+    named = (word.strip(".,") for word in words)
+    for word in () if "one of " in problem else named:
+        if word.endswith((".sst", ".log")) or word.startswith(("MANIFEST-", "CURRENT")):
+            return word
+    return "files"
+
+
+def _short(problem: object) -> str:
+    """What RocksDB says, in one line and without folders."""
+    words = " ".join(str(problem).split()).split(" The file ")[0]
+    return " ".join(word.rsplit("/", 1)[-1] for word in words.split())
+
+
+def _add(found: Iterator[tuple[bytes, bytes]], pairs: Pairs, numbers: dict[int, int]) -> None:
+    """Add what was saved of a table to what the others hold.
+
+    ``numbers`` are the last known of each stream; those that its index tells are added.
+    """
+    batch, waiting = pairs.batch(), 0
+    for entry, value in found:
+        kind = entry[:1]
+        if kind == b"n":
+            with suppress(NotOurRecord):
+                stream_id, known = int.from_bytes(entry[1:5], "big"), keys.read_batch(entry, value)
+                last = max(known.first_number, known.last_number)
+                numbers[stream_id] = max(last, numbers.get(stream_id, 0))
+        elif kind != b"t":
+            held_already = pairs.get(entry)
+            # Of a candle and its correction the later one counts: numbers come first in values.
+            if held_already is None or (kind == b"r" and value[:8] > held_already[:8]):
+                batch.put(entry, value)
+                waiting += 1
+        if waiting >= 1000:
+            pairs.write(batch, sync=False)
+            batch, waiting = pairs.batch(), 0
+    pairs.write(batch, sync=True)
+
+
+def _lost(found: Reindexed, losses: _Losses) -> list[Lost]:
+    """The parts of streams that are missing because of what could not be read."""
+    lost: list[Lost] = []
+    for stream in found.streams.values():
+        for gap in stream.gaps():
+            low = stream.entry(gap.after) if gap.after else keys.prefix(b"r", stream.id)
+            high = stream.entry(gap.before)
+            if losses.unknown or losses.may_reach(min(low, high), max(low, high)):
+                lost.append(
+                    Lost(stream.name, gap.after, gap.before, gap.since_ns, gap.until_ns, gap.size)
+                )
+    # Whatever has no known place is older than the newest record that follows a gap.
+    over_ns = max((each.until_ns or 0 for each in lost), default=None)
+    for stream in found.streams.values():
+        may_be = losses.unknown and (over_ns is None or stream.last_ns < over_ns)
+        past = keys.past(keys.prefix(b"r", stream.id))
+        if may_be or losses.may_reach(stream.entry(stream.last_key), past):
+            since_ns = stream.last_ns or None
+            after = stream.last_key if since_ns else None
+            lost.append(Lost(stream.name, after, None, since_ns, None, None))
+    return sorted(lost, key=lambda each: (each.stream, each.after or b""))

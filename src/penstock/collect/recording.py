@@ -123,7 +123,8 @@ class PatientRecorder:
     def _ended(self, task: asyncio.Task[list[Stored]]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            self._loss = self._loss or task.exception()  # its caller may be gone
+            failure = task.exception()  # asked for in any case: its caller may be gone
+            self._loss = self._loss or failure
 
     async def _in_turn(
         self, events: Sequence[AnyEvent], failure: StorageError | None

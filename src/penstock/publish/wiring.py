@@ -6,7 +6,6 @@ Off this machine nobody is spoken to without CURVE: a broker knows its clients b
 who publish and those who subscribe apart, and they know it by its own.
 """
 
-import os
 import secrets
 from dataclasses import dataclass
 from ipaddress import ip_address

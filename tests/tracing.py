@@ -58,6 +58,10 @@ def read(output: Path) -> list[Call]:
             if name in ("fsync", "fdatasync"):
                 # What is written from now on it need not sync.
                 calls.append(Call("begins_to_sync", words, 0))
+            elif name == "close":
+                # Its number may be another's before it ends.
+                calls.append(Call("close", words, 0))
+                begun[unfinished[1]] = ""
             continue
         if resumed := _RESUMED.match(line):
             line = begun.pop(resumed[1], "") + resumed[2]  # noqa: PLW2901

@@ -10,7 +10,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check bench chaos-bus chaos-collect chaos-jobs chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-bus chaos-collect chaos-jobs chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -44,6 +44,9 @@ check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_docs.py
+
+planted: $(READY) ## Plant each bug of tests/planted in a copy, and see that its tests catch it; ARGS=NAME
+	$(BIN)/python -m tests.planted $(ARGS)
 
 bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 	bench/run $(ARGS)

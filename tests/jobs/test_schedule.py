@@ -49,6 +49,12 @@ def test_late_runs_do_not_move_the_grid(
     assert due_ms == first + len(lateness) * interval_ms
 
 
+def test_the_run_after_a_late_one_is_on_the_same_grid() -> None:
+    due_ms = next_due("job", MINUTE_MS, 1_700_000_000_000)
+
+    assert next_due("job", MINUTE_MS, due_ms + MINUTE_MS // 2) == due_ms + MINUTE_MS
+
+
 @given(st.text(), INTERVALS, INSTANTS, st.integers(1, 10_000))
 def test_after_a_downtime_one_run_is_due_and_then_the_grid_again(
     job_id: str, interval_ms: int, now_ms: int, missed: int

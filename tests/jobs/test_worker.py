@@ -25,7 +25,7 @@ from penstock.jobs.desk import JobDesk
 from penstock.jobs.kinds import SPECIFIED, Kind
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
-from penstock.jobs.turn import Turn
+from penstock.jobs.turn import NS_PER_MS, Turn
 from penstock.jobs.worker import Worker
 from penstock.storage.state import Counts, Document, StateStore
 from penstock.storage.state.documents import Claim, Write
@@ -59,9 +59,10 @@ class Steady:
 
 
 class Fallible(MemoryBackend):
-    """A store that can fall silent; it counts what is written."""
+    """A store that can fall silent, or be slow to answer; it counts what is written."""
 
     silent = False
+    answers_after_s = 0.0
     writes = 0
 
     def _answer(self) -> None:
@@ -79,7 +80,10 @@ class Fallible(MemoryBackend):
     async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
         self._answer()
         self.writes += 1
-        return await super().write(table, writes)
+        written = await super().write(table, writes)
+        if self.answers_after_s:
+            await self._clock.sleep(self.answers_after_s)
+        return written
 
 
 @dataclass
@@ -494,6 +498,21 @@ async def test_a_silent_store_stops_jobs_before_their_leases_end_and_is_told_onc
     assert after.events[-1].what in ("claimed", "taken_over")
     told = [fact for fact in shop.facts if isinstance(fact, StoreSilent | StoreAnswers)]
     assert [type(fact) for fact in told] == [StoreSilent, StoreAnswers]
+
+
+async def test_a_lease_is_believed_no_longer_than_the_store_keeps_it(shop: Shop) -> None:
+    job = await shop.add("a")
+    worker = shop.worker(for_ever)
+
+    async with shop.at_work(worker):
+        shop.backend.answers_after_s = 3.0
+        await shop.pass_time(18)
+        believed_ms = worker.turns[job.id].good_until_ns // NS_PER_MS
+        kept_ms = (await shop.desk.get(job.id)).lock.lock_until
+        shop.backend.answers_after_s = 0.0
+
+    assert kept_ms is not None
+    assert START_MS + 30_000 < believed_ms <= kept_ms, "it was renewed, and not for longer"
 
 
 async def test_a_lease_that_another_took_is_left_at_once_and_nothing_is_written(

@@ -107,6 +107,36 @@ def test_a_level_that_is_gone_crosses_nothing() -> None:
     assert book.best_bid == (Decimal(1), Decimal(1))
 
 
+def test_a_bid_as_high_as_an_ask_crosses() -> None:
+    book = OrderBook()
+    book.load([("2", "1")], [("3", "1")])
+
+    book.apply([("3.0", "1")], [])
+
+    assert book.crossed()
+
+
+def test_what_is_known_to_the_last_price_is_kept_with_that_price() -> None:
+    book = OrderBook()
+    book.load([("3", "1"), ("2", "1"), ("1", "1")], [("4", "1"), ("5", "1"), ("6", "1")])
+
+    book.forget_beyond(Decimal(2), Decimal(5))
+
+    assert book.texts() == ([("3", "1"), ("2", "1")], [("4", "1"), ("5", "1")])
+
+
+def test_a_finer_price_leaves_the_levels_of_both_sides_where_they_are() -> None:
+    book = OrderBook()
+    book.load([("2", "1"), ("1", "1")], [("3", "1"), ("4", "1")])
+
+    book.apply([("1.0000000001", "5")], [("3.0000000001", "6")])
+
+    assert book.texts() == (
+        [("2", "1"), ("1.0000000001", "5"), ("1", "1")],
+        [("3", "1"), ("3.0000000001", "6"), ("4", "1")],
+    )
+
+
 def test_nothing_that_is_no_number_stays_in_the_book() -> None:
     book = OrderBook()
     book.apply([("2.0", "1")], [])

@@ -43,6 +43,13 @@ def test_opens_lists_every_candle_that_begins_in_the_range(
     assert len(opens) == count + (interval.open_of(start_ms) == start_ms)
 
 
+def test_a_candle_that_begins_at_the_end_of_a_range_is_not_in_it() -> None:
+    minute = Interval.parse("1m")
+
+    assert list(minute.opens(60_000, 180_000)) == [60_000, 120_000]
+    assert list(minute.opens(60_001, 120_000)) == []
+
+
 def test_weeks_begin_on_monday() -> None:
     # 2021-10-12 was a Tuesday.
     assert Interval.parse("1w").open_of(at("2021-10-12T12:00")) == at("2021-10-11T00:00")

@@ -61,6 +61,11 @@ def test_case_does_not_matter_when_typed() -> None:
     assert Symbol.parse("Btc/usdt") == Symbol.parse("BTC_USDT") == Symbol("BTC", "USDT")
 
 
+def test_letters_outside_ascii_keep_their_case() -> None:
+    assert Symbol("ß", "USDT").unified == "ß/USDT"
+    assert Symbol("ß", "USDT") != Symbol("SS", "USDT")
+
+
 @pytest.mark.parametrize("text", ["BTC-USDT", "btc-usdt", "Btc-Usdt"])
 def test_a_hyphen_separates_like_a_slash(text: str) -> None:
     assert Symbol.parse(text) is Symbol("BTC", "USDT")

@@ -63,6 +63,15 @@ def test_without_a_rule_there_is_no_checksum() -> None:
     assert TopBook(3).checksum() is None
 
 
+def test_a_changed_quantity_enters_the_checksum() -> None:
+    book = TopBook(2, Checksum(2, "/{}".format, lambda *sides: hash(sides)))
+    book.load_plain([("1.0", "1")], [("2.0", "1")])
+
+    book.apply_plain([("1.0", "5")], [])
+
+    assert book.checksum() == hash(("/1.0/5", "/2.0/1"))
+
+
 def test_a_level_that_was_pushed_out_does_not_come_back_by_itself() -> None:
     book = TopBook(2)
     book.load_plain([], [("1.0", "1"), ("2.0", "1"), ("3.0", "1")])

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.planted.planting import Bug, Copy, bugs
+from tests.planted.planting import Bug, Copy, PatchInvalid, bugs
 
 _AT_ONCE = 2
 
@@ -43,10 +43,12 @@ def _missed(copies: "SimpleQueue[Copy]", chosen: list[Bug]) -> list[Bug]:
     def judge(bug: Bug) -> Bug | None:
         copy = copies.get()
         try:
-            caught = copy.judge(bug).caught
+            caught, why = copy.judge(bug).caught, bug.says
+        except PatchInvalid as error:
+            caught, why = False, str(error)
         finally:
             copies.put(copy)
-        print(f"{'caught' if caught else 'MISSED'}  {bug.name}: {bug.says}", flush=True)
+        print(f"{'caught' if caught else 'MISSED'}  {bug.name}: {why}", flush=True)
         return None if caught else bug
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:

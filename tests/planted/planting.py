@@ -17,9 +17,13 @@ ROOT = Path(__file__).parents[2]
 BUGS = Path(__file__).parent / "bugs"
 
 _COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs", "bench", "scripts", "Makefile")
-_PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
+# Without the plugins that take longer to load than most of these tests to run.
+_UNUSED = ("cacheprovider", "faker", "schemathesis", "xdist")
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", *(f"-pno:{name}" for name in _UNUSED))
 _FAILED = 1
 """pytest's exit code when tests ran and some failed; others mean that none could be judged."""
+_LONGEST_S = 600
+"""Tests that take longer are ended: they hang."""
 
 
 class PatchInvalid(Exception):
@@ -56,8 +60,13 @@ def _read(path: Path) -> Bug:
 
 
 def check_fits(bug: Bug, root: Path = ROOT) -> None:
-    """Raise unless the patch applies to the code as it is."""
+    """Raise unless the patch applies to the code as it is, and the tests it names exist."""
     _git_apply(bug, root, "--check")
+    for test in bug.tests:
+        file, _, name = test.partition("::")
+        path = root / file
+        if not path.exists() or f"def {name.partition('[')[0]}(" not in path.read_text():
+            raise PatchInvalid(f"{bug.name}: there is no test {test}.")
 
 
 class Copy:
@@ -79,6 +88,8 @@ class Copy:
         _git_apply(bug, self._root)
         try:
             done = self.run(bug.tests)
+        except subprocess.TimeoutExpired as error:
+            raise PatchInvalid(f"{bug.name}: its tests hang.") from error
         finally:
             _git_apply(bug, self._root, "--reverse")
         if done.returncode not in (0, _FAILED):
@@ -92,6 +103,7 @@ class Copy:
         return subprocess.run(
             [*_PYTEST, "-m", "", *tests],
             cwd=self._root, env=environment, capture_output=True, text=True, check=False,
+            timeout=_LONGEST_S,
         )  # fmt: skip
 
 

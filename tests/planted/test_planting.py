@@ -61,4 +61,10 @@ def test_a_patch_that_no_longer_fits_is_told(tree: Path, patch: Path) -> None:
     (tree / "src/it.py").write_text("ANSWER = 43\n")
 
     with pytest.raises(PatchInvalid, match="does not fit"):
-        check_fits(Bug("wrong", "", ("tests/test_it.py",), patch), tree)
+        check_fits(Bug("wrong", "", ("tests/test_it.py::test_it",), patch), tree)
+
+
+@pytest.mark.parametrize("test", ["tests/test_it.py::test_was_renamed", "tests/gone.py::test_it"])
+def test_a_test_that_is_gone_is_told(test: str, tree: Path, patch: Path) -> None:
+    with pytest.raises(PatchInvalid, match="there is no test"):
+        check_fits(Bug("wrong", "", (test,), patch), tree)

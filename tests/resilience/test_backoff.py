@@ -12,6 +12,13 @@ def test_delays_grow_by_the_factor_up_to_the_cap() -> None:
     assert list(backoff.delays(lambda: 0.9)) == [1, 2, 4, 5, 5]
 
 
+def test_chance_takes_its_share_off_every_delay() -> None:
+    draws = iter([0.0, 0.5, 1.0])
+    backoff = Backoff(attempts=4, first_s=4, multiplier=1, jitter=0.5)
+
+    assert list(backoff.delays(lambda: next(draws))) == [4, 3, 2]
+
+
 def test_one_attempt_has_no_delay() -> None:
     assert list(Backoff(attempts=1).delays(lambda: 0.0)) == []
 

@@ -256,6 +256,16 @@ def test_holes_are_exactly_what_is_missing(
     assert joined(found, 0) == found, "no two of them touch"
 
 
+async def test_a_hole_is_found_though_nothing_follows_it() -> None:
+    log = open_log("memory:")
+    log.writer("work-0").append([candle(0, MINUTE_MS - 1, "1m")])
+    held = HeldCandles(log.reader(), "binance", BTC, Interval.parse("1m"))
+
+    found = await held.holes(0, 3 * MINUTE_MS, ManualClock())
+
+    assert found == [Hole(MINUTE_MS, 3 * MINUTE_MS)]
+
+
 def candle(open_ms: int, close_ms: int, timeframe: str) -> Candle:
     return Candle(
         exchange="binance", symbol=BTC, received_at_ns=1, interval=timeframe, open_ms=open_ms,

@@ -125,6 +125,12 @@ def test_a_clock_that_goes_back_makes_no_room(
         assert rule.as_of(usage, now)[0] <= rule.limit
 
 
+def test_a_bucket_does_not_fill_while_the_clock_goes_back() -> None:
+    usage, _ = BUCKET.take(BUCKET.fresh(), LIMIT, 10_000)
+
+    assert BUCKET.wait(usage, 1, 0) > 10_000
+
+
 def test_a_use_from_before_the_clock_went_back_keeps_those_after_it() -> None:
     rule = SlidingRule(20, 1000)
     usage = rule.fresh()
@@ -178,6 +184,20 @@ def test_what_others_use_counts_and_an_old_count_does_not_lower_it(rule: Rule[An
     assert rule.as_of(usage, 100)[0] == 12
     assert rule.wait(usage, LIMIT - 11, 100) > 0
     assert rule.wait(usage, LIMIT - 12, 100) == 0
+
+
+@each_rule
+def test_a_count_below_ones_own_makes_no_room(rule: Rule[Any]) -> None:
+    usage, _ = rule.take(rule.fresh(), 12, 100)
+
+    assert rule.observe(usage, 5, 100, 100)[0] == 12
+
+
+def test_a_bucket_is_waited_for_until_the_last_part_has_flowed_in() -> None:
+    rule = BucketRule(1, amount=3, period=1000)
+    usage, _ = rule.take(rule.fresh(), 1, 0)
+
+    assert rule.wait(usage, 1, 0) == 334, "after 333 a thousandth is lacking"
 
 
 def test_what_is_in_flight_is_added_to_what_the_other_side_tells() -> None:

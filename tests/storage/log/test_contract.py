@@ -282,6 +282,16 @@ def test_a_scan_is_bounded_by_keys_in_both_directions(log: EventLog, reader: Log
     writer.close()
 
 
+def test_a_scan_by_time_begins_at_its_first_instant_and_ends_before_its_last(
+    log: EventLog, reader: LogReader
+) -> None:
+    writer = log.writer("a")
+    writer.append([trade(i, NOON + i) for i in range(1, 6)])
+
+    assert ids(reader.scan(TRADES, Span(since_ns=NOON + 2, until_ns=NOON + 4))) == [2, 3]
+    writer.close()
+
+
 def test_slots_are_merged_and_the_first_received_wins(log: EventLog, reader: LogReader) -> None:
     one, other = log.writer("a"), log.writer("b")
     one.append([trade(1), trade(3, NOON + 9 * SECOND), trade(4)])

@@ -72,12 +72,18 @@ def test_everything_is_written_once_in_order_and_soon(
     latest_s = 0.02
     writer = run(Flushing(latest_s, least_s), gaps_ms, takes_s)
     arrived = [at_ns for _, batch in writer.writes for at_ns in batch]
-    assert len(arrived) + len(writer.waiting) == len(gaps_ms)
+    assert len(arrived) == len(gaps_ms)
     assert arrived == sorted(arrived)
     # A write may be under way when something arrives, and the next is given its rest.
     longest_ns = round((takes_s + max(latest_s, least_s)) * 1e9) + MS
     for at_ns, batch in writer.writes:
         assert all(at_ns - each <= longest_ns for each in batch)
+
+
+def test_what_comes_while_a_batch_is_written_is_in_the_next_one() -> None:
+    writer = run(Flushing(), [5, 1], takes_s=0.003)
+
+    assert [len(batch) for _, batch in writer.writes] == [1, 1]
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=50), st.integers(1, 50))

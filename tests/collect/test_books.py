@@ -384,6 +384,27 @@ async def test_a_price_beyond_what_is_known_makes_the_book_stale_within_seconds(
     assert "left all that the snapshot showed" in scene.books[A].reason
 
 
+async def test_only_a_book_that_is_synced_is_recorded() -> None:
+    scene = stage()
+    await scene.begin(A)
+    scene.numbered(A).receive(delta(A, 13, 13))
+    await scene.keeper.record_shown()
+
+    assert scene.books[A].state == "stale", "11 and 12 were lost"
+    assert scene.recorded == []
+
+
+async def test_a_book_is_recorded_no_further_than_it_is_known() -> None:
+    scene = stage(rules=BookRules(fetched_levels=3), book_depth=9)
+    await scene.begin(A)
+    scene.numbered(A).receive(delta(A, 11, 11, [("90.0", "1.0")]))
+    await scene.keeper.record_shown()
+
+    [shown] = scene.recorded
+    assert isinstance(shown, BookSnapshot)
+    assert [str(price) for price, _ in shown.bids] == ["100.0", "99.0", "98.0"]
+
+
 # Books without numbers.
 
 

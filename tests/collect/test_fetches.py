@@ -60,13 +60,28 @@ class Backwards:
         return [trade(number) for number in range(max(1, end - 10), end)]
 
 
-def fetch_from(market: Backwards, log: EventLog, facts: list[Fact]) -> TradesFetch:
+@dataclass
+class Forwards(Backwards):
+    """The same trades, all of one millisecond, ten a page; a cursor is the first to be had."""
+
+    def trades(self, _symbol: Symbol, cursor: int, _source: str) -> Request[Any]:
+        def read(_body: bytes, _at_ns: int) -> TradePage:
+            first = max(1, cursor)
+            found = [trade(number) for number in range(first, min(first + 10, self.newest + 1))]
+            return TradePage(found, found[-1].id + 1 if found else cursor)
+
+        return Request("/trades", 1, read)
+
+
+def fetch_from(
+    market: Backwards, log: EventLog, facts: list[Fact], pages: Any = "before_id"
+) -> TradesFetch:
     async def turn() -> None:
         return None
 
     recorder, clock = Recorder(log.writer("fetch-coinbase")), ManualClock()
     desk = Desk(
-        replace(registry.load("coinbase"), trade_pages="before_id"), cast("Any", market),
+        replace(registry.load("coinbase"), trade_pages=pages), cast("Any", market),
         cast("Any", market), PatientRecorder(recorder, "coinbase", Path(), clock), log.reader(),
         clock, turn, facts.append,
     )  # fmt: skip
@@ -89,6 +104,16 @@ async def test_it_begins_with_the_newest_and_goes_on_after_them() -> None:
     assert ids(log) == list(range(91, 138))
     assert (await fetch.step()).records == 0
     assert facts == []
+
+
+@pytest.mark.parametrize("pages", ["from_id", "after_ns"])
+async def test_it_goes_on_with_the_very_next_trade(pages: str) -> None:
+    log = open_log("memory:")
+    log.writer("collect-coinbase").append([trade(number) for number in range(1, 6)])
+
+    await fetch_from(Forwards(7), log, [], pages).step()
+
+    assert ids(log) == [*range(1, 8)]
 
 
 @pytest.mark.parametrize("lost", range(2, 7))

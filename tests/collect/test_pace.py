@@ -45,6 +45,12 @@ def test_delays_double_up_to_the_longest_and_a_success_forgets_them(
     assert abs(pace.failed(0) - first_s * SECOND_NS) <= 1
 
 
+def test_every_failure_in_a_row_is_waited_for_twice_as_long() -> None:
+    pace = Pace(Rhythm(60.0, first_delay_s=1.0, longest_delay_s=3.0))
+
+    assert [pace.failed(0) / SECOND_NS for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
 @given(
     st.integers(1, 50),
     st.floats(0.1, 100.0),

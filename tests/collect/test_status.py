@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +13,12 @@ from penstock.collect.continuity import Continuity
 from penstock.collect.reporter import Place, Reporter
 from penstock.collect.status import (
     FOLDER,
+    BookStatus,
     CollectorStatus,
     IdsStatus,
     read_all,
     read_status,
+    with_books_stopped,
     write_status,
 )
 from penstock.errors import NotOurRecord, StorageError
@@ -72,6 +75,23 @@ def test_one_that_died_while_writing_leaves_the_old_status(tmp_path: Path) -> No
     assert read_all(tmp_path) == [status("a")]
     write_status(tmp_path, status("a", "some"))
     assert read_all(tmp_path) == [status("a", "some")]
+
+
+def test_who_reads_while_a_status_is_replaced_has_the_old_one_whole(tmp_path: Path) -> None:
+    write_status(tmp_path, status("a"))
+    with (tmp_path / FOLDER / "a.json").open("rb") as opened:
+        write_status(tmp_path, status("a", "some"))
+        found = opened.read()
+
+    assert msgspec.json.decode(found, type=CollectorStatus) == status("a")
+
+
+def test_books_of_a_process_that_ended_are_not_called_synced() -> None:
+    book = BookStatus(symbol="btc_usdt", state="synced", reason="", update_id=5, resyncs=0)
+
+    (stopped,) = with_books_stopped(replace(status("a"), books=[book])).books
+
+    assert (stopped.state, stopped.was_synced) == ("stopped", True)
 
 
 def test_all_are_read_by_name(tmp_path: Path) -> None:

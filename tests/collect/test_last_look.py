@@ -10,7 +10,7 @@ from penstock.clock import ManualClock
 from penstock.collect.asking import Asking
 from penstock.collect.facts import LastLook
 from penstock.collect.last_look import LastLooker
-from penstock.errors import ConnectorPaused, NeverSent
+from penstock.errors import ConnectorPaused, NeverSent, UnexpectedAnswer
 from penstock.exchanges.base import Listed, SymbolMap
 from penstock.exchanges.binance import EXCHANGE
 from penstock.exchanges.gateway import Gateway
@@ -103,6 +103,17 @@ async def test_where_nothing_can_be_asked_the_others_are_not_tried(failure: Exce
     assert len(scene.exchange.asked) < 100
     assert "350 of 400 markets were not asked" in scene.notes[-1]
     assert scene.last().asked == 50
+
+
+async def test_a_market_that_fails_costs_no_other_its_look() -> None:
+    scene = Scene()
+    scene.exchange.failure = lambda number: UnexpectedAnswer("odd") if number == 50 else None
+    looking = scene.begin()
+    await scene.clock.advance(62)
+    await looking
+
+    assert scene.last().asked == 399
+    assert "1 of 400 markets were not asked: odd" in scene.notes[-1]
 
 
 async def test_cut_short_it_says_what_was_not_asked() -> None:

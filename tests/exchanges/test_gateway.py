@@ -22,7 +22,7 @@ from penstock.errors import (
     RateLimited,
     UnexpectedAnswer,
 )
-from penstock.exchanges import registry
+from penstock.exchanges import http, registry
 from penstock.exchanges.base import Complaint, Exchange, Meaning, Request
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, HttpTransport, Transport
@@ -94,6 +94,16 @@ async def answering(*replies: web.Response) -> AsyncIterator[tuple[Toy, list[str
     finally:
         await made.gateway.aclose()
         await runner.cleanup()
+
+
+async def test_an_answer_without_end_is_not_read_into_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "LARGEST_ANSWER", 1_000)
+    async with answering(json_reply("x" * 1_000)) as (made, _):
+        made.gateway.backoff = Backoff(attempts=1)
+        with pytest.raises(NoAnswer, match="longer than 1000 bytes"):
+            await made.gateway.fetch(ASK)
 
 
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

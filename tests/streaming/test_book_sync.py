@@ -195,6 +195,21 @@ def test_a_lone_point_is_not_taken_for_zero() -> None:
     assert "not a plain number" in sync.reason
 
 
+def test_a_single_update_that_was_lost_is_noticed() -> None:
+    exchange = Exchange()
+    exchange.emit(3, lost=False)
+    exchange.fetch(0)
+    assert exchange.sync.state == "synced"
+
+    exchange.emit(1, lost=True)
+    exchange.emit(1, lost=False)
+
+    assert (exchange.sync.state, exchange.sync.reason) == (
+        "stale",
+        "gap: 1 updates after 3 were lost",
+    )
+
+
 def test_a_crossed_book_is_never_shown_as_synced() -> None:
     sync = BookSync()
     sync.receive(run(1, 1))

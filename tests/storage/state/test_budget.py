@@ -221,6 +221,14 @@ def test_all_limits_are_charged_or_none() -> None:
     assert after.refused == 1
 
 
+def test_a_window_that_is_used_up_grants_nothing_more() -> None:
+    budget, _ = lease(Budget(), Ask((Window("weight", 10, MINUTE, need=10),)), NOON)
+
+    _, grant = lease(budget, Ask((Window("weight", 10, MINUTE, need=1),)), NOON + 1)
+
+    assert (grant.ok, grant.at_ms) == (False, NOON + MINUTE)
+
+
 def test_nothing_is_sent_where_it_might_arrive_in_the_next_window() -> None:
     def ask(at_ms: int, pace: Pace | None = None) -> tuple[bool, int]:
         window = Window("weight", 10, SECOND)

@@ -344,6 +344,15 @@ async def test_leases_are_counted_and_refusals_say_when_to_come_back(store: Stat
         await store.lease("sim", Ask(paces=(Pace("calls", 10, 1000, burst=2, need=3),)))
 
 
+async def test_many_who_lease_at_once_get_no_more_than_there_is(store: StateStore) -> None:
+    ask = Ask((Window("weight", 5, 3_600_000),))
+    await store.lease("sim", Ask())
+
+    grants = await asyncio.gather(*(store.lease("sim", ask) for _ in range(10)))
+
+    assert sum(grant.ok for grant in grants) == 5
+
+
 async def test_a_block_stops_everybody_at_once(store: StateStore) -> None:
     until_ms = await store.now_ms() + 30_000
     window = Ask((Window("weight", 10, 3_600_000),))

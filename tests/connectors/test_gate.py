@@ -420,6 +420,17 @@ async def test_a_pause_stops_every_process_until_it_is_resumed(
     assert (await one.acquire(1)).good()
 
 
+async def test_what_was_paid_before_a_pause_does_not_leave_in_it(
+    store: StateStore, clock: ManualClock
+) -> None:
+    (gate,) = await gates_on(store, clock, MINUTE, count=1)
+    grant = await gate.acquire(1)
+    await ConnectorManager(store).pause_connector("binance")
+    await clock.advance(0.2)
+
+    assert not grant.good()
+
+
 async def test_without_a_connector_all_pay_from_one_budget_nevertheless(
     store: StateStore, clock: ManualClock
 ) -> None:

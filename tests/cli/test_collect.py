@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from tests.waiting import PATIENCE_S
 
+from penstock.cli.symbols_file import read_symbols
 from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
 
 from .conftest import SYMBOLS, run, started, stopped, urls, wait_until
@@ -389,6 +390,14 @@ def test_a_file_of_markets_is_read_again_when_told(tmp_path: Path, exchange: str
     assert code == 0
     assert "SymbolsReread" in errors
     assert status_in(tmp_path).reconnects == {}
+
+
+def test_a_file_of_markets_may_hold_remarks(tmp_path: Path) -> None:
+    file = tmp_path / "markets"
+    file.write_text("btc_usdt, eth_usdt # not sol_usdt\n\n# nothing\nada_usdt\n")
+
+    assert read_symbols(file) == ["btc_usdt", "eth_usdt", "ada_usdt"]
+
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ def test_a_secret_never_shows_itself() -> None:
     key = loaded.settings.account.key
 
     assert key.reveal() == "hunter2"
-    for shown in (repr(loaded), str(key), f"{key}", f"{key!r:>20}", str(list(loaded.rows()))):
+    texts = (repr(loaded), str(key), f"{key}", f"{key:>20}", f"{key!r:>20}")
+    for shown in (*texts, str(list(loaded.rows()))):
         assert "hunter2" not in shown
         assert "***" in shown
 

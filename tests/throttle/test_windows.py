@@ -114,6 +114,19 @@ async def test_what_was_never_granted_cannot_be_given_back(
     assert window.remaining == 10
 
 
+async def test_what_was_given_back_once_is_not_given_back_again(
+    window: Window[Any], clock: ManualClock
+) -> None:
+    first = window.consume(2)
+    await clock.advance(0.001)
+    window.consume(2)
+    window.refund(first, 2)
+
+    with pytest.raises(NeverGranted):
+        window.refund(first, 2)
+    assert window.remaining == 8
+
+
 async def test_a_refund_that_comes_too_late_is_nothing(
     window: Window[Any], clock: ManualClock
 ) -> None:

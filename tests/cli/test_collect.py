@@ -399,7 +399,6 @@ def test_a_file_of_markets_may_hold_remarks(tmp_path: Path) -> None:
     assert read_symbols(file) == ["btc_usdt", "eth_usdt", "ada_usdt"]
 
 
-
 @pytest.mark.parametrize(
     ("content", "says"), [(None, "cannot be read"), ("# nothing\n", "names no market")]
 )

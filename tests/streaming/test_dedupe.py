@@ -73,7 +73,6 @@ def test_trades_of_two_markets_with_one_number_are_two() -> None:
     assert twin_key(trade(7)) != twin_key(other)
 
 
-
 def test_copies_share_a_key_and_nothing_else_does() -> None:
     keys = [twin_key(event) for event in KEYED]
     assert None not in keys

@@ -18,8 +18,20 @@ from penstock.market.events import Candle
 from penstock.market.symbol import Symbol
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
-from penstock.publish.frames import BATCH, JOIN, Frame, Kind, pack_frames, write_frame
+from penstock.publish.frames import (
+    BATCH,
+    JOIN,
+    Frame,
+    Head,
+    Kind,
+    pack_frames,
+    read_announcement,
+    read_frame,
+    write_frame,
+)
+from penstock.publish.readiness import Socket
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
+from penstock.publish.zeromq import ZeroMqPublisher
 from penstock.storage.log import open_log
 from penstock.telemetry import BusFell, Fact, MessagesDropped, quiet
 
@@ -118,6 +130,24 @@ async def test_a_lost_tail_is_read_once_it_is_announced(town: Town) -> None:
             await heard(publisher)
             publisher.publish(messages(6, 6))
             assert numbers(await take(subscriber, 1)) == [6]
+
+
+def test_a_publisher_that_begins_announces_the_numbers_of_its_log(town: Town) -> None:
+    wiring = town.wiring()
+    context: zmq.Context[Socket] = zmq.Context()
+    broker = context.socket(zmq.XSUB)
+    wiring.bind(broker, "publish")
+    broker.send(b"\x01")
+    publisher = ZeroMqPublisher(wiring, "a", Head(run=1, log=2), {TOPIC: 7})
+    for _ in range(int(PATIENCE_S * 10)):
+        publisher.announce()
+        if broker.poll(100):
+            break
+    announced = read_announcement(read_frame(broker.recv(zmq.NOBLOCK)).payload)
+    publisher.close()
+    context.destroy(0)
+
+    assert announced.numbers == {TOPIC: 7}
 
 
 async def test_what_nobody_has_is_named_once(town: Town) -> None:

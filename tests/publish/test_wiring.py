@@ -11,7 +11,7 @@ from penstock.config import Bus
 from penstock.errors import ConfigError, StorageError
 from penstock.publish.keys import make_keys, read_secret
 from penstock.publish.subscriber import Subscriber
-from penstock.publish.wiring import find_log_id, is_local, log_id, wire
+from penstock.publish.wiring import Side, find_log_id, is_local, log_id, wire
 
 from .conftest import TOPIC, Town, eventually, heard, joined, messages, numbers, take
 
@@ -59,6 +59,20 @@ def test_without_an_address_there_is_no_bus(tmp_path: Path) -> None:
 def test_one_address_does_not_do_for_both_sides(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the same as bus\.publish"):
         wire(Bus(publish="ipc://x", subscribe="ipc://x"), tmp_path)
+
+
+@pytest.mark.parametrize("side", ["publish", "subscribe"])
+def test_no_socket_takes_a_message_of_any_size(side: Side, tmp_path: Path) -> None:
+    wiring = wire(Bus(message_bytes=2048), tmp_path)
+    assert wiring is not None
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    listening, connected = context.socket(zmq.XPUB), context.socket(zmq.XSUB)
+    wiring.bind(listening, side)
+    wiring.connect(connected, side)
+    largest = [int(socket.getsockopt(zmq.MAXMSGSIZE)) for socket in (listening, connected)]
+    context.destroy(0)
+
+    assert all(0 < size < 8192 for size in largest)
 
 
 def test_a_folder_keeps_the_name_of_its_log(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The judge, on trades whose ids are not the ledger's: they are known by all that is on them."""
+"""The judge: what is missing, doubled or wrong is found, whoever knows of it.
+
+Trades whose ids are not the ledger's are known by all that is on them.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
@@ -16,8 +19,8 @@ SLUG = "btc_usdt"
 
 
 @pytest_asyncio.fixture
-async def asked() -> AsyncIterator[tuple[Judge, list[SeenTrade]]]:
-    """A judge, and the last thousand trades there were, under ids of somebody's own making."""
+async def simulated() -> AsyncIterator[tuple[Judge, list[SeenTrade]]]:
+    """A judge, and the last thousand trades there were."""
     server = build_simulator(Simulator(port=0, symbols=(SLUG,)), SystemClock())
     await server.start()
     address = f"http://{server.address}"
@@ -43,13 +46,22 @@ async def _trades(http: ClientSession, address: str) -> list[SeenTrade]:
     assert isinstance(rows, list)
     return [
         SeenTrade(
-            row["at_ms"] * 10_000 + number,
+            row["id"],
             row["at_ms"],
             Decimal(row["price"]),
             Decimal(row["quantity"]),
             row["taker_buys"],
         )
-        for number, row in enumerate(rows)
+        for row in rows
+    ]
+
+
+@pytest.fixture
+def asked(simulated: tuple[Judge, list[SeenTrade]]) -> tuple[Judge, list[SeenTrade]]:
+    """The same trades under ids of somebody's own making."""
+    judge, trades = simulated
+    return judge, [
+        trade._replace(id=trade.at_ms * 10_000 + number) for number, trade in enumerate(trades)
     ]
 
 
@@ -81,6 +93,18 @@ async def test_a_hole_that_no_id_shows_is_counted_and_held_against_nobody(
     assert (findings.trades_missing, findings.gaps_unknowable) == (7, 7)
     assert findings.honest
     assert not findings.clean
+
+
+async def test_a_hole_is_held_against_who_does_not_know_of_it(
+    simulated: tuple[Judge, list[SeenTrade]],
+) -> None:
+    judge, trades = simulated
+    lost = trades.pop(500).id
+    unaware = await judge.judge({SLUG: Evidence(trades=trades)})
+    aware = await judge.judge({SLUG: Evidence(trades=trades, missing=[(lost, lost)])})
+
+    assert (unaware.trades_missing, unaware.gaps_unlisted, unaware.honest) == (1, 1, False)
+    assert (aware.trades_missing, aware.gaps_unlisted, aware.honest) == (1, 0, True)
 
 
 Doctor = Callable[[list[SeenTrade]], list[SeenTrade]]

@@ -1,7 +1,9 @@
 """Clocks: real ones that never go back, and one that moves when told to."""
 
 import asyncio
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,16 @@ def test_the_system_clock_never_goes_back() -> None:
 
 def test_the_system_clock_tells_how_far_the_wall_was_stepped() -> None:
     assert abs(SystemClock().wall_step_ns()) < 1_000_000_000
+
+
+def test_a_wall_clock_that_is_set_moves_no_instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    hour_ns, wall_ns = 3_600_000_000_000, time.time_ns
+    clock = SystemClock()
+    before_ns = clock.now_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() - hour_ns)
+
+    assert clock.now_ns() >= before_ns
+    assert clock.wall_step_ns() < -hour_ns // 2
 
 
 async def test_sleepers_wake_in_order_and_on_time() -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 import zmq
+from tests.waiting import PATIENCE_S
+from zmq.utils import z85
 
+from penstock.clock import SystemClock
 from penstock.config import Bus
 from penstock.errors import ConfigError, StorageError
-from penstock.publish.keys import make_keys, read_secret
+from penstock.publish.keys import Doorkeeper, make_keys, read_secret
+from penstock.publish.readiness import Socket
 from penstock.publish.subscriber import Subscriber
 from penstock.publish.wiring import Side, find_log_id, is_local, log_id, wire
 
@@ -61,11 +65,33 @@ def test_one_address_does_not_do_for_both_sides(tmp_path: Path) -> None:
         wire(Bus(publish="ipc://x", subscribe="ipc://x"), tmp_path)
 
 
+def test_a_key_is_let_in_only_where_its_folder_says_so(tmp_path: Path) -> None:
+    context: zmq.Context[Socket] = zmq.Context()
+    folders = {"publish": tmp_path / "publishers", "subscribe": tmp_path / "clients"}
+    known = make_keys(folders["subscribe"], "known").public_key
+    stranger = make_keys(tmp_path / "elsewhere", "stranger").public_key
+    doorkeeper = Doorkeeper(context, folders, SystemClock())
+    asking = context.socket(zmq.REQ)
+    asking.connect("inproc://zeromq.zap.01")
+
+    def answer(side: str, key: str) -> bytes:
+        asked = [b"1.0", b"1", side.encode(), b"", b"", b"CURVE", z85.decode(key)]
+        asking.send_multipart(asked)
+        assert doorkeeper.socket.poll(int(PATIENCE_S * 1000))
+        assert doorkeeper.answer()
+        return asking.recv_multipart()[2]
+
+    assert answer("subscribe", known) == b"200"
+    assert answer("publish", known) == b"300"
+    assert answer("subscribe", stranger) == b"300"
+    context.destroy(0)
+
+
 @pytest.mark.parametrize("side", ["publish", "subscribe"])
 def test_no_socket_takes_a_message_of_any_size(side: Side, tmp_path: Path) -> None:
     wiring = wire(Bus(message_bytes=2048), tmp_path)
     assert wiring is not None
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context: zmq.Context[Socket] = zmq.Context()
     listening, connected = context.socket(zmq.XPUB), context.socket(zmq.XSUB)
     wiring.bind(listening, side)
     wiring.connect(connected, side)

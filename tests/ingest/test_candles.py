@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -21,10 +21,12 @@ from penstock.ingest import registry
 from penstock.ingest.candles import served
 from penstock.jobs.kinds import SPECIFIED
 from penstock.jobs.model import Cursor
+from penstock.jobs.turn import Turn
 from penstock.market.interval import Interval
+from penstock.recorder import Recorder
 from penstock.throttle.gate import Limit
 
-from .worlds import EXCHANGE, MINUTE_MS, NOW_MS, every, row, world
+from .worlds import EXCHANGE, MINUTE_MS, NOW_MS, World, every, row, world
 
 
 async def test_a_backfill_reaches_from_the_first_candle_there_is_to_the_present() -> None:
@@ -56,6 +58,41 @@ async def test_a_backfill_that_is_stopped_goes_on_from_its_cursor() -> None:
     assert there.listing.asked[3][0] == NOW_MS - 70 * MINUTE_MS
     assert there.opens() == every(NOW_MS - 100 * MINUTE_MS, NOW_MS)
     assert there.recorder.failures == {}
+
+
+class Disk:
+    """A log's writer whose records are on the disk once it is synced, and not before."""
+
+    on_disk = True
+
+    def __init__(self, there: World) -> None:
+        self._there, self._writer = there, there.log.writer("disk")
+        self.holds: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def sync(self) -> None:
+        self.holds = self._there.opens()
+
+
+async def test_a_page_is_on_the_disk_before_the_cursor_passes_it() -> None:
+    there = world()
+    disk = Disk(there)
+    there.recorder = Recorder(cast("Any", disk))
+    turn = there.turn("ohlcv_backfill", Cursor())
+    save, passed = turn._save, list[bool]()
+
+    async def checked(turn: Turn) -> None:
+        passed.append(turn.job.cursor.last_ts in disk.holds)
+        await save(turn)
+
+    turn._save = checked
+    assert await there.run(turn)
+    there.recorder.close()
+
+    assert passed
+    assert all(passed)
 
 
 async def test_an_incremental_takes_what_has_closed_since_and_nothing_that_still_runs() -> None:

@@ -8,23 +8,21 @@ is missing of the job's range is fetched again by jobs of its own.
 
 from collections.abc import AsyncIterator
 
-from penstock.errors import AlreadyExists, GapOverlaps, UnknownExchange
+from penstock.errors import UnknownExchange
 from penstock.exchanges import registry as exchanges
+from penstock.ingest.gap_jobs import NEAR, fetch_hole
 from penstock.ingest.held import HeldCandles, Hole, joined
-from penstock.ingest.history import first_open, iso, length_ms
+from penstock.ingest.history import first_open, length_ms
 from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL, OHLCV_INCREMENTAL
-from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.jobs.model import Job
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import CandlesMissing
 
 ORIGIN = "log check"
 _KINDS = (GAP_BACKFILL.name, OHLCV_BACKFILL.name, OHLCV_INCREMENTAL.name)
 _PAGE = 500
-# Holes with fewer candles between them are fetched as one: the request costs the same.
-_NEAR = 100
 
 
 def place_of(log_id: int, slot: str) -> str:
@@ -56,7 +54,7 @@ async def check_claims(means: Means) -> int:
             for place, number in job.progress.recorded.items()
         ):
             for hole in await _missing(means, job, symbol, interval):
-                found += await _fetch_again(means, job, symbol, hole)
+                found += await fetch_hole(means, job, hole, ORIGIN) is not None
     return found
 
 
@@ -85,33 +83,8 @@ async def _missing(means: Means, job: Job, symbol: Symbol, interval: Interval) -
     if complete:
         begin_ms = first_open(interval, begin_ms)
         holes = await held.holes(begin_ms, interval.open_of(end_ms), means.clock)
-        return joined(holes, _NEAR * length_ms(interval))
+        return joined(holes, NEAR * length_ms(interval))
     # Where intervals may have no candle only the exchange knows; a job goes from old to new.
     newest_ms = held.newest_in(begin_ms, end_ms)
     since_ms = begin_ms if newest_ms is None else interval.next_open(newest_ms)
     return [Hole(since_ms, end_ms)] if since_ms < end_ms else []
-
-
-async def _fetch_again(means: Means, job: Job, symbol: Symbol, hole: Hole) -> bool:
-    new = NewJob(
-        exchange_id=job.exchange_id,
-        type=GAP_BACKFILL.name,
-        symbol=job.symbol,
-        timeframe=job.timeframe,
-        cursor=Cursor(since_ms=hole.since_ms, until_ms=hole.until_ms),
-    )
-    try:
-        made = await means.desk.create(new, ORIGIN)
-    except (AlreadyExists, GapOverlaps):
-        return False  # another fetches it
-    means.tell(
-        CandlesMissing(
-            exchange=job.exchange_id,
-            symbol=symbol.slug,
-            interval=job.timeframe or "",
-            since=iso(hole.since_ms),
-            until=iso(hole.until_ms),
-            job=made.id,
-        )
-    )
-    return True

@@ -12,22 +12,19 @@ second time, a whole page at once, and records what the log lacks.
 
 from collections.abc import Iterable
 
-from penstock.errors import AlreadyExists
 from penstock.ingest.candles import CandleWalk
+from penstock.ingest.gap_jobs import NEAR, fetch_hole
 from penstock.ingest.held import HeldCandles, Hole, joined, without
 from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
 from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL
-from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.jobs.model import Job
 from penstock.market.interval import DAY_MS, WEEK_MS
-from penstock.telemetry import CandlesMissing
 
 ORIGIN = "gap scan"
 # What is missing so long after its end was not merely told late.
 SETTLED_MS = 600_000
 _EVERY_NS = 3600 * 1_000_000_000
-# Holes with fewer candles between them are fetched as one: the request costs the same.
-_NEAR = 100
 _MOST_JOBS = 50
 # How far back a job asks again that never did: a backfill's answers are final.
 _AT_FIRST_MS = WEEK_MS
@@ -91,7 +88,7 @@ class GapScan:
         others = await live_fetches(self._means, walk)
         known = [_range(job) for job in others if job.id != own_id]
         known.append(Hole(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms())))
-        near = joined(without(holes, known), _NEAR * length_ms(walk.interval))
+        near = joined(without(holes, known), NEAR * length_ms(walk.interval))
         # Once more, because what is known may lie between two that are near.
         fresh = _whole(without(near, known), walk)
         left = fresh[_MOST_JOBS:]
@@ -102,30 +99,11 @@ class GapScan:
 
     async def _create(self, walk: CandleWalk, hole: Hole) -> bool:
         """Have a hole filled; False if another job is in the way for now."""
-        job = walk.turn.job
-        new = NewJob(
-            exchange_id=job.exchange_id,
-            type=GAP_BACKFILL.name,
-            symbol=job.symbol,
-            timeframe=job.timeframe,
-            cursor=Cursor(since_ms=hole.since_ms, until_ms=hole.until_ms),
-        )
-        try:
-            made = await self._means.desk.create(new, ORIGIN)
-        except AlreadyExists:
+        made = await fetch_hole(self._means, walk.turn.job, hole, ORIGIN)
+        if made is None:
             return False
         since, until = iso(hole.since_ms), iso(hole.until_ms)
         walk.turn.note("missing", f"candles from {since} to {until}; job {made.id} fetches them")
-        self._means.tell(
-            CandlesMissing(
-                exchange=job.exchange_id,
-                symbol=walk.symbol.slug,
-                interval=walk.interval.text,
-                since=since,
-                until=until,
-                job=made.id,
-            )
-        )
         return True
 
     async def _ask_again(self, walk: CandleWalk, end_ms: int) -> None:

@@ -213,6 +213,12 @@ class Fleet:
                 # Newcomers go by how far the exchange is ahead of the store, and that has changed.
                 self._to_show_offset = True
                 self._report()
+            else:
+                # What the exchange's time is now is known to those who had an answer. By the time
+                # they have shown it, or the present window is over, nothing is taken twice.
+                periods_ms = [each.period_ms for each in self.limits if each.kind == "aligned"]
+                waits_ms = self._clocks.now_ms() + max(periods_ms, default=0)
+                self.blocked_until_ms = max(self.blocked_until_ms, waits_ms)
 
     def _take_document(self, document: Document | None) -> None:
         if document is None:  # Nobody made a connector yet: what the gate was made with holds.

@@ -2,8 +2,8 @@
 
 ``python -m tests.connectors.clock_histories FIRST COUNT`` runs so many seeds and names those that
 fail. A history passes if no window that the exchange counts, by its own clock, sees more than its
-limit, and no silence is longer than two windows, three where the exchange was set back. A clock that
-is set during a silence begins it anew.
+limit, and no silence is longer than two windows, three where the exchange was set back. A clock
+that is set during a silence begins it anew.
 """
 
 import asyncio

@@ -60,7 +60,7 @@ def test_clients_that_stay_connected_do_not_keep_it_from_stopping(tmp_path: Path
 
 
 def test_a_token_is_never_shown(tmp_path: Path) -> None:
-    token = "correct-horse"
+    token = "correct-horse-battery"
     environment = {"PENSTOCK_API_TOKEN": token, "PENSTOCK_LOGGING_FORMAT": "json"}
     words = ("serve", "--port", "0", "--json", "--host", "0.0.0.0")
     with started(*words, folder=tmp_path, environment=environment) as process:

@@ -187,6 +187,7 @@ async def test_one_forged_number_silences_no_topic(town: Town) -> None:
         await heard(publisher)
         publisher.publish(messages(1, 3))
         publisher.announce()
+        await eventually(lambda: broker.counts.forwarded >= 3)
         shelf = Shelf(range(10))
         async with town.subscriber(TOPIC, fill=shelf) as subscriber:
             assert numbers(await take(subscriber, 1)) == [3]

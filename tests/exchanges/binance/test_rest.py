@@ -87,7 +87,6 @@ def test_a_candle_is_closed_when_another_follows_or_it_ended_long_ago() -> None:
         (TIME, b"<html>"),
         (TIME, b'{"serverTime":"soon"}'),
         (INFO, b"{}"),
-        (INFO, b'{"symbols":[{"symbol":"X","baseAsset":"","quoteAsset":"Y"}],"rateLimits":[]}'),
         (REST.book(BTC), b'{"lastUpdateId":1,"bids":[["NaN","1"]],"asks":[]}'),
         (REST.book(BTC), b'{"lastUpdateId":1,"bids":[["1.0",""]],"asks":[]}'),
         (REST.book(BTC), b'{"lastUpdateId":-1,"bids":[],"asks":[]}'),

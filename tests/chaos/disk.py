@@ -6,6 +6,7 @@ journal, as after a real one.
 """
 
 import fcntl
+import gc
 import os
 import shutil
 import struct
@@ -62,6 +63,7 @@ class Disk:
             )
             if done.returncode == 0:
                 return
+            gc.collect()  # a reader of this process may be waiting for it
             assert time.monotonic() < deadline, done.stderr
             time.sleep(0.05)
 

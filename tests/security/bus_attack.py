@@ -83,7 +83,7 @@ def subscribe_without_measure(endpoints: list[str], dice: Dice) -> None:
     # By hand: a socket of ZeroMQ would keep what it asks for as well, and not survive it.
     with dial(endpoints[1]) as connection:
         connection.sendall(handshake(b"SUB"))
-        many, size = dice.choice([(20, MB), (2000, 200)])
+        many, size = dice.choice([(20, MB), (2000, 140)])
         for _ in range(many):
             wanted = dice.choice([b"", b"_join.x."]) + dice.randbytes(size) + b"\0"
             connection.sendall(frame_of(len(wanted) + 1) + b"\x01" + wanted)

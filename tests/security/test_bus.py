@@ -285,12 +285,12 @@ def test_subscriptions_are_counted_by_connection_and_in_all() -> None:
     assert not subscriptions.added(1, b"f"), "another connection got the number"
 
     many = Subscriptions(1_000_000)
-    refused = [many.added(connection, b"%300d" % n) for connection in range(10) for n in range(800)]
-    distinct = [many.added(9 + n % 20, b"x%290d" % n) for n in range(9000)]
+    refused = [many.added(connection, b"%150d" % n) for connection in range(10) for n in range(800)]
+    distinct = [many.added(9 + n % 20, b"x%140d" % n) for n in range(9000)]
     assert not any(refused), "what several ask for is kept once"
     assert "with those of others" in distinct[-1]
     alone = Subscriptions(1_000_000)
-    assert "more than 262144 bytes" in [alone.added(1, b"%300d" % n) for n in range(900)][-1]
+    assert "more than 262144 bytes" in [alone.added(1, b"%150d" % n) for n in range(1800)][-1]
 
 
 def test_answers_that_are_not_read_hold_up_those_after_them() -> None:

@@ -11,11 +11,11 @@ has got those before.
 
 from collections import defaultdict, deque
 
-LONGEST = 320
+LONGEST = 160
 """Bytes of one subscription: a name, or a question about one."""
 _MOST_BYTES = 256 * 1024
 """… of all subscriptions of one connection …"""
-_MOST_BYTES_IN_ALL = 2 * 1024 * 1024
+_MOST_BYTES_IN_ALL = 1024 * 1024
 _UNREAD_BYTES = 4 * 1024 * 1024
 """No further question is answered while answers of so many bytes may be unread."""
 

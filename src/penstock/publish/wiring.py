@@ -28,8 +28,9 @@ _RETRY_MS, _RETRY_MOST_MS = 100, 2000
 _HANDSHAKE_MS = 3000
 _OVERHEAD_BYTES = 64
 """What encryption adds to a message, at most."""
-_WORD_BYTES = 1024
-"""No subscription, and nothing else that a subscriber says, is larger."""
+_WORD_BYTES, _SECRET_WORD_BYTES = 224, 1024
+"""No subscription, and nothing else that a subscriber says, is larger; the second if it has to
+say first who it is. What is larger never gets as far as ZeroMQ's tree of subscriptions."""
 _ARRIVED = 8
 """Messages of one connection that the broker holds unread; more wait in the kernel, and in the
 queue of who sent them. They may be large, and there may be many connections."""
@@ -74,7 +75,8 @@ class Wiring:
         self._prepare(socket, endpoint)
         socket.setsockopt(zmq.RCVHWM, min(_ARRIVED, self.settings.queue))
         if side == "subscribe":
-            socket.setsockopt(zmq.MAXMSGSIZE, _WORD_BYTES)
+            longest = _WORD_BYTES if self.secret is None else _SECRET_WORD_BYTES
+            socket.setsockopt(zmq.MAXMSGSIZE, longest)
         try:
             if path := socket_file(endpoint):
                 path.parent.mkdir(parents=True, exist_ok=True)

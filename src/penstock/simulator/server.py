@@ -179,6 +179,8 @@ class SimulatorServer:
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
+        except ConnectionError:
+            pass  # the client left meanwhile
         return response
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -155,9 +155,9 @@ def report(outcome: Outcome) -> str:
     )
 
 
-def check(outcome: Outcome) -> None:
+def check(outcome: Outcome, most_bytes: int | None = None) -> None:
     """It took little memory, delivered right afterwards, and ended when it was told to."""
-    assert outcome.most_bytes <= 2 * outcome.quiet_bytes, report(outcome)
+    assert outcome.most_bytes <= (most_bytes or 2 * outcome.quiet_bytes), report(outcome)
     assert outcome.after == [*range(outcome.after[0], outcome.after[0] + 50)]
     assert outcome.fresh == [*range(outcome.fresh[0], outcome.fresh[0] + 20)]
     assert outcome.code in (0, 1), report(outcome)

@@ -1,12 +1,10 @@
 """After a power cut nothing claims data that is gone: no cursor, no status; and everything starts.
 
-With root, the power of a real file system is cut a few times; ``make chaos-power`` does that for
-longer. Without, everything that a worker and a collector ask of the disk is recorded, and what a
-cut would leave is made from the beginning of that record.
+Everything that a worker and a collector ask of the disk is recorded, and what a cut would leave is
+made from the beginning of that record. ``make chaos-power`` cuts the power of a real file system.
 """
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -19,7 +17,7 @@ from random import Random
 
 import pytest
 from tests import tracing
-from tests.chaos import disk, power, replay
+from tests.chaos import power, replay
 from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import read_status
@@ -30,20 +28,9 @@ from penstock.storage.log.keys import Stream, key_of_id
 from penstock.storage.state import open_store
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.randrange(1_000_000))
-CUTS = 2
 REPLAYED = 15
 HOURS = 100
 MINUTE_MS = power.MINUTE_MS
-
-
-@pytest.mark.skipif(bool(disk.why_not()), reason=disk.why_not())
-def test_after_real_cuts_nothing_is_missing_that_is_not_known(tmp_path: Path) -> None:
-    found = power.cut_power(tmp_path, CUTS, SEED)
-    print(json.dumps(found))
-
-    assert {name: found[name] for name in power.NOTHING_OF} == dict.fromkeys(power.NOTHING_OF, 0)
-    assert found["cuts"] == CUTS * len(power.KINDS)
-    assert found["trades"] > 0
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.children import PENSTOCK, Nursery, nursery, simulating
 from tests.chaos.disk import Disk, why_not
 from tests.waiting import PATIENCE_S
 
@@ -43,7 +44,6 @@ KINDS = {"collect": ["collect", EXCHANGE, *SYMBOLS], "work": ["work"], "bus": ["
 SLOT = f"collect-{EXCHANGE}"
 MINUTE_MS = 60_000
 JOB_DAYS = 10
-PENSTOCK = [sys.executable, "-m", "penstock"]
 STARTING = 3
 """So many of the first lives are cut while everything is made for the first time."""
 
@@ -51,50 +51,13 @@ STARTING = 3
 @contextmanager
 def simulator(seed: int, errors: Path) -> Iterator[str]:
     """A simulator's address."""
-    words = ["sim", EXCHANGE, "--port", "0", "--json", "--seed", str(seed % 1000)]
     limits = {
         "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "6000000",
         "PENSTOCK_SIMULATOR_RAW_LIMIT": "900000",
     }
-    with errors.open("wb") as log:
-        process = subprocess.Popen(
-            [*PENSTOCK, *words, "--symbols", ",".join(SYMBOLS)],
-            env={**os.environ, **limits},
-            stdout=subprocess.PIPE, stderr=log,
-        )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["listening"]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextmanager
-def nursery(environment: Mapping[str, str]) -> Iterator["Nursery"]:
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("nursery.py")],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        yield Nursery(process)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@dataclass
-class Nursery:
-    """Where processes come from: forked, because a life is shorter than a start."""
-
-    process: subprocess.Popen[str]
-
-    def begin(self, errors: Path, words: list[str]) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("\t".join([str(errors), *words]) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+    words = ["--symbols", ",".join(SYMBOLS)]
+    with errors.open("wb") as log, simulating(EXCHANGE, seed, words, limits, log) as address:
+        yield address
 
 
 def is_there(pid: int) -> bool:

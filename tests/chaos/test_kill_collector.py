@@ -12,15 +12,15 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import pytest
+from tests.chaos.children import PENSTOCK, simulating
 from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import CollectorStatus, read_status
@@ -33,7 +33,6 @@ FAULTS = "drop=0.003,reorder=0.02,duplicate=0.02,malformed=0.002,cut=4s"
 
 EXCHANGE, SLOT = "binance", "collect-binance"
 SYMBOLS = ("btc_usdt", "eth_usdt", "bnb_usdt", "sol_usdt", "ada_usdt")
-PENSTOCK = [sys.executable, "-m", "penstock"]
 
 Phase = Literal["starting", "streaming", "stopping"]
 
@@ -83,26 +82,15 @@ class Onlooker:
             assert len({stored.key for stored in found}) == len(found)
 
 
-@contextmanager
-def simulator(seed: int, faults: str, errors: IO[bytes]) -> Iterator[str]:
+def simulator(seed: int, faults: str, errors: IO[bytes]) -> AbstractContextManager[str]:
     """A simulator's address."""
-    words = ["sim", EXCHANGE, "--port", "0", "--json", "--seed", str(seed % 1000)]
-    process = subprocess.Popen(
-        [*PENSTOCK, *words, "--symbols", ",".join(SYMBOLS), "--faults", faults],
-        # Books are begun anew in every life: more of them than an exchange allows a minute.
-        env={
-            **os.environ,
-            "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "60000",
-            "PENSTOCK_SIMULATOR_CONNECT_LIMIT": "3000",
-        },
-        stdout=subprocess.PIPE, stderr=errors,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["listening"]
-    finally:
-        process.kill()
-        process.communicate()
+    # Books are begun anew in every life: more of them than an exchange allows a minute.
+    limits = {
+        "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "60000",
+        "PENSTOCK_SIMULATOR_CONNECT_LIMIT": "3000",
+    }
+    words = ["--symbols", ",".join(SYMBOLS), "--faults", faults]
+    return simulating(EXCHANGE, seed, words, limits, errors)
 
 
 @dataclass

@@ -16,12 +16,11 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -29,6 +28,7 @@ from threading import Lock
 from typing import IO, Any, Literal, NamedTuple
 from urllib.request import urlopen
 
+from tests.chaos.children import PENSTOCK, Nursery, nursery, simulating
 from tests.waiting import PATIENCE_S
 
 from penstock.jobs import Cursor, JobDesk, NewJob
@@ -46,7 +46,6 @@ SYMBOLS = ("btc_usdt", "eth_usdt", "bnb_usdt")
 WORKERS = 3
 LEASE_S = 1.5
 MINUTE_MS = 60_000
-PENSTOCK = [sys.executable, "-m", "penstock"]
 
 Phase = Literal["starting", "working", "frozen"]
 PHASES: tuple[Phase, ...] = ("starting", "working", "working", "working", "frozen")
@@ -75,55 +74,15 @@ def schedule(seed: int, kills: int) -> list[list[Blow]]:
     return lives
 
 
-@contextmanager
-def simulator(seed: int, errors: IO[bytes]) -> Iterator[str]:
+def simulator(seed: int, errors: IO[bytes]) -> AbstractContextManager[str]:
     """A simulator's address."""
-    words = ["sim", EXCHANGE, "--port", "0", "--json", "--seed", str(seed % 1000)]
-    process = subprocess.Popen(
-        [*PENSTOCK, *words, "--symbols", ",".join(SYMBOLS)],
-        # A year in minutes is more than an exchange allows.
-        env={**os.environ, "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "600000"},
-        stdout=subprocess.PIPE, stderr=errors,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["listening"]
-    finally:
-        process.kill()
-        process.communicate()
+    # A year in minutes is more than an exchange allows.
+    limits = {"PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "600000"}
+    return simulating(EXCHANGE, seed, ["--symbols", ",".join(SYMBOLS)], limits, errors)
 
 
 class Gone(AssertionError):
     """A worker ended that nobody had killed."""
-
-
-@dataclass
-class Nursery:
-    """Where workers come from: forked, because a life is shorter than a start."""
-
-    process: subprocess.Popen[str]
-    asking: Lock = field(default_factory=Lock)
-
-    def worker(self, errors: Path) -> int:
-        with self.asking:
-            assert self.process.stdin is not None
-            assert self.process.stdout is not None
-            self.process.stdin.write(f"{errors}\n")
-            self.process.stdin.flush()
-            return int(self.process.stdout.readline())
-
-
-@contextmanager
-def nursery(environment: Mapping[str, str]) -> Iterator[Nursery]:
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("nursery.py")],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        yield Nursery(process)
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def signal_to(worker: int, number: int) -> None:
@@ -242,7 +201,7 @@ class Ordeal:
     def live_through(self, name: str, blows: list[Blow]) -> None:
         """All lives of one worker."""
         for blow in blows:
-            worker = self.nursery.worker(self.errors / name)
+            worker = self.nursery.begin(self.errors / name)
             try:
                 self.live(worker, blow)
             finally:

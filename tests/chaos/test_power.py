@@ -18,6 +18,7 @@ from random import Random
 import pytest
 from tests import tracing
 from tests.chaos import power, replay
+from tests.chaos.children import PENSTOCK
 from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import read_status
@@ -45,7 +46,7 @@ def traced(folder: Path, address: str, *words: str) -> Iterator[subprocess.Popen
     }
     with (folder / "errors").open("wb") as errors:
         process = subprocess.Popen(
-            tracing.command(folder / "trace", [*power.PENSTOCK, *words]),
+            tracing.command(folder / "trace", [*PENSTOCK, *words]),
             env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
         )  # fmt: skip
     try:

@@ -21,7 +21,7 @@ from rocksdict import Rdict
 
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Outlets, Session
-from penstock.market.events import AggTrade, BookSnapshot
+from penstock.market.events import AggTrade, BookSnapshot, Disconnect
 from penstock.market.symbol import Symbol
 from penstock.publish import Published
 from penstock.publish.memory import MemoryPublisher
@@ -169,7 +169,9 @@ async def main() -> None:
         elif question.messages:
             result = await collect(replay, url, folder, question.messages, paced=question.paced)
         else:
-            result = {"records": len(read_back(folder))}
+            # Beside what was sent there is a marker per market, of the end of collecting.
+            records = [each for each in read_back(folder) if not isinstance(each.event, Disconnect)]
+            result = {"records": len(records)}
         print(msgspec.json.encode(result).decode(), flush=True)
 
 

@@ -62,8 +62,8 @@ chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and 
 chaos-power: $(READY) ## Cut the power of a disk under collector, worker and broker 30 times; needs root; CUTS=30
 	$(BIN)/python -m tests.chaos.power --cuts $(or $(CUTS),30) $(if $(SEED),--seed $(SEED))
 
-chaos-bus: $(READY) ## Stop a subscriber under load, and see whether it has every number; STOP_S=30 RATE=2500
-	PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s -m sample tests/chaos/test_stop_subscriber.py tests/chaos/test_attack_bus.py $(ARGS)
+chaos-bus: $(READY) ## Stop a subscriber under load, and attack a bus for a minute; STOP_S=30 RATE=2500 SECONDS=60
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s -m sample tests/chaos/test_stop_subscriber.py tests/chaos/test_attack_bus.py $(ARGS)
 
 chaos-snapshots: $(READY) ## Begin 400 cold books within the exchange's limit, and lose one of them; BOOKS=100
 	PENSTOCK_TEST_BOOKS=$(or $(BOOKS),400) PENSTOCK_TEST_WEIGHT=6000 PENSTOCK_TEST_WINDOW=60 $(BIN)/pytest -s -m sample tests/chaos/test_cold_books.py $(ARGS)

@@ -82,9 +82,9 @@ async def traffic(town: Town) -> AsyncIterator[Traffic]:
             await asyncio.wait(tasks)
 
 
-async def attack(town: Town, pid: int, seconds: float, seed: int) -> int:
+async def attack(town: Town, pid: int, seconds: float, seed: int, *, flood: bool) -> int:
     """Attack for so long; the most memory the broker took."""
-    attacking = _attacking(town, seconds, seed)
+    attacking = _attacking(town, seconds, seed, flood=flood)
     most = 0
     while attacking.poll() is None:
         most = max(most, resident_bytes(pid))
@@ -93,21 +93,22 @@ async def attack(town: Town, pid: int, seconds: float, seed: int) -> int:
     return most
 
 
-def _attacking(town: Town, seconds: float, seed: int) -> "subprocess.Popen[bytes]":
+def _attacking(town: Town, seconds: float, seed: int, *, flood: bool) -> "subprocess.Popen[bytes]":
     where = town.wiring()
-    words = [where.publish, where.subscribe, str(seconds), str(seed), TOPIC, "a"]
+    words = [where.publish, where.subscribe, str(seconds), str(seed)]
+    words += ["flood"] if flood else []
     return subprocess.Popen([sys.executable, str(ATTACK), *words], stdout=subprocess.DEVNULL)
 
 
-async def attacked(folder: Path, seconds: float, seed: int) -> Outcome:
-    """Use a bus, attack it for so long, and use it again."""
+async def attacked(folder: Path, seconds: float, seed: int, *, flood: bool = False) -> Outcome:
+    """Use a bus, attack it for so long, with a flood of subscriptions or without, and use it."""
     town = Town(folder)
     with _running_bus(folder) as bus:
         async with asyncio.timeout(seconds + PATIENCE_S), traffic(town) as used:
             while len(used.got) < 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             quiet = resident_bytes(bus.pid)
-            most = await attack(town, bus.pid, seconds, seed)
+            most = await attack(town, bus.pid, seconds, seed, flood=flood)
             # The slot says twice in a row where it is; then all wrong numbers are forgotten.
             said = used.sent + 250
             while used.sent < said or used.got[-1] != used.sent:  # noqa: ASYNC110
@@ -120,7 +121,7 @@ async def attacked(folder: Path, seconds: float, seed: int) -> Outcome:
             while used.sent < first + 50 or used.got[-1] < first + 50:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             after, sent = used.got[already : already + 50], used.sent
-        attacking = _attacking(town, 600.0, seed + 1)
+        attacking = _attacking(town, 600.0, seed + 1, flood=flood)
         try:
             await asyncio.sleep(1.0)
             began = time.monotonic()

@@ -1,7 +1,7 @@
-"""A program that attacks a bus: ``bus_attack.py PUBLISH SUBSCRIBE SECONDS SEED TOPIC SLOT``.
+"""A program that attacks a bus: ``bus_attack.py PUBLISH SUBSCRIBE SECONDS SEED [flood]``.
 
-Random bytes, half-open connections, frames and subscriptions without measure, and numbers that
-nobody gave, from several threads at once, until the time is over.
+Random bytes, half-open connections, huge frames and numbers that nobody gave, from several threads
+at once, until the time is over; with ``flood``, subscriptions without measure too.
 """
 
 import random
@@ -21,6 +21,8 @@ from penstock.publish.frames import ANNOUNCE, Announcement, Frame, Kind, write_f
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\0" + bytes(31)
 READY = b"\x05READY\x0bSocket-Type\0\0\0\x03"
 MB = 1024 * 1024
+TOPIC, SLOT = "sim.trades.btc_usdt", "a"
+"""Who is impersonated: the traffic of ``attacked_bus``."""
 Dice = random.Random
 
 
@@ -67,15 +69,13 @@ def send_large_frames(endpoints: list[str], dice: Dice, sender: "zmq.Socket[byte
     time.sleep(0.01)
 
 
-def forge(
-    endpoints: list[str], dice: Dice, sender: "zmq.Socket[bytes]", topic: str, slot: str
-) -> None:
+def forge(endpoints: list[str], dice: Dice, sender: "zmq.Socket[bytes]") -> None:
     number = dice.choice([1 << 62, dice.getrandbits(63), dice.randrange(10_000)])
-    sender.send(write_frame(Frame(topic, slot, number, Kind.JSON, dice.randbytes(50))))
-    sender.send(write_frame(Frame(f"x.{number}.\x1b[2J", slot, number, Kind.JSON, b"{}")))
-    told = Announcement(slot=slot, run=dice.getrandbits(62), log=1, numbers={topic: number})
+    sender.send(write_frame(Frame(TOPIC, SLOT, number, Kind.JSON, dice.randbytes(50))))
+    sender.send(write_frame(Frame(f"x.{number}.\x1b[2J", SLOT, number, Kind.JSON, b"{}")))
+    told = Announcement(slot=SLOT, run=dice.getrandbits(62), log=1, numbers={TOPIC: number})
     payload = msgspec.json.encode(told)
-    sender.send(write_frame(Frame(ANNOUNCE, slot, 0, Kind.FACTS, payload)))
+    sender.send(write_frame(Frame(ANNOUNCE, SLOT, 0, Kind.FACTS, payload)))
     time.sleep(0.001)
 
 
@@ -95,7 +95,7 @@ def repeat(attack: Callable[[], None], until: float) -> None:
             attack()
 
 
-def main(publish: str, subscribe: str, seconds: str, seed: str, topic: str, slot: str) -> None:
+def main(publish: str, subscribe: str, seconds: str, seed: str, flood: str = "") -> None:
     endpoints, until = [publish, subscribe], time.monotonic() + float(seconds)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     senders = [context.socket(zmq.PUB) for _ in range(2)]
@@ -108,9 +108,10 @@ def main(publish: str, subscribe: str, seconds: str, seed: str, topic: str, slot
         partial(leave_half_open, endpoints, dice[1], []),
         partial(promise_a_huge_frame, endpoints, dice[2]),
         partial(send_large_frames, endpoints, dice[3], senders[0]),
-        partial(forge, endpoints, dice[4], senders[1], topic, slot),
-        partial(subscribe_without_measure, endpoints, dice[5]),
+        partial(forge, endpoints, dice[4], senders[1]),
     ]
+    if flood:
+        attacks.append(partial(subscribe_without_measure, endpoints, dice[5]))
     threads = [threading.Thread(target=repeat, args=(attack, until)) for attack in attacks]
     for thread in threads:
         thread.start()

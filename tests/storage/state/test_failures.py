@@ -256,6 +256,46 @@ async def test_a_stepped_wall_clock_moves_nothing_on_one_machine(
     await other.close()
 
 
+async def test_a_clock_that_was_wrong_at_boot_is_corrected_once_nobody_uses_the_store(
+    tmp_path: Path,
+) -> None:
+    machine, ask = Machine(), Ask((Window("weight", 100, HOUR),))
+    machine.wall_ms = 5_000
+    early = await machine.open(tmp_path / "state.db")
+    await early.insert_if_absent(CONNECTORS, {"id": "a"})
+    assert (await early.lease("sim", ask)).ok
+    machine.up_ms += 60_000
+    machine.wall_ms = 1_700_000_000_000
+
+    beside = await machine.open(tmp_path / "state.db")
+    assert await early.now_ms() == await beside.now_ms() == 65_000
+    await early.close()
+    await beside.close()
+    late = await machine.open(tmp_path / "state.db")
+    later = await machine.open(tmp_path / "state.db")
+
+    assert await late.now_ms() == await later.now_ms() == machine.wall_ms
+    assert await late.get(CONNECTORS, "a") is not None
+    assert not (await late.lease("sim", ask)).ok, "who knows what was sent in this window"
+    await late.close()
+    await later.close()
+
+
+@pytest.mark.parametrize("wall_ms", [1_700_000_000_000 + HOUR, 1_600_000_000_000])
+async def test_a_store_follows_neither_small_steps_nor_steps_back(
+    tmp_path: Path, wall_ms: int
+) -> None:
+    machine = Machine()
+    store = await machine.open(tmp_path / "state.db")
+    await store.close()
+    machine.wall_ms = wall_ms
+
+    store = await machine.open(tmp_path / "state.db")
+
+    assert await store.now_ms() == 1_700_000_000_000
+    await store.close()
+
+
 async def test_after_a_boot_the_present_windows_count_as_used(tmp_path: Path) -> None:
     machine, ask = Machine(), Ask((Window("weight", 100, HOUR),))
     store = await machine.open(tmp_path / "state.db")

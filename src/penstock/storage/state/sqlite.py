@@ -5,8 +5,7 @@ SQLite lets one process write at a time and the others wait their turn. Document
 which survives the death of any process; after that of the machine they count as used up, for they
 are marked with the boot they were written in.
 
-The clock is the time since boot, which every process reads alike and no operator can step. It is
-made a time of day by a row per boot, written by whoever came first.
+The clock is the time since boot: see ``sqlite_clock``.
 """
 
 import asyncio
@@ -35,6 +34,7 @@ from penstock.storage.state.documents import (
 )
 from penstock.storage.state.schema import Schema, Table, index_name, pinned_index
 from penstock.storage.state.sql import Dialect, Statement, body
+from penstock.storage.state.sqlite_clock import Boot, correct_boot, find_boot
 from penstock.storage.state.sqlite_copy import copy_to_memory
 from penstock.storage.state.sqlite_tables import create, field
 
@@ -72,7 +72,7 @@ class SqliteBackend:
     def __init__(self, path: Path, clock: BootClock, patience_s: float) -> None:
         self._path, self._clock, self._patience_s = path, clock, patience_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
-        self._boot_id, self._anchor_ns = "", 0
+        self._boot = Boot("", 0)
         self._opened: list[sqlite3.Connection] = []
         self.is_copy = False
         """Whether a copy in memory is used, and the file is left as it is."""
@@ -88,6 +88,8 @@ class SqliteBackend:
         if not self.is_copy:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         self._documents = self._connect("FULL", self._patience_s)
+        if not self.is_copy:
+            correct_boot(self._documents, self._clock, self._patience_s)
         with _transaction(self._documents) as database:
             database.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER)")
             found = database.execute("SELECT max(version) FROM version").fetchone()[0] or 0
@@ -102,9 +104,9 @@ class SqliteBackend:
                 "CREATE TABLE IF NOT EXISTS budgets (key TEXT PRIMARY KEY, budget BLOB NOT NULL,"
                 " more INTEGER NOT NULL) WITHOUT ROWID"
             )
-            self._set_clock(database)
+            self._boot = find_boot(database, self._clock)
         self._budgets, self._patient_budgets = (
-            _Budgets(self._connect("NORMAL", busy_s), self._now_ms, self._boot_id)
+            _Budgets(self._connect("NORMAL", busy_s), self._now_ms, self._boot.id)
             for busy_s in (_BUSY_AT_ONCE_S, self._patience_s)
         )
 
@@ -114,17 +116,6 @@ class SqliteBackend:
     def _version(self) -> int:
         version: int = self._documents.execute("SELECT max(version) FROM version").fetchone()[0]
         return version
-
-    def _set_clock(self, database: sqlite3.Connection) -> None:
-        self._boot_id = self._clock.boot_id()
-        anchor_ns = self._clock.wall_ns() - self._clock.since_boot_ns()
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS boots (boot_id TEXT PRIMARY KEY, began_at_ns INTEGER)"
-        )
-        database.execute("INSERT OR IGNORE INTO boots VALUES (?, ?)", (self._boot_id, anchor_ns))
-        self._anchor_ns = database.execute(
-            "SELECT began_at_ns FROM boots WHERE boot_id = ?", (self._boot_id,)
-        ).fetchone()[0]
 
     def _connect(self, synchronous: str, busy_s: float) -> sqlite3.Connection:
         if self.is_copy:
@@ -143,7 +134,7 @@ class SqliteBackend:
         return self._now_ms()
 
     def _now_ms(self) -> int:
-        return (self._anchor_ns + self._clock.since_boot_ns()) // 1_000_000
+        return (self._boot.began_at_ns + self._clock.since_boot_ns()) // 1_000_000
 
     async def find(
         self, table: Table, query: Query, order: Sequence[str], limit: int

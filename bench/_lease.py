@@ -18,11 +18,11 @@ from pathlib import Path
 import asyncpg
 
 from penstock.storage.state import open_store
-from penstock.storage.state.budget import Ask, Window
+from penstock.storage.state.budget import LeaseRequest, WindowDemand
 
 TURNS, CALLS = 31, 200
 AMOUNT = 1_000_000_000
-ASK = Ask((Window("weight", AMOUNT, 3_600_000, need=1, want=10),))
+ASK = LeaseRequest((WindowDemand("weight", AMOUNT, 3_600_000, need=1, want=10),))
 TABLE = "bench_bare_update"
 
 Call = Callable[[], Awaitable[object]]

@@ -6,9 +6,9 @@ all but a little must be used. Half-way one process is answered with 418: from t
 nobody may send; what was under way when the answer came is told apart. The judge reads the
 simulator's log afterwards. Both databases in turn.
 
-Then the same fleet beside a stranger at its address, who uses three tenths of the limit and knows
-of nobody (``beside_stranger``): how many of the fleet's requests were refused in each window, and
-what all used together.
+Then the same fleet beside a foreign client at its address, which uses three tenths of the limit and
+does not know of it (``beside_foreign_client``): how many of the fleet's requests were refused in
+each window, and what all used together.
 
 When a window turns, all who waited send at once, and the simulator is late for a moment; how late
 it ever was is told (``lag_ms``). At a window's end, where that would count, nothing is under way.
@@ -29,7 +29,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import asyncpg
-from bench import _stranger
+from bench import _foreign_client
 from bench._lease import lease_vs_bare_update
 from bench.ours.budget import PROVOKED
 from tests import servers
@@ -192,24 +192,24 @@ def measure(url: str, windows: int) -> dict[str, object]:
 
 
 def measure_beside(url: str) -> dict[str, object]:
-    """One store, beside a stranger who is there all the time."""
+    """One store, beside a foreign client that is there all the time."""
     per_minute = STRANGERS_SHARE * LIMIT * 60 / WINDOW_S
     seconds = (BESIDE_WINDOWS + 6) * WINDOW_S
     with serving() as server:
         wanted = (server.address, str(seconds), str(per_minute))
-        stranger = subprocess.Popen(
-            [sys.executable, "-m", "bench._stranger", *wanted], stdout=subprocess.DEVNULL
+        foreign = subprocess.Popen(
+            [sys.executable, "-m", "bench._foreign_client", *wanted], stdout=subprocess.DEVNULL
         )
         try:
             first, _ = demand(server, url, BESIDE_WINDOWS, provoke=False)
         finally:
-            stranger.terminate()
-            stranger.wait()
+            foreign.terminate()
+            foreign.wait()
         windows = range(first, first + BESIDE_WINDOWS)
         reports = {each["window"]: each for each in server.ask("windows")["windows"]}
         rows = [row for row in server.requests() if row["window"] in windows]
     refused = [row for row in rows if row["status"] == 429]
-    ours = Counter(row["window"] for row in refused if row["path"] not in _stranger.PATH)
+    ours = Counter(row["window"] for row in refused if row["path"] not in _foreign_client.PATH)
     shares = [round(reports[window]["weight"] / LIMIT, 4) for window in windows]
     return {
         "ours_429_by_window": [ours[window] for window in windows],
@@ -239,4 +239,4 @@ def main(windows: int = WINDOWS) -> Mapping[str, object]:
         beside = measure_beside(f"sqlite:{folder}/beside.db")
     with servers.postgresql() as server:
         postgresql = measure(asyncio.run(fresh_schema(server)), windows)
-    return {"sqlite": sqlite, "postgresql": postgresql, "beside_stranger": beside}
+    return {"sqlite": sqlite, "postgresql": postgresql, "beside_foreign_client": beside}

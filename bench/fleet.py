@@ -26,9 +26,9 @@ from bench.jobs import fresh_database
 from tests import servers
 
 from penstock.connectors import ConnectorManager
-from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, NewJob
+from penstock.jobs.service import JobService
 from penstock.storage.state import StateStore, Write, open_store
 from penstock.storage.state.schema import JOBS
 
@@ -43,7 +43,7 @@ AT_ONCE = 16
 
 async def fill(store: StateStore, jobs: int) -> list[str]:
     """Jobs of which every third is due; their ids."""
-    desk, manager, numbers = JobDesk(store), ConnectorManager(store), iter(range(jobs))
+    job_service, manager, numbers = JobService(store), ConnectorManager(store), iter(range(jobs))
     for exchange in EXCHANGES:
         await manager.ensure_connector(exchange)
     made: list[str] = []
@@ -52,7 +52,7 @@ async def fill(store: StateStore, jobs: int) -> list[str]:
         for number in numbers:
             type_ = TYPES[number // 3 % 3]
             gap = Cursor(since_ms=0, until_ms=HOUR_MS) if type_ == "gap_backfill" else None
-            job = await desk.create(
+            job = await job_service.create(
                 NewJob(
                     exchange_id=EXCHANGES[number % 3], type=type_, symbol=f"A{number}/USDT",
                     timeframe="1h", cursor=gap,

@@ -6,7 +6,7 @@ writes nothing. Neither peer has that. Each has what served it best when it was 
 batches of 100 to 1,000 and with one to four workers: ours four workers, pgqueuer two, both batches
 of 500; procrastinate, which has no batches, two jobs at once (one to twenty made little
 difference). Workers are tasks of one process with a connection each. Beside it stands what ours do
-on SQLite, and at the desk, which also keeps each job's story.
+on SQLite, and through the job service, which also keeps each job's events.
 """
 
 import asyncio
@@ -48,13 +48,15 @@ def rate(side: Side, question: Mapping[str, object], jobs: int) -> float:
     return float(answer["measured"]) / float(answer["wall_s"])
 
 
-def ask_ours(side: Side, url: str, *, desk: bool = False) -> float:
-    question = {"url": url, "batch": BATCH, "workers": WORKERS["ours"], "desk": desk}
+def ask_ours(side: Side, url: str, *, job_service: bool = False) -> float:
+    question = {"url": url, "batch": BATCH, "workers": WORKERS["ours"], "service": job_service}
     return rate(side, question, JOBS["ours"])
 
 
-def ask_ours_on_postgresql(side: Side, server: str, *, desk: bool = False) -> float:
-    return ask_ours(side, asyncio.run(fresh_database(server, "bench_ours")), desk=desk)
+def ask_ours_on_postgresql(side: Side, server: str, *, job_service: bool = False) -> float:
+    return ask_ours(
+        side, asyncio.run(fresh_database(server, "bench_ours")), job_service=job_service
+    )
 
 
 def ask_ours_on_sqlite(side: Side) -> float:
@@ -94,7 +96,7 @@ def main() -> Mapping[str, object]:
         ):
             rates = compare(server, [ours, pgqueuer, third])
             sqlite = ask_ours_on_sqlite(ours)
-            desk = ask_ours_on_postgresql(ours, server, desk=True)
+            job_service = ask_ours_on_postgresql(ours, server, job_service=True)
     return {
         "ratios": {
             f"vs_{name}": round(
@@ -104,7 +106,7 @@ def main() -> Mapping[str, object]:
         },
         "sqlite_per_s": round(sqlite),
         "per_s": {name: round(statistics.median(found)) for name, found in rates.items()},
-        "desk_per_s": round(desk),
+        "service_per_s": round(job_service),
         "batch": {"ours": BATCH, "pgqueuer": BATCH, "procrastinate": 1},
         "workers": WORKERS,
         "peers": pinned_versions("jobs", PEERS),

@@ -1,9 +1,9 @@
-"""The wrapper of Binance at full demand, counted by the simulator: alone, and beside a stranger.
+"""Binance's wrapper at full demand, counted by the simulator: alone, and beside a foreign client.
 
 Fifty tasks ask without a pause for whole windows of one minute. Alone they should use the budget
 up and never be refused. Beside a second program at the same address, which has a limiter of its own
 and spends a quarter of the budget, nobody should be shut out, the limit should be broken by no more
-than what the stranger had under way, and from the second window on nobody should be refused at all.
+than what the foreign client had under way, and from the second window on nobody should be refused.
 The simulator counts, in a process of its own; a window in which it lagged is not sound.
 """
 
@@ -20,7 +20,7 @@ from itertools import cycle, islice
 from typing import Any
 from urllib.request import urlopen
 
-from bench import _stranger
+from bench import _foreign_client
 from binance.error import ClientError
 
 from penstock.throttled import BinanceSpotThrottler
@@ -138,26 +138,26 @@ def measure_alone() -> dict[str, object]:
 
 
 def measure_beside() -> dict[str, object]:
-    """A stranger takes a quarter."""
+    """A foreign client takes a quarter."""
     seconds = BESIDE_WINDOWS * WINDOW_S - 1
     with serving() as server:
         first = await_window()
         wanted = (server.address, str(seconds), str(STRANGERS_WEIGHT))
-        stranger = subprocess.Popen(
-            [sys.executable, "-m", "bench._stranger", *wanted], stdout=subprocess.PIPE
+        foreign = subprocess.Popen(
+            [sys.executable, "-m", "bench._foreign_client", *wanted], stdout=subprocess.PIPE
         )
         heard = asyncio.run(demand(server.address, BESIDE_WINDOWS))
-        said, _ = stranger.communicate()
+        said, _ = foreign.communicate()
         windows = closed_windows(server, first, BESIDE_WINDOWS)
         return {
             "beside_shares": [round(each["weight"] / LIMIT, 4) for each in windows],
             "beside_418": statuses_of(server, first)[418],
             "beside_overshoot": max(0, *(each["max_used"] - LIMIT for each in windows)),
-            "beside_strangers_cost_in_flight": _stranger.COST,
+            "beside_foreign_cost_in_flight": _foreign_client.COST,
             "beside_429_by_window": [each["refusals"] for each in windows],
             "beside_429_from_second_window": statuses_of(server, first + 1)[429],
             "beside_heard": dict(heard),
-            "beside_stranger_heard": json.loads(said),
+            "beside_foreign_heard": json.loads(said),
             "beside_sound": all(each["sound"] for each in windows),
         }
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from penstock.collect.status import CollectorStatus, write_status
 from penstock.publish.keys import make_keys
-from penstock.publish.wiring import log_id
+from penstock.publish.endpoints import log_id
 from penstock.storage.log import open_log
 
 folder = Path(sys.argv[1])
@@ -87,7 +87,7 @@ def test_a_file_that_is_there_is_not_created_again(tmp_path: Path) -> None:
 def test_two_that_begin_at_once_agree_on_the_name_of_their_log(tmp_path: Path) -> None:
     (tmp_path / "bus").mkdir()
     (tmp_path / "bus" / "log.id").write_text("")
-    asks = "import sys; from pathlib import Path; from penstock.publish.wiring import log_id;"
+    asks = "import sys; from pathlib import Path; from penstock.publish.endpoints import log_id;"
     words = [sys.executable, "-c", f"{asks} print(log_id(Path(sys.argv[1])))", str(tmp_path)]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
 

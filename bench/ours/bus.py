@@ -19,9 +19,9 @@ from penstock.market.codec import encode
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
 from penstock.publish import Message
+from penstock.publish.endpoints import BusEndpoints, resolve_endpoints
 from penstock.publish.frames import Head, wanted_bytes
 from penstock.publish.readiness import Socket, drain
-from penstock.publish.wiring import Wiring, wire
 from penstock.publish.zeromq import ZeroMqPublisher
 
 RATE = 1000
@@ -30,8 +30,8 @@ TICKS = 50
 TOPIC = "toy.trades.btc_usdt"
 
 
-def wiring(folder: str) -> Wiring:
-    found = wire(Bus(), Path(folder))
+def endpoints(folder: str) -> BusEndpoints:
+    found = resolve_endpoints(Bus(), Path(folder))
     assert found is not None
     return found
 
@@ -46,7 +46,7 @@ def record(number: int) -> bytes:
 
 
 def publish(folder: str) -> None:
-    publisher = ZeroMqPublisher(wiring(folder), "toy", Head(1, 1))
+    publisher = ZeroMqPublisher(endpoints(folder), "toy", Head(1, 1))
     number = 0
     while not publisher._listen():
         time.sleep(0.01)
@@ -76,7 +76,7 @@ class Crowd:
     """Subscribers in one process, each with a connection of its own."""
 
     def __init__(self, folder: str) -> None:
-        self._wiring = wiring(folder)
+        self._endpoints = endpoints(folder)
         self._context: zmq.Context[Socket] = zmq.Context()
         self._sockets: list[Socket] = []
         self._selector = selectors.DefaultSelector()
@@ -88,7 +88,7 @@ class Crowd:
         with self._lock:
             for _ in range(many):
                 socket = self._context.socket(zmq.SUB)
-                self._wiring.connect(socket, "subscribe")
+                self._endpoints.connect(socket, "subscribe")
                 socket.subscribe(wanted_bytes(TOPIC))
                 self._sockets.append(socket)
 

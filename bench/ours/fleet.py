@@ -7,16 +7,16 @@ import asyncio
 import json
 import sys
 
+from penstock.api.access import rules_of
+from penstock.api.app_state import AppState
 from penstock.api.application import build_application
-from penstock.api.doors import rules_of
-from penstock.api.parts import Parts
 from penstock.api.server import ApiServer
 from penstock.clock import SystemClock
 from penstock.config import Api
 from penstock.connectors import ConnectorManager
 from penstock.exchanges.base import SymbolMap
-from penstock.ingest.requests import Intake
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.admin import FleetAdmin
+from penstock.jobs.service import JobService
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
 from penstock.storage.state import open_store
@@ -34,10 +34,12 @@ class Listings:
 
 async def serve(url: str, markets: int) -> None:
     store, metrics, settings = await open_store(url), Metrics(of_fleet=True), Api(port=0)
-    parts = Parts(
-        Intake(ConnectorManager(store), JobDesk(store), Listings(markets)), metrics, SystemClock()
+    app_state = AppState(
+        FleetAdmin(ConnectorManager(store), JobService(store), Listings(markets)),
+        metrics,
+        SystemClock(),
     )
-    application = build_application(parts, rules_of(settings), metrics)
+    application = build_application(app_state, rules_of(settings), metrics)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()
     print(json.dumps({"url": server.url}), flush=True)

@@ -1,10 +1,10 @@
 """Our side of the jobs benchmark: documents of jobs, claimed and finished in batches, fenced.
 
 Workers of one process claim what is due of a queue, each a batch at a time, and write each job back
-under its fence as due again in an hour, as a worker's desk does. Each line it reads is
-``{"url": …, "jobs": …, "batch": …, "workers": …, "warm": …, "desk": …}``. The clock starts once the
-store is filled and the first ``warm`` jobs are done. With ``desk`` they go through the desk itself,
-which also keeps each job's story.
+under its fence as due again in an hour, as a worker does. Each line it reads is
+``{"url": …, "jobs": …, "batch": …, "workers": …, "warm": …, "service": …}``. The clock starts once
+the store is filled and the first ``warm`` jobs are done. With ``service`` jobs are created and
+finished by ``JobService`` and ``Leases``, which also keep each job's events.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from typing import Any
 
 import asyncpg
 
-from penstock.jobs.desk import JobDesk
-from penstock.jobs.leases import Leases, Queue
+from penstock.jobs.leases import JobQueue, Leases
 from penstock.jobs.model import NewJob, Schedule
+from penstock.jobs.service import JobService
 from penstock.storage.state import Claim, Document, StateStore, Write, open_store
-from penstock.storage.state.documents import Add, Now, Where
+from penstock.storage.state.documents import Add, Condition, StoreNow
 from penstock.storage.state.schema import JOBS
 
 HOUR_MS, YEAR_MS, LEASE_MS = 3_600_000, 31_536_000_000, 30_000
@@ -28,19 +28,23 @@ PRIORITY = 50
 AT_ONCE = 16
 
 CLAIM = Claim(
-    query=Queue("sim", "ohlcv_incremental", PRIORITY).query(Where("wake_at", "<=", Now())),
+    query=JobQueue("sim", "ohlcv_incremental", PRIORITY).query(
+        Condition("wake_at", "<=", StoreNow())
+    ),
     order=("wake_at",),
     patch={
         "state": "running", "fence": Add(1), "attempts": Add(1), "lock.locked_by": "worker",
-        "lock.lock_until": Now(LEASE_MS), "wake_at": Now(LEASE_MS), "updated_at": Now(),
+        "lock.lock_until": StoreNow(LEASE_MS), "wake_at": StoreNow(LEASE_MS),
+        "updated_at": StoreNow(),
     },
 )  # fmt: skip
 DONE = {
     "state": "idle", "attempts": 0, "lock": {"locked_by": None, "lock_until": None},
-    "stats.runs": Add(1), "stats.success": Add(1), "stats.last_run_at": Now(), "updated_at": Now(),
+    "stats.runs": Add(1), "stats.success": Add(1), "stats.last_run_at": StoreNow(),
+    "updated_at": StoreNow(),
 }  # fmt: skip
 
-Turn = Callable[[], Awaitable[int]]
+Step = Callable[[], Awaitable[int]]
 """Claim a batch and finish it; how many there were."""
 
 
@@ -66,36 +70,36 @@ def finished(claimed: Document) -> Write:
     return Write(claimed["id"], {"fence": claimed["fence"]}, {**DONE, **due})
 
 
-def by_store(store: StateStore, batch: int) -> Turn:
-    async def turn() -> int:
+def by_store(store: StateStore, batch: int) -> Step:
+    async def step() -> int:
         claimed = await store.claim(JOBS, CLAIM._replace(most=batch))
         written = await store.write(JOBS, [finished(one) for one in claimed])
         return sum(one is not None for one in written)
 
-    return turn
+    return step
 
 
-def by_desk(store: StateStore, batch: int) -> Turn:
+def by_service(store: StateStore, batch: int) -> Step:
     leases = Leases(store)
 
-    async def turn() -> int:
+    async def step() -> int:
         claimed = await leases.claim("worker", batch, LEASE_MS)
         written = await leases.finish(claimed, await store.now_ms())
         return sum(one is not None for one in written)
 
-    return turn
+    return step
 
 
-async def fill(store: StateStore, jobs: int, desk: bool) -> None:
+async def fill(store: StateStore, jobs: int, job_service: bool) -> None:
     now_ms, numbers = await store.now_ms(), iter(range(jobs))
 
     async def create() -> None:
         for number in numbers:
-            if desk:
-                # The desk's jobs are due on a grid, which is not to come round meanwhile.
+            if job_service:
+                # The service's jobs are due at fixed intervals; none may be due again meanwhile.
                 schedule = Schedule(mode="interval", interval_ms=YEAR_MS)
                 symbol = f"A{number}/USDT"
-                await JobDesk(store).create(
+                await JobService(store).create(
                     NewJob(
                         exchange_id="sim", type="ohlcv_incremental", symbol=symbol,
                         timeframe="1m", schedule=schedule,
@@ -127,20 +131,20 @@ class Count:
             self.began_s, self.before = time.perf_counter(), self.done
 
 
-async def work(turn: Turn, count: Count) -> None:
-    while done := await turn():
+async def work(step: Step, count: Count) -> None:
+    while done := await step():
         count.add(done)
 
 
 async def measure(asked: dict[str, Any]) -> dict[str, float]:
     store = await open_store(asked["url"])
-    await fill(store, asked["jobs"], asked["desk"])
+    await fill(store, asked["jobs"], asked["service"])
     await settle(asked["url"])
-    turn = (by_desk if asked["desk"] else by_store)(store, asked["batch"])
+    step = (by_service if asked["service"] else by_store)(store, asked["batch"])
     count = Count(asked["warm"])
-    await asyncio.gather(*(work(turn, count) for _ in range(asked["workers"])))
+    await asyncio.gather(*(work(step, count) for _ in range(asked["workers"])))
     took_s = time.perf_counter() - count.began_s
-    left = await store.find(JOBS, [[Where("wake_at", "<=", Now())]], limit=1)
+    left = await store.find(JOBS, [[Condition("wake_at", "<=", StoreNow())]], limit=1)
     for one in await store.find(JOBS, limit=asked["jobs"]):
         assert one["stats"]["runs"] == 1, "each was done once"
     await store.close()

@@ -25,8 +25,8 @@ from penstock.collect.session import Endpoint, Outlets, Session
 from penstock.config import Bus
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
+from penstock.publish.endpoints import resolve_endpoints
 from penstock.publish.frames import Head
-from penstock.publish.wiring import wire
 from penstock.publish.zeromq import ZeroMqPublisher
 from penstock.recorder import Recorder
 from penstock.storage.log import Stored, open_log
@@ -55,8 +55,10 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
     """
     replay, folder = Replay("binance", Inputs(Path(asked.inputs))), Path(asked.folder)
     clock, stop, expected = SystemClock(), asyncio.Event(), asked.messages + len(replay.symbols)
-    wiring = wire(Bus(publish=f"ipc://{asked.file}", queue=1_000_000, linger=30), folder)
-    assert wiring is not None
+    endpoints = resolve_endpoints(
+        Bus(publish=f"ipc://{asked.file}", queue=1_000_000, linger=30), folder
+    )
+    assert endpoints is not None
     recorded, steady = 0, (0, 0.0)
 
     def count(stored: Sequence[Stored]) -> None:
@@ -70,7 +72,7 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
     async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
         return replay.snapshot(symbol, clock.now_ns())
 
-    publisher = ZeroMqPublisher(wiring, SLOT, Head(run=1, log=1))
+    publisher = ZeroMqPublisher(endpoints, SLOT, Head(run=1, log=1))
     with closing(publisher), closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as log:
         recorder, shard = Recorder(log, publisher, (count,)), replay.shard()
         outlets = Outlets(recorder.record, fetch_book)

@@ -11,17 +11,17 @@ import msgspec
 import pytest
 from tests.waiting import PATIENCE_S
 
+from penstock.api.access import rules_of
+from penstock.api.app_state import AppState
 from penstock.api.application import build_application
-from penstock.api.doors import rules_of
-from penstock.api.parts import Parts
 from penstock.api.server import ApiServer
 from penstock.clock import SystemClock
 from penstock.config import Api
 from penstock.connectors import ConnectorManager
 from penstock.errors import ExchangeUnreachable
 from penstock.exchanges.base import SymbolMap
-from penstock.ingest.requests import Intake
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.admin import FleetAdmin
+from penstock.jobs.service import JobService
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
 from penstock.storage.state import StateStore, open_store
@@ -54,7 +54,7 @@ class Client:
 
     session: aiohttp.ClientSession
     url: str
-    parts: Parts
+    app_state: AppState
     listed: Listed
     facts: list[Fact] = field(default_factory=list)
 
@@ -100,18 +100,18 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
     listener = tell_all([metrics, facts.append])
-    intake = Intake(ConnectorManager(store), JobDesk(store), listed)
-    parts = Parts(intake, metrics, clock)
-    application = build_application(parts, rules_of(settings), listener)
+    admin = FleetAdmin(ConnectorManager(store), JobService(store), listed)
+    app_state = AppState(admin, metrics, clock)
+    application = build_application(app_state, rules_of(settings), listener)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()
     try:
         async with aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=PATIENCE_S)
         ) as session:
-            yield Client(session, server.url, parts, listed, facts)
+            yield Client(session, server.url, app_state, listed, facts)
     finally:
-        parts.closing.set()
+        app_state.closing.set()
         await server.stop()
 
 

@@ -11,8 +11,8 @@ from .conftest import CANDLES, Client
 
 async def pay(api: Client, cost: int) -> None:
     """Pay for a request; at the end of a window the next one is waited for."""
-    while not (token := await api.parts.connectors.acquire_token("binance", cost)).ok:
-        await api.parts.clock.sleep(token.retry_after_ms / 1000)
+    while not (token := await api.app_state.connectors.acquire_token("binance", cost)).ok:
+        await api.app_state.clock.sleep(token.retry_after_ms / 1000)
 
 
 async def test_a_connector_is_made_once_and_then_found(api: Client) -> None:
@@ -50,12 +50,12 @@ async def test_a_connector_is_made_with_a_rate_limit_of_its_own(api: Client) -> 
 
 async def test_nobody_writes_who_only_looks(api: Client) -> None:
     await api.ask("POST", "jobs", CANDLES)
-    before = await api.parts.store.get(CONNECTORS, "binance")
+    before = await api.app_state.store.get(CONNECTORS, "binance")
 
     for path in ("connectors", "connectors/binance", "jobs", "/metrics"):
         assert (await api.ask("GET", path)).status == 200
 
-    assert await api.parts.store.get(CONNECTORS, "binance") == before
+    assert await api.app_state.store.get(CONNECTORS, "binance") == before
 
 
 async def test_fifty_clients_who_ask_at_once_get_one_document(api: Client) -> None:
@@ -96,7 +96,7 @@ async def test_a_connector_is_paused_and_resumed(api: Client) -> None:
 
     paused = await api.ask("POST", "connectors/binance/pause")
     assert paused.json["status"] == "paused"
-    assert not (await api.parts.connectors.acquire_token("binance")).ok
+    assert not (await api.app_state.connectors.acquire_token("binance")).ok
     listed = await api.ask("GET", "connectors?status=paused")
     assert [one["id"] for one in listed.json["items"]] == ["binance"]
     resumed = await api.ask("POST", "connectors/binance/resume")
@@ -175,7 +175,7 @@ async def test_a_connector_is_edited_with_the_document_that_get_gave(api: Client
 
     same = await api.ask("PATCH", "connectors/binance", shown)
     assert (same.status, same.json["version"]) == (200, shown["version"])
-    document = await api.parts.store.get(CONNECTORS, "binance")
+    document = await api.app_state.store.get(CONNECTORS, "binance")
     assert document is not None
     assert document["chosen"] is None, "the exchange's limits are not made one's own"
 

@@ -58,7 +58,7 @@ async def test_a_database_that_falls_silent_is_said_and_found_again(
             assert (await api.ask("POST", "jobs", CANDLES)).status == 201
 
             line.open.clear()
-            store._patience_s = 1.0
+            store._timeout_s = 1.0
             answer = await api.ask("GET", "jobs")
             answer.is_problem(503)
             assert int(answer.headers["Retry-After"]) > 0
@@ -66,7 +66,7 @@ async def test_a_database_that_falls_silent_is_said_and_found_again(
             assert "penstock_store_up 0.0" in (await api.ask("GET", "/metrics")).body.decode()
             assert (await api.ask("GET", "/healthz")).status == 200
 
-            store._patience_s = PATIENCE_S
+            store._timeout_s = PATIENCE_S
             line.open.set()
             assert len((await api.ask("GET", "jobs")).json["items"]) == 1
             assert (await api.ask("GET", "/readyz")).status == 200

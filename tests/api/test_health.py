@@ -49,7 +49,7 @@ async def test_a_store_that_falls_silent_is_said_and_waited_for(
     api: Client, store: StateStore, tmp_path: Path
 ) -> None:
     await api.ask("POST", "connectors", {"exchange_id": "binance"})
-    store._patience_s = 0.5
+    store._timeout_s = 0.5
     other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
 
@@ -58,7 +58,7 @@ async def test_a_store_that_falls_silent_is_said_and_waited_for(
     assert int(answer.headers["Retry-After"]) > 0
     assert (await api.ask("GET", "/healthz")).status == 200
 
-    store._patience_s = PATIENCE_S
+    store._timeout_s = PATIENCE_S
     other.execute("ROLLBACK")
     other.close()
     assert (await api.ask("POST", "connectors/binance/pause")).json["status"] == "paused"
@@ -109,7 +109,7 @@ async def test_counting_goes_on_while_the_store_is_away() -> None:
 
 async def test_metrics_tell_what_all_processes_of_the_fleet_did(api: Client) -> None:
     for _ in range(2):
-        process = FleetCounters(api.parts.store, api.parts.clock)
+        process = FleetCounters(api.app_state.store, api.app_state.clock)
         process(RequestSent(exchange="binance", path="/x", cost=5, status=200, took_ms=3))
         process(RequestFailed(exchange="binance", path="/x", cost=1, sent=True, reason="cut off"))
         process(JobFailed(job="1", kind="x", exchange="binance", reason="x", given_up=True))

@@ -204,7 +204,7 @@ async def test_a_gap_that_overlaps_a_live_one_is_told_which(api: Client) -> None
 async def test_a_job_that_was_claimed_meanwhile_is_another_version(api: Client) -> None:
     job = await api.ask("POST", "jobs", CANDLES)
     path, tag = f"jobs/{job.json['id']}", job.headers["ETag"]
-    await Leases(api.parts.store).claim("worker-1", 1, 60_000)
+    await Leases(api.app_state.store).claim("worker-1", 1, 60_000)
 
     (await api.ask("PUT", path, {"priority": 5}, If_Match=tag)).is_problem(412)
     running = await api.ask("GET", path)
@@ -284,5 +284,5 @@ async def test_a_server_that_stops_ends_its_streams(api: Client) -> None:
     address, headers = f"{api.url}/api/v1/{path}/events", {"Accept": "text/event-stream"}
     async with asyncio.timeout(PATIENCE_S), api.session.get(address, headers=headers) as stream:
         await stream.content.readuntil(b"nothing new")
-        api.parts.closing.set()
+        api.app_state.closing.set()
         await stream.content.read()

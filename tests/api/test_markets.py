@@ -15,8 +15,8 @@ async def test_markets_are_shown_with_what_the_exchange_tells_of_them(api: Clien
         Listed("BTCUSDT", Symbol("BTC", "USDT"), details=MarketDetails("0.01", "0.001", "BREAK")),
     ]
     info = Info(SymbolMap("binance", listed), (), ("1m", "1h"))
-    gateways = FleetGateways(api.parts.store, Settings(), api.parts.clock)
-    await Markets(api.parts.store, gateways).refresh("binance", info)
+    gateways = FleetGateways(api.app_state.store, Settings(), api.app_state.clock)
+    await Markets(api.app_state.store, gateways).refresh("binance", info)
 
     shown = (await api.ask("GET", "markets/binance")).json
 

@@ -55,19 +55,19 @@ async def test_the_description_is_served(api: Client) -> None:
     assert answer.json["openapi"] == "3.1.0"
 
 
-async def test_a_tireless_stranger_finds_nothing_that_contradicts_the_description(
+async def test_a_fuzzer_finds_nothing_that_contradicts_the_description(
     api: Client, tmp_path: Path
 ) -> None:
     program = Path(sys.executable).parent / "schemathesis"
     options = ["--max-examples", "8", "--max-time", "240", "--seed", "1", "--request-timeout", "30"]
-    stranger = await asyncio.create_subprocess_exec(
+    fuzzer = await asyncio.create_subprocess_exec(
         program, "--config-file", str(Path(__file__).with_name("schemathesis.toml")), "run",
         f"{api.url}{PREFIX}/openapi.json", "--no-color", *options,
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    said = (await stranger.communicate())[0].decode()
+    said = (await fuzzer.communicate())[0].decode()
 
-    assert stranger.returncode == 0, said[-6000:]
+    assert fuzzer.returncode == 0, said[-6000:]
     assert f"Tested: {len(OPERATIONS)}" in said
     assert not [fact for fact in api.facts if isinstance(fact, RequestCrashed)]
     assert len(api.facts) > 5 * len(OPERATIONS)

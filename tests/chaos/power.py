@@ -32,7 +32,7 @@ from tests.waiting import PATIENCE_S
 from penstock import subscribe
 from penstock.collect.status import read_status
 from penstock.errors import NotOurRecord
-from penstock.jobs import Cursor, JobDesk, NewJob
+from penstock.jobs import Cursor, JobService, NewJob
 from penstock.publish.subscriber import Delivery, Missing
 from penstock.storage.log import LogReader, Span, open_log
 from penstock.storage.log.keys import Stream, id_of_key, key_of_id
@@ -110,9 +110,9 @@ class PowerCuts:
         """Create a backfill of every market that has none, of older and older candles."""
         self.data.mkdir(exist_ok=True)
         store = await open_store(f"sqlite:{self.data / 'state.db'}")
-        desk = JobDesk(store)
+        job_service = JobService(store)
         now_ms = await store.now_ms() // MINUTE_MS * MINUTE_MS - 10 * MINUTE_MS
-        busy = {job.symbol for job in await desk.find(type="ohlcv_backfill", limit=500)}
+        busy = {job.symbol for job in await job_service.find(type="ohlcv_backfill", limit=500)}
         self.made_until_ms = self.made_until_ms or now_ms
         until_ms, fresh = self.made_until_ms, False
         since_ms = until_ms - JOB_DAYS * 1440 * MINUTE_MS
@@ -124,7 +124,7 @@ class PowerCuts:
                 exchange_id=EXCHANGE, type="ohlcv_backfill", symbol=unified, timeframe="1m",
                 cursor=Cursor(since_ms=since_ms, until_ms=until_ms),
             )  # fmt: skip
-            job = await desk.create(new)
+            job = await job_service.create(new)
             self.wanted[job.id] = (symbol, since_ms, until_ms)
             fresh = True
         self.made_until_ms = since_ms if fresh else until_ms

@@ -16,7 +16,7 @@ from penstock.clock import SystemClock
 from penstock.config import Bus
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
-from penstock.publish.wiring import wire
+from penstock.publish.endpoints import resolve_endpoints
 from penstock.recorder import Recorder
 from penstock.storage.log import open_log
 from penstock.telemetry import quiet
@@ -34,8 +34,8 @@ def trade(number: int) -> Trade:
 async def main(folder: Path, rate: int, seconds: float) -> None:
     clock = SystemClock()
     with closing(open_log(f"rocksdb:{folder}").writer("toy")) as writer:
-        wiring = wire(Bus(), folder)
-        async with publishing(wiring, writer, clock, quiet) as publisher:
+        endpoints = resolve_endpoints(Bus(), folder)
+        async with publishing(endpoints, writer, clock, quiet) as publisher:
             assert publisher is not None
             with closing(Recorder(writer, publisher)) as recorder:
                 while not publisher._listen():  # noqa: ASYNC110

@@ -135,10 +135,10 @@ async def start(stack: AsyncExitStack, exchange: str, folder: Path) -> Subject:
     return Subject(exchange, address, folder, symbols, collector)
 
 
-async def until_synced(subjects: Sequence[Subject], patience_s: float) -> None:
-    give_up_s = time.monotonic() + patience_s
+async def until_synced(subjects: Sequence[Subject], timeout_s: float) -> None:
+    give_up_s = time.monotonic() + timeout_s
     while wrong := {each.exchange: found for each in subjects if (found := each.not_synced())}:
-        assert time.monotonic() < give_up_s, f"not synced after {patience_s:g} s: {wrong}"
+        assert time.monotonic() < give_up_s, f"not synced after {timeout_s:g} s: {wrong}"
         await asyncio.sleep(POLL_S)
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from penstock.cli.collector_view import GONE, draw_collector
-from penstock.cli.fitting import Room
+from penstock.cli.fitting import Viewport
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
@@ -18,7 +18,7 @@ from penstock.collect.status import (
     with_books_stopped,
 )
 
-SMALL, LARGE = Room(80, 23), Room(200, 49)
+SMALL, LARGE = Viewport(80, 23), Viewport(200, 49)
 
 
 def book(symbol: str, state: str = "synced", reason: str = "") -> BookStatus:
@@ -49,13 +49,13 @@ def status_of(*symbols: str, **fields: object) -> CollectorStatus:
     return replace(made, **fields)
 
 
-def drawn(status: CollectorStatus, room: Room = SMALL, state: str = "") -> list[str]:
-    console = Console(width=room.width)
+def drawn(status: CollectorStatus, viewport: Viewport = SMALL, state: str = "") -> list[str]:
+    console = Console(width=viewport.width)
     with console.capture() as captured:
-        console.print(draw_collector(status, room, state=state))
+        console.print(draw_collector(status, viewport, state=state))
     lines = [line.rstrip() for line in captured.get().splitlines()]
-    assert max(map(len, lines)) <= room.width
-    assert room.height is None or len(lines) <= room.height
+    assert max(map(len, lines)) <= viewport.width
+    assert viewport.height is None or len(lines) <= viewport.height
     return lines
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.demo_view import describe_demo, draw_demo, introduction
-from penstock.cli.fitting import Room
+from penstock.cli.fitting import Viewport
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
@@ -18,7 +18,7 @@ from penstock.collect.status import (
 
 from .conftest import run
 
-SMALL = Room(80, 23)
+SMALL = Viewport(80, 23)
 
 
 def test_a_demo_of_two_exchanges_judges_each_and_adds_up(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def status(exchange: str, symbols: list[str], trouble: str = "") -> CollectorSta
     )  # fmt: skip
 
 
-def drawn(statuses: dict[str, CollectorStatus | None], room: Room = SMALL) -> list[str]:
-    console = Console(width=room.width)
+def drawn(statuses: dict[str, CollectorStatus | None], viewport: Viewport = SMALL) -> list[str]:
+    console = Console(width=viewport.width)
     words = introduction(list(statuses), 30)
     with console.capture() as capture:
-        console.print(draw_demo(statuses, words, "Recording, 12 s left.", room))
+        console.print(draw_demo(statuses, words, "Recording, 12 s left.", viewport))
     lines = [line.rstrip() for line in capture.get().splitlines()]
-    assert len(lines) <= (room.height or 0)
+    assert len(lines) <= (viewport.height or 0)
     return lines
 
 

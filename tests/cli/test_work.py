@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.jobs import Cursor, Job, JobDesk, NewJob
+from penstock.jobs import Cursor, Job, JobService, NewJob
 from penstock.storage.state import open_store
 
 from .conftest import run, started, stopped, urls, wait_until
@@ -27,7 +27,7 @@ def add(folder: Path, **fields: object) -> Job:
         said = {"type": "ohlcv_backfill", "symbol": "btc_usdt", "timeframe": "1m"}
         cursor = Cursor(since_ms=now_ms - 300 * DAY_MS)
         new = NewJob(**{"exchange_id": "binance", "cursor": cursor, **said, **fields})  # type: ignore[arg-type]
-        job = await JobDesk(store).create(new)
+        job = await JobService(store).create(new)
         await store.close()
         return job
 
@@ -37,7 +37,7 @@ def add(folder: Path, **fields: object) -> Job:
 def job_in(folder: Path, job: Job) -> Job:
     async def get() -> Job:
         store = await open_store(f"sqlite:{folder / 'state.db'}")
-        found = await JobDesk(store).get(job.id)
+        found = await JobService(store).get(job.id)
         await store.close()
         return found
 

@@ -137,7 +137,7 @@ def stage(
 ) -> Stage:
     clock = ManualClock(now_ms=1_700_000_040_000)
     market, facts = Market(clock), list[Fact]()
-    gate = LocalGate(clock, [limit], patience_ms=200_000)
+    gate = LocalGate(clock, [limit], acquire_timeout_ms=200_000)
     gateway = Gateway(EXCHANGE, market, gate, clock)
     books: dict[Symbol, BookSync | StreamedBook] = {
         symbol: BookSync() if rules.begins == "rest" else StreamedBook(rules)

@@ -61,7 +61,7 @@ async def simulate() -> AsyncIterator[Simulate]:
 
 def settings(address: str, folder: Path, **collect: object) -> Settings:
     urls = {"binance": f"http://{address}"}
-    patient = {"ack_timeout": PATIENCE_S, "silence": PATIENCE_S}
+    patient = {"ack_timeout": PATIENCE_S, "min_silence": PATIENCE_S}
     given = {"data_dir": str(folder), "book_every": 0.3, "book_levels": 7, **patient, **collect}
     return Settings(
         collect=Collect(**given),  # type: ignore[arg-type]
@@ -501,7 +501,7 @@ async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_rotated(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate(replace_struct(QUICK, faults="mute@btcusdt@trade=4s"))
-    wanted = settings(server.address, tmp_path, silence=1.0, first_word=2.0)
+    wanted = settings(server.address, tmp_path, min_silence=1.0, first_message_timeout=2.0)
     async with collecting(wanted) as life:
         await life.until(streaming)
         await life.until(lambda status: status.mute == ["trades btc_usdt"])

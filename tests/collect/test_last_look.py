@@ -57,7 +57,7 @@ class Scene:
         self.exchange, self.notes = Answers(), list[str]()
         self.facts: list[Fact] = []
         self.taken: list[Symbol] = []
-        gate = LocalGate(self.clock, [MINUTE], patience_ms=300_000)
+        gate = LocalGate(self.clock, [MINUTE], acquire_timeout_ms=300_000)
         gateway = Gateway(EXCHANGE, self.exchange, gate, self.clock)
         asking = Asking("binance", self.clock)
         self.looker = LastLooker(gateway, asking, most_s, self.facts.append, self.notes.append)

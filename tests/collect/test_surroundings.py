@@ -44,11 +44,11 @@ def surrounded(
     address: str, folder: Path, *, patience: float = PATIENCE_S, **collect: object
 ) -> Settings:
     wanted = settings(address, folder, **{"audit_every": 0.5, **collect})
-    return replace(wanted, state=State(patience=patience))
+    return replace(wanted, state=State(timeout=patience))
 
 
 async def set_paused(wanted: Settings, *, is_paused: bool) -> None:
-    patient = replace(wanted, state=State(patience=PATIENCE_S))
+    patient = replace(wanted, state=State(timeout=PATIENCE_S))
     async with open_state(patient, SystemClock()) as store:
         manager = ConnectorManager(store)
         await manager.ensure_connector("binance")
@@ -158,7 +158,7 @@ async def test_while_the_state_server_is_gone_streams_go_on_and_books_follow_lat
 ) -> None:
     server = await simulate()
     with servers.Postgresql() as database:
-        state = State(url=database.url, patience=PATIENCE_S)
+        state = State(url=database.url, timeout=PATIENCE_S)
         wanted = replace(settings(server.address, tmp_path, audit_every=0.5), state=state)
         async with collecting(wanted) as life:
             await life.until(streaming)

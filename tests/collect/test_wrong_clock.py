@@ -68,7 +68,7 @@ async def test_a_clock_that_is_wrong_for_a_while_loses_and_doubles_nothing(
     await server.start()
     urls = {"binance": f"http://{server.address}"}
     wanted = Settings(
-        collect=Collect(data_dir=str(tmp_path), channels=("trades",), watch=False),
+        collect=Collect(data_dir=str(tmp_path), channels=("trades",), liveness=False),
         exchanges=Exchanges(rest_urls=urls, stream_urls=urls),
     )
     try:

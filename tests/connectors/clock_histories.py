@@ -117,7 +117,7 @@ class Process:
         self.facts: list[Fact] = []
         self.gate = SharedGate(
             store, "binance", exchange.limits, self.clock, guard_ms=GUARD_MS,
-            patience_ms=36_000_000, listener=self.facts.append,
+            acquire_timeout_ms=36_000_000, listener=self.facts.append,
         )  # fmt: skip
         self._exchange, self._random = exchange, random
         self._offset: Offset | None = None

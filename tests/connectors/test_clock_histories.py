@@ -8,8 +8,8 @@ from tests.connectors.clock_histories import run
 
 from penstock.clock import ManualClock
 from penstock.connectors.clocks import Clocks
-from penstock.connectors.holdings import Holdings
-from penstock.storage.state.budget import Ask, Budget, Window, lease
+from penstock.connectors.held_tokens import HeldTokens
+from penstock.storage.state.budget import Budget, LeaseRequest, WindowDemand, lease
 
 NOON = 1_700_000_000_000 - 1_700_000_000_000 % 60_000
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
@@ -22,9 +22,9 @@ async def test_no_window_is_passed_and_no_silence_is_longer_than_two_windows(see
     assert not outcome.failed, outcome
 
 
-def asked(need: int, exchange_ms: int, period_ms: int = 10 * SECOND, want: int = 0) -> Ask:
-    window = Window("weight", 100, period_ms, need=need, want=want)
-    return Ask((window,), exchange_ms=exchange_ms)
+def asked(need: int, exchange_ms: int, period_ms: int = 10 * SECOND, want: int = 0) -> LeaseRequest:
+    window = WindowDemand("weight", 100, period_ms, need=need, want=want)
+    return LeaseRequest((window,), exchange_ms=exchange_ms)
 
 
 def test_a_store_whose_clock_goes_back_by_15_s_lets_no_second_limit_through() -> None:
@@ -79,9 +79,9 @@ def test_who_was_not_answered_in_a_window_does_not_make_it_end_earlier() -> None
 
 def test_who_was_answered_in_a_window_knows_when_it_ends() -> None:
     budget, _ = lease(Budget(), asked(100, NOON), NOON)
-    window = Window("weight", 100, 10 * SECOND, need=0, seen=100, seen_in=NOON // 10_000)
+    window = WindowDemand("weight", 100, 10 * SECOND, need=0, seen=100, seen_in=NOON // 10_000)
     # The store's clock was set back by three seconds.
-    budget, _ = lease(budget, Ask((window,), exchange_ms=NOON + 1_000), NOON - 2_000)
+    budget, _ = lease(budget, LeaseRequest((window,), exchange_ms=NOON + 1_000), NOON - 2_000)
     _, after = lease(budget, asked(1, NOON + 10_100), NOON + 7_100)
     assert after.ok
 
@@ -97,17 +97,17 @@ def test_a_budget_that_was_written_before_ends_were_kept_goes_on() -> None:
 def test_uses_of_markets_that_nobody_asks_for_any_more_are_dropped() -> None:
     budget = Budget()
     for number in range(5_000):
-        window = Window(f"weight/1000 pair/{number}", 10, SECOND)
-        budget, grant = lease(budget, Ask((window,)), NOON + number * 50)
+        window = WindowDemand(f"weight/1000 pair/{number}", 10, SECOND)
+        budget, grant = lease(budget, LeaseRequest((window,)), NOON + number * 50)
         assert grant.ok
     assert len(budget.uses) < 200
 
 
 def test_tokens_of_a_window_that_lies_ahead_are_given_up_for_the_present_one() -> None:
-    holdings = Holdings()
-    holdings.put("weight", 15, 8)
-    holdings.put("weight", 5, 3)
-    assert (holdings.of("weight", 15), holdings.of("weight", 5)) == (0, 3)
+    tokens = HeldTokens()
+    tokens.put("weight", 15, 8)
+    tokens.put("weight", 5, 3)
+    assert (tokens.of("weight", 15), tokens.of("weight", 5)) == (0, 3)
 
 
 def test_a_store_s_clock_is_believed_to_be_set_once_two_answers_say_so() -> None:

@@ -11,7 +11,7 @@ from penstock.connectors import ConnectorManager
 from penstock.connectors.gate import SharedGate
 from penstock.errors import RateLimited
 from penstock.storage.state import open_store
-from penstock.storage.state.budget import Ask, Budget, Window, lease, window_use
+from penstock.storage.state.budget import Budget, LeaseRequest, WindowDemand, lease, window_use
 from penstock.throttle.gate import Limit
 
 MINUTE_MS = 60_000
@@ -65,7 +65,9 @@ async def beside(share: float, windows: int, gates: int, callers: int) -> Exchan
     clock = ManualClock(START_MS - START_MS % MINUTE_MS)
     store = await open_store("memory:", clock=clock)
     await ConnectorManager(store).ensure_connector("binance")
-    made = [SharedGate(store, "binance", [LIMIT], clock, patience_ms=10**9) for _ in range(gates)]
+    made = [
+        SharedGate(store, "binance", [LIMIT], clock, acquire_timeout_ms=10**9) for _ in range(gates)
+    ]
     exchange = Exchange(clock)
     for gate in made:
         gate.align(0, 10)
@@ -82,17 +84,17 @@ async def beside(share: float, windows: int, gates: int, callers: int) -> Exchan
 
 
 def test_what_nobody_here_took_is_counted_and_expected_again() -> None:
-    window = Window("weight", 100, MINUTE_MS, need=10)
+    window = WindowDemand("weight", 100, MINUTE_MS, need=10)
     begins_ms = START_MS - START_MS % MINUTE_MS
     number = begins_ms // MINUTE_MS
-    budget, _ = lease(Budget(), Ask((window,)), begins_ms)
-    told = Window("weight", 100, MINUTE_MS, need=0, seen=30, seen_in=number)
-    budget, _ = lease(budget, Ask((told,)), begins_ms + MINUTE_MS // 2)
+    budget, _ = lease(Budget(), LeaseRequest((window,)), begins_ms)
+    told = WindowDemand("weight", 100, MINUTE_MS, need=0, seen=30, seen_in=number)
+    budget, _ = lease(budget, LeaseRequest((told,)), begins_ms + MINUTE_MS // 2)
     use = window_use(budget.uses["weight"])
     assert use is not None
     assert (use.used, use.foreign, use.projected) == (30, 20, 40)
 
-    budget, _ = lease(budget, Ask((window,)), begins_ms + MINUTE_MS)
+    budget, _ = lease(budget, LeaseRequest((window,)), begins_ms + MINUTE_MS)
     use = window_use(budget.uses["weight"])
     assert use is not None
     assert (use.used, use.foreign, use.expected) == (10, 0, 44)
@@ -112,7 +114,7 @@ async def test_a_fleet_is_not_refused_beside_one_who_uses_a_third() -> None:
 async def test_beside_one_who_uses_it_all_the_answer_says_when_to_come_back() -> None:
     clock = ManualClock(START_MS - START_MS % MINUTE_MS)
     store = await open_store("memory:", clock=clock)
-    gate = SharedGate(store, "binance", [LIMIT], clock, patience_ms=5_000)
+    gate = SharedGate(store, "binance", [LIMIT], clock, acquire_timeout_ms=5_000)
     gate.align(0, 10)
     await clock.advance(1)
     (await gate.acquire(1)).answered()

@@ -15,12 +15,12 @@ from penstock.errors import (
     RateLimited,
     StoreUnreachable,
 )
-from penstock.storage.state import Ask, Budget, StateStore
-from penstock.storage.state.budget import Grant as Leased
+from penstock.storage.state import Budget, LeaseRequest, StateStore
+from penstock.storage.state.budget import LeaseReply as Leased
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import SCHEMA
 from penstock.telemetry import BudgetReachable, BudgetUnreachable, CapacityLow, Fact
-from penstock.throttle.gate import Gate, Grant, Limit
+from penstock.throttle.gate import Gate, GateGrant, Limit
 
 MINUTE = Limit(amount=600, period_ms=60_000)
 SECOND = Limit(amount=10, period_ms=1_000)
@@ -36,7 +36,7 @@ class CountingBackend(MemoryBackend):
     leases = 0
     reads = 0
 
-    async def lease(self, key: str, ask: Ask) -> Leased | None:
+    async def lease(self, key: str, ask: LeaseRequest) -> Leased | None:
         self._answer()
         self.leases += 1
         return await super().lease(key, ask)
@@ -68,7 +68,7 @@ async def gates_on(
     clock: ManualClock,
     *limits: Limit,
     count: int = 2,
-    patience_ms: int = 3_600_000,
+    acquire_timeout_ms: int = 3_600_000,
     facts: list[Fact] | None = None,
 ) -> list[SharedGate]:
     """Gates of one connector that knows these limits alone, and the exchange's clock exactly."""
@@ -76,7 +76,7 @@ async def gates_on(
     await manager.ensure_connector("binance")
     gates = [
         SharedGate(
-            store, "binance", limits, clock, patience_ms=patience_ms, guard_ms=100,
+            store, "binance", limits, clock, acquire_timeout_ms=acquire_timeout_ms, guard_ms=100,
             listener=([] if facts is None else facts).append,
         )
         for _ in range(count)
@@ -89,7 +89,7 @@ async def gates_on(
     return gates
 
 
-async def soon(clock: ManualClock, grant: asyncio.Task[Grant], seconds: float = 0.0) -> bool:
+async def soon(clock: ManualClock, grant: asyncio.Task[GateGrant], seconds: float = 0.0) -> bool:
     await clock.advance(seconds)
     return grant.done()
 
@@ -224,7 +224,7 @@ async def test_a_request_is_charged_to_all_limits_or_to_none(
         task.cancel()
 
 
-async def test_the_line_is_served_in_order_and_a_dear_request_is_not_overtaken(
+async def test_the_queue_is_served_in_order_and_a_dear_request_is_not_overtaken(
     store: StateStore, clock: ManualClock
 ) -> None:
     (gate,), order = await gates_on(store, clock, SECOND, count=1), []
@@ -280,18 +280,18 @@ async def test_cancelled_waiters_cost_nothing(store: StateStore, clock: ManualCl
     assert tasks[3].done()
 
 
-async def test_a_waiter_cancelled_in_the_moment_of_its_turn_gives_back(
+async def test_a_waiter_cancelled_in_the_moment_of_its_grant_gives_back(
     store: StateStore, clock: ManualClock
 ) -> None:
     (gate,) = await gates_on(store, clock, Limit(amount=1, period_ms=60_000), count=1)
     waiting = asyncio.create_task(gate.acquire(1))
     await asyncio.sleep(0)
-    turn = gate._lanes[""].waiters[0].turn
+    future = gate._queues[""].waiters[0].future
     for _ in range(20):
-        if turn.done():
+        if future.done():
             break
         await asyncio.sleep(0)
-    assert waiting.cancel(), "its turn has come, but it does not know yet"
+    assert waiting.cancel(), "it is granted, but it does not know yet"
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
@@ -345,27 +345,27 @@ async def test_tokens_are_not_spent_on_old_knowledge(
     for task in tasks:
         assert task.result().good()
     await clock.advance(5)
-    await store.lease("binance", Ask(blocked_until_ms=clock.now_ms() + 1_000))
+    await store.lease("binance", LeaseRequest(blocked_until_ms=clock.now_ms() + 1_000))
     waiting = asyncio.create_task(gate.acquire(1))
 
     assert not await soon(clock, waiting, 0.99)
     assert await soon(clock, waiting, 0.02)
 
 
-async def test_a_stop_longer_than_patience_is_told_at_once(
+async def test_a_stop_longer_than_the_timeout_is_told_at_once(
     store: StateStore, clock: ManualClock
 ) -> None:
-    (gate,) = await gates_on(store, clock, MINUTE, count=1, patience_ms=5_000)
+    (gate,) = await gates_on(store, clock, MINUTE, count=1, acquire_timeout_ms=5_000)
     gate.block_until(START_MS + 60_000)
     with pytest.raises(RateLimited) as caught:
         await gate.acquire(1)
     assert 0 <= caught.value.retry_at_ms - START_MS - 60_000 <= 2
 
 
-async def test_a_wait_beyond_patience_is_refused_with_the_instant_to_come_back(
+async def test_a_wait_beyond_the_timeout_is_refused_with_the_instant_to_come_back(
     store: StateStore, clock: ManualClock
 ) -> None:
-    (gate,) = await gates_on(store, clock, MINUTE, count=1, patience_ms=30_000)
+    (gate,) = await gates_on(store, clock, MINUTE, count=1, acquire_timeout_ms=30_000)
     while True:
         task = asyncio.create_task(gate.acquire(50))
         await clock.advance(0)
@@ -377,10 +377,10 @@ async def test_a_wait_beyond_patience_is_refused_with_the_instant_to_come_back(
     assert (await store.budget("binance")).uses["weight/60000"][1] == 600
 
 
-async def test_who_waits_longer_than_patience_is_sent_away(
+async def test_who_waits_longer_than_the_timeout_is_sent_away(
     store: StateStore, clock: ManualClock
 ) -> None:
-    (gate,) = await gates_on(store, clock, SECOND, count=1, patience_ms=1_500)
+    (gate,) = await gates_on(store, clock, SECOND, count=1, acquire_timeout_ms=1_500)
     tasks = [asyncio.create_task(gate.acquire(10)) for _ in range(4)]
     await clock.advance(1.6)
 
@@ -434,7 +434,9 @@ async def test_what_was_paid_before_a_pause_does_not_leave_in_it(
 async def test_without_a_connector_all_pay_from_one_budget_nevertheless(
     store: StateStore, clock: ManualClock
 ) -> None:
-    one, other = (SharedGate(store, "nowhere", [MINUTE], clock, patience_ms=1) for _ in range(2))
+    one, other = (
+        SharedGate(store, "nowhere", [MINUTE], clock, acquire_timeout_ms=1) for _ in range(2)
+    )
     await clock.advance(1.0)
     await one.acquire(MINUTE.amount)
 
@@ -479,7 +481,7 @@ async def test_a_stop_is_told_again_until_the_store_has_heard_it(
     assert await soon(clock, waiting, 0.2)
 
 
-async def test_strangers_whom_the_exchange_counts_leave_less_for_everybody(
+async def test_foreign_usage_that_the_exchange_counts_leaves_less_for_everybody(
     store: StateStore, clock: ManualClock
 ) -> None:
     one, other = await gates_on(store, clock, MINUTE)

@@ -17,7 +17,7 @@ async def second_s(waiters: int) -> float:
     """What a second of ten grants costs while so many wait, at the least."""
     clock = ManualClock(START_MS)
     store = await open_store("memory:", clock=clock)
-    gate = SharedGate(store, "binance", [PACED], clock, patience_ms=3_600_000)
+    gate = SharedGate(store, "binance", [PACED], clock, acquire_timeout_ms=3_600_000)
     gate.align(0, 0)
     tasks = [asyncio.create_task(gate.acquire(1)) for _ in range(waiters)]
     await clock.advance(1)

@@ -27,7 +27,7 @@ STEP = st.tuples(
     st.sampled_from([0, 0, 0, 0, 7, 40, 400, -900, -960]),
     st.integers(1, 4) | st.integers(1, 12),
     st.sampled_from(["", "", "pair/a", "pair/b"]),
-    st.sampled_from(["send", "send", "send", "cancel", "refund", "late", "strangers", "block"]),
+    st.sampled_from(["send", "send", "send", "cancel", "refund", "late", "foreign", "block"]),
 )
 
 
@@ -79,7 +79,7 @@ async def ask(gate: SharedGate, exchange: Exchange, cost: int, category: str, wh
 async def gates_on(store: StateStore, clock: ManualClock, offset_ms: int) -> list[SharedGate]:
     await ConnectorManager(store).ensure_connector("binance")
     gates = [
-        SharedGate(store, "binance", LIMITS, clock, guard_ms=GUARD_MS, patience_ms=3_600_000)
+        SharedGate(store, "binance", LIMITS, clock, guard_ms=GUARD_MS, acquire_timeout_ms=3_600_000)
         for _ in range(GATES)
     ]
     for gate in gates:
@@ -111,7 +111,7 @@ async def test_no_window_is_ever_overfull_and_nobody_sends_once_told_to_stop(
         await clock.advance((late_ms if pause_ms < 0 else pause_ms) / 1000)
         if what == "cancel":
             task.cancel()
-        if what == "strangers" and exchange.used(SHORT) < SHORT.amount - 4 * GATES:
+        if what == "foreign" and exchange.used(SHORT) < SHORT.amount - 4 * GATES:
             gates[number].observe("", exchange.used(SHORT) + 1, SHORT.period_ms, clock.now_ms())
     await clock.advance(180)
     ended = await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,7 +7,7 @@ from tests.connectors.conftest import START_MS
 
 from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
-from penstock.connectors.limits import Seen, asked_of, in_force, name_of, told_of
+from penstock.connectors.limits import ServerCount, asked_of, in_force, name_of, told_of
 from penstock.errors import (
     BadLimit,
     ConnectorInUse,
@@ -16,7 +16,7 @@ from penstock.errors import (
     UnknownExchange,
     VersionChanged,
 )
-from penstock.storage.state import Ask, StateStore
+from penstock.storage.state import LeaseRequest, StateStore
 from penstock.storage.state.schema import JOBS
 from penstock.throttle.gate import Limit
 
@@ -95,7 +95,7 @@ async def test_a_block_by_the_exchange_is_heeded_and_shown(
 ) -> None:
     manager = ConnectorManager(store)
     await manager.ensure_connector("binance")
-    await store.lease("binance", Ask(blocked_until_ms=START_MS + 5_000))
+    await store.lease("binance", LeaseRequest(blocked_until_ms=START_MS + 5_000))
 
     assert await manager.acquire_token("binance") == (False, 5_000)
     assert (await manager.get("binance")).blocked_until == START_MS + 5_000
@@ -190,8 +190,10 @@ async def test_what_the_exchange_counts_is_shown_beside_what_was_granted(
     await manager.ensure_connector("binance", [WEIGHT])
     await manager.acquire_token("binance", 2)
     assert (await manager.get("binance")).limits[0].server_used is None
-    seen = Seen(START_MS // 60_000, 7)
-    await store.lease("binance", Ask((asked_of(WEIGHT, 0, seen=seen), told_of(WEIGHT, seen))))
+    seen = ServerCount(START_MS // 60_000, 7)
+    await store.lease(
+        "binance", LeaseRequest((asked_of(WEIGHT, 0, seen=seen), told_of(WEIGHT, seen)))
+    )
 
     main = (await manager.get("binance")).limits[0]
     assert (main.used, main.server_used) == (7, 7)

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.connectors.manager import ConnectorManager
-from penstock.connectors.markets import Listing, Markets, stored_listing
+from penstock.connectors.markets import ExchangeListing, Markets, stored_listing
 from penstock.errors import ConnectorPaused, ExchangeUnreachable, NoAnswer, UnknownSymbol
 from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -102,7 +102,7 @@ async def test_what_an_exchange_tells_of_its_markets_is_kept(
     await Markets(store, Exchange(info)).renew("somewhere")
 
     found = await stored_listing(store, "somewhere")
-    assert found == Listing("somewhere", clock.now_ms(), ("1m", "1d"), (BTC, rare))
+    assert found == ExchangeListing("somewhere", clock.now_ms(), ("1m", "1d"), (BTC, rare))
     assert (await Markets(store, Exchange(None)).of("somewhere")).listed == (BTC, rare)
     assert await stored_listing(store, "elsewhere") is None
 

@@ -65,7 +65,7 @@ class Toy:
 
 def toy(transport: Transport, clock: Clock | None = None, attempts: int = 3) -> Toy:
     clock = clock or SystemClock()
-    gate = LocalGate(clock, [DAY], patience_ms=500, guard_ms=0)
+    gate = LocalGate(clock, [DAY], acquire_timeout_ms=500, guard_ms=0)
     facts: list[Fact] = []
     backoff = Backoff(attempts=attempts, first_s=0.001, longest_s=0.002)
     return Toy(Gateway(EXCHANGE, transport, gate, clock, backoff, facts.append), gate, facts)

@@ -49,7 +49,7 @@ async def opened(*limits: Limit, status: int = 200) -> AsyncIterator[Post]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     facts, clock = list[Fact](), SystemClock()
-    gate = LocalGate(clock, limits or (DAY,), patience_ms=5000, guard_ms=0)
+    gate = LocalGate(clock, limits or (DAY,), acquire_timeout_ms=5000, guard_ms=0)
     # Another address: a letter bears its own.
     transport = HttpTransport("http://127.0.0.1:1", Requests())
     gateway = Gateway(EXCHANGE, transport, gate, clock, Backoff(attempts=1), facts.append)

@@ -21,7 +21,7 @@ from penstock.ingest import registry
 from penstock.ingest.candles import served
 from penstock.jobs.kinds import SPECIFIED
 from penstock.jobs.model import Cursor
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 from penstock.market.interval import Interval
 from penstock.recorder import Recorder
 from penstock.throttle.gate import Limit
@@ -31,27 +31,27 @@ from .worlds import EXCHANGE, MINUTE_MS, NOW_MS, World, every, row, world
 
 async def test_a_backfill_reaches_from_the_first_candle_there_is_to_the_present() -> None:
     there = world()
-    turn = there.turn("ohlcv_backfill", Cursor())
+    job_run = there.job_run("ohlcv_backfill", Cursor())
 
-    done = await there.run(turn)
+    done = await there.run(job_run)
 
     assert done
     assert there.opens() == every(NOW_MS - 100 * MINUTE_MS, NOW_MS)
     assert there.listing.asked[0][0] == 0, "it asks for whatever is the oldest"
-    assert turn.job.cursor.since_ms == NOW_MS
-    assert turn.job.cursor.last_ts == NOW_MS - MINUTE_MS
-    assert (turn.job.cursor.page, turn.job.progress.rows) == (turn.job.progress.pages, 100)
-    assert turn.job.progress.first_ts == NOW_MS - 100 * MINUTE_MS
-    assert turn.job.progress.target_ts == NOW_MS + MINUTE_MS
+    assert job_run.job.cursor.since_ms == NOW_MS
+    assert job_run.job.cursor.last_ts == NOW_MS - MINUTE_MS
+    assert (job_run.job.cursor.page, job_run.job.progress.rows) == (job_run.job.progress.pages, 100)
+    assert job_run.job.progress.first_ts == NOW_MS - 100 * MINUTE_MS
+    assert job_run.job.progress.target_ts == NOW_MS + MINUTE_MS
 
 
 async def test_a_backfill_that_is_stopped_goes_on_from_its_cursor() -> None:
     there = world()
-    first = there.turn("ohlcv_backfill", Cursor(), stop_at=3)
+    first = there.job_run("ohlcv_backfill", Cursor(), stop_at=3)
 
     assert not await there.run(first)
     asked = len(there.listing.asked)
-    second = there.turn("ohlcv_backfill", first.job.cursor)
+    second = there.job_run("ohlcv_backfill", first.job.cursor)
     assert await there.run(second)
 
     assert asked == 3
@@ -80,15 +80,15 @@ async def test_a_page_is_on_the_disk_before_the_cursor_passes_it() -> None:
     there = world()
     disk = Disk(there)
     there.recorder = Recorder(cast("Any", disk))
-    turn = there.turn("ohlcv_backfill", Cursor())
-    save, passed = turn._save, list[bool]()
+    job_run = there.job_run("ohlcv_backfill", Cursor())
+    save, passed = job_run._save, list[bool]()
 
-    async def checked(turn: Turn) -> None:
-        passed.append(turn.job.cursor.last_ts in disk.holds)
-        await save(turn)
+    async def checked(job_run: JobRun) -> None:
+        passed.append(job_run.job.cursor.last_ts in disk.holds)
+        await save(job_run)
 
-    turn._save = checked
-    assert await there.run(turn)
+    job_run._save = checked
+    assert await there.run(job_run)
     there.recorder.close()
 
     assert passed
@@ -97,14 +97,14 @@ async def test_a_page_is_on_the_disk_before_the_cursor_passes_it() -> None:
 
 async def test_an_incremental_takes_what_has_closed_since_and_nothing_that_still_runs() -> None:
     there = world(now_ms=NOW_MS + 30_000)
-    turn = there.turn("ohlcv_incremental", Cursor())
+    job_run = there.job_run("ohlcv_incremental", Cursor())
 
-    assert await there.run(turn)
+    assert await there.run(job_run)
     first = there.opens()
-    assert await there.run(turn)
+    assert await there.run(job_run)
     unchanged = there.opens()
     await there.clock.advance(3 * 60)
-    assert await there.run(turn)
+    assert await there.run(job_run)
 
     assert first == unchanged == [NOW_MS - MINUTE_MS]
     assert there.opens() == every(NOW_MS - MINUTE_MS, NOW_MS + 3 * MINUTE_MS)
@@ -112,9 +112,9 @@ async def test_an_incremental_takes_what_has_closed_since_and_nothing_that_still
 
 async def test_an_incremental_that_only_knows_its_last_candle_goes_on_behind_it() -> None:
     there = world()
-    turn = there.turn("ohlcv_incremental", Cursor(last_ts=NOW_MS - 5 * MINUTE_MS))
+    job_run = there.job_run("ohlcv_incremental", Cursor(last_ts=NOW_MS - 5 * MINUTE_MS))
 
-    assert await there.run(turn)
+    assert await there.run(job_run)
 
     assert there.opens() == every(NOW_MS - 4 * MINUTE_MS, NOW_MS)
 
@@ -122,22 +122,22 @@ async def test_an_incremental_that_only_knows_its_last_candle_goes_on_behind_it(
 async def test_a_gap_is_filled_from_its_beginning_to_its_end_and_no_further() -> None:
     there = world()
     since_ms, until_ms = NOW_MS - 50 * MINUTE_MS, NOW_MS - 35 * MINUTE_MS
-    turn = there.turn("gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
+    job_run = there.job_run("gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
 
-    assert await there.run(turn)
+    assert await there.run(job_run)
 
     assert there.opens() == every(since_ms, until_ms)
     assert max(end for _, end in there.listing.asked) < until_ms + MINUTE_MS
-    assert turn.job.cursor.since_ms == until_ms
+    assert job_run.job.cursor.since_ms == until_ms
 
 
 async def test_a_gap_that_has_just_closed_is_waited_for() -> None:
     """Within seconds of its end nobody can be sure of a candle that no other follows."""
     there = world(now_ms=NOW_MS + 1_000)
     there.listing.spoil = lambda rows: [row for row in rows if row[0] < NOW_MS]
-    turn = there.turn("gap_backfill", Cursor(since_ms=NOW_MS - MINUTE_MS, until_ms=NOW_MS))
+    job_run = there.job_run("gap_backfill", Cursor(since_ms=NOW_MS - MINUTE_MS, until_ms=NOW_MS))
 
-    assert await there.run(turn)
+    assert await there.run(job_run)
 
     assert there.opens() == [NOW_MS - MINUTE_MS]
     assert there.clock.now_ms() >= NOW_MS + 10_000
@@ -148,15 +148,15 @@ async def test_the_exchanges_clock_decides_what_has_closed(hours: int) -> None:
     there = world(now_ms=NOW_MS + 30_000 - hours * 3_600_000, ahead_ms=hours * 3_600_000)
     await there.gateway.measure_clock()
 
-    assert await there.run(there.turn("ohlcv_backfill", Cursor()))
+    assert await there.run(there.job_run("ohlcv_backfill", Cursor()))
 
     assert there.opens()[-1] == NOW_MS - MINUTE_MS
 
 
 async def test_nothing_in_the_range_is_an_end_too() -> None:
     there = world()
-    early = there.turn("gap_backfill", Cursor(since_ms=0, until_ms=MINUTE_MS))
-    late = there.turn("gap_backfill", Cursor(since_ms=NOW_MS * 2, until_ms=NOW_MS * 2 + 1))
+    early = there.job_run("gap_backfill", Cursor(since_ms=0, until_ms=MINUTE_MS))
+    late = there.job_run("gap_backfill", Cursor(since_ms=NOW_MS * 2, until_ms=NOW_MS * 2 + 1))
 
     assert await there.run(early)
     assert await there.run(late)
@@ -175,11 +175,11 @@ async def test_what_nobody_could_answer_is_not_asked(
     kind: str, timeframe: str, symbol: str, error: type[Exception]
 ) -> None:
     there = world()
-    turn = there.turn(kind, Cursor(), timeframe)
-    turn.job = msgspec.structs.replace(turn.job, symbol=symbol)
+    job_run = there.job_run(kind, Cursor(), timeframe)
+    job_run.job = msgspec.structs.replace(job_run.job, symbol=symbol)
 
     with pytest.raises(error):
-        await there.run(turn)
+        await there.run(job_run)
 
     assert there.listing.asked == []
 
@@ -200,7 +200,7 @@ async def test_a_page_of_something_else_is_not_recorded(
     since_ms = NOW_MS - 50 * MINUTE_MS
 
     with pytest.raises(UnexpectedAnswer, match="oldest first"):
-        await there.run(there.turn("ohlcv_backfill", Cursor(since_ms=since_ms)))
+        await there.run(there.job_run("ohlcv_backfill", Cursor(since_ms=since_ms)))
 
     assert there.opens() == []
 
@@ -208,16 +208,16 @@ async def test_a_page_of_something_else_is_not_recorded(
 async def test_errors_are_left_to_the_worker() -> None:
     there = world(status=400)
     with pytest.raises(BadRequest):
-        await there.run(there.turn("ohlcv_backfill", Cursor()))
+        await there.run(there.job_run("ohlcv_backfill", Cursor()))
     there = world(page=1)
     there.gateway.gate.adopt([Limit(6, 86_400_000)])
-    turn = there.turn("ohlcv_backfill", Cursor())
+    job_run = there.job_run("ohlcv_backfill", Cursor())
     with pytest.raises(RateLimited):
-        await there.run(turn)
+        await there.run(job_run)
 
     assert len(there.opens()) == 3, "three pages of weight two"
-    assert turn.job.cursor.page == 3
-    assert (turn.serves, turn.window_ms) == (3, 86_400_000)
+    assert job_run.job.cursor.page == 3
+    assert (job_run.serves, job_run.window_ms) == (3, 86_400_000)
 
 
 async def test_a_refresh_learns_what_the_exchange_lists() -> None:
@@ -229,7 +229,7 @@ async def test_a_refresh_learns_what_the_exchange_lists() -> None:
 
     there.gateway.learn = learn  # type: ignore[method-assign]
 
-    assert await there.run(there.turn("markets_refresh", Cursor()))
+    assert await there.run(there.job_run("markets_refresh", Cursor()))
     assert there.info is info
 
 
@@ -266,10 +266,10 @@ def test_whatever_interrupts_it_every_closed_candle_is_there_once(
         there = world(now_ms=now_ms, listed_ms=listed_ms, page=page)
         cursor, done = Cursor(), False
         for stop_at, crashes in [*stops, (99, False)]:
-            turn = there.turn("ohlcv_backfill", cursor, timeframe, stop_at)
-            done = await there.run(turn)
+            job_run = there.job_run("ohlcv_backfill", cursor, timeframe, stop_at)
+            done = await there.run(job_run)
             # Whoever dies before the save has recorded a page that is then asked for again.
-            cursor = cursor if crashes else turn.job.cursor
+            cursor = cursor if crashes else job_run.job.cursor
         assert done
         first_ms = interval.open_of(listed_ms)
         expected = list(interval.opens(first_ms, interval.open_of(now_ms)))

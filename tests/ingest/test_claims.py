@@ -7,10 +7,10 @@ import pytest
 
 from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
-from penstock.ingest.means import Means
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 from penstock.recorder import Recorder
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
@@ -30,9 +30,9 @@ class Scene:
 
     async def done(self) -> Job:
         """A backfill that was claimed, run and finished as a worker does it."""
-        desk = await self.there.desk()
-        leases = Leases(desk.store)
-        await desk.create(
+        job_service = await self.there.job_service()
+        leases = Leases(job_service.store)
+        await job_service.create(
             NewJob(
                 exchange_id="binance", type="ohlcv_backfill", symbol="BTC/USDT", timeframe="1m",
                 cursor=Cursor(since_ms=BEGIN_MS, until_ms=NOW_MS - 20 * MINUTE_MS),
@@ -43,18 +43,18 @@ class Scene:
     async def run_next(self, leases: Leases) -> Job:
         [job] = await leases.claim("w", 1, 60_000)
 
-        async def save(turn: Turn) -> None:
-            await leases.beat([turn.job], 60_000)
+        async def save(job_run: JobRun) -> None:
+            await leases.heartbeat([job_run.job], 60_000)
 
-        turn = Turn(job, save)
-        assert await self.there.run(turn)
-        [ended] = await leases.finish([turn.job], self.there.clock.now_ms())
+        job_run = JobRun(job, save)
+        assert await self.there.run(job_run)
+        [ended] = await leases.finish([job_run.job], self.there.clock.now_ms())
         assert ended is not None
         return ended
 
-    async def with_log(self, log: EventLog) -> Means:
+    async def with_log(self, log: EventLog) -> HandlerContext:
         """A worker that begins with another log in the place of this one."""
-        await self.there.desk()
+        await self.there.job_service()
         assert self.there._means is not None
         self.there.recorder = Recorder(log.writer("work-0"))
         self.there.reader = log.reader()
@@ -85,33 +85,33 @@ async def test_what_a_finished_job_recorded_and_the_log_lost_is_walked_again(
     job = await scene.done()
     complete = every(BEGIN_MS, NOW_MS - 20 * MINUTE_MS)
     assert (job.state, scene.there.opens()) == ("success", complete)
-    means = await scene.with_log(scene.log_with([ms for ms in complete if ms not in lost]))
+    context = await scene.with_log(scene.log_with([ms for ms in complete if ms not in lost]))
 
-    assert await check_claims(means) == 1
+    assert await check_claims(context) == 1
 
     [told] = [fact for fact in scene.there.facts if isinstance(fact, CandlesMissing)]
-    [gap] = await means.desk.find(type="gap_backfill")
+    [gap] = await context.job_service.find(type="gap_backfill")
     assert told.job == gap.id
     assert gap.cursor.since_ms == max(lost[0], BEGIN_MS)
-    await scene.run_next(Leases(means.desk.store))
+    await scene.run_next(Leases(context.job_service.store))
     assert scene.there.opens() == complete
-    assert await check_claims(means) == 0, "and that is that"
+    assert await check_claims(context) == 0, "and that is that"
 
 
 async def test_a_log_that_holds_everything_is_not_asked_twice() -> None:
     scene = Scene()
     await scene.done()
-    means = await scene.with_log(scene.log_with(scene.there.opens()))
+    context = await scene.with_log(scene.log_with(scene.there.opens()))
 
-    assert await check_claims(means) == 0
+    assert await check_claims(context) == 0
 
 
 async def test_what_was_recorded_in_another_machines_log_is_not_looked_for_in_this() -> None:
     scene = Scene()
     await scene.done()
-    means = changed(await scene.with_log(open_log("memory:")), log_id=7)
+    context = changed(await scene.with_log(open_log("memory:")), log_id=7)
 
-    assert await check_claims(means) == 0
+    assert await check_claims(context) == 0
 
 
 async def test_a_state_older_than_the_log_leads_to_no_duplicates() -> None:
@@ -120,7 +120,7 @@ async def test_a_state_older_than_the_log_leads_to_no_duplicates() -> None:
     before = scene.there.opens()
     restored = Cursor(since_ms=BEGIN_MS, until_ms=NOW_MS - 20 * MINUTE_MS)
 
-    await scene.there.run(scene.there.turn("ohlcv_backfill", restored))
+    await scene.there.run(scene.there.job_run("ohlcv_backfill", restored))
 
     assert scene.there.opens() == before
     numbers = [each.number for each in scene.there.reader.numbers(CANDLES, "work-0", 1)]

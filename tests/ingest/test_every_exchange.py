@@ -20,10 +20,10 @@ from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, Transport
 from penstock.ingest import registry
-from penstock.ingest.means import Means
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.model import Cursor, Job
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
+from penstock.jobs.service import JobService
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS
 from penstock.market.symbol import Symbol
@@ -87,24 +87,24 @@ class Twin:
     async def run(
         self, kind: str, cursor: Cursor, timeframe: str = "1m", stop_at: int = 999
     ) -> Job:
-        """The job, after a turn."""
+        """The job, after a run."""
 
-        async def save(turn: Turn) -> None:
-            if turn.job.progress.pages >= stop_at:
-                turn.stop("enough")
+        async def save(job_run: JobRun) -> None:
+            if job_run.job.progress.pages >= stop_at:
+                job_run.stop("enough")
 
         job = Job(
             id="j", exchange_id=self.name, type=kind, symbol=self.symbol.unified,
             timeframe=timeframe, next_run_at=0, priority=1, cursor=cursor, created_at=0,
             updated_at=0,
         )  # fmt: skip
-        turn = Turn(job, save)
+        job_run = JobRun(job, save)
         maps, reader = _Maps(self.info.symbols), self.log.reader()
-        desk = JobDesk(await open_store("memory:", clock=self.clock))
-        means = Means(self, maps, self.recorder, self.clock, reader, desk)
-        is_done = await registry.build(means)[kind].run(turn)
-        assert is_done or turn.stopping
-        return turn.job
+        job_service = JobService(await open_store("memory:", clock=self.clock))
+        context = HandlerContext(self, maps, self.recorder, self.clock, reader, job_service)
+        is_done = await registry.build(context)[kind].run(job_run)
+        assert is_done or job_run.stopping
+        return job_run.job
 
     def candles(self, timeframe: str = "1m") -> list[Candle]:
         stream = Stream(self.name, f"candles_{timeframe}", self.symbol.slug)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.clock import ManualClock
-from penstock.ingest.held import HeldCandles, Hole, joined, without
+from penstock.ingest.held import CandleGap, HeldCandles, joined, without
 from penstock.jobs.model import Cursor, Job, NewJob
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, Interval
 from penstock.storage.log import open_log
@@ -34,40 +34,40 @@ def told(rows: list[Any]) -> list[Any]:
 
 
 async def gaps(there: World) -> list[Job]:
-    found = await (await there.desk()).find(type="gap_backfill")
+    found = await (await there.job_service()).find(type="gap_backfill")
     return sorted(found, key=lambda gap: gap.cursor.since_ms or 0)
 
 
 async def fill(there: World, gap: Job) -> None:
     """Do a gap as a worker would: when it is done, it is gone."""
-    turn = there.turn("gap_backfill", gap.cursor)
-    assert await there.run(turn)
-    await (await there.desk()).delete(gap.id)
+    job_run = there.job_run("gap_backfill", gap.cursor)
+    assert await there.run(job_run)
+    await (await there.job_service()).delete(gap.id)
 
 
-async def later(there: World, turn: Turn, hours: float) -> None:
+async def later(there: World, job_run: JobRun, hours: float) -> None:
     """The next run of an incremental, after a while."""
     await there.clock.advance(hours * HOUR_S)
-    assert await there.run(turn)
+    assert await there.run(job_run)
 
 
 async def other(there: World, kind: str, cursor: Cursor) -> Job:
     """Another job of the same market."""
     new = NewJob(exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1m", cursor=cursor)
-    return await (await there.desk()).create(new)
+    return await (await there.job_service()).create(new)
 
 
 async def hold(there: World, first: int, end: int) -> None:
     """Let the log hold these minutes, counted from now."""
     cursor = Cursor(since_ms=NOW_MS + first * MINUTE_MS, until_ms=NOW_MS + end * MINUTE_MS)
-    assert await there.run(there.turn("gap_backfill", cursor))
+    assert await there.run(there.job_run("gap_backfill", cursor))
 
 
 async def test_the_first_run_of_an_incremental_continues_behind_what_the_log_holds() -> None:
     there = world()
     await hold(there, -30, -12)
 
-    assert await there.run(there.turn("ohlcv_incremental", Cursor()))
+    assert await there.run(there.job_run("ohlcv_incremental", Cursor()))
 
     assert there.opens() == every(NOW_MS - 30 * MINUTE_MS, NOW_MS)
 
@@ -81,7 +81,7 @@ async def test_what_a_backfill_still_fetches_an_incremental_does_not_fetch_too(
     until_ms = None if until is None else NOW_MS + until * MINUTE_MS
     await other(there, "ohlcv_backfill", Cursor(since_ms=NOW_MS - HOUR_MS, until_ms=until_ms))
 
-    assert await there.run(there.turn("ohlcv_incremental", Cursor()))
+    assert await there.run(there.job_run("ohlcv_incremental", Cursor()))
 
     fetched = [open_ms for open_ms in there.opens() if open_ms >= NOW_MS - 12 * MINUTE_MS]
     assert fetched == every(NOW_MS + first * MINUTE_MS, NOW_MS)
@@ -90,9 +90,9 @@ async def test_what_a_backfill_still_fetches_an_incremental_does_not_fetch_too(
 
 async def test_a_hole_behind_an_incremental_is_found_and_fetched() -> None:
     there = world()
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
     there.listing.spoil = lacking(-40, -39, -38)
-    assert await there.run(turn)
+    assert await there.run(job_run)
     there.listing.spoil = told
 
     (gap,) = await gaps(there)
@@ -106,9 +106,9 @@ async def test_a_hole_behind_an_incremental_is_found_and_fetched() -> None:
     assert gap.origin == "gap scan"
     assert there.opens() == every(NOW_MS - 60 * MINUTE_MS, NOW_MS)
     assert [fact.job for fact in there.facts if isinstance(fact, CandlesMissing)] == [gap.id]
-    assert [event.what for event in turn.job.events] == ["missing"]
-    assert gap.id in turn.job.events[0].detail
-    await later(there, turn, 2)
+    assert [event.what for event in job_run.job.events] == ["missing"]
+    assert gap.id in job_run.job.events[0].detail
+    await later(there, job_run, 2)
     assert await gaps(there) == []
 
 
@@ -116,9 +116,9 @@ async def test_a_hole_from_before_the_first_check_is_found_wherever_it_is() -> N
     """A job of an older version left a hole between a backfill and where it began itself."""
     there = world()
     await hold(there, -90, -62)
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
 
-    assert await there.run(turn)
+    assert await there.run(job_run)
     (gap,) = await gaps(there)
     await fill(there, gap)
 
@@ -127,21 +127,21 @@ async def test_a_hole_from_before_the_first_check_is_found_wherever_it_is() -> N
 
 async def test_what_the_exchange_has_no_candle_for_is_asked_for_once() -> None:
     there = world()
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
     there.listing.spoil = lacking(-40, -39, 70)
-    assert await there.run(turn)
+    assert await there.run(job_run)
     (gap,) = await gaps(there)
     await fill(there, gap)
 
     found = []
     for _ in range(6):
-        await later(there, turn, 1.1)
+        await later(there, job_run, 1.1)
         for each in await gaps(there):
             found.append(each.cursor.since_ms)
             await fill(there, each)
 
     assert found == [NOW_MS + 70 * MINUTE_MS], "only what is new"
-    checked_ms = turn.job.progress.checked_ts or 0
+    checked_ms = job_run.job.progress.checked_ts or 0
     assert checked_ms >= NOW_MS + 6 * HOUR_MS, "the check went on"
 
 
@@ -168,8 +168,8 @@ async def test_a_hole_that_a_live_job_fetches_gets_no_second_job() -> None:
     mine = await other(there, "gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
     there.listing.spoil = lacking(-50, -40, -39, -20)
 
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
-    assert await there.run(turn)
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    assert await there.run(job_run)
 
     before, first, after = await gaps(there)
     assert first.id == mine.id
@@ -179,12 +179,12 @@ async def test_a_hole_that_a_live_job_fetches_gets_no_second_job() -> None:
 
 async def test_candles_are_not_missed_before_the_exchange_had_time_to_tell_them() -> None:
     there = world()
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
     there.listing.spoil = lacking(-9)
-    assert await there.run(turn)
+    assert await there.run(job_run)
     early = await gaps(there)
 
-    await later(there, turn, 1.1)
+    await later(there, job_run, 1.1)
 
     assert early == []
     assert [gap.cursor.since_ms for gap in await gaps(there)] == [NOW_MS - 9 * MINUTE_MS]
@@ -194,7 +194,7 @@ async def test_a_backfill_checks_all_that_it_brought() -> None:
     there = world()
     there.listing.spoil = lacking(-77, -76)
 
-    assert await there.run(there.turn("ohlcv_backfill", Cursor()))
+    assert await there.run(there.job_run("ohlcv_backfill", Cursor()))
 
     (gap,) = await gaps(there)
     assert gap.cursor.since_ms == NOW_MS - 77 * MINUTE_MS
@@ -203,24 +203,24 @@ async def test_a_backfill_checks_all_that_it_brought() -> None:
 
 async def test_a_market_is_checked_once_an_hour() -> None:
     there = world()
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
-    assert await there.run(turn)
-    first = turn.job.progress.checked_ts
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    assert await there.run(job_run)
+    first = job_run.job.progress.checked_ts
 
-    await later(there, turn, 0.5)
-    soon = turn.job.progress.checked_ts
-    await later(there, turn, 0.6)
+    await later(there, job_run, 0.5)
+    soon = job_run.job.progress.checked_ts
+    await later(there, job_run, 0.6)
 
     assert first == soon == NOW_MS - 10 * MINUTE_MS
-    assert (turn.job.progress.checked_ts or 0) > NOW_MS + 50 * MINUTE_MS
+    assert (job_run.job.progress.checked_ts or 0) > NOW_MS + 50 * MINUTE_MS
 
 
 async def test_holes_far_apart_are_fetched_by_jobs_of_their_own_and_near_ones_by_one() -> None:
     there = world(listed_ms=NOW_MS - DAY_MS, page=1000)
     there.listing.spoil = lacking(-900, -700, -650, -200)
 
-    turn = there.turn("ohlcv_incremental", Cursor(since_ms=NOW_MS - 1000 * MINUTE_MS))
-    assert await there.run(turn)
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 1000 * MINUTE_MS))
+    assert await there.run(job_run)
 
     found = [(gap.cursor.since_ms, gap.cursor.until_ms) for gap in await gaps(there)]
     expected = [(-900, -899), (-700, -649), (-200, -199)]
@@ -248,7 +248,7 @@ def test_holes_are_exactly_what_is_missing(
     start_ms, end_ms = opens[first], opens[first + count]
 
     found = asyncio.run(
-        HeldCandles(log.reader(), "binance", BTC, interval).holes(start_ms, end_ms, ManualClock())
+        HeldCandles(log.reader(), "binance", BTC, interval).gaps(start_ms, end_ms, ManualClock())
     )
 
     missing = [at for hole in found for at in interval.opens(hole.since_ms, hole.until_ms)]
@@ -261,9 +261,9 @@ async def test_a_hole_is_found_though_nothing_follows_it() -> None:
     log.writer("work-0").append([candle(0, MINUTE_MS - 1, "1m")])
     held = HeldCandles(log.reader(), "binance", BTC, Interval.parse("1m"))
 
-    found = await held.holes(0, 3 * MINUTE_MS, ManualClock())
+    found = await held.gaps(0, 3 * MINUTE_MS, ManualClock())
 
-    assert found == [Hole(MINUTE_MS, 3 * MINUTE_MS)]
+    assert found == [CandleGap(MINUTE_MS, 3 * MINUTE_MS)]
 
 
 def candle(open_ms: int, close_ms: int, timeframe: str) -> Candle:
@@ -281,11 +281,11 @@ ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=5)
 def test_stretches_are_taken_away_and_joined_as_sets_of_instants(
     some: list[tuple[int, int]], others: list[tuple[int, int]], near: int
 ) -> None:
-    def instants(holes: list[Hole]) -> set[int]:
-        return {at for hole in holes for at in range(*hole)}
+    def instants(gaps: list[CandleGap]) -> set[int]:
+        return {at for hole in gaps for at in range(*hole)}
 
-    mine = [Hole(first, first + length) for first, length in some]
-    known = [Hole(first, first + length) for first, length in others]
+    mine = [CandleGap(first, first + length) for first, length in some]
+    known = [CandleGap(first, first + length) for first, length in others]
 
     assert instants(without(mine, known)) == instants(mine) - instants(known)
     one = joined(mine, near)

@@ -22,10 +22,10 @@ from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.ingest import registry
-from penstock.ingest.means import Means
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Job, NewJob
+from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, Interval
@@ -92,7 +92,7 @@ class Fleet:
     gateway: Gateway
     symbols: SymbolMap
     log: EventLog
-    desk: JobDesk
+    job_service: JobService
     running: dict[str, tuple[Worker, asyncio.Event, "asyncio.Task[None]", Any]] = field(
         default_factory=dict
     )
@@ -103,10 +103,10 @@ class Fleet:
     def begin(self, name: str) -> None:
         writer, reader = self.log.writer(name), self.log.reader()
         maps = _Maps(self.symbols)
-        means = Means(self, maps, Recorder(writer), self.clock, reader, self.desk)
-        settings = Jobs(lease=7200, look_every=7200)  # it wakes when something is due
-        leases = Leases(self.desk.store)
-        worker = Worker(name, leases, registry.build(means), self.clock, settings)
+        context = HandlerContext(self, maps, Recorder(writer), self.clock, reader, self.job_service)
+        settings = Jobs(lease=7200, poll_interval=7200)  # it wakes when something is due
+        leases = Leases(self.job_service.store)
+        worker = Worker(name, leases, registry.build(context), self.clock, settings)
         stop = asyncio.Event()
         self.running[name] = (worker, stop, asyncio.create_task(worker.run(stop)), writer)
 
@@ -124,7 +124,7 @@ class Fleet:
 
     async def advance(self, ms: int) -> None:
         await self.clock.advance(ms / 1000)
-        while any(worker.turns for worker, *_ in self.running.values()):
+        while any(worker.job_runs for worker, *_ in self.running.values()):
             await self.clock.advance(0.5)
 
     def candles(self, stream: Stream) -> list[Candle]:
@@ -154,11 +154,11 @@ async def opened(
     markets = [Market(each, settings.seed, libraries.of(each)) for each in listings]
     router = Router(simulators.build(name, markets, settings).routes)
     exchange = Exchange(clock, router, BEGIN_MS + rng.randrange(1, days // 2) * DAY_MS)
-    gate = LocalGate(clock, [Limit(10**9, DAY_MS)], patience_ms=0, guard_ms=0)
+    gate = LocalGate(clock, [Limit(10**9, DAY_MS)], acquire_timeout_ms=0, guard_ms=0)
     gateway = Gateway(exchanges.load(name), exchange, gate, clock, Backoff(attempts=1))
-    desk = JobDesk(await open_store("memory:", clock=clock))
+    job_service = JobService(await open_store("memory:", clock=clock))
     info = await gateway.fetch(gateway.exchange.info)
-    fleet = Fleet(clock, gateway, info.symbols, open_log("memory:"), desk)
+    fleet = Fleet(clock, gateway, info.symbols, open_log("memory:"), job_service)
     return fleet, exchange, Ledger(markets, clock), symbol
 
 
@@ -191,7 +191,7 @@ async def live(fleet: Fleet, rng: Random, add: Callable[[], Any], days: int, ste
     gone_at = rng.randrange(days // 3 * DAY_MS, days * DAY_MS * 2 // 3) // step_ms * step_ms
     for passed_ms in range(0, days * DAY_MS, step_ms):
         if passed_ms == gone_at:
-            await fleet.desk.delete(job.id)
+            await fleet.job_service.delete(job.id)
         elif passed_ms == gone_at + 7 * step_ms:
             job = await add()
         for name in ("work-0", "work-1"):
@@ -221,7 +221,7 @@ async def test_a_month_of_incrementals_leaves_no_hole(
         new = NewJob(
             exchange_id=name, type="ohlcv_incremental", symbol=symbol.unified, timeframe=timeframe
         )
-        return await fleet.desk.create(new)
+        return await fleet.job_service.create(new)
 
     await live(fleet, rng, add, days, step_ms)
 
@@ -233,8 +233,8 @@ async def test_a_month_of_incrementals_leaves_no_hole(
         expected = [row for row in expected if row[-1]]
     assert exchange.lost >= LOST_CANDLES
     assert [row for row in as_numbers(candles) if row[0] < end_ms] == [row[:-1] for row in expected]
-    gaps = await fleet.desk.find(type="gap_backfill", state="success")
+    gaps = await fleet.job_service.find(type="gap_backfill", state="success")
     assert bool(gaps) == fleet.gateway.exchange.empty_candles
-    assert await fleet.desk.find(type="gap_backfill") == []
+    assert await fleet.job_service.find(type="gap_backfill") == []
     for each in list(fleet.running):
         await fleet.end(each, kill=False)

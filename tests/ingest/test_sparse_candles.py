@@ -16,11 +16,11 @@ from penstock.exchanges.base import Exchange, Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.ingest import registry
+from penstock.ingest.context import HandlerContext
 from penstock.ingest.history import first_open, kept_from_ms, span_end
-from penstock.ingest.means import Means
-from penstock.jobs.desk import JobDesk
-from penstock.jobs.model import Cursor, Job, Progress
-from penstock.jobs.turn import Turn
+from penstock.jobs.model import Cursor, Job, JobProgress
+from penstock.jobs.run import JobRun
+from penstock.jobs.service import JobService
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
@@ -90,29 +90,29 @@ class World:
         return self.gateway
 
     async def run(
-        self, kind: str, cursor: Cursor, stop_at: int = 9_999, progress: Progress | None = None
-    ) -> Turn:
-        async def save(turn: Turn) -> None:
-            assert set(self.opens()) >= {turn.job.cursor.last_ts} - {None}, "ahead of the data"
-            if turn.job.progress.pages >= stop_at:
-                turn.stop("enough")
+        self, kind: str, cursor: Cursor, stop_at: int = 9_999, progress: JobProgress | None = None
+    ) -> JobRun:
+        async def save(job_run: JobRun) -> None:
+            assert set(self.opens()) >= {job_run.job.cursor.last_ts} - {None}, "ahead of the data"
+            if job_run.job.progress.pages >= stop_at:
+                job_run.stop("enough")
 
         job = Job(
             id="j", exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1m",
             next_run_at=0, priority=1, cursor=cursor, created_at=0, updated_at=0,
-            progress=progress or Progress(),
+            progress=progress or JobProgress(),
         )  # fmt: skip
-        turn = Turn(job, save)
+        job_run = JobRun(job, save)
         clock = self.market.clock
-        desk = JobDesk(await open_store("memory:", clock=clock))
-        means = Means(self, Maps(), self.recorder, clock, self.log.reader(), desk)
-        running = asyncio.ensure_future(registry.build(means)[kind].run(turn))
+        job_service = JobService(await open_store("memory:", clock=clock))
+        context = HandlerContext(self, Maps(), self.recorder, clock, self.log.reader(), job_service)
+        running = asyncio.ensure_future(registry.build(context)[kind].run(job_run))
         for _ in range(1_000):
             if running.done():
                 break
             await self.market.clock.advance(0.5)
-        assert (await asyncio.wait_for(running, PATIENCE_S)) or turn.stopping
-        return turn
+        assert (await asyncio.wait_for(running, PATIENCE_S)) or job_run.stopping
+        return job_run
 
     def opens(self) -> list[int]:
         found = self.log.reader().scan(Stream("binance", "candles_1m", "btc_usdt"))
@@ -133,7 +133,7 @@ class Maps:
 def world(traded: frozenset[int], now_ms: int, span: int = 7) -> World:
     clock = ManualClock(now_ms)
     market = Market(clock, traded, span)
-    gate = LocalGate(clock, [Limit(100_000, DAY_MS)], patience_ms=0, guard_ms=0)
+    gate = LocalGate(clock, [Limit(100_000, DAY_MS)], acquire_timeout_ms=0, guard_ms=0)
     gateway = Gateway(sparse(span), market, gate, clock, Backoff(attempts=1))
     log = open_log("memory:")
     return World(market, gateway, log, Recorder(log.writer("work-0")))
@@ -186,20 +186,20 @@ def test_a_gap_holds_what_was_traded_in_it(traded: frozenset[int], first: int, l
 async def test_long_silence_is_crossed_with_few_requests_and_kept_in_the_cursor() -> None:
     there = world(frozenset({0, 100_000}), OPENED_MS + 100_010 * MINUTE_MS, span=300)
 
-    turn = await there.run("ohlcv_backfill", Cursor(), stop_at=2)
+    job_run = await there.run("ohlcv_backfill", Cursor(), stop_at=2)
 
-    assert turn.job.progress.rows == 1
-    assert turn.job.cursor.last_ts == OPENED_MS
-    assert (turn.job.cursor.since_ms or 0) > OPENED_MS + 99_000 * MINUTE_MS
+    assert job_run.job.progress.rows == 1
+    assert job_run.job.cursor.last_ts == OPENED_MS
+    assert (job_run.job.cursor.since_ms or 0) > OPENED_MS + 99_000 * MINUTE_MS
     assert there.market.asked == ["1m", "1m", *["1h"] * 6]
 
 
 async def test_an_incremental_is_not_stuck_behind_a_stretch_longer_than_a_page() -> None:
     there = world(frozenset({0, 50}), OPENED_MS + MINUTE_MS + 30_000)
-    turn = await there.run("ohlcv_incremental", Cursor())
+    job_run = await there.run("ohlcv_incremental", Cursor())
     await there.market.clock.advance(60 * 60)
 
-    await there.run("ohlcv_incremental", turn.job.cursor)
+    await there.run("ohlcv_incremental", job_run.job.cursor)
 
     assert there.opens() == [OPENED_MS, OPENED_MS + 50 * MINUTE_MS]
 

@@ -14,11 +14,11 @@ from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.ingest import registry
-from penstock.ingest.means import Means
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.handler import Handler
 from penstock.jobs.model import Cursor, Job
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
+from penstock.jobs.service import JobService
 from penstock.market.events import Candle
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -89,40 +89,42 @@ class World:
     reader: LogReader
     info: Info | None = None
     facts: list[Fact] = field(default_factory=list)
-    _means: Means | None = None
+    _means: HandlerContext | None = None
     _handlers: Mapping[str, Handler] = field(default_factory=dict)
 
-    def turn(self, kind: str, cursor: Cursor, timeframe: str = "1m", stop_at: int = 99) -> Turn:
-        """A turn whose every save checks that the data was there first."""
+    def job_run(
+        self, kind: str, cursor: Cursor, timeframe: str = "1m", stop_at: int = 99
+    ) -> JobRun:
+        """A job run whose every save checks that the data was there first."""
         pages = 0
 
-        async def save(turn: Turn) -> None:
+        async def save(job_run: JobRun) -> None:
             nonlocal pages
             pages += 1
-            last_ts = turn.job.cursor.last_ts
+            last_ts = job_run.job.cursor.last_ts
             assert last_ts in self.opens(timeframe), "the cursor is ahead of the data"
             if pages >= stop_at:
-                turn.stop("enough")
+                job_run.stop("enough")
 
         symbol = None if kind == "markets_refresh" else "BTC/USDT"
         job = Job(
             id="j", exchange_id="binance", type=kind, symbol=symbol, timeframe=timeframe,
             next_run_at=0, priority=1, cursor=cursor, created_at=0, updated_at=0,
         )  # fmt: skip
-        return Turn(job, save)
+        return JobRun(job, save)
 
-    async def desk(self) -> JobDesk:
+    async def job_service(self) -> JobService:
         """The other jobs, which a handler may look at and add to."""
         if self._means is None:
-            desk = JobDesk(await open_store("memory:", clock=self.clock))
+            job_service = JobService(await open_store("memory:", clock=self.clock))
             ways = _Gateways(self.gateway), _Maps(self), self.recorder, self.clock
-            self._means = Means(*ways, self.reader, desk, self.facts.append)
+            self._means = HandlerContext(*ways, self.reader, job_service, self.facts.append)
             self._handlers = registry.build(self._means)
-        return self._means.desk
+        return self._means.job_service
 
-    async def run(self, turn: Turn) -> bool:
-        await self.desk()
-        running = asyncio.ensure_future(self._handlers[turn.job.type].run(turn))
+    async def run(self, job_run: JobRun) -> bool:
+        await self.job_service()
+        running = asyncio.ensure_future(self._handlers[job_run.job.type].run(job_run))
         for _ in range(100):
             if running.done():
                 break
@@ -162,7 +164,7 @@ class _Maps:
 def world(*, now_ms: int = NOW_MS, **listing: Any) -> World:
     clock = ManualClock(now_ms)
     there = Listing(clock, **listing)
-    gate = LocalGate(clock, [Limit(1000, 86_400_000)], patience_ms=0, guard_ms=0)
+    gate = LocalGate(clock, [Limit(1000, 86_400_000)], acquire_timeout_ms=0, guard_ms=0)
     gateway = Gateway(EXCHANGE, there, gate, clock, Backoff(attempts=1))
     log = open_log("memory:")
     recorder = Recorder(log.writer("work-0"))

@@ -19,7 +19,7 @@ from penstock.app import build_simulator, open_worker
 from penstock.clock import SystemClock
 from penstock.config import Collect, Exchanges, Jobs, Requests, Settings, Simulator
 from penstock.connectors import ConnectorManager
-from penstock.jobs import Cursor, Job, JobDesk, NewJob, Schedule
+from penstock.jobs import Cursor, Job, JobService, NewJob, Schedule
 from penstock.jobs.schedule import next_due
 from penstock.market.events import Candle
 from penstock.simulator.registry import catalogue
@@ -35,17 +35,17 @@ WITHOUT_END = Simulator(port=0, symbols=("btc_usdt",), weight_limit=600_000)
 
 @dataclass
 class Lab:
-    """A simulated exchange, a data folder, and the desk of its store."""
+    """A simulated exchange, a data folder, and the job service of its store."""
 
     address: str
     settings: Settings
-    desk: JobDesk
+    job_service: JobService
     facts: list[Fact] = field(default_factory=list)
 
     async def add(self, type_: str, timeframe: str | None = "1m", **fields: Any) -> Job:
-        await ConnectorManager(self.desk.store).ensure_connector("binance")
+        await ConnectorManager(self.job_service.store).ensure_connector("binance")
         said: dict[str, Any] = {"symbol": "BTC/USDT" if timeframe else None, **fields}
-        return await self.desk.create(
+        return await self.job_service.create(
             NewJob(exchange_id="binance", type=type_, timeframe=timeframe, **said)
         )
 
@@ -68,10 +68,10 @@ class Lab:
 
     async def wait_for_state(self, job: Job, state: str) -> Job:
         async def reached() -> bool:
-            return (await self.desk.get(job.id)).state == state
+            return (await self.job_service.get(job.id)).state == state
 
         await self.wait_until(reached)
-        return await self.desk.get(job.id)
+        return await self.job_service.get(job.id)
 
     def opens(self, timeframe: str = "1m") -> list[int]:
         """The beginnings of the candles that a reader finds."""
@@ -88,7 +88,7 @@ class Lab:
             return requests
 
     async def now_ms(self) -> int:
-        return await self.desk.store.now_ms()
+        return await self.job_service.store.now_ms()
 
     async def minutes(self, back: int, count: int) -> Cursor:
         """A range of so many minutes that begins so many minutes ago."""
@@ -113,11 +113,11 @@ async def lab(tmp_path: Path) -> AsyncIterator[Open]:
             exchanges=Exchanges(rest_urls={"binance": address}),
             requests=Requests(guard_ms=50),
             collect=Collect(data_dir=str(tmp_path / "data")),
-            jobs=Jobs(**{"look_every": 0.5, "patience": 0.2, **jobs}),
+            jobs=Jobs(**{"poll_interval": 0.5, "acquire_timeout": 0.2, **jobs}),
         )
         store = await open_store(f"sqlite:{tmp_path / 'data' / 'state.db'}")
         closing.append(store.close)
-        return Lab(address, settings, JobDesk(store))
+        return Lab(address, settings, JobService(store))
 
     yield opened
     for close in reversed(closing):
@@ -140,7 +140,7 @@ async def test_every_request_calls_acquire_token_first(lab: Open) -> None:
 
     arrivals = await at.arrivals()
     sent = [fact for fact in at.facts if isinstance(fact, RequestSent)]
-    connector = await ConnectorManager(at.desk.store).get("binance")
+    connector = await ConnectorManager(at.job_service.store).get("binance")
     weight = sum(arrival["weight"] for arrival in arrivals)
     assert 90 <= weight <= connector.rate_limit_usage <= connector.rate_limit == 100
     assert len(arrivals) == len(sent) > 10
@@ -204,11 +204,11 @@ async def test_incremental_runs_at_timeframe_cadence(lab: Open) -> None:
     began_ms = await at.now_ms()
 
     async def ran_often() -> bool:
-        return (await at.desk.get(job.id)).stats.success >= 6
+        return (await at.job_service.get(job.id)).stats.success >= 6
 
     async with at.at_work():
         await at.wait_until(ran_often)
-        found = await at.desk.get(job.id)
+        found = await at.job_service.get(job.id)
 
     took_ms = await at.now_ms() - began_ms
     assert found.schedule == Schedule(interval_ms=1000)
@@ -229,7 +229,7 @@ async def test_gap_backfill_preempts_incremental(lab: Open) -> None:
         await at.wait_for_state(gap, "success")
 
         async def all_ran() -> bool:
-            found = await at.desk.find(type="ohlcv_incremental")
+            found = await at.job_service.find(type="ohlcv_incremental")
             return all(job.stats.success for job in found)
 
         await at.wait_until(all_ran)
@@ -245,7 +245,7 @@ async def test_waiting_rate_limit_jobs_schedule_resume_at_reset_time(lab: Open) 
     async with at.at_work():
         waits = await at.wait_for_state(job, "waiting_rate_limit")
 
-    reset_ms = (await ConnectorManager(at.desk.store).get("binance")).rate_limit_reset_at
+    reset_ms = (await ConnectorManager(at.job_service.store).get("binance")).rate_limit_reset_at
     assert reset_ms == pytest.approx((waits.updated_at // DAY_MS + 1) * DAY_MS, abs=1_000)
     assert reset_ms <= waits.next_run_at <= reset_ms + 5_000
     assert waits.cursor.page > 0

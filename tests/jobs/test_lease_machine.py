@@ -22,9 +22,9 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from penstock.clock import ManualClock
-from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases, Reset
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
+from penstock.jobs.service import JobService
 from penstock.storage.state import StateStore
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import SCHEMA
@@ -47,7 +47,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.clock = ManualClock(1_700_000_000_000)
         backend = MemoryBackend(self.clock)
         self.store = StateStore(backend, 10.0)
-        self.desk, self.leases = JobDesk(self.store), Leases(self.store)
+        self.job_service, self.leases = JobService(self.store), Leases(self.store)
         self.pages: dict[str, int] = {}
         """How many pages of each job are truly done."""
         self.fences: dict[str, int] = {}
@@ -68,13 +68,13 @@ class LeaseMachine(RuleBasedStateMachine):
                 exchange_id="sim", type="ohlcv_incremental", symbol=f"a{number}/usdt",
                 timeframe="1m", schedule=Schedule(interval_ms=5_000),
             )  # fmt: skip
-            job = self.do(self.desk.create(new))
+            job = self.do(self.job_service.create(new))
             self.pages[job.id], self.fences[job.id] = 0, 0
 
     @rule(target=held, worker=st.sampled_from("abc"), most=st.integers(1, JOBS))
     def claim(self, worker: str, most: int) -> Any:
         now_ms = self.clock.now_ms()
-        before = {job.id: job for job in self.do(self.desk.find())}
+        before = {job.id: job for job in self.do(self.job_service.find())}
         taken = self.do(self.leases.claim(worker, most, LEASE_MS))
         for job in taken:
             was = before[job.id]
@@ -100,7 +100,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def save(self, job: Job) -> Job:
         mine, page = self.is_mine(job), job.cursor.page + 1
         job = replace(job, cursor=Cursor(page=page))
-        (known,) = self.do(self.leases.beat([job], LEASE_MS))
+        (known,) = self.do(self.leases.heartbeat([job], LEASE_MS))
         assert (known is not None) == mine
         if mine:
             self.pages[job.id] = page
@@ -131,13 +131,13 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(job=released)
     def beat_too_late(self, job: Job) -> None:
-        assert self.do(self.leases.beat([job], LEASE_MS)) == [None]
+        assert self.do(self.leases.heartbeat([job], LEASE_MS)) == [None]
 
     @rule(number=st.integers(0, JOBS - 1), how=st.sampled_from(["pause", "resume", "run"]))
     def order(self, number: int, how: str) -> None:
         job_id = sorted(self.pages)[number]
-        before = self.do(self.desk.get(job_id))
-        after: Job = self.do(getattr(self.desk, how)(job_id))
+        before = self.do(self.job_service.get(job_id))
+        after: Job = self.do(getattr(self.job_service, how)(job_id))
         assert after.status == ("paused" if how == "pause" else "active")
         assert (after.cursor, after.fence, after.lock) == (before.cursor, before.fence, before.lock)
 
@@ -147,7 +147,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def cursors_are_where_the_data_is(self) -> None:
-        for job in self.do(self.desk.find()):
+        for job in self.do(self.job_service.find()):
             assert job.cursor.page == self.pages[job.id]
             assert job.fence == self.fences[job.id]
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.jobs.desk import JobDesk
 from penstock.jobs.leases import Leases, Reset
-from penstock.jobs.model import Cursor, Job, NewJob, Progress, Schedule
+from penstock.jobs.model import Cursor, Job, JobProgress, NewJob, Schedule
 from penstock.jobs.schedule import AGEING_MS, next_due
+from penstock.jobs.service import JobService
 from penstock.storage.state import StateStore
 from penstock.storage.state.schema import CONNECTORS, JOBS
 
@@ -23,25 +23,27 @@ def leases(store: StateStore) -> Leases:
 
 
 @pytest.fixture
-def desk(store: StateStore) -> JobDesk:
-    return JobDesk(store)
+def job_service(store: StateStore) -> JobService:
+    return JobService(store)
 
 
-async def add(desk: JobDesk, symbol: str, type_: str = "ohlcv_incremental", **fields: Any) -> Job:
+async def add(
+    job_service: JobService, symbol: str, type_: str = "ohlcv_incremental", **fields: Any
+) -> Job:
     said: dict[str, Any] = {"exchange_id": "sim", "type": type_, "symbol": f"{symbol}/usdt"}
     if type_ == "gap_backfill":
         said["cursor"] = Cursor(since_ms=0, until_ms=9)
-    return await desk.create(NewJob(**{**said, "timeframe": "1h", **fields}))
+    return await job_service.create(NewJob(**{**said, "timeframe": "1h", **fields}))
 
 
-async def wait_so_long(desk: JobDesk, job: Job, waited_ms: int) -> None:
+async def wait_so_long(job_service: JobService, job: Job, waited_ms: int) -> None:
     """As if the job had been due for so long."""
 
     def due_before(document: dict[str, Any]) -> dict[str, Any]:
         moved = {name: document[name] - waited_ms for name in ("next_run_at", "wake_at")}
         return {**document, **moved}
 
-    await desk.store.update(JOBS, job.id, due_before)
+    await job_service.store.update(JOBS, job.id, due_before)
 
 
 def ids(jobs: list[Job]) -> list[str]:
@@ -49,15 +51,15 @@ def ids(jobs: list[Job]) -> list[str]:
 
 
 async def test_jobs_are_claimed_by_priority_then_by_how_long_they_wait(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    backfill = await add(desk, "a", "ohlcv_backfill")
-    fresh = await add(desk, "b")
-    overdue = await add(desk, "c")
-    gap = await add(desk, "d", "gap_backfill")
-    patient = await add(desk, "e", "ohlcv_backfill")
-    await wait_so_long(desk, overdue, 30 * AGEING_MS)
-    await wait_so_long(desk, patient, 100 * AGEING_MS)
+    backfill = await add(job_service, "a", "ohlcv_backfill")
+    fresh = await add(job_service, "b")
+    overdue = await add(job_service, "c")
+    gap = await add(job_service, "d", "gap_backfill")
+    patient = await add(job_service, "e", "ohlcv_backfill")
+    await wait_so_long(job_service, overdue, 30 * AGEING_MS)
+    await wait_so_long(job_service, patient, 100 * AGEING_MS)
 
     taken = await leases.claim("me", 10, LEASE_MS)
 
@@ -68,32 +70,34 @@ async def test_jobs_are_claimed_by_priority_then_by_how_long_they_wait(
 
 
 async def test_runs_asked_for_and_gaps_go_before_every_backlog(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
     for symbol in "abc":
-        await wait_so_long(desk, await add(desk, symbol, priority=0), 5_000 * AGEING_MS)
-    gap = await add(desk, "d", "gap_backfill", priority=100)
-    asked = await add(desk, "e", "ohlcv_backfill")
-    await desk.run(asked.id)
+        await wait_so_long(
+            job_service, await add(job_service, symbol, priority=0), 5_000 * AGEING_MS
+        )
+    gap = await add(job_service, "d", "gap_backfill", priority=100)
+    asked = await add(job_service, "e", "ohlcv_backfill")
+    await job_service.run(asked.id)
 
     first, second, *rest = await leases.claim("me", 10, LEASE_MS)
 
     assert [first.id, second.id] == [asked.id, gap.id]
     assert len(rest) == 3
-    now_ms = await desk.store.now_ms()
+    now_ms = await job_service.store.now_ms()
     waits = await leases.wait(first, now_ms, Reset(now_ms), "used up")
     assert waits is not None
     assert waits.claim_priority == first.claim_priority, "somebody still waits for it"
 
 
 async def test_a_run_that_was_asked_for_is_an_ordinary_one_again_afterwards(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    job = await add(desk, "a", priority=7)
-    await desk.run(job.id)
+    job = await add(job_service, "a", priority=7)
+    await job_service.run(job.id)
     (held,) = await leases.claim("me", 1, LEASE_MS)
 
-    (done,) = await leases.finish([held], await desk.store.now_ms())
+    (done,) = await leases.finish([held], await job_service.store.now_ms())
 
     assert held.claim_priority != 7
     assert done is not None
@@ -101,100 +105,102 @@ async def test_a_run_that_was_asked_for_is_an_ordinary_one_again_afterwards(
 
 
 async def test_a_resumed_job_does_not_go_before_those_that_waited_meanwhile(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    rested, waiting = await add(desk, "a"), await add(desk, "b")
-    await desk.pause(rested.id)
-    await wait_so_long(desk, rested, 60 * AGEING_MS)
-    await wait_so_long(desk, waiting, AGEING_MS)
+    rested, waiting = await add(job_service, "a"), await add(job_service, "b")
+    await job_service.pause(rested.id)
+    await wait_so_long(job_service, rested, 60 * AGEING_MS)
+    await wait_so_long(job_service, waiting, AGEING_MS)
 
-    resumed = await desk.resume(rested.id)
+    resumed = await job_service.resume(rested.id)
 
     assert resumed.next_run_at > rested.next_run_at - AGEING_MS
     assert ids(await leases.claim("me", 2, LEASE_MS)) == [waiting.id, rested.id]
 
 
 async def test_jobs_of_an_earlier_version_are_claimed_by_their_priority(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
     def as_before(document: dict[str, Any]) -> dict[str, Any]:
         new = ("claim_priority", "target_key")
         return {name: value for name, value in document.items() if name not in new}
 
-    old, low = await add(desk, "a"), await add(desk, "b", "ohlcv_backfill")
+    old, low = await add(job_service, "a"), await add(job_service, "b", "ohlcv_backfill")
     for job in (old, low):
-        await desk.store.update(JOBS, job.id, as_before)
-    new = await add(desk, "c", priority=60)
+        await job_service.store.update(JOBS, job.id, as_before)
+    new = await add(job_service, "c", priority=60)
 
     taken = await leases.claim("me", 10, LEASE_MS)
 
     assert ids(taken) == [old.id, new.id, low.id]
-    (done,) = await leases.finish(taken[:1], await desk.store.now_ms())
+    (done,) = await leases.finish(taken[:1], await job_service.store.now_ms())
     assert done is not None
     assert done.claim_priority == 50
 
 
 async def test_busy_exchanges_and_paused_connectors_are_left_alone(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    await add(desk, "a", exchange_id="busy")
-    await add(desk, "a", exchange_id="resting")
-    mine = await add(desk, "a", exchange_id="open")
+    await add(job_service, "a", exchange_id="busy")
+    await add(job_service, "a", exchange_id="resting")
+    mine = await add(job_service, "a", exchange_id="open")
     for exchange_id, status in (("resting", "paused"), ("open", "active")):
         connector = {"id": exchange_id, "exchange_id": exchange_id, "status": status}
-        await desk.store.insert_if_absent(CONNECTORS, connector)
+        await job_service.store.insert_if_absent(CONNECTORS, connector)
 
     assert await leases.next_due_ms(("busy", "open")) is None
-    assert await leases.first_in_line(("busy",)) is not None
+    assert await leases.next_waiting(("busy",)) is not None
     assert ids(await leases.claim("me", 10, LEASE_MS, ("busy",))) == [mine.id]
-    assert await leases.first_in_line(("busy",)) is None
-    assert (await leases.next_due_ms(("busy",)) or 0) > await desk.store.now_ms()
+    assert await leases.next_waiting(("busy",)) is None
+    assert (await leases.next_due_ms(("busy",)) or 0) > await job_service.store.now_ms()
 
 
-async def test_a_beat_renews_saves_and_brings_news_for_all_jobs_at_once(
-    desk: JobDesk, leases: Leases
+async def test_a_heartbeat_renews_saves_and_brings_news_for_all_jobs_at_once(
+    job_service: JobService, leases: Leases
 ) -> None:
     for symbol in "ab":
-        await add(desk, symbol)
+        await add(job_service, symbol)
     first, second = await leases.claim("me", 2, 1_000)
-    first = replace(first, cursor=Cursor(since_ms=7, page=3), progress=Progress(rows=5))
-    await desk.pause(second.id)
+    first = replace(first, cursor=Cursor(since_ms=7, page=3), progress=JobProgress(rows=5))
+    await job_service.pause(second.id)
 
-    one, two = await leases.beat([first, second], LEASE_MS)
+    one, two = await leases.heartbeat([first, second], LEASE_MS)
 
     assert one is not None
     assert two is not None
     assert (one.cursor, one.progress) == (first.cursor, first.progress)
     assert (one.lock.lock_until or 0) > (first.lock.lock_until or 0) + 30_000
     assert (one.status, two.status) == ("active", "paused")
-    assert await desk.get(first.id) == one
+    assert await job_service.get(first.id) == one
 
 
 async def test_a_lease_that_ran_out_is_taken_over_and_its_holder_writes_nothing(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    await add(desk, "a", "ohlcv_backfill")
+    await add(job_service, "a", "ohlcv_backfill")
     (slow,) = await leases.claim("slow", 1, GONE)
     (quick,) = await leases.claim("quick", 1, LEASE_MS)
     late = replace(slow, cursor=Cursor(since_ms=99, page=9))
-    now_ms = await desk.store.now_ms()
+    now_ms = await job_service.store.now_ms()
 
     assert quick.fence == slow.fence + 1
     assert quick.events[-1].what == "taken_over"
-    assert await leases.beat([late], LEASE_MS) == [None]
+    assert await leases.heartbeat([late], LEASE_MS) == [None]
     assert await leases.finish([late], now_ms) == [None]
     assert await leases.fail(late, now_ms, "x") is None
     assert await leases.wait(late, now_ms, Reset(now_ms + 1), "x") is None
     assert await leases.park(late, now_ms, "x") is None
-    found = await desk.get(quick.id)
+    found = await job_service.get(quick.id)
     assert (found.cursor, found.state, found.fence) == (Cursor(), "running", 2)
     assert found.lock.locked_by == "quick"
 
 
-async def test_a_job_that_repeats_is_due_again_on_its_grid(desk: JobDesk, leases: Leases) -> None:
-    job = await add(desk, "a", schedule=Schedule(interval_ms=10_000))
+async def test_a_job_that_repeats_is_due_again_on_its_grid(
+    job_service: JobService, leases: Leases
+) -> None:
+    job = await add(job_service, "a", schedule=Schedule(interval_ms=10_000))
     (held,) = await leases.claim("me", 1, LEASE_MS)
-    now_ms = await desk.store.now_ms()
+    now_ms = await job_service.store.now_ms()
 
     (done,) = await leases.finish([held], now_ms)
 
@@ -207,12 +213,14 @@ async def test_a_job_that_repeats_is_due_again_on_its_grid(desk: JobDesk, leases
     assert await leases.next_due_ms() == done.next_run_at
 
 
-async def test_a_job_that_is_done_makes_room_for_the_next(desk: JobDesk, leases: Leases) -> None:
-    job = await add(desk, "a", "ohlcv_backfill")
+async def test_a_job_that_is_done_makes_room_for_the_next(
+    job_service: JobService, leases: Leases
+) -> None:
+    job = await add(job_service, "a", "ohlcv_backfill")
     (held,) = await leases.claim("me", 1, LEASE_MS)
-    held = replace(held, cursor=Cursor(since_ms=7, page=3), progress=Progress(rows=5))
+    held = replace(held, cursor=Cursor(since_ms=7, page=3), progress=JobProgress(rows=5))
 
-    (done,) = await leases.finish([held], await desk.store.now_ms())
+    (done,) = await leases.finish([held], await job_service.store.now_ms())
 
     assert done is not None
     assert (done.state, done.status, done.stats.success) == ("success", "deleted", 1)
@@ -220,24 +228,24 @@ async def test_a_job_that_is_done_makes_room_for_the_next(desk: JobDesk, leases:
     assert done.progress.rows == 5
     assert [event.what for event in done.events] == ["created", "claimed", "done"]
     assert await leases.claim("me", 1, LEASE_MS) == []
-    assert await desk.find() == []
-    assert ids(await desk.find(state="success")) == [job.id]
-    again = await add(desk, "a", "ohlcv_backfill")
+    assert await job_service.find() == []
+    assert ids(await job_service.find(state="success")) == [job.id]
+    again = await add(job_service, "a", "ohlcv_backfill")
     assert again.id != job.id
 
 
 async def test_a_failure_is_tried_again_later_or_rests_until_somebody_says_so(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    job = await add(desk, "a")
+    job = await add(job_service, "a")
     (held,) = await leases.claim("me", 1, LEASE_MS)
-    now_ms = await desk.store.now_ms()
+    now_ms = await job_service.store.now_ms()
     again = await leases.fail(held, now_ms, "first", now_ms)
     (held,) = await leases.claim("me", 1, LEASE_MS)
 
     rests = await leases.fail(held, now_ms, "second")
     nothing = await leases.claim("me", 1, LEASE_MS)
-    resumed = await desk.resume(job.id)
+    resumed = await job_service.resume(job.id)
 
     assert again is not None
     assert rests is not None
@@ -249,14 +257,14 @@ async def test_a_failure_is_tried_again_later_or_rests_until_somebody_says_so(
     assert ids(await leases.claim("me", 1, LEASE_MS)) == [job.id]
 
 
-async def test_waiting_for_budget_is_no_attempt_and_ends_in_line(
-    desk: JobDesk, leases: Leases
+async def test_waiting_for_budget_is_no_attempt_and_ends_in_the_queue(
+    job_service: JobService, leases: Leases
 ) -> None:
     for symbol in "abcd":
-        await add(desk, symbol)
-    await add(desk, "e", "gap_backfill")
+        await add(job_service, symbol)
+    await add(job_service, "e", "gap_backfill")
     gap, *held = await leases.claim("me", 5, LEASE_MS)
-    now_ms = await desk.store.now_ms()
+    now_ms = await job_service.store.now_ms()
     reset = Reset(now_ms + 40_000, serves=2, window_ms=10_000)
 
     waits = [await leases.wait(job, now_ms, reset, "used up") for job in [*held, gap]]
@@ -271,13 +279,13 @@ async def test_waiting_for_budget_is_no_attempt_and_ends_in_line(
 
 
 async def test_a_parked_job_is_taken_up_at_once_where_it_stood(
-    desk: JobDesk, leases: Leases
+    job_service: JobService, leases: Leases
 ) -> None:
-    await add(desk, "a", "ohlcv_backfill")
+    await add(job_service, "a", "ohlcv_backfill")
     (held,) = await leases.claim("me", 1, LEASE_MS)
     held = replace(held, cursor=Cursor(since_ms=7, page=3))
 
-    await leases.park(held, await desk.store.now_ms(), "stopping")
+    await leases.park(held, await job_service.store.now_ms(), "stopping")
     (taken,) = await leases.claim("other", 1, LEASE_MS)
 
     assert taken.cursor == held.cursor
@@ -290,14 +298,14 @@ async def test_a_parked_job_is_taken_up_at_once_where_it_stood(
     assert taken.events[-1].by == "other"
 
 
-async def test_a_pause_meanwhile_is_not_undone_by_the_end_of_a_turn(
-    desk: JobDesk, leases: Leases
+async def test_a_pause_meanwhile_is_not_undone_by_the_end_of_a_run(
+    job_service: JobService, leases: Leases
 ) -> None:
-    job = await add(desk, "a")
+    job = await add(job_service, "a")
     (held,) = await leases.claim("me", 1, LEASE_MS)
-    await desk.pause(job.id)
+    await job_service.pause(job.id)
 
-    (done,) = await leases.finish([held], await desk.store.now_ms())
+    (done,) = await leases.finish([held], await job_service.store.now_ms())
 
     assert done is not None
     assert (done.status, done.state) == ("paused", "idle")

@@ -5,14 +5,16 @@ import asyncio
 import pytest
 
 from penstock.clock import ManualClock, SystemClock
-from penstock.jobs.slots import Slots
+from penstock.jobs.slots import JobSlots
 from penstock.storage.state import StateStore, open_store
 
 LEASE_MS = 60_000
 
 
-def worker(store: StateStore, name: str, per_exchange: int = 4, lease_ms: int = LEASE_MS) -> Slots:
-    return Slots(store, name, per_exchange, lease_ms, SystemClock())
+def worker(
+    store: StateStore, name: str, per_exchange: int = 4, lease_ms: int = LEASE_MS
+) -> JobSlots:
+    return JobSlots(store, name, per_exchange, lease_ms, SystemClock())
 
 
 async def test_many_workers_together_get_no_more_than_there_are(store: StateStore) -> None:
@@ -65,7 +67,7 @@ async def test_a_worker_of_other_settings_keeps_to_its_own_number(store: StateSt
 async def test_what_another_took_meanwhile_is_held_no_longer() -> None:
     clock = ManualClock(1_700_000_000_000)
     store = await open_store("memory:", clock=clock)
-    slow, quick = (Slots(store, name, 2, LEASE_MS, clock) for name in ("slow", "quick"))
+    slow, quick = (JobSlots(store, name, 2, LEASE_MS, clock) for name in ("slow", "quick"))
     assert await slow.take("sim", 2) == 2
 
     await clock.advance(LEASE_MS / 1000 + 1)
@@ -78,7 +80,7 @@ async def test_what_another_took_meanwhile_is_held_no_longer() -> None:
 async def test_slots_that_are_renewed_are_kept(steps: int) -> None:
     clock = ManualClock(1_700_000_000_000)
     store = await open_store("memory:", clock=clock)
-    holder, other = (Slots(store, name, 2, LEASE_MS, clock) for name in ("holder", "other"))
+    holder, other = (JobSlots(store, name, 2, LEASE_MS, clock) for name in ("holder", "other"))
     assert await holder.take("sim", 2) == 2
 
     for _ in range(steps):

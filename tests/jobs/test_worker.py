@@ -21,11 +21,11 @@ from penstock.errors import (
     StoreUnreachable,
     UnknownSymbol,
 )
-from penstock.jobs.desk import JobDesk
-from penstock.jobs.kinds import SPECIFIED, Kind
+from penstock.jobs.kinds import SPECIFIED, JobKind
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
-from penstock.jobs.turn import NS_PER_MS, Turn
+from penstock.jobs.run import NS_PER_MS, JobRun
+from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.storage.state import Counts, Document, StateStore
 from penstock.storage.state.documents import Claim, Write
@@ -34,9 +34,9 @@ from penstock.storage.state.schema import JOBS, SCHEMA, Table
 from penstock.telemetry import Fact, JobFailed, JobLost, StoreAnswers, StoreSilent
 
 START_MS = 1_700_000_000_000
-SETTINGS = Jobs(concurrency=3, per_exchange=2, lease=30, turn=20, attempts=3, first_delay=8)
+SETTINGS = Jobs(concurrency=3, per_exchange=2, lease=30, time_slice=20, attempts=3, first_delay=8)
 
-Work = Callable[[Turn], Awaitable[bool]]
+Work = Callable[[JobRun], Awaitable[bool]]
 
 
 @dataclass
@@ -90,21 +90,21 @@ class Fallible(MemoryBackend):
 class Scripted:
     """Does what the test says."""
 
-    kind: Kind
+    kind: JobKind
     work: Work
 
-    async def run(self, turn: Turn) -> bool:
-        return await self.work(turn)
+    async def run(self, job_run: JobRun) -> bool:
+        return await self.work(job_run)
 
 
 @dataclass
 class Shop:
-    """A store, its desk, and a worker whose handlers do what a test says."""
+    """A store, its job service, and a worker whose handlers do what a test says."""
 
     clock: ManualClock
     backend: Fallible
     store: StateStore
-    desk: JobDesk
+    job_service: JobService
     leases: Leases
     facts: list[Fact] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ class Shop:
         said |= {"type": type_, "symbol": f"{symbol}/usdt", **fields}
         if type_ == "gap_backfill":
             said["cursor"] = Cursor(since_ms=0, until_ms=9)
-        return await self.desk.create(NewJob(**said))
+        return await self.job_service.create(NewJob(**said))
 
     def worker(self, work: Work, settings: Jobs = SETTINGS, name: str = "me") -> Worker:
         handlers = {kind.name: Scripted(kind, work) for kind in SPECIFIED.values()}
@@ -148,20 +148,20 @@ async def shop() -> Shop:
     backend = Fallible(Steady(clock))
     await backend.prepare(SCHEMA)
     store = StateStore(backend, 10.0)
-    return Shop(clock, backend, store, JobDesk(store), Leases(store))
+    return Shop(clock, backend, store, JobService(store), Leases(store))
 
 
-async def at_once(_: Turn) -> bool:
+async def at_once(_: JobRun) -> bool:
     return True
 
 
-async def for_ever(_: Turn) -> bool:
+async def for_ever(_: JobRun) -> bool:
     await asyncio.Event().wait()
     return True
 
 
 def raising(error: Exception) -> Work:
-    async def work(_: Turn) -> bool:
+    async def work(_: JobRun) -> bool:
         raise error
 
     return work
@@ -170,14 +170,14 @@ def raising(error: Exception) -> Work:
 async def test_what_a_handler_notes_is_among_the_jobs_events(shop: Shop) -> None:
     job = await shop.add("a")
 
-    async def work(turn: Turn) -> bool:
-        turn.note("skipped", "some are not kept")
+    async def work(job_run: JobRun) -> bool:
+        job_run.note("skipped", "some are not kept")
         return True
 
     async with shop.at_work(shop.worker(work)):
         pass
 
-    told = (await shop.desk.get(job.id)).events
+    told = (await shop.job_service.get(job.id)).events
     assert [event.what for event in told if event.by] == ["claimed", "skipped", "done"]
     assert next(event.detail for event in told if event.what == "skipped") == "some are not kept"
 
@@ -189,13 +189,13 @@ async def test_no_more_run_at_once_than_allowed_in_all_and_per_exchange(shop: Sh
     worker = shop.worker(for_ever)
 
     async with shop.at_work(worker):
-        running = [turn.job.exchange_id for turn in worker.turns.values()]
+        running = [job_run.job.exchange_id for job_run in worker.job_runs.values()]
         await shop.pass_time(12)
-        assert len(worker.turns) == 3
+        assert len(worker.job_runs) == 3
 
     assert max(running.count(name) for name in running) <= 2
     assert len(running) == 3
-    assert worker.turns == {}
+    assert worker.job_runs == {}
 
 
 async def test_workers_together_run_no_more_of_an_exchange_than_allowed(shop: Shop) -> None:
@@ -207,8 +207,8 @@ async def test_workers_together_run_no_more_of_an_exchange_than_allowed(shop: Sh
         for worker in workers:
             await stack.enter_async_context(shop.at_work(worker))
         await shop.pass_time(2 * SETTINGS.lease)
-        running = [len(worker.turns) for worker in workers]
-        counts = await shop.desk.counts()
+        running = [len(worker.job_runs) for worker in workers]
+        counts = await shop.job_service.counts()
 
     assert sum(running) == SETTINGS.per_exchange
     assert counts["sim"]["running"] == SETTINGS.per_exchange
@@ -218,10 +218,10 @@ async def test_a_run_that_is_asked_for_elsewhere_wakes_an_idle_worker_at_once(sh
     job = await shop.add("a")
     async with shop.at_work(shop.worker(at_once, Jobs())):
         await shop.pass_time(10)
-        before = (await shop.desk.get(job.id)).stats.success
-        await shop.desk.run(job.id)
+        before = (await shop.job_service.get(job.id)).stats.success
+        await shop.job_service.run(job.id)
         await shop.pass_time(0.3)
-        after = (await shop.desk.get(job.id)).stats.success
+        after = (await shop.job_service.get(job.id)).stats.success
 
     assert (before, after) == (1, 2)
 
@@ -233,19 +233,19 @@ async def test_one_exchange_never_gets_more_than_its_share(shop: Shop) -> None:
     worker = shop.worker(for_ever)
 
     async with shop.at_work(worker):
-        assert len(worker.turns) == 3
-        assert other.id in worker.turns
+        assert len(worker.job_runs) == 3
+        assert other.id in worker.job_runs
 
 
 async def test_a_job_runs_when_it_is_due_and_the_worker_sleeps_until_then(shop: Shop) -> None:
     job = await shop.add("a", schedule=Schedule(interval_ms=60_000))
     ran_at: list[int] = []
 
-    async def work(_: Turn) -> bool:
+    async def work(_: JobRun) -> bool:
         ran_at.append(await shop.store.now_ms())
         return True
 
-    async with shop.at_work(shop.worker(work, replace(SETTINGS, look_every=1000))):
+    async with shop.at_work(shop.worker(work, replace(SETTINGS, poll_interval=1000))):
         await shop.pass_time(200)
 
     first, *rest = ran_at
@@ -254,7 +254,7 @@ async def test_a_job_runs_when_it_is_due_and_the_worker_sleeps_until_then(shop: 
     assert len(grid) == len(rest) == 3
     late = [at_ms % 60_000 for at_ms in rest]
     assert max(late) - min(late) <= 150, "no drift"
-    assert (await shop.desk.get(job.id)).stats.success == 4
+    assert (await shop.job_service.get(job.id)).stats.success == 4
 
 
 async def test_a_job_of_another_process_is_seen_within_the_next_look(shop: Shop) -> None:
@@ -263,8 +263,8 @@ async def test_a_job_of_another_process_is_seen_within_the_next_look(shop: Shop)
     async with shop.at_work(worker):
         await shop.pass_time(60)
         job = await shop.add("a")
-        await shop.pass_time(SETTINGS.look_every + 0.1)
-        assert (await shop.desk.get(job.id)).stats.success == 1
+        await shop.pass_time(SETTINGS.poll_interval + 0.1)
+        assert (await shop.job_service.get(job.id)).stats.success == 1
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ async def test_an_error_is_answered_by_its_remedy(
     job = await shop.add("a")
 
     async with shop.at_work(shop.worker(raising(error))):
-        found = await shop.desk.get(job.id)
+        found = await shop.job_service.get(job.id)
 
     assert (found.state, found.attempts) == (state, attempts)
     assert found.lock.locked_by is None
@@ -305,7 +305,7 @@ async def test_failures_back_off_and_end_with_the_reason(shop: Shop) -> None:
     job = await shop.add("a")
     ran_at: list[int] = []
 
-    async def work(_: Turn) -> bool:
+    async def work(_: JobRun) -> bool:
         ran_at.append(await shop.store.now_ms())
         raise ExchangeUnreachable("nobody there")
 
@@ -314,22 +314,22 @@ async def test_failures_back_off_and_end_with_the_reason(shop: Shop) -> None:
         other = await shop.add("b")
         await shop.pass_time(6)
 
-    found = await shop.desk.get(job.id)
+    found = await shop.job_service.get(job.id)
     assert (found.state, found.attempts) == ("failed", 3)
     assert found.stats.last_error == "nobody there"
     assert 4_000 <= ran_at[1] - ran_at[0] <= 8_200
     assert 8_000 <= ran_at[2] - ran_at[1] <= 16_200
     told = [fact for fact in shop.facts if isinstance(fact, JobFailed) and fact.job == job.id]
     assert [fact.given_up for fact in told] == [False, False, True]
-    assert (await shop.desk.get(other.id)).attempts >= 1, "the worker goes on"
+    assert (await shop.job_service.get(other.id)).attempts >= 1, "the worker goes on"
 
 
 async def test_a_step_forward_makes_failures_forgotten(shop: Shop) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(turn: Turn) -> bool:
-        page = turn.job.cursor.page + 1
-        await turn.save(Cursor(page=page), rows=10)
+    async def work(job_run: JobRun) -> bool:
+        page = job_run.job.cursor.page + 1
+        await job_run.save(Cursor(page=page), rows=10)
         if page < 8:
             raise ExchangeUnreachable("now and then")
         return True
@@ -337,7 +337,7 @@ async def test_a_step_forward_makes_failures_forgotten(shop: Shop) -> None:
     async with shop.at_work(shop.worker(work)):
         await shop.pass_time(100)
 
-    found = await shop.desk.get(job.id)
+    found = await shop.job_service.get(job.id)
     assert (found.state, found.cursor.page, found.progress.rows) == ("success", 8, 80)
     assert found.stats.fail == 7
 
@@ -348,10 +348,10 @@ async def test_an_exchange_without_budget_is_left_alone_until_it_has_some(shop: 
     other = await shop.add("z", exchange_id="other", priority=100)
     asked: list[tuple[str, int]] = []
 
-    async def work(turn: Turn) -> bool:
+    async def work(job_run: JobRun) -> bool:
         now_ms = await shop.store.now_ms()
-        asked.append((turn.job.exchange_id, now_ms))
-        if turn.job.exchange_id == "sim" and now_ms < START_MS + 30_000:
+        asked.append((job_run.job.exchange_id, now_ms))
+        if job_run.job.exchange_id == "sim" and now_ms < START_MS + 30_000:
             raise RateLimited("used up", retry_at_ms=shop.clock.now_ms() + 30_000)
         return True
 
@@ -359,10 +359,10 @@ async def test_an_exchange_without_budget_is_left_alone_until_it_has_some(shop: 
         await shop.pass_time(20)
         before = [at_ms for name, at_ms in asked if name == "sim"]
         await shop.pass_time(20)
-        counted = (await shop.desk.counts())["sim"]
+        counted = (await shop.job_service.counts())["sim"]
 
     assert len(before) <= SETTINGS.per_exchange, "nobody asks in vain after the first no"
-    assert (await shop.desk.get(other.id)).stats.success == 1
+    assert (await shop.job_service.get(other.id)).stats.success == 1
     assert counted == {"idle": 5}
     assert len([name for name, _ in asked if name == "sim"]) == len(before) + 5
 
@@ -370,21 +370,21 @@ async def test_an_exchange_without_budget_is_left_alone_until_it_has_some(shop: 
 async def test_a_pause_stops_a_job_at_the_end_of_the_page(shop: Shop) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(turn: Turn) -> bool:
-        while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+    async def work(job_run: JobRun) -> bool:
+        while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(1)
         return False
 
     async with shop.at_work(shop.worker(work)):
         await shop.pass_time(5)
-        await shop.desk.pause(job.id)
+        await shop.job_service.pause(job.id)
         await shop.pass_time(1.5)
-        paused = await shop.desk.get(job.id)
+        paused = await shop.job_service.get(job.id)
         await shop.pass_time(60)
-        still = await shop.desk.get(job.id)
-        await shop.desk.resume(job.id)
+        still = await shop.job_service.get(job.id)
+        await shop.job_service.resume(job.id)
         await shop.pass_time(10)
-        resumed = await shop.desk.get(job.id)
+        resumed = await shop.job_service.get(job.id)
 
     assert (paused.status, paused.state, paused.lock.locked_by) == ("paused", "idle", None)
     assert still == paused
@@ -397,17 +397,17 @@ async def test_a_job_that_says_nothing_learns_of_its_deletion_from_the_heartbeat
 ) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(turn: Turn) -> bool:
-        while not turn.stopping:
+    async def work(job_run: JobRun) -> bool:
+        while not job_run.stopping:
             await shop.clock.sleep(0.5)
         return False
 
     async with shop.at_work(shop.worker(work)):
         await shop.pass_time(35)
-        kept = await shop.desk.get(job.id)
-        await shop.desk.delete(job.id)
+        kept = await shop.job_service.get(job.id)
+        await shop.job_service.delete(job.id)
         await shop.pass_time(SETTINGS.lease / 3 + 1)
-        gone = await shop.desk.get(job.id)
+        gone = await shop.job_service.get(job.id)
 
     assert (kept.state, kept.lock.locked_by) == ("running", "me")
     assert (kept.lock.lock_until or 0) > START_MS + 50_000, "renewed"
@@ -418,8 +418,8 @@ async def test_a_job_that_says_nothing_learns_of_its_deletion_from_the_heartbeat
 async def test_told_to_stop_it_parks_everything_within_ten_seconds(shop: Shop, hangs: bool) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(turn: Turn) -> bool:
-        while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+    async def work(job_run: JobRun) -> bool:
+        while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(1000 if hangs else 1)
         return False
 
@@ -431,7 +431,7 @@ async def test_told_to_stop_it_parks_everything_within_ten_seconds(shop: Shop, h
 
     assert running.done()
     await running
-    found = await shop.desk.get(job.id)
+    found = await shop.job_service.get(job.id)
     assert (found.state, found.lock.locked_by) == ("queued", None)
     assert found.cursor.page >= 1
     assert found.events[-1].what == "parked"
@@ -443,8 +443,8 @@ async def test_it_stops_in_time_even_if_the_store_hangs(shop: Shop) -> None:
     job = await shop.add("a", "ohlcv_backfill")
     hangs = asyncio.Event()
 
-    async def work(turn: Turn) -> bool:
-        while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+    async def work(job_run: JobRun) -> bool:
+        while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(1)
         return False
 
@@ -455,7 +455,7 @@ async def test_it_stops_in_time_even_if_the_store_hangs(shop: Shop) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(shop.worker(work).run(stop))
     await shop.pass_time(3)
-    page = (await shop.desk.get(job.id)).cursor.page
+    page = (await shop.job_service.get(job.id)).cursor.page
     shop.backend.claim = shop.backend.write = hang  # type: ignore[method-assign,assignment]
     await shop.pass_time(3)
     stop.set()
@@ -463,7 +463,7 @@ async def test_it_stops_in_time_even_if_the_store_hangs(shop: Shop) -> None:
 
     assert running.done()
     await running
-    assert (await shop.desk.get(job.id)).cursor.page >= page
+    assert (await shop.job_service.get(job.id)).cursor.page >= page
 
 
 async def test_a_silent_store_stops_jobs_before_their_leases_end_and_is_told_once(
@@ -472,9 +472,9 @@ async def test_a_silent_store_stops_jobs_before_their_leases_end_and_is_told_onc
     job = await shop.add("a", "ohlcv_backfill")
     stopped_ms: list[int] = []
 
-    async def work(turn: Turn) -> bool:
+    async def work(job_run: JobRun) -> bool:
         try:
-            while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+            while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
                 await shop.clock.sleep(1)
         except asyncio.CancelledError:
             stopped_ms.append(await shop.store.now_ms())
@@ -484,13 +484,13 @@ async def test_a_silent_store_stops_jobs_before_their_leases_end_and_is_told_onc
     worker = shop.worker(work)
     async with shop.at_work(worker):
         await shop.pass_time(3)
-        before = await shop.desk.get(job.id)
+        before = await shop.job_service.get(job.id)
         shop.backend.silent = True
         await shop.pass_time(60)
-        nothing_runs = dict(worker.turns)
+        nothing_runs = dict(worker.job_runs)
         shop.backend.silent = False
         await shop.pass_time(5)
-        after = await shop.desk.get(job.id)
+        after = await shop.job_service.get(job.id)
 
     assert stopped_ms[0] < (before.lock.lock_until or 0)
     assert nothing_runs == {}
@@ -507,8 +507,8 @@ async def test_a_lease_is_believed_no_longer_than_the_store_keeps_it(shop: Shop)
     async with shop.at_work(worker):
         shop.backend.answers_after_s = 3.0
         await shop.pass_time(18)
-        believed_ms = worker.turns[job.id].good_until_ns // NS_PER_MS
-        kept_ms = (await shop.desk.get(job.id)).lock.lock_until
+        believed_ms = worker.job_runs[job.id].good_until_ns // NS_PER_MS
+        kept_ms = (await shop.job_service.get(job.id)).lock.lock_until
         shop.backend.answers_after_s = 0.0
 
     assert kept_ms is not None
@@ -525,7 +525,7 @@ async def test_a_lease_that_another_took_is_left_at_once_and_nothing_is_written(
         (taken,) = await shop.leases.claim("other", 1, 1_000_000)
         await shop.pass_time(SETTINGS.lease / 3 + 1)
         lost = [fact for fact in shop.facts if isinstance(fact, JobLost)]
-        found = await shop.desk.get(job.id)
+        found = await shop.job_service.get(job.id)
 
     assert [fact.job for fact in lost] == [job.id]
     assert (found.lock.locked_by, found.fence) == ("other", taken.fence)
@@ -536,9 +536,9 @@ async def test_a_wall_clock_stepped_by_an_hour_moves_nothing(shop: Shop) -> None
     held = await shop.add("b", "ohlcv_backfill")
     ran_at: list[int] = []
 
-    async def work(turn: Turn) -> bool:
-        if turn.job.id == held.id:
-            return await for_ever(turn)
+    async def work(job_run: JobRun) -> bool:
+        if job_run.job.id == held.id:
+            return await for_ever(job_run)
         ran_at.append(await shop.store.now_ms())
         return True
 
@@ -548,28 +548,28 @@ async def test_a_wall_clock_stepped_by_an_hour_moves_nothing(shop: Shop) -> None
             await shop.pass_time(60)
             shop.clock.step_wall(step_s)
         await shop.pass_time(60)
-        fence = (await shop.desk.get(held.id)).fence
+        fence = (await shop.job_service.get(held.id)).fence
 
     assert fence == 1, "the lease was kept throughout"
     assert not [fact for fact in shop.facts if isinstance(fact, JobLost)]
     assert len(ran_at) == 5
     assert len({at_ms // 60_000 for at_ms in ran_at[1:]}) == 4
-    assert (await shop.desk.get(job.id)).stats.runs == 5
+    assert (await shop.job_service.get(job.id)).stats.runs == 5
 
 
 @pytest.mark.parametrize("caps", [{"concurrency": 1}, {"concurrency": 3, "per_exchange": 1}])
-async def test_a_gap_takes_the_place_of_a_backfill_that_had_its_turn(
+async def test_a_gap_takes_the_place_of_a_backfill_that_had_its_time_slice(
     shop: Shop, caps: dict[str, int]
 ) -> None:
     alone = replace(SETTINGS, **caps)
     backfill = await shop.add("a", "ohlcv_backfill")
     order: list[str] = []
 
-    async def work(turn: Turn) -> bool:
-        order.append(turn.job.type)
-        if turn.job.type == "gap_backfill":
+    async def work(job_run: JobRun) -> bool:
+        order.append(job_run.job.type)
+        if job_run.job.type == "gap_backfill":
             return True
-        while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+        while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(0.5)
         return False
 
@@ -577,11 +577,11 @@ async def test_a_gap_takes_the_place_of_a_backfill_that_had_its_turn(
         await shop.pass_time(30)
         gap = await shop.add("b", "gap_backfill")
         await shop.pass_time(10)
-        filled = await shop.desk.get(gap.id)
+        filled = await shop.job_service.get(gap.id)
 
     assert filled.state == "success"
     assert order == ["ohlcv_backfill", "gap_backfill", "ohlcv_backfill"]
-    found = await shop.desk.get(backfill.id)
+    found = await shop.job_service.get(backfill.id)
     assert found.cursor.page > 70
 
 
@@ -589,15 +589,15 @@ async def test_backfills_of_one_priority_take_turns(shop: Shop) -> None:
     alone = replace(SETTINGS, concurrency=1)
     jobs = [await shop.add(symbol, "ohlcv_backfill") for symbol in "abc"]
 
-    async def work(turn: Turn) -> bool:
-        while await turn.save(Cursor(page=turn.job.cursor.page + 1)):
+    async def work(job_run: JobRun) -> bool:
+        while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(0.5)
         return False
 
     async with shop.at_work(shop.worker(work, alone)):
         await shop.pass_time(150)
 
-    pages = [(await shop.desk.get(job.id)).cursor.page for job in jobs]
+    pages = [(await shop.job_service.get(job.id)).cursor.page for job in jobs]
     assert min(pages) > 60, "nobody starves"
 
 
@@ -607,14 +607,14 @@ async def test_jobs_that_save_at_once_share_a_write(shop: Shop) -> None:
     many = Jobs(concurrency=10, per_exchange=10)
     pages = 20
 
-    async def work(turn: Turn) -> bool:
+    async def work(job_run: JobRun) -> bool:
         for page in range(pages):
-            await turn.save(Cursor(page=page + 1))
+            await job_run.save(Cursor(page=page + 1))
         return True
 
     async with shop.at_work(shop.worker(work, many)):
         await shop.pass_time(1)
 
-    ended = await shop.desk.find(state="success")
+    ended = await shop.job_service.find(state="success")
     assert [job.cursor.page for job in ended] == [pages] * 6
     assert shop.backend.writes <= 2 * pages

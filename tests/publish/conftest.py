@@ -17,9 +17,9 @@ from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
 from penstock.publish import Message
 from penstock.publish.broker import Broker
+from penstock.publish.endpoints import BusEndpoints, resolve_endpoints
 from penstock.publish.frames import Head
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
-from penstock.publish.wiring import Wiring, wire
 from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
 
 TOPIC = "sim.trades.btc_usdt"
@@ -66,14 +66,16 @@ class Town:
         self.clock = SystemClock()
         self.runs = count(1)
 
-    def wiring(self, *, broker: bool = False, **settings: Any) -> Wiring:
-        found = wire(Bus(**settings) if settings else self.settings, self.folder, broker=broker)
+    def endpoints(self, *, broker: bool = False, **settings: Any) -> BusEndpoints:
+        found = resolve_endpoints(
+            Bus(**settings) if settings else self.settings, self.folder, broker=broker
+        )
         assert found is not None
         return found
 
     @asynccontextmanager
     async def bus(self, **settings: Any) -> AsyncIterator[Broker]:
-        broker = Broker(self.wiring(broker=True, **settings), self.clock)
+        broker = Broker(self.endpoints(broker=True, **settings), self.clock)
         forwarding = asyncio.create_task(broker.forward())
         try:
             yield broker
@@ -88,7 +90,7 @@ class Town:
         self, slot: str = "a", numbers: dict[str, int] | None = None, **settings: Any
     ) -> AsyncIterator[ZeroMqPublisher]:
         head = Head(next(self.runs), LOG)
-        publisher = ZeroMqPublisher(self.wiring(**settings), slot, head, numbers)
+        publisher = ZeroMqPublisher(self.endpoints(**settings), slot, head, numbers)
         announcing = asyncio.create_task(keep_announcing(publisher, self.clock))
         try:
             yield publisher
@@ -97,7 +99,7 @@ class Town:
             publisher.close()
 
     def subscriber(self, *wanted: str, **options: Any) -> Subscriber:
-        return Subscriber(self.wiring(), wanted or ("",), **options)
+        return Subscriber(self.endpoints(), wanted or ("",), **options)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from penstock.publish.frames import (
     BATCH,
     JOIN,
     Frame,
+    FrameKind,
     Head,
-    Kind,
     pack_frames,
     read_announcement,
     read_frame,
@@ -133,12 +133,12 @@ async def test_a_lost_tail_is_read_once_it_is_announced(town: Town) -> None:
 
 
 def test_a_publisher_that_begins_announces_the_numbers_of_its_log(town: Town) -> None:
-    wiring = town.wiring()
+    endpoints = town.endpoints()
     context: zmq.Context[Socket] = zmq.Context()
     broker = context.socket(zmq.XSUB)
-    wiring.bind(broker, "publish")
+    endpoints.bind(broker, "publish")
     broker.send(b"\x01")
-    publisher = ZeroMqPublisher(wiring, "a", Head(run=1, log=2), {TOPIC: 7})
+    publisher = ZeroMqPublisher(endpoints, "a", Head(run=1, log=2), {TOPIC: 7})
     for _ in range(int(PATIENCE_S * 10)):
         publisher.announce()
         if broker.poll(100):
@@ -209,7 +209,7 @@ async def test_a_candle_that_another_slot_has_corrected_is_replayed_as_corrected
         for slot in "ab":
             writer = stack.enter_context(closing(log.writer(slot)))
             writer.append([candle(slot)])
-            await stack.enter_async_context(publishing(town.wiring(), writer, town.clock, quiet))
+            await stack.enter_async_context(publishing(town.endpoints(), writer, town.clock, quiet))
         subscriber = await stack.enter_async_context(subscribe(topic, start=1, settings=settings))
         got = await take(subscriber, 2)
 
@@ -289,7 +289,7 @@ async def test_a_second_broker_is_told_so(town: Town, at: str, unused_tcp_port: 
     town.settings = Bus(publish=where, subscribe="ipc" if at == "ipc" else "ipc://@nobody-else")
     async with town.bus(), town.publisher() as publisher:
         with pytest.raises(ConfigError, match=r"another .* already"):
-            Broker(town.wiring(broker=True), town.clock)
+            Broker(town.endpoints(broker=True), town.clock)
         await heard(publisher)  # and the first is unharmed
 
 
@@ -412,8 +412,8 @@ async def test_junk_on_the_bus_is_counted_and_harms_nobody(town: Town) -> None:
     asking = context.socket(zmq.XSUB)
     try:
         async with town.bus() as broker, town.publisher() as publisher:
-            stranger.connect(town.wiring().publish)
-            asking.connect(town.wiring().subscribe)
+            stranger.connect(town.endpoints().publish)
+            asking.connect(town.endpoints().subscribe)
             for word in (b"\x01_join.\xff\0", b"\x01_join\0", b"\x02", b"\x02" + b"x" * 8, b"zz"):
                 asking.send(word)
             await heard(publisher)
@@ -421,9 +421,9 @@ async def test_junk_on_the_bus_is_counted_and_harms_nobody(town: Town) -> None:
                 await joined(subscriber)
                 broken = b"_announce" + bytes([0, 1, 5, 1]) + b"a" + bytes(8) + b"{"
 
-                inner = write_frame(Frame(BATCH, "a", 0, Kind.BATCH, b"\xc1"))
-                nested = write_frame(Frame(BATCH, "a", 1, Kind.BATCH, pack_frames([inner])))
-                reply = write_frame(Frame(f"{JOIN}.x.y", "a", 1, Kind.JOINED, b""))
+                inner = write_frame(Frame(BATCH, "a", 0, FrameKind.BATCH, b"\xc1"))
+                nested = write_frame(Frame(BATCH, "a", 1, FrameKind.BATCH, pack_frames([inner])))
+                reply = write_frame(Frame(f"{JOIN}.x.y", "a", 1, FrameKind.JOINED, b""))
 
                 def send_junk() -> bool:
                     for junk in (b"", b"x", broken, b"_", inner, nested, reply):
@@ -444,7 +444,7 @@ async def test_the_bus_tells_which_streams_there_are(town: Town) -> None:
         publisher.announce()
         publisher.publish(messages(3, 3))
         await forwarded(broker, 3)
-        facts = await ask_bus(town.wiring(), town.clock)
+        facts = await ask_bus(town.endpoints(), town.clock)
 
     (slot,) = facts.slots
     assert (slot.slot, slot.numbers) == ("a", {OTHER: 4, TOPIC: 2})
@@ -453,7 +453,7 @@ async def test_the_bus_tells_which_streams_there_are(town: Town) -> None:
 
 async def test_a_bus_that_is_not_there_is_named_with_its_remedy(town: Town) -> None:
     with pytest.raises(BusUnreachable, match="penstock bus"):
-        await ask_bus(town.wiring(), town.clock, patience_s=0.05)
+        await ask_bus(town.endpoints(), town.clock, timeout_s=0.05)
 
 
 async def test_a_folder_with_a_very_long_name_has_a_bus_too(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 
 from penstock.publish import Message, Publisher
-from penstock.publish.memory import MemoryPublisher, Subscription
+from penstock.publish.memory import MemoryPublisher, MemorySubscription
 from penstock.publish.subscriber import Delivery, Subscriber
 
 from .conftest import OTHER, TOPIC, Town, heard, joined, messages
@@ -25,7 +25,7 @@ class Listening(Protocol):
 
 
 class _Memory:
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: MemorySubscription) -> None:
         self._subscription = subscription
 
     async def take(self, last: int) -> list[Message]:

@@ -14,8 +14,8 @@ from penstock.market.events import Ticker
 from penstock.publish.frames import (
     Announcement,
     Frame,
+    FrameKind,
     Head,
-    Kind,
     pack_frames,
     payload_of,
     read_announcement,
@@ -36,7 +36,7 @@ FRAMES = st.builds(
     NAMES,
     NAMES,
     st.integers(0, (1 << 63) - 1),
-    st.sampled_from(Kind),
+    st.sampled_from(FrameKind),
     st.binary(),
     st.sampled_from(FORMATS),
 )
@@ -73,20 +73,20 @@ def test_a_payload_that_is_no_record_is_refused_in_one_way(frame: Frame) -> None
     "spoil", [lambda d: d[:3], lambda d: d.replace(bytes([VERSION]), bytes([VERSION + 1]), 1)]
 )
 def test_a_spoiled_frame_is_refused(spoil: Callable[[bytes], bytes]) -> None:
-    whole = write_frame(Frame("t", "s", 5, Kind.JSON, b"{}"))
+    whole = write_frame(Frame("t", "s", 5, FrameKind.JSON, b"{}"))
     assert read_frame(whole).number == 5
 
     with pytest.raises(NotOurRecord):
         read_frame(spoil(whole))
 
 
-@pytest.mark.parametrize("kind", [Kind.JSON, Kind.MSGPACK])
-def test_a_frame_of_an_older_publisher_brings_its_record(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FrameKind.JSON, FrameKind.MSGPACK])
+def test_a_frame_of_an_older_publisher_brings_its_record(kind: FrameKind) -> None:
     told = {
         "kind": "ticker", "exchange": "x", "symbol": "BTC/USDT", "received_at_ns": 9,
         "at_ms": 1_633_998_523_963, "last": "1.1",
     }  # fmt: skip
-    payload = (msgspec.json if kind is Kind.JSON else msgspec.msgpack).encode(told)
+    payload = (msgspec.json if kind is FrameKind.JSON else msgspec.msgpack).encode(told)
     data = b"t\0" + bytes([1, kind, 1]) + b"s" + (5).to_bytes(8) + payload
 
     event = decode(record_of(read_frame(data)))
@@ -98,11 +98,11 @@ def test_a_frame_of_an_older_publisher_brings_its_record(kind: Kind) -> None:
 @pytest.mark.parametrize(("topic", "slot"), [("", "s"), ("t", ""), ("t" * 256, "s"), ("a\0b", "s")])
 def test_a_name_that_would_break_the_frame_is_refused(topic: str, slot: str) -> None:
     with pytest.raises(NotOurRecord, match="cannot be a name"):
-        write_frame(Frame(topic, slot, 1, Kind.JSON, b""))
+        write_frame(Frame(topic, slot, 1, FrameKind.JSON, b""))
 
 
-@pytest.mark.parametrize("kind", [Kind.JSON, Kind.MSGPACK])
-def test_a_record_survives_the_bus(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FrameKind.JSON, FrameKind.MSGPACK])
+def test_a_record_survives_the_bus(kind: FrameKind) -> None:
     chosen, payload = payload_of(record(3), kind)
 
     assert chosen is kind
@@ -110,15 +110,15 @@ def test_a_record_survives_the_bus(kind: Kind) -> None:
 
 
 def test_a_json_payload_is_the_record_without_its_version() -> None:
-    assert payload_of(record(3), Kind.JSON) == (Kind.JSON, record(3)[1:])
+    assert payload_of(record(3), FrameKind.JSON) == (FrameKind.JSON, record(3)[1:])
 
 
 def test_an_id_too_long_for_messagepack_goes_as_json() -> None:
     long = record(1 << 70)
 
-    chosen, payload = payload_of(long, Kind.MSGPACK)
+    chosen, payload = payload_of(long, FrameKind.MSGPACK)
 
-    assert (chosen, payload) == (Kind.JSON, long[1:])
+    assert (chosen, payload) == (FrameKind.JSON, long[1:])
 
 
 def test_a_head_says_which_run_and_which_log() -> None:
@@ -157,6 +157,6 @@ def test_an_announcement_is_read_as_it_was_written() -> None:
     ],
 )
 def test_a_topic_is_wanted_whole_unless_it_ends_with_a_dot(wanted: str, got: bool) -> None:
-    frame = write_frame(Frame(TOPIC, "a", 1, Kind.JSON, b"{}"))
+    frame = write_frame(Frame(TOPIC, "a", 1, FrameKind.JSON, b"{}"))
 
     assert frame.startswith(wanted_bytes(wanted)) is got

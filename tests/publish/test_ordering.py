@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.publish.frames import Head
-from penstock.publish.ordering import FARTHEST, Ordering, Start, Step
+from penstock.publish.ordering import FARTHEST, FrameDecision, Ordering, Start
 
 HEAD = Head(1, 1)
 EVER = 1 << 63
@@ -26,7 +26,7 @@ class Reader:
     def announced(self, last: int, head: Head = HEAD) -> None:
         self._follow(self.ordering.announced("t", "s", last, head), 0)
 
-    def _follow(self, step: Step, number: int) -> None:
+    def _follow(self, step: FrameDecision, number: int) -> None:
         if step.missing is not None:
             first, last = step.missing
             assert first <= last
@@ -113,9 +113,9 @@ def test_topics_and_slots_are_counted_apart() -> None:
     ordering = Ordering()
     ordering.arrived("t", "s", 5)
 
-    assert ordering.arrived("t", "other", 1) == Step(None, deliver=True)
-    assert ordering.arrived("other", "s", 1) == Step(None, deliver=True)
-    assert ordering.arrived("t", "s", 7) == Step((6, 6), deliver=True)
+    assert ordering.arrived("t", "other", 1) == FrameDecision(None, deliver=True)
+    assert ordering.arrived("other", "s", 1) == FrameDecision(None, deliver=True)
+    assert ordering.arrived("t", "s", 7) == FrameDecision((6, 6), deliver=True)
 
 
 def test_a_log_begun_anew_is_followed_from_its_first_number() -> None:
@@ -163,7 +163,7 @@ def test_a_stream_that_is_really_far_ahead_is_followed_once_it_has_said_so_twice
     assert reader.ordering.announced("t", "s", far, HEAD).doubted
 
     assert reader.ordering.announced("t", "s", far + 10, HEAD).missing == (6, far + 10)
-    assert reader.ordering.arrived("t", "s", far + 11) == Step(None, deliver=True)
+    assert reader.ordering.arrived("t", "s", far + 11) == FrameDecision(None, deliver=True)
 
 
 @pytest.mark.parametrize("log", [True, False])

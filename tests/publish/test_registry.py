@@ -3,7 +3,7 @@
 from penstock.publish.frames import (
     Announcement,
     Frame,
-    Kind,
+    FrameKind,
     read_frame,
     unpack_frames,
     write_frame,
@@ -16,7 +16,7 @@ ROOM = 1 << 20
 
 
 def passed(registry: Registry, topic: str, number: int, size: int = 10) -> bytes:
-    frame = Frame(topic, "a", number, Kind.JSON, b"x" * size)
+    frame = Frame(topic, "a", number, FrameKind.JSON, b"x" * size)
     data = write_frame(frame)
     registry.passed(frame, data)
     return data
@@ -80,7 +80,7 @@ def test_a_number_that_a_slot_never_gave_is_not_told_to_who_joins() -> None:
     passed(registry, TOPIC, 1 << 62)
 
     (frames,) = known(registry, TOPIC)
-    assert [(f.kind, f.number) for f in frames] == [(Kind.HEAD, 5)]
+    assert [(f.kind, f.number) for f in frames] == [(FrameKind.HEAD, 5)]
     assert known(registry, OTHER) == [[]]
     announced(registry, 0, topic=6)
     assert (TOPIC, "a") not in registry._last
@@ -100,8 +100,8 @@ def test_an_announcement_is_told_to_the_subscribers_of_each_topic() -> None:
     heads = announced(Registry(ROOM), 0, topic=5, other=7)
 
     assert [(h.topic, h.number, h.kind) for h in heads] == [
-        (TOPIC, 5, Kind.HEAD),
-        (OTHER, 7, Kind.HEAD),
+        (TOPIC, 5, FrameKind.HEAD),
+        (OTHER, 7, FrameKind.HEAD),
     ]
 
 
@@ -112,9 +112,9 @@ def test_who_joins_hears_of_no_number_less_than_one_that_was_sent() -> None:
 
     (frames,) = known(registry, "")
     assert [(f.kind, f.topic, f.number) for f in frames] == [
-        (Kind.JSON, TOPIC, 8),
-        (Kind.HEAD, TOPIC, 8),
-        (Kind.HEAD, OTHER, 2),
+        (FrameKind.JSON, TOPIC, 8),
+        (FrameKind.HEAD, TOPIC, 8),
+        (FrameKind.HEAD, OTHER, 2),
     ]
 
 

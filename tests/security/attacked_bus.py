@@ -94,7 +94,7 @@ async def attack(town: Town, pid: int, seconds: float, seed: int, *, flood: bool
 
 
 def _attacking(town: Town, seconds: float, seed: int, *, flood: bool) -> "subprocess.Popen[bytes]":
-    where = town.wiring()
+    where = town.endpoints()
     words = [where.publish, where.subscribe, str(seconds), str(seed)]
     words += ["flood"] if flood else []
     return subprocess.Popen([sys.executable, str(ATTACK), *words], stdout=subprocess.DEVNULL)
@@ -114,7 +114,7 @@ async def attacked(folder: Path, seconds: float, seed: int, *, flood: bool = Fal
             while used.sent < said or used.got[-1] != used.sent:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             first, already = used.sent, len(used.got)
-            facts = await ask_bus(town.wiring(), town.clock, PATIENCE_S)
+            facts = await ask_bus(town.endpoints(), town.clock, PATIENCE_S)
             assert "a" in [slot.slot for slot in facts.slots]
             async with town.subscriber(TOPIC, fill=used.shelf) as late:
                 fresh = numbers([await anext(late) for _ in range(20)])

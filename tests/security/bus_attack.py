@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 import zmq
 
-from penstock.publish.frames import ANNOUNCE, Announcement, Frame, Kind, write_frame
+from penstock.publish.frames import ANNOUNCE, Announcement, Frame, FrameKind, write_frame
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\0" + bytes(31)
 READY = b"\x05READY\x0bSocket-Type\0\0\0\x03"
@@ -71,11 +71,11 @@ def send_large_frames(endpoints: list[str], dice: Dice, sender: "zmq.Socket[byte
 
 def forge(endpoints: list[str], dice: Dice, sender: "zmq.Socket[bytes]") -> None:
     number = dice.choice([1 << 62, dice.getrandbits(63), dice.randrange(10_000)])
-    sender.send(write_frame(Frame(TOPIC, SLOT, number, Kind.JSON, dice.randbytes(50))))
-    sender.send(write_frame(Frame(f"x.{number}.\x1b[2J", SLOT, number, Kind.JSON, b"{}")))
+    sender.send(write_frame(Frame(TOPIC, SLOT, number, FrameKind.JSON, dice.randbytes(50))))
+    sender.send(write_frame(Frame(f"x.{number}.\x1b[2J", SLOT, number, FrameKind.JSON, b"{}")))
     told = Announcement(slot=SLOT, run=dice.getrandbits(62), log=1, numbers={TOPIC: number})
     payload = msgspec.json.encode(told)
-    sender.send(write_frame(Frame(ANNOUNCE, SLOT, 0, Kind.FACTS, payload)))
+    sender.send(write_frame(Frame(ANNOUNCE, SLOT, 0, FrameKind.FACTS, payload)))
     time.sleep(0.001)
 
 

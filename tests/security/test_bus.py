@@ -28,17 +28,17 @@ from tests.publish.conftest import (
     record,
     take,
 )
-from tests.publish.test_wiring import Keys
+from tests.publish.test_endpoints import Keys
 from tests.waiting import PATIENCE_S
 
 from penstock.cli.tail import _text
 from penstock.errors import BusUnreachable, ConfigError
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
-from penstock.publish.frames import ANNOUNCE, Announcement, Frame, Kind, write_frame
+from penstock.publish.frames import ANNOUNCE, Announcement, Frame, FrameKind, write_frame
 from penstock.publish.outbox import _MOST_BYTES, Outbox
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
-from penstock.publish.subscriptions import LONGEST, Subscriptions
+from penstock.publish.subscriptions import LONGEST, ClientSubscriptions
 from penstock.telemetry import BusRefused, Fact
 
 from .attacked_bus import attacked, check
@@ -92,7 +92,7 @@ async def test_a_key_that_may_subscribe_may_not_publish(tmp_path: Path) -> None:
         town.bus(**keys.settings) as broker,
         town.publisher("forger", **reads) as forger,
         town.publisher(**writes) as publisher,
-        Subscriber(town.wiring(**reads), [TOPIC]) as subscriber,
+        Subscriber(town.endpoints(**reads), [TOPIC]) as subscriber,
     ):
         broker._tell = facts.append
         await heard(publisher)
@@ -113,7 +113,7 @@ async def test_a_key_that_may_publish_may_not_subscribe(tmp_path: Path) -> None:
     writes = keys.client("writes", "publishers")
     async with (
         town.bus(**keys.settings) as broker,
-        Subscriber(town.wiring(**writes), [TOPIC]) as subscriber,
+        Subscriber(town.endpoints(**writes), [TOPIC]) as subscriber,
     ):
         await eventually(lambda: broker.counts.refused >= 2)
         assert not subscriber.joined
@@ -126,7 +126,7 @@ async def test_keys_from_before_there_were_two_folders_may_subscribe_only(tmp_pa
     async with (
         town.bus(**keys.settings) as broker,
         town.publisher(**old) as publisher,
-        Subscriber(town.wiring(**old), [TOPIC]) as subscriber,
+        Subscriber(town.endpoints(**old), [TOPIC]) as subscriber,
     ):
         await joined(subscriber)
         await eventually(lambda: broker.counts.refused >= 2)
@@ -150,7 +150,7 @@ def test_a_folder_of_publishers_that_is_none_is_refused(tmp_path: Path) -> None:
     settings = {**keys.settings, "publishers": str(tmp_path / "nowhere")}
 
     with pytest.raises(ConfigError, match=r"bus\.publishers"):
-        Town(tmp_path).wiring(broker=True, **settings)
+        Town(tmp_path).endpoints(broker=True, **settings)
 
 
 async def test_what_is_no_key_in_a_folder_of_keys_locks_nobody_out(tmp_path: Path) -> None:
@@ -166,12 +166,12 @@ async def test_what_is_no_key_in_a_folder_of_keys_locks_nobody_out(tmp_path: Pat
 async def test_the_largest_message_passes_with_keys_too(tmp_path: Path) -> None:
     keys, town = Keys(tmp_path), Town(tmp_path)
     both = keys.client("both", "publishers", "clients") | {"message_bytes": 4096}
-    frame_bytes = len(write_frame(Frame(TOPIC, "a", 1, Kind.JSON, b"")))
+    frame_bytes = len(write_frame(Frame(TOPIC, "a", 1, FrameKind.JSON, b"")))
     large = type(messages(1, 1)[0])(TOPIC, "a", 1, b"\x02" + b"x" * (4096 - frame_bytes))
     async with (
         town.bus(**keys.settings, message_bytes=4096),
         town.publisher(**both) as publisher,
-        Subscriber(town.wiring(**both), [TOPIC]) as subscriber,
+        Subscriber(town.endpoints(**both), [TOPIC]) as subscriber,
     ):
         await heard(publisher)
         await joined(subscriber)
@@ -193,10 +193,10 @@ async def test_one_forged_number_silences_no_topic(town: Town) -> None:
             assert numbers(await take(subscriber, 1)) == [3]
             told = Announcement(slot="a", run=1 << 62, log=7, numbers={TOPIC: 1 << 62})
             forged = [
-                write_frame(Frame(TOPIC, "a", 1 << 62, Kind.JSON, b"{}")),
-                write_frame(Frame(ANNOUNCE, "a", 0, Kind.FACTS, msgspec.json.encode(told))),
+                write_frame(Frame(TOPIC, "a", 1 << 62, FrameKind.JSON, b"{}")),
+                write_frame(Frame(ANNOUNCE, "a", 0, FrameKind.FACTS, msgspec.json.encode(told))),
             ]
-            with stranger(zmq.XPUB, town.wiring().publish) as forger:
+            with stranger(zmq.XPUB, town.endpoints().publish) as forger:
                 assert await asyncio.to_thread(forger.recv) == b"\x01"
                 before = broker.counts.forwarded
                 for frame in reversed(forged):
@@ -232,11 +232,11 @@ async def test_a_message_larger_than_the_bus_takes_costs_its_sender_the_connecti
     tmp_path: Path,
 ) -> None:
     town = Town(tmp_path, message_bytes=100_000)
-    with stranger(zmq.XPUB, town.wiring().publish) as sender:
+    with stranger(zmq.XPUB, town.endpoints().publish) as sender:
         is_lost = lost(sender)
         async with town.bus() as broker, town.publisher() as publisher:
             assert await asyncio.to_thread(sender.recv) == b"\x01"
-            sender.send(write_frame(Frame(TOPIC, "b", 1, Kind.JSON, b"x" * 101_000)))
+            sender.send(write_frame(Frame(TOPIC, "b", 1, FrameKind.JSON, b"x" * 101_000)))
             await eventually(is_lost)
             await heard(publisher)
             publisher.publish(messages(1, 1))
@@ -245,7 +245,7 @@ async def test_a_message_larger_than_the_bus_takes_costs_its_sender_the_connecti
 
 @pytest.mark.parametrize("size", [LONGEST + 1, 1500])
 async def test_a_long_subscription_costs_its_sender_the_connection(town: Town, size: int) -> None:
-    with stranger(zmq.XSUB, town.wiring().subscribe) as asking:
+    with stranger(zmq.XSUB, town.endpoints().subscribe) as asking:
         is_lost = lost(asking)
         async with town.bus(), town.publisher() as publisher, town.subscriber(TOPIC) as subscriber:
             await joined(subscriber)
@@ -258,7 +258,7 @@ async def test_a_long_subscription_costs_its_sender_the_connection(town: Town, s
 
 async def test_many_subscriptions_cost_their_sender_the_connection(tmp_path: Path) -> None:
     town = Town(tmp_path, subscriptions=100)
-    with stranger(zmq.XSUB, town.wiring().subscribe) as asking:
+    with stranger(zmq.XSUB, town.endpoints().subscribe) as asking:
         is_lost = lost(asking)
         async with town.bus() as broker, town.subscriber(TOPIC) as subscriber:
             await joined(subscriber)
@@ -273,7 +273,7 @@ async def test_many_subscriptions_cost_their_sender_the_connection(tmp_path: Pat
 
 
 def test_subscriptions_are_counted_by_connection_and_in_all() -> None:
-    subscriptions = Subscriptions(3)
+    subscriptions = ClientSubscriptions(3)
     for name in (b"a", b"b", b"c"):
         assert not subscriptions.added(1, name)
     assert not subscriptions.added(2, b"a"), "nobody is charged for what is there already"
@@ -284,17 +284,17 @@ def test_subscriptions_are_counted_by_connection_and_in_all() -> None:
     subscriptions.opened(1)
     assert not subscriptions.added(1, b"f"), "another connection got the number"
 
-    many = Subscriptions(1_000_000)
+    many = ClientSubscriptions(1_000_000)
     refused = [many.added(connection, b"%150d" % n) for connection in range(10) for n in range(800)]
     distinct = [many.added(9 + n % 20, b"x%140d" % n) for n in range(9000)]
     assert not any(refused), "what several ask for is kept once"
     assert "with those of others" in distinct[-1]
-    alone = Subscriptions(1_000_000)
+    alone = ClientSubscriptions(1_000_000)
     assert "more than 262144 bytes" in [alone.added(1, b"%150d" % n) for n in range(1800)][-1]
 
 
 def test_answers_that_are_not_read_hold_up_those_after_them() -> None:
-    subscriptions = Subscriptions(100)
+    subscriptions = ClientSubscriptions(100)
     for asked in (b"_join.1.\0", b"_join.2.\0", b"_join.3.\0"):
         subscriptions.added(1, asked)
         subscriptions.asked(asked)
@@ -321,7 +321,7 @@ async def test_more_connections_than_allowed_are_closed_and_others_go_on(tmp_pat
 async def _use_while_held(town: Town, held: list[socket.socket]) -> None:
     async with town.bus() as broker, town.publisher() as publisher:
         await heard(publisher)
-        path = town.wiring().publish.removeprefix("ipc://")
+        path = town.endpoints().publish.removeprefix("ipc://")
         for each in held:
             each.connect(path)
             each.setblocking(False)
@@ -400,7 +400,7 @@ def test_a_path_that_no_socket_can_have_is_refused(tmp_path: Path) -> None:
     town = Town(tmp_path, publish=f"ipc://{tmp_path}/{'y' * 150}.sock")
 
     with pytest.raises(ConfigError, match="too long for a socket"):
-        Broker(town.wiring(broker=True), town.clock)
+        Broker(town.endpoints(broker=True), town.clock)
 
 
 async def test_a_bus_in_a_long_folder_that_is_not_there_is_named_with_its_remedy(
@@ -409,7 +409,7 @@ async def test_a_bus_in_a_long_folder_that_is_not_there_is_named_with_its_remedy
     town = Town(tmp_path / ("x" * 150))
 
     with pytest.raises(BusUnreachable, match="penstock bus"):
-        await ask_bus(town.wiring(), town.clock)
+        await ask_bus(town.endpoints(), town.clock)
 
 
 # What is printed
@@ -450,9 +450,9 @@ def test_tail_and_streams_go_on_whatever_is_published(tmp_path: Path) -> None:
         publish = msgspec.json.decode(bus.stdout.readline())["publish"]
         told = Announcement(slot="s[/]", run=1, log=1, numbers={EVIL: 2, TOPIC: 1})
         frames = [
-            write_frame(Frame(ANNOUNCE, "s[/]", 0, Kind.FACTS, msgspec.json.encode(told))),
-            write_frame(Frame(TOPIC, "s[/]", 1, Kind.JSON, b"\xff\x1b[2J")),
-            write_frame(Frame(EVIL, "s[/]", 2, Kind.JSON, record(2)[1:])),
+            write_frame(Frame(ANNOUNCE, "s[/]", 0, FrameKind.FACTS, msgspec.json.encode(told))),
+            write_frame(Frame(TOPIC, "s[/]", 1, FrameKind.JSON, b"\xff\x1b[2J")),
+            write_frame(Frame(EVIL, "s[/]", 2, FrameKind.JSON, record(2)[1:])),
         ]
         with stranger(zmq.XPUB, publish) as sender:
             assert sender.recv() == b"\x01"

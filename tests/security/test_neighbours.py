@@ -115,7 +115,7 @@ async def test_methods_that_clients_invent_do_not_grow_the_metrics(tmp_path: Pat
         # A parser other than the usual one hands on whatever is spelled like a method.
         for number in range(10_000):
             fact = RequestServed(method=f"M{number}", path="/", status=405, took_ms=0)
-            api.parts.metrics(fact)
+            api.app_state.metrics(fact)
         text = (await api.ask("GET", "/metrics")).body.decode()
     await store.close()
 

@@ -23,10 +23,10 @@ from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.errors import Banned, RateLimited
 from penstock.exchanges.binance.rest import TIME
-from penstock.ingest.requests import Intake
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.model import NewJob
-from penstock.storage.state import Ask, StateStore, open_store
+from penstock.jobs.service import JobService
+from penstock.storage.state import LeaseRequest, StateStore, open_store
 from penstock.storage.state.schema import JOBS
 
 DAY_MS = 86_400_000
@@ -168,15 +168,15 @@ async def answered(process: FleetGateways) -> int:
 async def test_jobs_that_wait_for_the_end_of_a_stop_run_when_it_is_lifted(tmp_path: Path) -> None:
     far_ms = time.time_ns() // 1_000_000 + 3 * DAY_MS
     async with a_store(tmp_path) as store:
-        desk, manager = JobDesk(store), ConnectorManager(store)
+        job_service, manager = JobService(store), ConnectorManager(store)
         await manager.ensure_connector("binance")
         kind = "ohlcv_incremental"
         new = NewJob(exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1h")
-        job = await desk.create(new)
+        job = await job_service.create(new)
         waits = {"state": "waiting_rate_limit", "next_run_at": far_ms, "wake_at": far_ms}
         await store.update(JOBS, job.id, lambda found: {**found, **waits})
-        await store.lease("binance", Ask(blocked_until_ms=far_ms))
-        await Intake(manager, desk, Listed()).unblock("binance", far_ms)
+        await store.lease("binance", LeaseRequest(blocked_until_ms=far_ms))
+        await FleetAdmin(manager, job_service, Listed()).unblock("binance", far_ms)
 
         woken = await store.get(JOBS, job.id)
         assert woken is not None

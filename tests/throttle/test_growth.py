@@ -39,7 +39,7 @@ def test_a_refund_costs_the_same_in_a_long_log() -> None:
 async def waiting_s(waiters: int) -> float:
     """What one more waiter costs a gate behind so many, at the least."""
     clock = ManualClock(1_700_000_000_000)
-    gate = LocalGate(clock, [Limit(10, 1_000, kind="paced", burst=3)], patience_ms=10**9)
+    gate = LocalGate(clock, [Limit(10, 1_000, kind="paced", burst=3)], acquire_timeout_ms=10**9)
     tasks = [asyncio.create_task(gate.acquire(1)) for _ in range(waiters)]
     await clock.advance(0)
     times = []
@@ -54,7 +54,7 @@ async def waiting_s(waiters: int) -> float:
     return min(times)
 
 
-async def test_one_more_waiter_costs_the_same_in_a_long_line() -> None:
+async def test_one_more_waiter_costs_the_same_in_a_long_queue() -> None:
     assert await waiting_s(2_000) < 10 * await waiting_s(20)
 
 

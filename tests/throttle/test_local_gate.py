@@ -21,7 +21,7 @@ START_MS = 1_700_000_000_000
 
 
 def gate_of(*limits: Limit, clock: ManualClock, guard_ms: int = 100) -> LocalGate:
-    return LocalGate(clock, limits, patience_ms=3_600_000, guard_ms=guard_ms)
+    return LocalGate(clock, limits, acquire_timeout_ms=3_600_000, guard_ms=guard_ms)
 
 
 async def test_what_fits_goes_at_once() -> None:
@@ -66,7 +66,7 @@ async def test_a_request_is_charged_to_all_limits_or_to_none() -> None:
     waiting.cancel()
 
 
-async def test_the_line_is_served_in_order_and_a_dear_request_is_not_overtaken() -> None:
+async def test_the_queue_is_served_in_order_and_a_dear_request_is_not_overtaken() -> None:
     clock, order = ManualClock(START_MS), []
     gate = gate_of(SECOND, clock=clock)
     await gate.acquire(9)
@@ -176,9 +176,9 @@ async def test_a_limit_lowered_below_the_cost_of_a_waiter_is_an_error_not_a_hang
     assert isinstance(waiting.exception(), CostExceedsLimit)
 
 
-async def test_a_wait_beyond_patience_is_refused_with_the_instant_to_come_back() -> None:
+async def test_a_wait_beyond_the_timeout_is_refused_with_the_instant_to_come_back() -> None:
     clock = ManualClock(START_MS)
-    gate = LocalGate(clock, [SECOND], patience_ms=1_500, guard_ms=100)
+    gate = LocalGate(clock, [SECOND], acquire_timeout_ms=1_500, guard_ms=100)
     tasks = [asyncio.create_task(gate.acquire(10)) for _ in range(2)]
     await clock.advance(0)
     with pytest.raises(RateLimited) as caught:
@@ -281,9 +281,9 @@ async def test_each_pair_has_a_limit_of_its_own_where_the_limit_says_so() -> Non
     again[1].cancel()
 
 
-async def test_patience_behind_a_paced_limit_is_reckoned_for_its_own_category_only() -> None:
+async def test_the_timeout_behind_a_paced_limit_is_reckoned_for_its_own_category_only() -> None:
     clock = ManualClock(START_MS)
-    gate = LocalGate(clock, [PER_PAIR], patience_ms=2_500)
+    gate = LocalGate(clock, [PER_PAIR], acquire_timeout_ms=2_500)
     busy = [asyncio.create_task(gate.acquire(1, "pair/a")) for _ in range(3)]
     await clock.advance(0)
     with pytest.raises(RateLimited) as caught:

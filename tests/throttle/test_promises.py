@@ -63,7 +63,9 @@ async def test_nothing_is_granted_after_a_listener_said_stop(clock: ManualClock)
     assert all(task.done() for task in waiting)
 
 
-async def test_limits_that_a_listener_changes_hold_for_the_next_in_line(clock: ManualClock) -> None:
+async def test_limits_that_a_listener_changes_hold_for_the_next_in_the_queue(
+    clock: ManualClock,
+) -> None:
     wide = Pipeline("1s", SlidingWindow(10, 1, clock), max_soft_delay=0)
     narrow = Pipeline("1m", SlidingWindow(1, 60, clock), max_soft_delay=0)
     throttler = BaseThrottler([wide])

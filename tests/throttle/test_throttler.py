@@ -121,7 +121,7 @@ def test_a_throttler_without_a_limit_or_with_two_clocks_is_a_mistake(clock: Manu
     BaseThrottler([Pipeline("a", SlidingWindow(1, 1)), Pipeline("b", SlidingWindow(1, 1))])
 
 
-async def test_nobody_overtakes_a_dear_call_nor_barges_in_before_the_line(
+async def test_nobody_overtakes_a_dear_call_nor_barges_in_before_the_queue(
     clock: ManualClock,
 ) -> None:
     order: list[str] = []
@@ -235,7 +235,7 @@ async def test_who_is_cancelled_in_the_moment_of_its_grant_has_spent_nothing(
     lucky = asyncio.create_task(throttler.acquire(7))
     await started()
     grant.refund()
-    assert pipeline.remaining == 4, "its turn has come, though it has not run yet"
+    assert pipeline.remaining == 4, "it is granted, though it has not run yet"
     unlucky.cancel()
     await started()
 
@@ -293,7 +293,7 @@ async def test_who_would_not_wait_so_long_spends_nothing(clock: ManualClock) -> 
     assert pipeline.remaining == 0
 
 
-async def test_a_timeout_in_the_middle_of_the_line_is_kept(clock: ManualClock) -> None:
+async def test_a_timeout_in_the_middle_of_the_queue_is_kept(clock: ManualClock) -> None:
     throttler = BaseThrottler([sliding(clock, 10, 60)])
     await throttler.acquire(10)
     ahead = asyncio.create_task(throttler.acquire(1))

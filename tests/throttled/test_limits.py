@@ -1,10 +1,10 @@
 """Limits are data with a date."""
 
 from penstock.throttled.binance import limits as binance
-from penstock.throttled.limits import Known, valid_at
+from penstock.throttled.limits import ValidFrom, valid_at
 from penstock.throttled.upbit import limits as upbit
 
-HISTORY = (Known(0, "old"), Known(1000, "new"))
+HISTORY = (ValidFrom(0, "old"), ValidFrom(1000, "new"))
 
 
 def test_a_limit_holds_from_its_day_on() -> None:

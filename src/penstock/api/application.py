@@ -10,9 +10,9 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from penstock.api import connectors, health, jobs, markets
+from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules
+from penstock.api.app_state import PREFIX, AppState
 from penstock.api.document import document
-from penstock.api.doors import LARGEST_BODY_BYTES, Doors, Rules
-from penstock.api.parts import PREFIX, Parts
 from penstock.api.problems import exception_handlers
 from penstock.telemetry import Listener
 
@@ -49,11 +49,11 @@ def _answering(path: str, allowed: str) -> HTTPRouteHandler:
     return told
 
 
-def routes_of(parts: Parts, listener: Listener) -> Litestar:
-    """What answers, without the doors before it."""
+def routes_of(app_state: AppState, listener: Listener) -> Litestar:
+    """What answers, without the access checks."""
 
-    async def provide() -> Parts:
-        return parts
+    async def provide() -> AppState:
+        return app_state
 
     inside = [*connectors.ROUTES, *jobs.ROUTES, *markets.ROUTES, described]
     return Litestar(
@@ -62,14 +62,14 @@ def routes_of(parts: Parts, listener: Listener) -> Litestar:
             *health.ROUTES,
             Router(PREFIX, route_handlers=[*_told_methods(inside), *inside]),
         ],
-        dependencies={"parts": Provide(provide)},
-        exception_handlers=exception_handlers(parts.clock, listener),
+        dependencies={"app_state": Provide(provide)},
+        exception_handlers=exception_handlers(app_state.clock, listener),
         openapi_config=None,
         logging_config=None,
         request_max_body_size=LARGEST_BODY_BYTES,
     )
 
 
-def build_application(parts: Parts, rules: Rules, listener: Listener) -> ASGIApp:
+def build_application(app_state: AppState, rules: AccessRules, listener: Listener) -> ASGIApp:
     """The whole API, as ASGI has it."""
-    return Doors(routes_of(parts, listener), rules, parts.clock, listener)
+    return AccessPolicy(routes_of(app_state, listener), rules, app_state.clock, listener)

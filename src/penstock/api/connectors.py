@@ -8,8 +8,8 @@ from litestar.params import FromPath
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from penstock.api.parts import (
-    Given,
+from penstock.api.app_state import (
+    GivenState,
     expected_version,
     page_answer,
     resource_answer,
@@ -19,7 +19,7 @@ from penstock.api.reading import After, Limit, body_of, page_start, query_of
 from penstock.api.views import Date, connector_view
 from penstock.config import LimitPlan, Text
 from penstock.connectors import Connector, Stop
-from penstock.ingest.requests import limit_of
+from penstock.ingest.admin import limit_of
 from penstock.throttle.gate import Limit as ThrottleLimit
 
 Limits = Annotated[tuple[LimitPlan, ...], Meta(min_length=1, max_length=20)]
@@ -97,38 +97,42 @@ class ConnectorFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 @post("/connectors")
-async def ensure(request: AnyRequest, parts: Given) -> Response[bytes]:
+async def ensure(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """Make an exchange's connector, unless it is there: then answer with that."""
     new = await body_of(request, NewConnector)
     limits = _limits_of(new)
-    ensured = await parts.connectors.ensure_connector(new.exchange_id, limits, new.notes)
+    ensured = await app_state.connectors.ensure_connector(new.exchange_id, limits, new.notes)
     status = 201 if ensured.created else 200
     return _answer(request, ensured.connector, status)
 
 
 @get("/connectors")
-async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
+async def listed(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """List connectors, by exchange_id."""
     asked = query_of(request, ConnectorFilters)
     after = page_start(asked.after or None)
-    found = await parts.connectors.find(asked.status or None, asked.limit + 1, after)
+    found = await app_state.connectors.find(asked.status or None, asked.limit + 1, after)
     return page_answer(request, found, asked.limit, connector_view)
 
 
 @get("/connectors/{exchange_id:str}")
-async def shown(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+async def shown(
+    request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]
+) -> Response[bytes]:
     """Show one connector."""
-    connector = await parts.connectors.get(exchange_id)
+    connector = await app_state.connectors.get(exchange_id)
     return _answer(request, connector)
 
 
 @patch("/connectors/{exchange_id:str}")
-async def edited(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+async def edited(
+    request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]
+) -> Response[bytes]:
     """Change a connector's notes or limits."""
     edit = await body_of(request, ConnectorEdit)
-    version = await expected_version(request, lambda: parts.connectors.get(exchange_id))
-    limits = _checked_limits(edit, await parts.connectors.get(exchange_id))
-    changed = await parts.connectors.edit(
+    version = await expected_version(request, lambda: app_state.connectors.get(exchange_id))
+    limits = _checked_limits(edit, await app_state.connectors.get(exchange_id))
+    changed = await app_state.connectors.edit(
         exchange_id, version=version, notes=edit.notes, limits=limits
     )
     return _answer(request, changed)
@@ -153,22 +157,26 @@ def _checked_limits(
 
 
 @delete("/connectors/{exchange_id:str}", status_code=204)
-async def deleted(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> None:
+async def deleted(request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]) -> None:
     """Retire a connector that no live job uses; what was spent of its budget is remembered."""
-    version = await expected_version(request, lambda: parts.connectors.get(exchange_id))
-    await parts.connectors.delete(exchange_id, version=version)
+    version = await expected_version(request, lambda: app_state.connectors.get(exchange_id))
+    await app_state.connectors.delete(exchange_id, version=version)
 
 
 @post("/connectors/{exchange_id:str}/pause")
-async def paused(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+async def paused(
+    request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]
+) -> Response[bytes]:
     """Stop every process from sending to an exchange."""
-    return _answer(request, await parts.connectors.pause_connector(exchange_id))
+    return _answer(request, await app_state.connectors.pause_connector(exchange_id))
 
 
 @post("/connectors/{exchange_id:str}/resume")
-async def resumed(request: AnyRequest, parts: Given, exchange_id: FromPath[str]) -> Response[bytes]:
+async def resumed(
+    request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]
+) -> Response[bytes]:
     """Let every process send to an exchange again."""
-    return _answer(request, await parts.connectors.resume_connector(exchange_id))
+    return _answer(request, await app_state.connectors.resume_connector(exchange_id))
 
 
 def _limits_of(new: NewConnector) -> list[ThrottleLimit] | None:

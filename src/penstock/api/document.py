@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from penstock import __version__
 from penstock.api import examples
+from penstock.api.app_state import PREFIX
 from penstock.api.operations import OPERATIONS, Operation
-from penstock.api.parts import PREFIX
 from penstock.api.problems import MEDIA_TYPE, Problem
 from penstock.exchanges import registry
 

@@ -7,9 +7,9 @@ import msgspec
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view
 from penstock.connectors import Connector, LimitState
-from penstock.connectors.markets import Listing
+from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.base import Listed, MarketDetails
-from penstock.jobs.model import Cursor, Event, Job, Progress, Schedule, Stats
+from penstock.jobs.model import Cursor, Job, JobEvent, JobProgress, JobStats, Schedule
 from penstock.market.symbol import Symbol
 
 _HOUR_MS = 3_600_000
@@ -68,12 +68,12 @@ def job(exchange: str) -> Job:
         next_run_at=_AT_MS + _HOUR_MS,
         priority=50,
         cursor=Cursor(since_ms=_AT_MS, last_ts=_AT_MS - _HOUR_MS, page=1),
-        stats=Stats(runs=1, success=1, last_run_at=_AT_MS, last_success_at=_AT_MS),
+        stats=JobStats(runs=1, success=1, last_run_at=_AT_MS, last_success_at=_AT_MS),
         fence=1,
-        progress=Progress(rows=1, pages=1, started_at=_AT_MS),
+        progress=JobProgress(rows=1, pages=1, started_at=_AT_MS),
         events=(
-            Event(at=_AT_MS - 1000, what="created"),
-            Event(at=_AT_MS, what="claimed", by="host-4711"),
+            JobEvent(at=_AT_MS - 1000, what="created"),
+            JobEvent(at=_AT_MS, what="claimed", by="host-4711"),
         ),
         created_at=_AT_MS - 1000,
         updated_at=_AT_MS,
@@ -81,14 +81,14 @@ def job(exchange: str) -> Job:
     )
 
 
-def _listing(exchange: str) -> Listing:
+def _listing(exchange: str) -> ExchangeListing:
     """Two markets, one of which is not traded just now."""
     found = [("BTC", "0.01", "0.00001", "TRADING"), ("ETH", "0.01", "0.0001", "BREAK")]
     markets = tuple(
         Listed(f"{base}USDT", Symbol(base, "USDT"), details=MarketDetails(*details))
         for base, *details in found
     )
-    return Listing(exchange, _AT_MS, ("1m", "1h", "1d"), markets)
+    return ExchangeListing(exchange, _AT_MS, ("1m", "1h", "1d"), markets)
 
 
 def answers(exchange: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Literal
 from litestar import Response, get
 from msgspec import Struct
 
-from penstock.api.parts import Given, json_answer
+from penstock.api.app_state import GivenState, json_answer
 from penstock.connectors.counters import fleet_counters
 from penstock.errors import StorageError
 from penstock.stats.metrics import CONTENT_TYPE, fleet_text, store_text
@@ -26,21 +26,23 @@ async def alive() -> Response[bytes]:
 
 
 @get("/readyz")
-async def ready(parts: Given) -> Response[bytes]:
+async def ready(app_state: GivenState) -> Response[bytes]:
     """The state store answers, and is of a version that this penstock knows."""
-    await parts.store.check()
+    await app_state.store.check()
     return json_answer(Health("ready"))
 
 
 @get("/metrics")
-async def metrics(parts: Given) -> Response[bytes]:
+async def metrics(app_state: GivenState) -> Response[bytes]:
     """What there is to measure, as Prometheus reads it; also while the store does not answer."""
     try:
-        connectors = await parts.connectors.find(limit=_MOST_CONNECTORS)
-        fleet = fleet_text(connectors, await parts.desk.counts(), await fleet_counters(parts.store))
+        connectors = await app_state.connectors.find(limit=_MOST_CONNECTORS)
+        fleet = fleet_text(
+            connectors, await app_state.job_service.counts(), await fleet_counters(app_state.store)
+        )
     except StorageError:
         fleet = None
-    text = parts.metrics.text() + (fleet or b"") + store_text(up=fleet is not None)
+    text = app_state.metrics.text() + (fleet or b"") + store_text(up=fleet is not None)
     return Response(text, media_type=CONTENT_TYPE)
 
 

@@ -9,9 +9,9 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
-from penstock.api.parts import (
-    Given,
-    Parts,
+from penstock.api.app_state import (
+    AppState,
+    GivenState,
     expected_version,
     json_answer,
     page_answer,
@@ -21,7 +21,7 @@ from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
 from penstock.api.views import EditedJob, job_view
 from penstock.errors import StorageError
-from penstock.jobs.model import Event, Job, JobEdit, NewJob, State, Status
+from penstock.jobs.model import Job, JobEdit, JobEvent, NewJob, State, Status
 from penstock.market.symbol import Symbol
 
 _LOOK_S = 0.5
@@ -45,17 +45,17 @@ class JobFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @post("/jobs")
-async def created(request: AnyRequest, parts: Given) -> Response[bytes]:
+async def created(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """Make a job; its exchange's connector is made too, if there is none."""
     new = await body_of(request, NewJob)
-    return _answer(request, await parts.intake.add(new), 201)
+    return _answer(request, await app_state.admin.add(new), 201)
 
 
 @get("/jobs")
-async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
+async def listed(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """List jobs, oldest first."""
     asked = query_of(request, JobFilters)
-    found = await parts.desk.find(
+    found = await app_state.job_service.find(
         exchange_id=asked.exchange_id or None,
         type=asked.type or None,
         symbol=Symbol.parse(asked.symbol).unified if asked.symbol else None,
@@ -69,18 +69,24 @@ async def listed(request: AnyRequest, parts: Given) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}")
-async def shown(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+async def shown(
+    request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
+) -> Response[bytes]:
     """Show one job."""
-    return _answer(request, await parts.desk.get(job_id))
+    return _answer(request, await app_state.job_service.get(job_id))
 
 
 @put("/jobs/{job_id:str}")
-async def edited(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+async def edited(
+    request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
+) -> Response[bytes]:
     """Change a job's schedule, priority or cursor; If-Match says which version of it."""
     said = await body_of(request, EditedJob)
-    version = await expected_version(request, lambda: parts.desk.get(job_id), needed=True)
-    edit = _edit_of(said, await parts.desk.get(job_id))
-    return _answer(request, await parts.desk.edit(job_id, edit, version=version))
+    version = await expected_version(
+        request, lambda: app_state.job_service.get(job_id), needed=True
+    )
+    edit = _edit_of(said, await app_state.job_service.get(job_id))
+    return _answer(request, await app_state.job_service.edit(job_id, edit, version=version))
 
 
 def _edit_of(said: EditedJob, job: Job) -> JobEdit:
@@ -97,52 +103,56 @@ def _edit_of(said: EditedJob, job: Job) -> JobEdit:
 
 
 @delete("/jobs/{job_id:str}", status_code=204)
-async def deleted(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> None:
+async def deleted(request: AnyRequest, app_state: GivenState, job_id: FromPath[str]) -> None:
     """End a job; what it brought is kept."""
-    version = await expected_version(request, lambda: parts.desk.get(job_id))
-    await parts.desk.delete(job_id, version=version)
+    version = await expected_version(request, lambda: app_state.job_service.get(job_id))
+    await app_state.job_service.delete(job_id, version=version)
 
 
 @post("/jobs/{job_id:str}/pause")
-async def paused(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+async def paused(
+    request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
+) -> Response[bytes]:
     """Let a job rest; a worker that runs it parks it where it stands."""
-    return _answer(request, await parts.desk.pause(job_id))
+    return _answer(request, await app_state.job_service.pause(job_id))
 
 
 @post("/jobs/{job_id:str}/resume")
-async def resumed(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+async def resumed(
+    request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
+) -> Response[bytes]:
     """Let a job run again, from its cursor; also one that failed."""
-    return _answer(request, await parts.desk.resume(job_id))
+    return _answer(request, await app_state.job_service.resume(job_id))
 
 
 @post("/jobs/{job_id:str}/run")
-async def run(request: AnyRequest, parts: Given, job_id: FromPath[str]) -> Response[bytes]:
+async def run(request: AnyRequest, app_state: GivenState, job_id: FromPath[str]) -> Response[bytes]:
     """Make a job due at once, before all others."""
-    return _answer(request, await parts.desk.run(job_id))
+    return _answer(request, await app_state.job_service.run(job_id))
 
 
 @get("/jobs/{job_id:str}/events")
 async def events(
-    request: AnyRequest, parts: Given, job_id: FromPath[str]
+    request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
 ) -> Response[bytes] | ServerSentEvent:
     """What befell a job lately; as text/event-stream, what befalls it from now on."""
-    job = await parts.desk.get(job_id)
+    job = await app_state.job_service.get(job_id)
     if "text/event-stream" not in request.headers.get("accept", ""):
         return json_answer(job.events)
     last = request.headers.get("last-event-id", "")
     known = job.events
     if last.isdecimal():
         known = tuple(event for event in job.events if event.at <= int(last[:15]))
-    return ServerSentEvent(_follow(parts, job_id, known))
+    return ServerSentEvent(_follow(app_state, job_id, known))
 
 
 async def _follow(
-    parts: Parts, job_id: str, known: Sequence[Event]
+    app_state: AppState, job_id: str, known: Sequence[JobEvent]
 ) -> AsyncIterator[ServerSentEventMessage]:
     silent = 0
-    while not parts.closing.is_set():
+    while not app_state.closing.is_set():
         try:
-            latest = (await parts.desk.get(job_id)).events
+            latest = (await app_state.job_service.get(job_id)).events
         except StorageError:
             # It cannot be said in the middle of a stream; whoever asks again is told.
             return
@@ -154,7 +164,7 @@ async def _follow(
         if silent % _SILENT_LOOKS == 1:
             yield ServerSentEventMessage(data=None, comment="nothing new")
         known = latest
-        await parts.clock.sleep(_LOOK_S)
+        await app_state.clock.sleep(_LOOK_S)
 
 
 def _answer(request: AnyRequest, job: Job, status: int = 200) -> Response[bytes]:

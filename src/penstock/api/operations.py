@@ -18,7 +18,7 @@ from penstock.api.views import (
     JobView,
     ListingView,
 )
-from penstock.jobs.model import Event, NewJob
+from penstock.jobs.model import JobEvent, NewJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ OPERATIONS = (
     Operation(
         route=jobs.events,
         id="listJobEvents",
-        answers=list[Event],
+        answers=list[JobEvent],
         streams=True,
         refusals=(404,),
     ),

@@ -96,7 +96,7 @@ _STATUS: Mapping[type[PenstockError], int] = {
 }
 
 
-class Refusal(HTTPException):
+class ProblemError(HTTPException):
     """A refusal of the API's own making."""
 
     def __init__(
@@ -106,9 +106,9 @@ class Refusal(HTTPException):
         self.errors, self.near = errors, near
 
 
-def bad_field(field: str, problem: str, near: tuple[str, ...] = ()) -> Refusal:
+def bad_field(field: str, problem: str, near: tuple[str, ...] = ()) -> ProblemError:
     """A request that can be read, with something in it that cannot be."""
-    return Refusal(422, f"{field}: {problem}", FieldProblem(field, problem), near=near)
+    return ProblemError(422, f"{field}: {problem}", FieldProblem(field, problem), near=near)
 
 
 def problem_answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[bytes]:
@@ -164,8 +164,8 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
         title=phrase,
         status=status,
         detail=error.detail or phrase,
-        errors=error.errors if isinstance(error, Refusal) else (),
-        near=error.near if isinstance(error, Refusal) else (),
+        errors=error.errors if isinstance(error, ProblemError) else (),
+        near=error.near if isinstance(error, ProblemError) else (),
     )
     return problem_answer(problem, error.headers)
 

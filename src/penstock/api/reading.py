@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.api.problems import AnyRequest, Refusal, bad_field
+from penstock.api.problems import AnyRequest, ProblemError, bad_field
 from penstock.errors import near_matches
 
 S = TypeVar("S", bound=Struct)
@@ -45,11 +45,11 @@ async def body_of(request: AnyRequest, kind: type[S]) -> S:
     """
     said = request.headers.get("content-type", "")
     if said.partition(";")[0].strip().lower() != _JSON:
-        raise Refusal(415, f"The body must be {_JSON}; this one says {said or 'nothing'!r}.")
+        raise ProblemError(415, f"The body must be {_JSON}; this one says {said or 'nothing'!r}.")
     try:
         told = _decoder.decode(await request.body())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, f"The body is not JSON that can be read: {error}.") from None
+        raise ProblemError(400, f"The body is not JSON that can be read: {error}.") from None
     try:
         return msgspec.convert(told, kind)
     except msgspec.ValidationError as error:
@@ -73,7 +73,7 @@ def query_of(request: AnyRequest, kind: type[S]) -> S:
         raise _invalid(str(error), kind) from None
 
 
-def _invalid(message: str, kind: type[Struct]) -> Refusal:
+def _invalid(message: str, kind: type[Struct]) -> ProblemError:
     match = _WHERE.match(message)
     assert match is not None
     problem, field = match[1], match[2] or "body"

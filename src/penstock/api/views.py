@@ -12,14 +12,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from penstock.connectors import Connector, LimitState, Stop
-from penstock.connectors.markets import Listing
+from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.base import Listed
 from penstock.jobs.model import (
     Cursor,
     Job,
-    Lock,
+    JobLock,
+    JobProgress,
     Priority,
-    Progress,
     Schedule,
     State,
     Status,
@@ -107,10 +107,10 @@ class JobView(Struct, frozen=True, kw_only=True):
     target_key: str | None
     cursor: Cursor
     stats: StatsView
-    lock: Lock
+    lock: JobLock
     fence: int
     attempts: int
-    progress: Progress
+    progress: JobProgress
     origin: str
     created_at: Date
     updated_at: Date
@@ -138,10 +138,10 @@ class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     claim_priority: int | UnsetType | None = UNSET
     target_key: str | UnsetType | None = UNSET
     stats: StatsView | UnsetType = UNSET
-    lock: Lock | UnsetType = UNSET
+    lock: JobLock | UnsetType = UNSET
     fence: int | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
-    progress: Progress | UnsetType = UNSET
+    progress: JobProgress | UnsetType = UNSET
     origin: str | UnsetType = UNSET
     created_at: Date | UnsetType = UNSET
     updated_at: Date | UnsetType = UNSET
@@ -196,7 +196,7 @@ def market_view(one: Listed) -> MarketView:
     return MarketView(symbol=one.symbol.unified, native=one.native, **one.details._asdict())
 
 
-def listing_view(listing: Listing) -> ListingView:
+def listing_view(listing: ExchangeListing) -> ListingView:
     """What an exchange lists, as the API shows it: markets by name."""
     found = sorted(listing.markets, key=lambda one: one.symbol.unified)
     return ListingView(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.app.bus import publishing
-from penstock.app.patience import until_possible
+from penstock.app.startup import until_possible
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.asking import Asking
@@ -32,13 +32,13 @@ from penstock.connectors.markets import Markets
 from penstock.errors import MissingExtra, SlotInUse
 from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry as handlers
+from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.claims import check_claims
-from penstock.ingest.means import Means
-from penstock.ingest.requests import Intake
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
+from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
-from penstock.publish.wiring import log_id, wire
+from penstock.publish.endpoints import log_id, resolve_endpoints
 from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
@@ -69,7 +69,7 @@ async def open_collector(
         StoreUnreachable, NewerStore: the state cannot be had.
     """
     exchange = exchanges.load(name)
-    wiring = wire(settings.bus, Path(settings.collect.data_dir))
+    endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir))
     folder, slot = Path(settings.collect.data_dir), _slot("collect", name, slot)
     continuity = Continuity(exchange.consecutive, listener)
     reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
@@ -81,7 +81,7 @@ async def open_collector(
             with closing(log.reader()) as reader:
                 resume(reporter.place, reader, continuity, absences, listener)
             reporter.numbered = sum(writer.last_numbers().values())
-        publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
+        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
         if publisher is not None:
             reporter.bus = publisher.counts
         recorder = Recorder(
@@ -146,7 +146,7 @@ async def open_fetcher(
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
     folder, slot = Path(settings.collect.data_dir), _slot("fetch", name, slot)
-    wiring, log = wire(settings.bus, folder), open_log(f"rocksdb:{folder}")
+    endpoints, log = resolve_endpoints(settings.bus, folder), open_log(f"rocksdb:{folder}")
     reporter = Reporter(Place(name, slot, folder), Continuity((), listener), clock, listener)
     asking = _asking(name, clock, lambda: gateways.check(name), reporter, listener)
     owned: list[LogWriter] = []
@@ -166,7 +166,7 @@ async def open_fetcher(
         with ending_told(reporter, lambda: bool(owned)):
             opened = partial(open_state, settings, clock)
             store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
-            # A loop has its own patience with failures, and more of it.
+            # A loop retries by itself, and for longer.
             once = replace(settings, requests=replace(settings.requests, attempts=1))
             gateways = FleetGateways(store, once, clock, listener)
             await stack.enter_async_context(aclosing(gateways))
@@ -178,7 +178,7 @@ async def open_fetcher(
             await until_possible(partial(manager.ensure_connector, name), clock, say)
             writer = own()
         reader = stack.enter_context(closing(log.reader()))
-        publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
+        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
         if publisher is not None:
             reporter.bus = publisher.counts
         recorder = Recorder(
@@ -210,29 +210,31 @@ async def open_worker(
         StorageError: the folder cannot be written.
     """
     folder = Path(settings.collect.data_dir)
-    wiring = wire(settings.bus, folder)
+    endpoints = resolve_endpoints(settings.bus, folder)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_state(settings, clock))
         log = open_log(f"rocksdb:{folder}")
         writer = log.writer(f"work-{slot}") if slot else _free_slot(log, "work")
         stack.enter_context(closing(writer))
-        publisher = await stack.enter_async_context(publishing(wiring, writer, clock, listener))
+        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
         recorder = Recorder(
             writer, publisher, durability=settings.collect.durability, listener=listener
         )
         stack.enter_context(closing(recorder))
-        impatient = replace(settings.requests, patience=settings.jobs.patience)
+        impatient = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout)
         gateways = FleetGateways(store, replace(settings, requests=impatient), clock, listener)
         await stack.enter_async_context(aclosing(gateways))
         reader = stack.enter_context(closing(log.reader()))
-        desk = JobDesk(store, handlers.kinds())
+        job_service = JobService(store, handlers.kinds())
         markets = Markets(store, gateways, listener)
-        means = Means(gateways, markets, recorder, clock, reader, desk, listener, log_id(folder))
-        await check_claims(means)
+        context = HandlerContext(
+            gateways, markets, recorder, clock, reader, job_service, listener, log_id(folder)
+        )
+        await check_claims(context)
         yield Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, tuple(handlers.kinds())),
-            handlers.build(means),
+            handlers.build(context),
             clock,
             settings.jobs,
             tell_all([gateways.counters, listener]),
@@ -240,10 +242,10 @@ async def open_worker(
 
 
 @asynccontextmanager
-async def open_intake(
+async def open_admin(
     settings: Settings, clock: Clock, listener: Listener = quiet, *, read_only: bool = False
-) -> AsyncIterator[Intake]:
-    """Where people's connectors and jobs come in. An exchange is asked only if need be, and once.
+) -> AsyncIterator[FleetAdmin]:
+    """Connectors and jobs, to administer them. An exchange is asked only if need be, and once.
 
     With ``read_only`` a state file is neither made nor changed.
 
@@ -254,7 +256,7 @@ async def open_intake(
         open_state(settings, clock, read_only=read_only) as store,
         _open_markets(settings, store, clock, listener) as markets,
     ):
-        yield Intake(ConnectorManager(store), JobDesk(store, handlers.kinds()), markets)
+        yield FleetAdmin(ConnectorManager(store), JobService(store, handlers.kinds()), markets)
 
 
 async def renew_listing(
@@ -278,7 +280,7 @@ async def _open_markets(
     settings: Settings, store: StateStore, clock: Clock, listener: Listener
 ) -> AsyncIterator[Markets]:
     """What exchanges list, for somebody who waits for it."""
-    hasty = replace(settings.requests, patience=settings.jobs.patience, attempts=1)
+    hasty = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout, attempts=1)
     gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
     async with aclosing(gateways):
         yield Markets(store, gateways, listener)
@@ -298,7 +300,7 @@ async def open_server(
     """
     with _installed_with("api"):
         from penstock.api.serving import serving  # noqa: PLC0415
-    opened = partial(open_intake, settings, clock)
+    opened = partial(open_admin, settings, clock)
     async with serving(settings.api, opened, clock, listener, holder_of) as server:
         yield server
 
@@ -342,7 +344,7 @@ async def open_state(
     store = await open_store(
         settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}",
         clock=clock,
-        patience_s=settings.state.patience,
+        timeout_s=settings.state.timeout,
         read_only=read_only,
     )
     try:

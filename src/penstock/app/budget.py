@@ -11,7 +11,7 @@ from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Gate
 
 # A wrapper's own timeout says how long a call waits.
-_PATIENCE_MS = 86_400_000
+_ACQUIRE_TIMEOUT_MS = 86_400_000
 
 
 @asynccontextmanager
@@ -33,7 +33,12 @@ async def open_budget(
     store = await open_store(url, clock=clock)
     try:
         gate = SharedGate(
-            store, exchange_id, limits, clock, patience_ms=_PATIENCE_MS, listener=listener
+            store,
+            exchange_id,
+            limits,
+            clock,
+            acquire_timeout_ms=_ACQUIRE_TIMEOUT_MS,
+            listener=listener,
         )
         async with aclosing(gate):
             yield gate

@@ -12,10 +12,10 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
 from penstock.publish.broker import Broker
+from penstock.publish.endpoints import BusEndpoints, find_log_id, log_id, resolve_endpoints
 from penstock.publish.frames import Head
 from penstock.publish.ordering import Start
 from penstock.publish.subscriber import Subscriber
-from penstock.publish.wiring import Wiring, find_log_id, log_id, wire
 from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
 from penstock.storage.log import LogReader, LogWriter, open_log
 from penstock.storage.log.keys import Stream
@@ -32,21 +32,21 @@ def open_bus(settings: Settings, clock: Clock, listener: Listener = quiet) -> It
     Raises:
         ConfigError: there is to be no bus, it lacks keys, or another one serves there.
     """
-    with closing(Broker(bus_wiring(settings, broker=True), clock, listener)) as broker:
+    with closing(Broker(bus_endpoints(settings, broker=True), clock, listener)) as broker:
         yield broker
 
 
-def bus_wiring(settings: Settings, *, broker: bool = False) -> Wiring:
+def bus_endpoints(settings: Settings, *, broker: bool = False) -> BusEndpoints:
     """Where the bus is.
 
     Raises:
         ConfigError: there is to be none, or it lacks keys.
     """
-    wiring = wire(settings.bus, Path(settings.collect.data_dir), broker=broker)
-    if wiring is None:
+    endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir), broker=broker)
+    if endpoints is None:
         problem = "is empty, so there is no bus. Set it, or leave it out for the default."
         raise ConfigError("bus.publish or bus.subscribe", problem=problem, origin="settings")
-    return wiring
+    return endpoints
 
 
 def subscribe(
@@ -71,7 +71,7 @@ def subscribe(
         settings = replace(settings, collect=replace(settings.collect, data_dir=str(data_dir)))
     wanted = [topics] if isinstance(topics, str) else list(topics)
     filler = _LogFiller(Path(settings.collect.data_dir))
-    return Subscriber(bus_wiring(settings), wanted, start=start, fill=filler)
+    return Subscriber(bus_endpoints(settings), wanted, start=start, fill=filler)
 
 
 class _LogFiller:
@@ -113,15 +113,15 @@ def _numbered(
 
 @asynccontextmanager
 async def publishing(
-    wiring: Wiring | None, writer: LogWriter, clock: Clock, listener: Listener
+    endpoints: BusEndpoints | None, writer: LogWriter, clock: Clock, listener: Listener
 ) -> AsyncIterator[ZeroMqPublisher | None]:
     """What carries a slot's records to other processes; None if nothing is to."""
-    if wiring is None:
+    if endpoints is None:
         yield None
         return
     numbers = {str(stream): number for stream, number in writer.last_numbers().items()}
-    head = Head(run=clock.now_ns(), log=log_id(wiring.folder))
-    publisher = ZeroMqPublisher(wiring, writer.slot, head, numbers, listener)
+    head = Head(run=clock.now_ns(), log=log_id(endpoints.folder))
+    publisher = ZeroMqPublisher(endpoints, writer.slot, head, numbers, listener)
     announcing = asyncio.create_task(keep_announcing(publisher, clock))
     try:
         yield publisher

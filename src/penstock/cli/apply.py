@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.admin import with_admin
 from penstock.cli.context import Sources, read_settings
-from penstock.cli.intake import with_intake
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.errors import ConfigError
+from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.apply import carry_out, prepare
-from penstock.ingest.plan import Change, Step, shown
-from penstock.ingest.requests import Intake
+from penstock.ingest.plan import PlannedChange, PlanStep, shown
 
 _SIGNS = {"create": "+", "edit": "~", "pause": "-", "resume": "+"}
 
@@ -41,20 +41,20 @@ def apply(
     context.obj = Sources(sources.environment, file)
     plans = read_settings(context, {}).settings.connectors
 
-    async def do(intake: Intake) -> list[Step]:
-        steps = await prepare(plans, intake, str(file))
+    async def do(admin: FleetAdmin) -> list[PlanStep]:
+        steps = await prepare(plans, admin, str(file))
         for step in steps:
             if not dry_run:
-                await carry_out(step, intake)
+                await carry_out(step, admin)
             _tell(shown(step), as_json)
         return steps
 
-    steps = with_intake(context, data_dir, do)
+    steps = with_admin(context, data_dir, do)
     if not as_json:
         typer.echo(_ending(len(steps), dry_run))
 
 
-def _tell(change: Change, as_json: bool) -> None:
+def _tell(change: PlannedChange, as_json: bool) -> None:
     if as_json:
         say(change)
         return

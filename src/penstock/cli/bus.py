@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.app import measured
-from penstock.app.bus import bus_wiring, open_bus
+from penstock.app.bus import bus_endpoints, open_bus
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
 from penstock.cli.running import (
@@ -66,13 +66,13 @@ async def _run(
     stop_on_signals(stop)
     end_in_time(_END_S)
     with open_bus(settings, clock, listener) as broker:
-        if broker.wiring.secret is not None and not settings.bus.publishers:
+        if broker.endpoints.secret is not None and not settings.bus.publishers:
             note(_NO_PUBLISHERS)
         if as_json:
-            say({"publish": broker.wiring.publish, "subscribe": broker.wiring.subscribe})
+            say({"publish": broker.endpoints.publish, "subscribe": broker.endpoints.subscribe})
         else:
-            typer.echo(f"publishers: {broker.wiring.publish}")
-            typer.echo(f"subscribers: {broker.wiring.subscribe}; Ctrl-C stops")
+            typer.echo(f"publishers: {broker.endpoints.publish}")
+            typer.echo(f"subscribers: {broker.endpoints.subscribe}; Ctrl-C stops")
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         await broker.run(stop)
         deadline.cancel()
@@ -89,7 +89,7 @@ def streams(
     Example: penstock bus streams --data-dir ~/market-data
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    facts = asyncio.run(ask_bus(bus_wiring(settings), SystemClock()))
+    facts = asyncio.run(ask_bus(bus_endpoints(settings), SystemClock()))
     if as_json:
         say(facts)
     else:

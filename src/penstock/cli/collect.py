@@ -34,7 +34,7 @@ from penstock.cli.running import (
     unless_drawn,
     unless_told,
 )
-from penstock.cli.symbols_file import OPTION, Markets
+from penstock.cli.symbols_file import OPTION, SymbolSelection
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
 from penstock.collect.reporter import Reporter
@@ -77,7 +77,7 @@ def collect(
     Example: penstock collect binance btc_usdt eth_usdt --data-dir ~/market-data
     """
     typed = symbols_or_named(context, symbols) if symbols_file is None else tuple(symbols or ())
-    markets = Markets(typed, symbols_file)
+    markets = SymbolSelection(typed, symbols_file)
     markets.names()
     options = {"collect.data_dir": data_dir, "collect.channels": split(channels)}
     settings = read_settings(context, options, exchange).settings
@@ -93,7 +93,7 @@ def collect(
 async def _collect(
     settings: Settings,
     exchange: str,
-    markets: Markets,
+    markets: SymbolSelection,
     slot: str | None,
     seconds: float | None,
     listener: Listener,
@@ -110,7 +110,9 @@ async def _collect(
         rereading = asyncio.create_task(_read_when_told(collector, markets, hangup, listener))
         reporter = collector.reporter
         view = View(
-            lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
+            lambda viewport: draw_collector(
+                reporter.latest, viewport, state=state_of(reporter, stop)
+            ),
             lambda: describe_collector(reporter.latest),
             stopped_words(settings.collect.data_dir),
         )
@@ -128,7 +130,7 @@ def state_of(reporter: Reporter, stop: asyncio.Event) -> str:
 
 
 async def _read_when_told(
-    collector: Collector, markets: Markets, told: asyncio.Event, tell: Listener
+    collector: Collector, markets: SymbolSelection, told: asyncio.Event, tell: Listener
 ) -> None:
     """Collect what the file names now, each time; if it cannot be, go on as before and say why."""
     if markets.file is None:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import fetcher_view, market_rows
-from penstock.cli.fitting import Room, packed, table, wrapped
+from penstock.cli.fitting import Viewport, packed, table, wrapped
 from penstock.cli.instants import instant
 from penstock.cli.job_words import duration
 from penstock.cli.limit_words import limit_words, main_limit
@@ -23,22 +23,23 @@ GONE = "gone: its process ended without stopping"
 
 
 def draw_collector(
-    status: CollectorStatus | None, room: Room, *, state: str = ""
+    status: CollectorStatus | None, viewport: Viewport, *, state: str = ""
 ) -> RenderableType:
     """The whole view; ``state`` is shown in the place of what the status says of itself."""
     if status is None:
         return Text("starting …", style="dim")
-    return Group(*collector_lines(status, room, state=state))
+    return Group(*collector_lines(status, viewport, state=state))
 
 
 def collector_lines(
-    status: CollectorStatus, room: Room, *, state: str = "", brief: bool = False
+    status: CollectorStatus, viewport: Viewport, *, state: str = "", brief: bool = False
 ) -> list[Text]:
     """The lines of the view, no more than there is room for; ``brief`` leaves out all notes."""
-    head = packed(_title(status, state, brief=brief), room.width)
-    height = None if room.height is None else max(1, room.height - len(head))
-    told = _fit_troubles(list(troubles(status)), Room(room.width, height))
-    notes = [] if brief else [line for each in _notes(status) for line in wrapped(each, room.width)]
+    head = packed(_title(status, state, brief=brief), viewport.width)
+    height = None if viewport.height is None else max(1, viewport.height - len(head))
+    told = _fit_troubles(list(troubles(status)), Viewport(viewport.width, height))
+    told_notes = [] if brief else _notes(status)
+    notes = [line for each in told_notes for line in wrapped(each, viewport.width)]
     for note in notes:
         note.stylize("dim")
     columns, rows, wrong = (
@@ -50,7 +51,7 @@ def collector_lines(
     if left is not None and len(rows) + 1 + len(notes) > left:
         notes = notes[: max(0, left // 8)]
     left = None if left is None else left - len(notes)
-    body = table(columns, rows, wrong, Room(room.width, left)) if rows else []
+    body = table(columns, rows, wrong, Viewport(viewport.width, left)) if rows else []
     return [*head, *told, *body, *notes]
 
 
@@ -131,12 +132,12 @@ def _books_by_reason(status: CollectorStatus) -> Iterator[tuple[str, str, list[s
         yield style, ": ".join(filter(None, (state, reason))), symbols
 
 
-def _fit_troubles(said: Sequence[tuple[str, str]], room: Room) -> list[Text]:
+def _fit_troubles(said: Sequence[tuple[str, str]], viewport: Viewport) -> list[Text]:
     """As many as leave room for some rows; those that are left out are counted."""
     lines: list[Text] = []
-    most = None if room.height is None else max(1, room.height - _LEAST_ROWS - 2)
+    most = None if viewport.height is None else max(1, viewport.height - _LEAST_ROWS - 2)
     for number, (words, style) in enumerate(said):
-        more = wrapped(f"! {words}", room.width, style)
+        more = wrapped(f"! {words}", viewport.width, style)
         is_last = number == len(said) - 1
         if most is not None and len(lines) + len(more) + (not is_last) > most:
             left = len(said) - number

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.api.views import connector_view
+from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
-from penstock.cli.intake import with_intake
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, note, say
 from penstock.connectors import Connector, ConnectorManager, LimitState
 from penstock.errors import UnknownInterval
-from penstock.ingest.requests import Intake
+from penstock.ingest.admin import FleetAdmin
 from penstock.market.interval import Interval
 from penstock.throttle.gate import Limit
 
@@ -38,10 +38,10 @@ def list_(
     Example: penstock connectors list --status paused
     """
 
-    async def find(intake: Intake) -> list[Connector]:
-        return await intake.connectors.find(status, limit=1000)
+    async def find(admin: FleetAdmin) -> list[Connector]:
+        return await admin.connectors.find(status, limit=1000)
 
-    found = with_intake(context, data_dir, find, read_only=True)
+    found = with_admin(context, data_dir, find, read_only=True)
     for connector in found if as_json else ():
         say(connector_view(connector))
     if not as_json:
@@ -66,13 +66,13 @@ def add(
     """
     limits = [_limit(text) for text in limit] if limit else None
 
-    async def ensure(intake: Intake) -> Connector:
-        ensured = await intake.connectors.ensure_connector(exchange, limits, notes)
+    async def ensure(admin: FleetAdmin) -> Connector:
+        ensured = await admin.connectors.ensure_connector(exchange, limits, notes)
         if not ensured.created:
             note(f"{exchange} had a connector; it stays as it was.")
         return ensured.connector
 
-    _show(with_intake(context, data_dir, ensure), as_json)
+    _show(with_admin(context, data_dir, ensure), as_json)
 
 
 @connectors.command()
@@ -87,10 +87,10 @@ def show(
     Example: penstock connectors show binance --json
     """
 
-    async def read(intake: Intake) -> Connector:
-        return await intake.connectors.get(exchange)
+    async def read(admin: FleetAdmin) -> Connector:
+        return await admin.connectors.get(exchange)
 
-    _show(with_intake(context, data_dir, read, read_only=True), as_json)
+    _show(with_admin(context, data_dir, read, read_only=True), as_json)
 
 
 @connectors.command()
@@ -134,10 +134,10 @@ def unblock(
     Example: penstock connectors unblock binance
     """
 
-    async def read(intake: Intake) -> Connector:
-        return await intake.connectors.get(exchange)
+    async def read(admin: FleetAdmin) -> Connector:
+        return await admin.connectors.get(exchange)
 
-    found = with_intake(context, data_dir, read, read_only=True)
+    found = with_admin(context, data_dir, read, read_only=True)
     if found.blocked_until is None:
         note(f"Nothing stops requests to {exchange}.")
         _show(found, as_json)
@@ -148,10 +148,10 @@ def unblock(
         note("If it means that, requests before then may make the stop longer.")
         typer.confirm("Send again now?", abort=True, err=True)
 
-    async def lift(intake: Intake) -> Connector:
-        return await intake.unblock(exchange, until_ms)
+    async def lift(admin: FleetAdmin) -> Connector:
+        return await admin.unblock(exchange, until_ms)
 
-    freed = with_intake(context, data_dir, lift)
+    freed = with_admin(context, data_dir, lift)
     if freed.blocked_until is not None:
         note("Another stop has come meanwhile, and stays. Look at it, and unblock again.")
     _show(freed, as_json)
@@ -164,19 +164,19 @@ def remove(context: typer.Context, exchange: ExchangeArgument, data_dir: DataOpt
     Example: penstock connectors rm binance
     """
 
-    async def delete(intake: Intake) -> None:
-        await intake.connectors.delete(exchange)
+    async def delete(admin: FleetAdmin) -> None:
+        await admin.connectors.delete(exchange)
 
-    with_intake(context, data_dir, delete)
+    with_admin(context, data_dir, delete)
 
 
 def _changed(
     context: typer.Context, exchange: str, data_dir: str | None, change: _Change
 ) -> Connector:
-    async def do(intake: Intake) -> Connector:
-        return await change(intake.connectors, exchange)
+    async def do(admin: FleetAdmin) -> Connector:
+        return await change(admin.connectors, exchange)
 
-    return with_intake(context, data_dir, do)
+    return with_admin(context, data_dir, do)
 
 
 def _limit(text: str) -> Limit:

@@ -171,7 +171,7 @@ class _Plan:
 
 
 @dataclass
-class _Course:
+class _DemoProgress:
     """How far a demo has come."""
 
     clock: Clock
@@ -199,7 +199,7 @@ class _Course:
 async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
     clock, stop, over = SystemClock(), asyncio.Event(), asyncio.Event()
     stop_on_signals(stop)
-    course = _Course(clock, plan.seconds, dict.fromkeys(chosen, "starting"))
+    course = _DemoProgress(clock, plan.seconds, dict.fromkeys(chosen, "starting"))
     watching = asyncio.create_task(_watch(plan, course, over))
     try:
         async with asyncio.TaskGroup() as group:
@@ -217,7 +217,7 @@ async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
 
 
 async def _collect_and_judge(
-    plan: _Plan, exchange: str, stop: asyncio.Event, course: _Course
+    plan: _Plan, exchange: str, stop: asyncio.Event, course: _DemoProgress
 ) -> Findings:
     async with running(plan.sim(exchange), {}) as simulator:
         started = await _first_line(simulator, exchange)
@@ -238,7 +238,9 @@ async def _collect_and_judge(
     return findings
 
 
-async def _collect(plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_Course, str]) -> None:
+async def _collect(
+    plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_DemoProgress, str]
+) -> None:
     """Wait until a collector streams, and then as long as it shall."""
     course, exchange = place
     clock = course.clock
@@ -251,7 +253,7 @@ async def _collect(plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_Cou
     await wait_for(stop, clock, plan.seconds)
 
 
-async def _watch(plan: _Plan, course: _Course, over: asyncio.Event) -> None:
+async def _watch(plan: _Plan, course: _DemoProgress, over: asyncio.Event) -> None:
     """Show what the collectors say of themselves until it is over."""
     words = introduction(list(course.phases), plan.seconds)
     if not in_foreground():
@@ -262,7 +264,7 @@ async def _watch(plan: _Plan, course: _Course, over: asyncio.Event) -> None:
         return {name: said.get(name) for name in course.phases}
 
     view = View(
-        lambda room: draw_demo(latest(), words, course.describe(), room),
+        lambda viewport: draw_demo(latest(), words, course.describe(), viewport),
         lambda: describe_demo(latest()),
     )
     await show_until(over, course.clock, view)

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli.collector_view import collector_lines, describe_collector
-from penstock.cli.fitting import Room, wrapped
+from penstock.cli.fitting import Viewport, wrapped
 from penstock.collect.status import CollectorStatus
 
 
@@ -20,12 +20,12 @@ def introduction(exchanges: Sequence[str], seconds: float) -> str:
 
 
 def draw_demo(
-    statuses: Mapping[str, CollectorStatus | None], words: str, phase: str, room: Room
+    statuses: Mapping[str, CollectorStatus | None], words: str, phase: str, viewport: Viewport
 ) -> RenderableType:
     """The whole view: the sentence, what happens just now, and a block for each exchange."""
-    head = [*wrapped(words, room.width), *wrapped(phase, room.width, "bold cyan")]
-    left = None if room.height is None else room.height - len(head)
-    return Group(*head, *_blocks(statuses, Room(room.width, left)))
+    head = [*wrapped(words, viewport.width), *wrapped(phase, viewport.width, "bold cyan")]
+    left = None if viewport.height is None else viewport.height - len(head)
+    return Group(*head, *_blocks(statuses, Viewport(viewport.width, left)))
 
 
 def describe_demo(statuses: Mapping[str, CollectorStatus | None]) -> str:
@@ -36,15 +36,15 @@ def describe_demo(statuses: Mapping[str, CollectorStatus | None]) -> str:
     )
 
 
-def _blocks(statuses: Mapping[str, CollectorStatus | None], room: Room) -> list[Text]:
+def _blocks(statuses: Mapping[str, CollectorStatus | None], viewport: Viewport) -> list[Text]:
     """One block below another; where there is no room for all of all, each gets its share."""
     brief = len(statuses) > 1
     wanted = {
-        name: len(_block(name, status, Room(room.width), brief=brief))
+        name: len(_block(name, status, Viewport(viewport.width), brief=brief))
         for name, status in statuses.items()
     }
     lines: list[Text] = []
-    left = room.height
+    left = viewport.height
     # Those that want little first: what they leave is the others'.
     shares: dict[str, int | None] = {}
     for number, name in enumerate(sorted(wanted, key=wanted.__getitem__)):
@@ -54,11 +54,13 @@ def _blocks(statuses: Mapping[str, CollectorStatus | None], room: Room) -> list[
         shares[name] = min(wanted[name], left // (len(wanted) - number))
         left -= shares[name] or 0
     for name, status in statuses.items():
-        lines += _block(name, status, Room(room.width, shares[name]), brief=brief)
+        lines += _block(name, status, Viewport(viewport.width, shares[name]), brief=brief)
     return lines
 
 
-def _block(name: str, status: CollectorStatus | None, room: Room, *, brief: bool) -> list[Text]:
+def _block(
+    name: str, status: CollectorStatus | None, viewport: Viewport, *, brief: bool
+) -> list[Text]:
     if status is None:
         return [Text.assemble((name, "bold"), ("  starting …", "dim"))]
-    return collector_lines(status, room, brief=brief)
+    return collector_lines(status, viewport, brief=brief)

@@ -102,7 +102,9 @@ async def _fetch(
             return None
         reporter = fetcher.reporter
         view = View(
-            lambda room: draw_collector(reporter.latest, room, state=state_of(reporter, stop)),
+            lambda viewport: draw_collector(
+                reporter.latest, viewport, state=state_of(reporter, stop)
+            ),
             lambda: describe_fetcher(reporter.latest),
             stopped_words(settings.collect.data_dir),
         )

@@ -13,7 +13,7 @@ _GAP = 2
 """Blanks between two columns."""
 
 
-class Room(NamedTuple):
+class Viewport(NamedTuple):
     """How much there is to draw on."""
 
     width: int
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 def table(
-    columns: Sequence[Column], rows: Sequence[Row], troubles: Sequence[str], room: Room
+    columns: Sequence[Column], rows: Sequence[Row], troubles: Sequence[str], viewport: Viewport
 ) -> list[Text]:
     """A head and rows, those in trouble first, in the order of ``troubles``.
 
@@ -50,13 +50,13 @@ def table(
     """
     rows = [row._replace(cells=[_printable(cell) for cell in row.cells]) for row in rows]
     ordered = sorted(rows, key=lambda row: _place(row.trouble, troubles))
-    shown = columns_that_fit(columns, ordered, room.width)
+    shown = columns_that_fit(columns, ordered, viewport.width)
     widths = {each: _width(columns, ordered, each) for each in shown}
     head = _line([columns[each].name for each in shown], columns, shown, widths)
     head.stylize("dim")
     fit = len(ordered)
-    if room.height is not None and len(ordered) + 1 > room.height:
-        fit = max(0, room.height - 2)
+    if viewport.height is not None and len(ordered) + 1 > viewport.height:
+        fit = max(0, viewport.height - 2)
     lines = [
         _line([row.cells[each] for each in shown], columns, shown, widths) for row in ordered[:fit]
     ]

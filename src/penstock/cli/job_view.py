@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from penstock.cli.fitting import Column, Room, Row, columns_that_fit, table, wrapped
+from penstock.cli.fitting import Column, Row, Viewport, columns_that_fit, table, wrapped
 from penstock.cli.instants import instant
 from penstock.cli.job_words import market, progress
 from penstock.jobs.model import Job
@@ -30,7 +30,7 @@ def draw_jobs(found: Sequence[Job]) -> None:
     is_wide = len(columns_that_fit(_COLUMNS, rows, console.width)) == len(_COLUMNS)
     columns = _COLUMNS if is_wide else _COLUMNS[:3]
     width = max(console.width, 24)
-    head, *lines = table(columns, rows, (), Room(width))
+    head, *lines = table(columns, rows, (), Viewport(width))
     console.print(head)
     for job, line in zip(found, lines, strict=True):
         console.print(line)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from penstock.cli.instants import instant
 from penstock.jobs.model import Job
-from penstock.jobs.pace import pace_of
+from penstock.jobs.throughput import throughput_of
 
 
-class Progress(NamedTuple):
+class ProgressText(NamedTuple):
     """How a job gets on, for people; empty where nothing can be said."""
 
     rows: str
@@ -17,13 +17,15 @@ class Progress(NamedTuple):
     notes: str
 
 
-def progress(job: Job) -> Progress:
+def progress(job: Job) -> ProgressText:
     """How a job gets on."""
-    pace = pace_of(job)
-    return Progress(
+    throughput = throughput_of(job)
+    return ProgressText(
         f"{job.progress.rows:,}",
-        f"{pace.rows_per_s:,.0f}/s" if pace.rows_per_s else "",
-        f"{duration(pace.left_s)} left" if pace.left_s and job.state != "success" else "",
+        f"{throughput.rows_per_s:,.0f}/s" if throughput.rows_per_s else "",
+        f"{duration(throughput.left_s)} left"
+        if throughput.left_s and job.state != "success"
+        else "",
         ", ".join(_notes(job)),
     )
 

@@ -7,20 +7,20 @@ from typing import Annotated, Literal
 import typer
 
 from penstock.api.views import job_view
+from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
-from penstock.cli.intake import with_intake
 from penstock.cli.job_view import draw_jobs
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, say
-from penstock.ingest.requests import Intake
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule, State
+from penstock.jobs.service import JobService
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
 jobs = typer.Typer(help="Jobs: what is fetched, how often, how far it got.", no_args_is_help=True)
 
 JobArgument = Annotated[str, typer.Argument(help="Which job, by its id.")]
-_Change = Callable[[JobDesk, str], Awaitable[Job]]
+_Change = Callable[[JobService, str], Awaitable[Job]]
 _ENDED_SHOWN_MS = 3_600_000
 """For so long a job that is done stays in the list."""
 
@@ -55,15 +55,15 @@ def list_(
     unified = Symbol.parse(symbol).unified if symbol else None
     asked = {"exchange_id": exchange, "type": kind, "symbol": unified, "timeframe": timeframe}
 
-    async def find(intake: Intake) -> list[Job]:
-        found = await intake.desk.find(**asked, status=status, state=state, limit=limit)
+    async def find(admin: FleetAdmin) -> list[Job]:
+        found = await admin.job_service.find(**asked, status=status, state=state, limit=limit)
         if status is not None or state is not None or len(found) >= limit:
             return found
-        since_ms = 0 if all_ else await intake.desk.store.now_ms() - _ENDED_SHOWN_MS
-        done = await intake.desk.ended(since_ms, limit - len(found), **asked)
+        since_ms = 0 if all_ else await admin.job_service.store.now_ms() - _ENDED_SHOWN_MS
+        done = await admin.job_service.ended(since_ms, limit - len(found), **asked)
         return sorted([*found, *done], key=lambda job: job.id)
 
-    found = with_intake(context, data_dir, find, read_only=True)
+    found = with_admin(context, data_dir, find, read_only=True)
     if as_json:
         for job in found:
             say(job_view(job))
@@ -110,10 +110,10 @@ def add(
         cursor=range_ if since or until else None,
     )
 
-    async def create(intake: Intake) -> Job:
-        return await intake.add(new)
+    async def create(admin: FleetAdmin) -> Job:
+        return await admin.add(new)
 
-    _show(with_intake(context, data_dir, create), as_json)
+    _show(with_admin(context, data_dir, create), as_json)
 
 
 @jobs.command()
@@ -128,10 +128,10 @@ def show(
     Example: penstock jobs show 019a8b3c5d7e9f00a1b2c3d4
     """
 
-    async def get(intake: Intake) -> Job:
-        return await intake.desk.get(job_id)
+    async def get(admin: FleetAdmin) -> Job:
+        return await admin.job_service.get(job_id)
 
-    job = with_intake(context, data_dir, get, read_only=True)
+    job = with_admin(context, data_dir, get, read_only=True)
     _show(job, as_json)
     for event in () if as_json else job.events:
         words = ": ".join(
@@ -151,7 +151,7 @@ def pause(
 
     Example: penstock jobs pause 019a8b3c5d7e9f00a1b2c3d4
     """
-    _show(_changed(context, job_id, data_dir, JobDesk.pause), as_json)
+    _show(_changed(context, job_id, data_dir, JobService.pause), as_json)
 
 
 @jobs.command()
@@ -165,7 +165,7 @@ def resume(
 
     Example: penstock jobs resume 019a8b3c5d7e9f00a1b2c3d4
     """
-    _show(_changed(context, job_id, data_dir, JobDesk.resume), as_json)
+    _show(_changed(context, job_id, data_dir, JobService.resume), as_json)
 
 
 @jobs.command()
@@ -179,7 +179,7 @@ def run(
 
     Example: penstock jobs run 019a8b3c5d7e9f00a1b2c3d4
     """
-    _show(_changed(context, job_id, data_dir, JobDesk.run), as_json)
+    _show(_changed(context, job_id, data_dir, JobService.run), as_json)
 
 
 @jobs.command("rm")
@@ -188,14 +188,14 @@ def remove(context: typer.Context, job_id: JobArgument, data_dir: DataOption = N
 
     Example: penstock jobs rm 019a8b3c5d7e9f00a1b2c3d4
     """
-    _changed(context, job_id, data_dir, JobDesk.delete)
+    _changed(context, job_id, data_dir, JobService.delete)
 
 
 def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: _Change) -> Job:
-    async def do(intake: Intake) -> Job:
-        return await change(intake.desk, job_id)
+    async def do(admin: FleetAdmin) -> Job:
+        return await change(admin.job_service, job_id)
 
-    return with_intake(context, data_dir, do)
+    return with_admin(context, data_dir, do)
 
 
 def _instant(text: str | None) -> int | None:

@@ -16,7 +16,7 @@ from penstock.clock import SystemClock
 from penstock.collect.log_repair import finish, where
 from penstock.errors import SlotInUse, UnknownSlot
 from penstock.storage.log.keys import key_text
-from penstock.storage.log.repair import Findings, Lost, repairing
+from penstock.storage.log.repair import DamageReport, Lost, repairing
 from penstock.storage.log.rocksdb import slots_in
 
 
@@ -87,7 +87,7 @@ def _repair_one(
     return findings.sound or aside is not None
 
 
-def _facts(findings: Findings, aside: Path | None) -> dict[str, object]:
+def _facts(findings: DamageReport, aside: Path | None) -> dict[str, object]:
     return {
         "slot": findings.slot,
         "sound": findings.sound,
@@ -109,7 +109,7 @@ def _facts(findings: Findings, aside: Path | None) -> dict[str, object]:
     }
 
 
-def _draw(findings: Findings) -> None:
+def _draw(findings: DamageReport) -> None:
     console = Console()
     if findings.sound:
         console.print(f"{findings.slot}: sound, {findings.records:,} records")

@@ -11,15 +11,15 @@ from rich.text import Text
 
 from penstock.api.views import ListingView, listing_view
 from penstock.app import renew_listing
+from penstock.cli.admin import with_admin
 from penstock.cli.context import read_settings
 from penstock.cli.instants import instant
-from penstock.cli.intake import with_intake
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, MarketsArgument, say
 from penstock.clock import SystemClock
-from penstock.connectors.markets import Listing, stored_listing
+from penstock.connectors.markets import ExchangeListing, stored_listing
 from penstock.exchanges import registry
 from penstock.exchanges.base import SymbolMap
-from penstock.ingest.requests import Intake
+from penstock.ingest.admin import FleetAdmin
 from penstock.telemetry import log_facts
 from penstock.telemetry.printable import printable
 
@@ -42,14 +42,14 @@ def markets(
     """
     registry.load(exchange)
 
-    async def known(intake: Intake) -> Listing | None:
-        return await stored_listing(intake.desk.store, exchange)
+    async def known(admin: FleetAdmin) -> ExchangeListing | None:
+        return await stored_listing(admin.job_service.store, exchange)
 
-    listing = None if refresh else with_intake(context, data_dir, known, read_only=True)
+    listing = None if refresh else with_admin(context, data_dir, known, read_only=True)
     if listing is None:
         settings = read_settings(context, {"collect.data_dir": data_dir}).settings
         asyncio.run(renew_listing(settings, exchange, SystemClock(), log_facts))
-        listing = with_intake(context, data_dir, known, read_only=True)
+        listing = with_admin(context, data_dir, known, read_only=True)
     assert listing is not None, "it was kept just now"
     if symbols:
         listing = _only(listing, symbols)
@@ -60,7 +60,7 @@ def markets(
         _draw(view, listing.refreshed_at)
 
 
-def _only(listing: Listing, symbols: Sequence[str]) -> Listing:
+def _only(listing: ExchangeListing, symbols: Sequence[str]) -> ExchangeListing:
     """The markets that are meant.
 
     Raises:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from rich.console import Console, RenderableType
 
-from penstock.cli.fitting import Room
+from penstock.cli.fitting import Viewport
 
 _UP, _CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[{}A", "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
 
@@ -20,14 +20,14 @@ class Painter:
         """Of the frame above the cursor."""
         self._size = console.size
 
-    def draw(self, make: Callable[[Room], RenderableType], below: str = "") -> None:
+    def draw(self, make: Callable[[Viewport], RenderableType], below: str = "") -> None:
         """Draw the next frame, no higher than leaves room for what is to be written below it."""
         size = self._console.size
         under = sum(max(1, -(-len(line) // size.width)) for line in below.splitlines())
-        room = Room(size.width, max(1, size.height - 1 - under))
+        viewport = Viewport(size.width, max(1, size.height - 1 - under))
         with self._console.capture() as frame:
-            self._console.print(make(room))
-        lines = frame.get().splitlines()[: room.height]
+            self._console.print(make(viewport))
+        lines = frame.get().splitlines()[: viewport.height]
         begin = _UP.format(self._lines) + "\r" if self._lines else "\r"
         if self._lines and size != self._size:
             # The terminal broke the old frame's lines anew: where it begins is not known any more.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import typer
 from rich.console import Console, RenderableType
 
-from penstock.cli.fitting import Room
+from penstock.cli.fitting import Viewport
 from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
 from penstock.errors import PenstockError
@@ -43,7 +43,7 @@ class ToldToStop(Exception):
 class View(NamedTuple):
     """How to show something: as a picture that fits its room, and in a line."""
 
-    draw: Callable[[Room], RenderableType]
+    draw: Callable[[Viewport], RenderableType]
     describe: Callable[[], str]
     below: str = ""
     """What will be written below the last frame, which leaves room for it."""

@@ -90,7 +90,8 @@ async def _serve(server: SimulatorServer, seed: int, seconds: float | None, as_j
             typer.echo(f"listening on {address}; Ctrl-C stops")
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         view = View(
-            lambda room: draw_state(server.state(), room), lambda: describe_state(server.state())
+            lambda viewport: draw_state(server.state(), viewport),
+            lambda: describe_state(server.state()),
         )
         await show_until(stop, clock, view)
         deadline.cancel()

@@ -8,11 +8,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.fitting import Room
+from penstock.cli.fitting import Viewport
 from penstock.simulator.server import State
 
 
-def draw_state(state: State, room: Room) -> RenderableType:
+def draw_state(state: State, viewport: Viewport) -> RenderableType:
     """The whole view."""
     title = Text.assemble((f"simulated {state.exchange}", "bold"), f"  http://{state.address}")
     parts: list[RenderableType] = [_traffic(state), "", _limits(state)]
@@ -20,7 +20,7 @@ def draw_state(state: State, room: Room) -> RenderableType:
         parts += ["", _faults(state.faults, state.injected)]
     if state.bans:
         parts += ["", _bans(state.bans, state.at_ms)]
-    width = min(88, room.width)
+    width = min(88, viewport.width)
     return Panel(Group(*parts), title=title, title_align="left", border_style="cyan", width=width)
 
 

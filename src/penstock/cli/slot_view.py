@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.fitting import Column, Room, Row, table
+from penstock.cli.fitting import Column, Row, Viewport, table
 from penstock.cli.instants import instant
 from penstock.storage.log import SlotStats, StreamStats
 from penstock.storage.log.keys import key_text
@@ -21,16 +21,16 @@ _COLUMNS = (
 )
 
 
-def draw_slot(slot: SlotStats, room: Room) -> RenderableType:
+def draw_slot(slot: SlotStats, viewport: Viewport) -> RenderableType:
     """How many records of which streams."""
     total = sum(each.records for each in slot.streams)
     title = Text.assemble(
         (printable(slot.slot), "bold"),
         f"  {total:,} records of {len(slot.streams):,} streams, {slot.size_bytes / 1e6:,.1f} MB",
     )
-    height = None if room.height is None else room.height - 1
+    height = None if viewport.height is None else viewport.height - 1
     rows = [Row(_cells(each)) for each in slot.streams]
-    return Group(title, *table(_COLUMNS, rows, (), Room(room.width, height)))
+    return Group(title, *table(_COLUMNS, rows, (), Viewport(viewport.width, height)))
 
 
 def slot_facts(slot: SlotStats) -> dict[str, Any]:

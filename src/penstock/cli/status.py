@@ -13,7 +13,7 @@ from rich.text import Text
 
 from penstock.cli.collector_view import GONE, draw_collector
 from penstock.cli.context import read_settings
-from penstock.cli.fitting import Room
+from penstock.cli.fitting import Viewport
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.cli.slot_view import draw_slot, slot_facts
 from penstock.clock import SystemClock
@@ -63,13 +63,13 @@ def _draw(found: list[CollectorStatus], gone: list[str], workers: list[SlotStats
     blocks = len(found) + len(workers)
     # The line above the first and below the last are the shell's.
     share = max(_LEAST_LINES, (console.size.height - 2 - (blocks - 1)) // blocks)
-    room = Room(console.width, share if console.is_terminal else None)
+    viewport = Viewport(console.width, share if console.is_terminal else None)
     drawn: list[RenderableType] = []
     for each in found:
         state = GONE if each.slot in gone else ""
-        drawn += [Text(), draw_collector(each, room, state=state)]
+        drawn += [Text(), draw_collector(each, viewport, state=state)]
     for slot in workers:
-        drawn += [Text(), draw_slot(slot, room)]
+        drawn += [Text(), draw_slot(slot, viewport)]
     console.print(*drawn[1:], sep="\n")
 
 

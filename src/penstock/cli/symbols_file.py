@@ -9,7 +9,7 @@ OPTION = "--symbols-file"
 
 
 @dataclass(frozen=True)
-class Markets:
+class SymbolSelection:
     """What an operator wants collected: what was typed, and what a file names."""
 
     typed: tuple[str, ...]

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.app.bus import bus_wiring, subscribe
+from penstock.app.bus import bus_endpoints, subscribe
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption
 from penstock.cli.record_lines import record_line
@@ -63,7 +63,7 @@ class _Printing:
     async def run(self, settings: Settings, seconds: float | None) -> None:
         stop, clock = asyncio.Event(), SystemClock()
         stop_on_signals(stop)
-        _note_unknown(self._topics, await ask_bus(bus_wiring(settings), clock))
+        _note_unknown(self._topics, await ask_bus(bus_endpoints(settings), clock))
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         async with subscribe(self._topics, start=self._start, settings=settings) as found:
             printing = asyncio.create_task(self._print(found))

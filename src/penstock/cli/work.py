@@ -59,7 +59,7 @@ async def _work(
     stop_on_signals(stop)
     async with open_worker(settings, clock, listener, slot) as worker:
         view = View(
-            lambda room: draw_worker(worker, room),
+            lambda viewport: draw_worker(worker, viewport),
             lambda: describe_worker(worker),
             stopped_words(settings.collect.data_dir),
         )

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.fitting import Column, Room, Row, table, wrapped
+from penstock.cli.fitting import Column, Row, Viewport, table, wrapped
 from penstock.cli.job_words import market, progress
 from penstock.jobs.model import Job
 from penstock.jobs.worker import Worker
@@ -18,20 +18,20 @@ _COLUMNS = (
 )
 
 
-def draw_worker(worker: Worker, room: Room) -> RenderableType:
+def draw_worker(worker: Worker, viewport: Viewport) -> RenderableType:
     """The whole view."""
-    turns = list(worker.turns.values())
-    title = Text.assemble((worker.name, "bold"), f"  {len(turns)} jobs in hand")
-    ended = wrapped(_ended(worker), room.width, "dim")
-    height = None if room.height is None else room.height - 1 - len(ended)
-    rows = [Row(_cells(turn.job, turn.stopping)) for turn in turns]
-    body = table(_COLUMNS, rows, (), Room(room.width, height)) if rows else []
+    job_runs = list(worker.job_runs.values())
+    title = Text.assemble((worker.name, "bold"), f"  {len(job_runs)} jobs in hand")
+    ended = wrapped(_ended(worker), viewport.width, "dim")
+    height = None if viewport.height is None else viewport.height - 1 - len(ended)
+    rows = [Row(_cells(job_run.job, job_run.stopping)) for job_run in job_runs]
+    body = table(_COLUMNS, rows, (), Viewport(viewport.width, height)) if rows else []
     return Group(title, *body, *ended)
 
 
 def describe_worker(worker: Worker) -> str:
     """The same in one line."""
-    jobs = [turn.job for turn in list(worker.turns.values())]
+    jobs = [job_run.job for job_run in list(worker.job_runs.values())]
     shown = "; ".join(" ".join(filter(None, _cells(job, ""))) for job in jobs[:3])
     more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
     return f"{worker.name}: {len(jobs)} jobs in hand{': ' if shown else ''}{shown}{more}. " + (
@@ -47,4 +47,4 @@ def _cells(job: Job, stopping: str) -> list[str]:
 
 def _ended(worker: Worker) -> str:
     words = [f"{count:,} {how}" for how, count in sorted(worker.ended.items())]
-    return f"turns: {', '.join(words) or 'none yet'}"
+    return f"runs: {', '.join(words) or 'none yet'}"

@@ -310,7 +310,7 @@ class Collector:
             Looks(self.exchange.name, rest, self.gateway.fetch, self.asking),
             self.clock,
             self.tell,
-            Patience(self.settings.silence, self.settings.first_word),
+            Patience(self.settings.min_silence, self.settings.first_message_timeout),
         )
         self._whole_books = dialect.books.begins != "rest"
         self._expect(self._symbols)
@@ -318,7 +318,7 @@ class Collector:
 
     def _expect(self, symbols: Iterable[Symbol]) -> None:
         """Let the watch know what ought to come."""
-        if self._watch is not None and self.settings.watch:
+        if self._watch is not None and self.settings.liveness:
             channels, whole_books = self.settings.channels, self._whole_books
             self._watch.expect(channels, list(symbols), whole_books=whole_books)
 

@@ -123,8 +123,8 @@ class Requests(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds an answer may stay silent, before its first byte or between two."""
     total_timeout: Seconds = 30.0
     """Seconds one request may take in all, not counting the wait at the gate."""
-    patience: Seconds = 300.0
-    """Seconds a request may wait for room in the limits before it is given up."""
+    acquire_timeout: Seconds = 300.0
+    """Seconds a request may wait for capacity in the limits before it is given up."""
     longest_stop: Seconds = 259200.0
     """Seconds for which an exchange that says stop is believed, at most, whatever it says."""
     guard_ms: Whole = 250
@@ -166,12 +166,13 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     audit_every: Pause = 300.0
     """Seconds within which every book is compared with the exchange's once; 0 never does. Audits
     leave four fifths of the budget to others, so many books may take longer."""
-    watch: bool = True
-    """Whether to look after streams that fall silent while their markets move."""
-    silence: Seconds = 10.0
-    """Seconds that any stream may be silent; longer, the more seldom it speaks."""
-    first_word: Seconds = 60.0
-    """Seconds that a stream may take to bring anything at all."""
+    liveness: bool = True
+    """Whether to find and repair streams that bring nothing although their markets change."""
+    min_silence: Seconds = 10.0
+    """No stream counts as silent before so many seconds without a message; streams that seldom
+    bring one get longer."""
+    first_message_timeout: Seconds = 60.0
+    """Seconds that a stream may take to bring its first message."""
     rotate_after: Seconds = 82800.0
     """Seconds after which a stream connection is replaced by another, before the exchange ends it;
     up to a fifth is taken off at random, so that not all are replaced at once."""
@@ -221,7 +222,7 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str = ""
     """Where it is kept: ``sqlite:FILE``, ``postgresql://…`` or ``mongodb://…``. Empty: the file
     ``state.db`` in the folder for collected data."""
-    patience: Seconds = 10.0
+    timeout: Seconds = 10.0
     """Seconds the store may take before it counts as unreachable."""
 
 
@@ -234,18 +235,18 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """… and at most so many of one exchange, by all workers together."""
     lease: Seconds = 30.0
     """Seconds after which a job whose worker has fallen silent goes to another."""
-    turn: Seconds = 20.0
-    """Seconds a job may run on while more urgent ones, or older ones, find no place."""
-    patience: Seconds = 5.0
-    """Seconds a job waits for budget in its place before it makes room and waits outside."""
+    time_slice: Seconds = 20.0
+    """Seconds a job may run before it is stopped for more urgent or older jobs that are due."""
+    acquire_timeout: Seconds = 5.0
+    """Seconds a running job waits for capacity in the limits before it is put back to wait."""
     attempts: Count = 10
     """Failures in a row, without a step forward between, after which a job rests as failed."""
     first_delay: Seconds = 5.0
     """Seconds before a job that failed is tried again; twice as many after each failure …"""
     longest_delay: Seconds = 600.0
     """… but never more."""
-    look_every: Seconds = 0.25
-    """Seconds between looks for jobs that other processes have created, changed or asked for."""
+    poll_interval: Seconds = 0.25
+    """Seconds between queries for jobs that other processes have created, changed or asked for."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

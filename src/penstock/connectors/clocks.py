@@ -19,7 +19,7 @@ _UNMEASURED_MS = 750.0
 _MARGIN_SHARE = 4
 
 
-class Place(NamedTuple):
+class WindowPosition(NamedTuple):
     """Where an instant is among windows of one length."""
 
     window: int
@@ -98,7 +98,7 @@ class Clocks:
         most, error_ms = period_ms // _MARGIN_SHARE, self.error_ms()
         return min(ceil(error_ms), most), min(ceil(error_ms + self._guard_ms), most)
 
-    def place(self, period_ms: int, at_ms: float) -> Place:
+    def position(self, period_ms: int, at_ms: float) -> WindowPosition:
         """Where an instant is among the exchange's windows."""
         ahead_ms = self._exchange_ahead_ms()
         error_ms = self._measured[1] if self._measured else self.error_ms()
@@ -107,8 +107,10 @@ class Clocks:
         opening_ms, closing_ms = min(error_ms, most), min(error_ms + self._guard_ms, most)
         closes_in_ms = period_ms - closing_ms - phase_ms
         if closes_in_ms <= 0:
-            return Place(int(window), period_ms - phase_ms + opening_ms, 0.0)
-        return Place(int(window), max(0.0, opening_ms - phase_ms), closes_in_ms / period_ms)
+            return WindowPosition(int(window), period_ms - phase_ms + opening_ms, 0.0)
+        return WindowPosition(
+            int(window), max(0.0, opening_ms - phase_ms), closes_in_ms / period_ms
+        )
 
     def _exchange_ahead_ms(self) -> float:
         if self._measured is None:

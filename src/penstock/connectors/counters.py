@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from penstock.clock import Clock
 from penstock.errors import StorageError
 from penstock.storage.state import Document, StateStore, Write
-from penstock.storage.state.documents import Add, Now
+from penstock.storage.state.documents import Add, StoreNow
 from penstock.storage.state.schema import COUNTERS
 from penstock.telemetry import (
     Fact,
@@ -84,7 +84,7 @@ class FleetCounters:
     async def _write(self, exchange_id: str, counted: Mapping[str, int]) -> None:
         patch: Document = {name: Add(count) for name, count in counted.items()}
         if any(name.startswith(_JOBS) for name in counted):
-            patch["last_job_run_time"] = Now()
+            patch["last_job_run_time"] = StoreNow()
         write = Write(exchange_id, {}, patch)
         if (await self._store.write(COUNTERS, [write]))[0] is None:
             fresh = {"id": exchange_id, "exchange_id": exchange_id}

@@ -13,8 +13,8 @@ from math import ceil
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
 from penstock.connectors.limits import (
-    UNSEEN,
-    Seen,
+    NO_SERVER_COUNT,
+    ServerCount,
     asked_of,
     in_force,
     name_of,
@@ -23,8 +23,8 @@ from penstock.connectors.limits import (
     told_of,
 )
 from penstock.errors import StorageError
-from penstock.storage.state import Ask, Budget, Document, Grant, StateStore
-from penstock.storage.state.budget import Pace, Window, window_use
+from penstock.storage.state import Budget, Document, LeaseReply, LeaseRequest, StateStore
+from penstock.storage.state.budget import PacedDemand, WindowDemand, window_use
 from penstock.storage.state.schema import CONNECTORS
 from penstock.telemetry import (
     BudgetReachable,
@@ -70,9 +70,9 @@ class Fleet:
         """The stop in the store, as it was last read."""
         self._lifted_at: int | None = None
         self._to_announce = self._to_show_offset = self._to_tell_seen = False
-        self._seen: dict[str, tuple[Limit, Seen]] = {}
-        self._told_seen: dict[str, Seen] = {}
-        self._taken: dict[str, tuple[Limit, Seen]] = {}
+        self._seen: dict[str, tuple[Limit, ServerCount]] = {}
+        self._told_seen: dict[str, ServerCount] = {}
+        self._taken: dict[str, tuple[Limit, ServerCount]] = {}
         """What is gone of a window at least: what the exchange counts, and what is held here."""
         self._shown_offset_ms = 0
         self._offset_at_ms = self._seen_at_ms = self._store_at_ms = NEVER
@@ -108,7 +108,9 @@ class Fleet:
             ask = self._ask((), (), _shortest_ms(self.limits))
             await self._store.lease(self.exchange_id, ask)
 
-    async def lease(self, windows: Sequence[Window], paces: Sequence[Pace] = ()) -> Grant:
+    async def lease(
+        self, windows: Sequence[WindowDemand], paces: Sequence[PacedDemand] = ()
+    ) -> LeaseReply:
         """Take capacity, all of it or nothing, and tell what was seen.
 
         Raises:
@@ -127,9 +129,9 @@ class Fleet:
         self._told(ask, news)
         return grant
 
-    def asked(self, limit: Limit, need: int, want: int) -> Window:
+    def asked(self, limit: Limit, need: int, want: int) -> WindowDemand:
         """What to ask of an aligned limit, with what the exchange told of it."""
-        name, nothing = name_of(limit), (limit, UNSEEN)
+        name, nothing = name_of(limit), (limit, NO_SERVER_COUNT)
         seen = self._taken.get(name, nothing)[1]
         # Where others use it all, one request a window still goes, and its answer tells how it is.
         amount = min(max(self.open_to_us(limit), need, 1), limit.amount)
@@ -140,13 +142,13 @@ class Fleet:
         use = window_use(self.budget.uses.get(name_of(limit)))
         if use is None:
             return limit.amount
-        place = self._clocks.place(limit.period_ms, self._clocks.now_ms())
+        position = self._clocks.position(limit.period_ms, self._clocks.now_ms())
         reserved = 0
-        if place.window == use.number:
+        if position.window == use.number:
             # Until the next answer tells what they use, they use more.
-            share = min(place.left_share, _FOREIGN_AHEAD_MS / limit.period_ms)
+            share = min(position.left_share, _FOREIGN_AHEAD_MS / limit.period_ms)
             reserved = max(use.expected - use.foreign, ceil(use.projected * share))
-        elif place.window == use.number + 1:
+        elif position.window == use.number + 1:
             reserved = use.next_expected()
         return max(0, limit.amount - max(0, reserved))
 
@@ -155,15 +157,15 @@ class Fleet:
         use = self.budget.uses.get(name)
         return use[1] if use and use[0] == window else 0
 
-    def saw(self, limit: Limit, seen: Seen, held: int) -> None:
+    def saw(self, limit: Limit, seen: ServerCount, held: int) -> None:
         """The exchange counts so much in a window, in which so much is held here and not sent."""
-        name, known = name_of(limit), (limit, UNSEEN)
+        name, known = name_of(limit), (limit, NO_SERVER_COUNT)
         self._seen[name] = (limit, _higher(self._seen.get(name, known)[1], seen))
-        taken = Seen(seen.window, seen.used + held)
+        taken = ServerCount(seen.window, seen.used + held)
         self._taken[name] = (limit, _higher(self._taken.get(name, known)[1], taken))
         now_ms, is_more = self._clocks.now_ms(), taken.used > self.used(name, seen.window)
         if is_more and now_ms - self._seen_at_ms >= _SEEN_EVERY_MS:
-            # More than the fleet was known to have leased: a stranger may be at work.
+            # More than the fleet was known to have leased: a foreign client may be at work.
             self._seen_at_ms, self._to_tell_seen = now_ms, True
             self._report()
 
@@ -260,13 +262,17 @@ class Fleet:
                 frame = f"{limit.period_ms}ms"
                 self._tell(CapacityLow(exchange=self.exchange_id, timeframe=frame, remaining=left))
 
-    def _ask(self, windows: tuple[Window, ...], paces: tuple[Pace, ...], period_ms: int) -> Ask:
+    def _ask(
+        self, windows: tuple[WindowDemand, ...], paces: tuple[PacedDemand, ...], period_ms: int
+    ) -> LeaseRequest:
         opening_ms, closing_ms = self._clocks.margins_ms(period_ms)
         is_stopped = self._heard_ms > self._clocks.now_ms()
         blocked_ms = self._clocks.to_store(self._heard_ms) if is_stopped else 0
         offset_ms = self._clocks.offset_ms()
         exchange_ms = self._clocks.exchange_ms()
-        return Ask(windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms, exchange_ms)
+        return LeaseRequest(
+            windows, paces, offset_ms, opening_ms, closing_ms, blocked_ms, exchange_ms
+        )
 
     def _inherit(self, limit: Limit, before: Sequence[Limit]) -> None:
         """Count in a window of another length what was used in its kin."""
@@ -276,10 +282,10 @@ class Fleet:
         now_ms, spent = self._clocks.now_ms(), 0
         for kin in before:
             if kin.kind == "aligned" and (kin.unit, kin.category) == (limit.unit, limit.category):
-                window = self._clocks.place(kin.period_ms, now_ms).window
+                window = self._clocks.position(kin.period_ms, now_ms).window
                 spent = max(spent, self.used(name_of(kin), window))
-        window = self._clocks.place(limit.period_ms, now_ms).window
-        self._taken[name] = (limit, Seen(window, spent))
+        window = self._clocks.position(limit.period_ms, now_ms).window
+        self._taken[name] = (limit, ServerCount(window, spent))
 
     def _report(self) -> None:
         if self._reporting is None:
@@ -333,15 +339,15 @@ class Fleet:
         off_ms = abs(self._clocks.offset_ms() - self._shown_offset_ms)
         return self._clocks.measured and off_ms > max(_OFFSET_MS, self._clocks.error_ms() / 2)
 
-    def _news(self, among: set[str] | None = None) -> Iterator[tuple[Limit, Seen]]:
+    def _news(self, among: set[str] | None = None) -> Iterator[tuple[Limit, ServerCount]]:
         """What was seen of the present windows and not told yet."""
         now_ms = self._clocks.now_ms()
         for name, (limit, seen) in self._seen.items():
-            is_present = self._clocks.place(limit.period_ms, now_ms).window == seen.window
+            is_present = self._clocks.position(limit.period_ms, now_ms).window == seen.window
             if is_present and self._told_seen.get(name) != seen and (not among or name in among):
                 yield limit, seen
 
-    def _told(self, ask: Ask, news: Sequence[tuple[Limit, Seen]]) -> None:
+    def _told(self, ask: LeaseRequest, news: Sequence[tuple[Limit, ServerCount]]) -> None:
         if self._heard_ms > NEVER and self._clocks.to_store(self._heard_ms) <= ask.blocked_until_ms:
             self._heard_ms = NEVER
         self._told_seen |= {name_of(limit): seen for limit, seen in news}
@@ -360,7 +366,7 @@ class Fleet:
             self._tell(BudgetReachable(exchange=self.exchange_id))
 
 
-def _higher(known: Seen, new: Seen) -> Seen:
+def _higher(known: ServerCount, new: ServerCount) -> ServerCount:
     """What was counted of the window that is the present one now; what is known may lie ahead."""
     return max(known, new) if known.window == new.window else new
 

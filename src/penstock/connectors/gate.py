@@ -1,10 +1,10 @@
 """The gate on the fleet's budget: whatever the number of processes, no limit is passed.
 
 Requests that aligned windows count are paid from tokens this process has leased; requests that a
-paced limit counts are sent at instants the store hands out (``purse.py``). Before anything is sent
-from what is held, the store is asked whether somebody was told to stop, if the last look is older
-than ``LOOK_MS``. One task keeps the gate while anybody waits: it looks, leases and lets go, one
-step at a time, so that a process never has two leases under way.
+paced limit counts are sent at instants the store hands out (``token_pool.py``). Before anything is
+sent from what is held, the store is asked whether somebody was told to stop, if the last look is
+older than ``LOOK_MS``. One task serves the gate while anybody waits: it looks, leases and grants,
+one step at a time, so that a process never has two leases under way.
 
 Whatever cannot be known is not allowed: with the store away nothing is granted, and what was
 granted a while ago is no longer good.
@@ -20,13 +20,13 @@ from typing import Literal
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
 from penstock.connectors.fleet import NEVER, Fleet
-from penstock.connectors.lanes import Charge, Lane, Waiter
-from penstock.connectors.limits import Seen, state_of
-from penstock.connectors.purse import Purse
+from penstock.connectors.limits import ServerCount, state_of
+from penstock.connectors.queues import Charge, QueuedRequest, RequestQueue
+from penstock.connectors.token_pool import TokenPool
 from penstock.errors import ConnectorPaused, CostExceedsLimit, PenstockError
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
-from penstock.throttle.gate import Grant, Limit
+from penstock.throttle.gate import GateGrant, Limit
 
 LOOK_MS = 25
 # What a person decides, a pause or another limit, reaches even a process that only waits.
@@ -35,12 +35,12 @@ _DOCUMENT_MS = 100
 # Who has paid and not sent by then is not looked after any more.
 _CONNECT_MS = 5_000
 
-_Step = Lane | Literal["look"] | float
-"""What to do next: lease for a lane, look, or rest until an instant."""
+_Step = RequestQueue | Literal["look"] | float
+"""What to do next: lease for a queue, look, or rest until an instant."""
 
 
-class _Paid:
-    """A ``Grant``."""
+class _SharedGrant:
+    """A ``GateGrant``."""
 
     __slots__ = ("_gate", "_is_open", "charges")
 
@@ -75,49 +75,49 @@ class SharedGate:
         limits: Sequence[Limit],
         clock: Clock,
         *,
-        patience_ms: int = 300_000,
+        acquire_timeout_ms: int = 300_000,
         guard_ms: int = 250,
         listener: Listener = quiet,
     ) -> None:
         """``limits`` hold where there is no connector; else its own do, before anything is sent."""
         self._clock, self._exchange_id = clock, exchange_id
-        self._patience_ms, self._guard_ms = patience_ms, guard_ms
+        self._acquire_timeout_ms, self._guard_ms = acquire_timeout_ms, guard_ms
         self._clocks = Clocks(clock, guard_ms)
         self._fleet = Fleet(store, exchange_id, self._clocks, clock, listener)
         self._fleet.limits = self._limits = tuple(limits)
-        self._purse = Purse(self._fleet, self._clocks, guard_ms)
-        self._lanes: dict[str, Lane] = {}
+        self._pool = TokenPool(self._fleet, self._clocks, guard_ms)
+        self._queues: dict[str, RequestQueue] = {}
         self._numbers = count()
-        self._unsent: dict[_Paid, float] = {}
+        self._unsent: dict[_SharedGrant, float] = {}
         self._keeper: asyncio.Task[None] | None = None
         self._rest: asyncio.Task[None] | None = None
 
-    async def acquire(self, cost: int, category: str = "") -> Grant:
+    async def acquire(self, cost: int, category: str = "") -> GateGrant:
         """See ``Gate``.
 
         Raises:
-            RateLimited: the wait would exceed the gate's patience. Nothing was spent.
+            RateLimited: the wait would exceed the gate's timeout. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
             ConnectorPaused: somebody paused or deleted the connector.
             StorageError: the store of the budget cannot be reached; nothing is sent without it.
         """
-        lane, now_ms = self._lane(category), self._clocks.now_ms()
+        queue, now_ms = self._queue(category), self._clocks.now_ms()
         if self._fleet.document_at_ms > NEVER:
-            lane.check(cost)
-        if self._is_fresh(now_ms) and not self._has_waiters() and not lane.is_paced:
-            paid = self._pay(lane, cost, now_ms)
+            queue.check(cost)
+        if self._is_fresh(now_ms) and not self._has_waiters() and not queue.is_paced:
+            paid = self._pay(queue, cost, now_ms)
             if paid is not None:
                 self._start()
                 return paid
-        turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        deadline_ms = now_ms + self._patience_ms
-        lane.waiters.append(Waiter(next(self._numbers), cost, deadline_ms, turn))
+        future: asyncio.Future[GateGrant] = asyncio.get_running_loop().create_future()
+        deadline_ms = now_ms + self._acquire_timeout_ms
+        queue.waiters.append(QueuedRequest(next(self._numbers), cost, deadline_ms, future))
         self._look_again()
         try:
-            return await turn
+            return await future
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                turn.result().refund()
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().refund()
             self._look_again()
             raise
 
@@ -127,10 +127,10 @@ class SharedGate:
         for limit in self._fleet.limits:
             counted = (limit.category, limit.period_ms) == (category, window_ms)
             if counted and limit.unit == "weight" and limit.kind == "aligned":
-                window = self._clocks.place(window_ms, at_ms).window
-                if window == self._clocks.place(window_ms, now_ms).window:
-                    held = self._purse.cap(limit, window, used)
-                    self._fleet.saw(limit, Seen(window, used), held)
+                window = self._clocks.position(window_ms, at_ms).window
+                if window == self._clocks.position(window_ms, now_ms).window:
+                    held = self._pool.cap(limit, window, used)
+                    self._fleet.saw(limit, ServerCount(window, used), held)
 
     def block_until(self, at_ms: int) -> None:
         """See ``Gate``. Every process hears of it."""
@@ -171,9 +171,9 @@ class SharedGate:
         for task in (self._keeper, self._rest):
             if task is not None:
                 task.cancel()
-        for lane in self._lanes.values():
-            for waiter in lane.standing():
-                waiter.turn.cancel()
+        for queue in self._queues.values():
+            for waiter in queue.waiting():
+                waiter.future.cancel()
         await self._fleet.aclose()
 
     def holds(self, charges: Sequence[Charge]) -> bool:
@@ -183,15 +183,15 @@ class SharedGate:
             return False
         if now_ms - fleet.free_at_ms > max(self._guard_ms, 10 * LOOK_MS):
             return False  # The store has been silent for too long to know.
-        return self._purse.holds(charges, now_ms)
+        return self._pool.holds(charges, now_ms)
 
-    def left(self, paid: _Paid) -> None:
+    def left(self, paid: _SharedGrant) -> None:
         """Nobody has to look after this one any more."""
         self._unsent.pop(paid, None)
 
     def give_back(self, charges: Sequence[Charge]) -> None:
-        """What never left is there for the next in line, while its window lasts."""
-        self._purse.give_back(charges)
+        """What never left is there for the next request, while its window lasts."""
+        self._pool.give_back(charges)
         self._look_again()
 
     def _look_again(self) -> None:
@@ -207,7 +207,7 @@ class SharedGate:
         return bool(self._unsent) or self._has_waiters()
 
     def _has_waiters(self) -> bool:
-        return any(lane.first() for lane in self._lanes.values())
+        return any(queue.first() for queue in self._queues.values())
 
     async def _keep(self) -> None:
         try:
@@ -215,8 +215,8 @@ class SharedGate:
                 step = self._step(self._clocks.now_ms())
                 if step == "look":
                     await self._fleet.look()
-                elif isinstance(step, Lane):
-                    await self._purse.lease(step)
+                elif isinstance(step, RequestQueue):
+                    await self._pool.lease(step)
                 elif self._has_work():
                     await self._rest_until(step)
         except Exception as error:
@@ -248,63 +248,65 @@ class SharedGate:
         if self._unsent and now_ms - fleet.free_at_ms >= LOOK_MS:
             return "look"
         claimed: set[str] = set()
-        waiting = [(first.number, lane) for lane in self._lanes.values() if (first := lane.first())]
-        for _, lane in sorted(waiting, key=lambda each: each[0]):
-            if claimed.isdisjoint(lane.names):
-                step = self._serve(lane, now_ms)
+        waiting = [
+            (first.number, queue) for queue in self._queues.values() if (first := queue.first())
+        ]
+        for _, queue in sorted(waiting, key=lambda each: each[0]):
+            if claimed.isdisjoint(queue.names):
+                step = self._serve(queue, now_ms)
                 if not isinstance(step, float):
                     return step
                 wake_ms = min(wake_ms, step)
-                claimed |= lane.names
+                claimed |= queue.names
         return min(wake_ms, fleet.free_at_ms + LOOK_MS) if self._unsent else wake_ms
 
-    def _serve(self, lane: Lane, now_ms: float) -> _Step:
-        """Let go whoever may in one lane; what is to be done for the next, and when."""
+    def _serve(self, queue: RequestQueue, now_ms: float) -> _Step:
+        """Grant whoever may go in one queue; what is to be done for the next, and when."""
         blocked_ms = self._fleet.blocked_until_ms
-        lane.send_away_hopeless(blocked_ms)
-        lane.send_away_late(now_ms)
-        while (waiter := lane.first()) is not None:
+        queue.send_away_hopeless(blocked_ms)
+        queue.send_away_late(now_ms)
+        while (waiter := queue.first()) is not None:
             if now_ms < blocked_ms:
                 return min(blocked_ms, waiter.deadline_ms)
-            due_ms = self._purse.due_ms(lane, waiter, now_ms)
+            due_ms = self._pool.due_ms(queue, waiter, now_ms)
             if due_ms > now_ms:
-                lane.send_away_hopeless(due_ms, len(lane.tickets))
+                queue.send_away_hopeless(due_ms, len(queue.grants))
                 return min(due_ms, waiter.deadline_ms)
             if due_ms == NEVER:
                 is_known = now_ms - self._fleet.budget_at_ms < LOOK_MS
-                return lane if is_known and self._is_decided(now_ms) else "look"
+                return queue if is_known and self._is_decided(now_ms) else "look"
             if not self._is_fresh(now_ms):
                 return "look"
-            paid = self._pay(lane, waiter.cost, now_ms)
+            paid = self._pay(queue, waiter.cost, now_ms)
             assert paid is not None, "it was due"
-            waiter.turn.set_result(paid)
+            waiter.future.set_result(paid)
         return inf
 
-    def _pay(self, lane: Lane, cost: int, now_ms: float) -> _Paid | None:
-        charges = self._purse.pay(lane, cost, now_ms)
+    def _pay(self, queue: RequestQueue, cost: int, now_ms: float) -> _SharedGrant | None:
+        charges = self._pool.pay(queue, cost, now_ms)
         if charges is None:
             return None
-        paid = _Paid(self, charges)
+        paid = _SharedGrant(self, charges)
         self._unsent[paid] = now_ms
         return paid
 
-    def _lane(self, category: str) -> Lane:
+    def _queue(self, category: str) -> RequestQueue:
         self._keep_limits()
-        lane = self._lanes.get(category)
-        if lane is None:
-            lane = self._lanes[category] = Lane(category)
-            lane.keep(self._limits)
-        return lane
+        queue = self._queues.get(category)
+        if queue is None:
+            queue = self._queues[category] = RequestQueue(category)
+            queue.keep(self._limits)
+        return queue
 
     def _keep_limits(self) -> None:
         """Go by the limits that hold now."""
         if self._limits is self._fleet.limits:
             return
-        self._purse.relimit(self._limits, self._fleet.limits)
+        self._pool.relimit(self._limits, self._fleet.limits)
         self._limits = self._fleet.limits
-        for lane in self._lanes.values():
-            lane.keep(self._limits)
-            lane.send_away(partial(_too_dear, lane))
+        for queue in self._queues.values():
+            queue.keep(self._limits)
+            queue.send_away(partial(_too_dear, queue))
 
     def _is_decided(self, now_ms: float) -> bool:
         return now_ms - self._fleet.document_at_ms < _DOCUMENT_MS
@@ -316,21 +318,21 @@ class SharedGate:
         return is_fresh and fleet.status == "active" and now_ms >= fleet.blocked_until_ms
 
     def _send_away(self, error: Exception) -> None:
-        for lane in self._lanes.values():
-            lane.send_away(lambda _: error)
+        for queue in self._queues.values():
+            queue.send_away(lambda _: error)
 
     def _forget_idle_lanes(self) -> None:
         now_ms = self._clocks.now_ms()
-        self._lanes = {
-            name: lane
-            for name, lane in self._lanes.items()
-            if lane.first() or (lane.tickets and lane.tickets[-1].at_ms >= now_ms)
+        self._queues = {
+            name: queue
+            for name, queue in self._queues.items()
+            if queue.first() or (queue.grants and queue.grants[-1].at_ms >= now_ms)
         }
 
 
-def _too_dear(lane: Lane, waiter: Waiter) -> PenstockError | None:
+def _too_dear(queue: RequestQueue, waiter: QueuedRequest) -> PenstockError | None:
     try:
-        lane.check(waiter.cost)
+        queue.check(waiter.cost)
     except CostExceedsLimit as error:
         return error
     return None

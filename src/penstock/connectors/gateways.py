@@ -82,7 +82,7 @@ class FleetGateways:
             exchange_id,
             exchange.limits(self._clock.now_ms()),
             self._clock,
-            patience_ms=round(requests.patience * 1000),
+            acquire_timeout_ms=round(requests.acquire_timeout * 1000),
             guard_ms=requests.guard_ms,
             listener=self._listener,
         )

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from penstock.storage.state.budget import Ask, Budget, Pace, Window
+from penstock.storage.state.budget import Budget, LeaseRequest, PacedDemand, WindowDemand
 from penstock.throttle.gate import Limit
 
 # What the exchange itself counts is kept beside what was leased, as a window nobody takes from.
@@ -34,14 +34,14 @@ class LimitState(Struct, frozen=True, kw_only=True):
     """What the exchange itself told of the present window; None if it told nothing."""
 
 
-class Seen(NamedTuple):
+class ServerCount(NamedTuple):
     """What an exchange counted in a window."""
 
     window: int
     used: int
 
 
-UNSEEN = Seen(-1, 0)
+NO_SERVER_COUNT = ServerCount(-1, 0)
 
 
 def name_of(limit: Limit) -> str:
@@ -50,26 +50,30 @@ def name_of(limit: Limit) -> str:
     return f"{limit.unit}{sign}{limit.period_ms} {limit.category}".rstrip()
 
 
-def asked_of(limit: Limit, need: int, want: int = 0, seen: Seen = UNSEEN) -> Window:
+def asked_of(
+    limit: Limit, need: int, want: int = 0, seen: ServerCount = NO_SERVER_COUNT
+) -> WindowDemand:
     """What to take of an aligned limit, and what is known of it."""
-    return Window(name_of(limit), limit.amount, limit.period_ms, need, want, seen.used, seen.window)
+    return WindowDemand(
+        name_of(limit), limit.amount, limit.period_ms, need, want, seen.used, seen.window
+    )
 
 
-def told_of(limit: Limit, seen: Seen) -> Window:
+def told_of(limit: Limit, seen: ServerCount) -> WindowDemand:
     """What the exchange counts of a limit, for those who want to see it."""
     name = _SERVER + name_of(limit)
-    return Window(name, _NO_AMOUNT, limit.period_ms, 0, 0, seen.used, seen.window)
+    return WindowDemand(name, _NO_AMOUNT, limit.period_ms, 0, 0, seen.used, seen.window)
 
 
-def paced_by(limit: Limit, need: int) -> Pace:
+def paced_by(limit: Limit, need: int) -> PacedDemand:
     """What to take of a paced limit."""
-    return Pace(name_of(limit), limit.amount, limit.period_ms, limit.most, need)
+    return PacedDemand(name_of(limit), limit.amount, limit.period_ms, limit.most, need)
 
 
-def ask_of(limits: Iterable[Limit], cost: int, category: str = "") -> Ask:
+def ask_of(limits: Iterable[Limit], cost: int, category: str = "") -> LeaseRequest:
     """What one request takes of all limits that count it."""
     charged = [each.of(category) for each in limits if each.charge(cost, category)]
-    return Ask(
+    return LeaseRequest(
         tuple(asked_of(x, x.charge(cost, category)) for x in charged if x.kind == "aligned"),
         tuple(paced_by(x, x.charge(cost, category)) for x in charged if x.kind == "paced"),
     )

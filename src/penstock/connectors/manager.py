@@ -25,7 +25,7 @@ from penstock.connectors.model import (
 from penstock.errors import BadLimit, ConnectorInUse, UnknownConnector, VersionChanged
 from penstock.exchanges import registry
 from penstock.storage.state import Document, Query, StateStore
-from penstock.storage.state.documents import Where
+from penstock.storage.state.documents import Condition
 from penstock.storage.state.schema import CONNECTORS, JOBS
 from penstock.throttle.gate import Limit
 
@@ -107,7 +107,7 @@ class ConnectorManager:
     ) -> list[Connector]:
         """Connectors in the order of their names, those beyond ``after``; deleted ones if asked."""
         wanted = (status,) if status else _LIVE
-        query: Query = [[Where("status", "in", wanted)]]
+        query: Query = [[Condition("status", "in", wanted)]]
         found = await self._store.find(
             CONNECTORS, query, (), limit, {"id": after} if after is not None else None
         )
@@ -221,7 +221,7 @@ class ConnectorManager:
         return document
 
     async def _unknown(self, exchange_id: str) -> UnknownConnector:
-        there = await self._store.find(CONNECTORS, [[Where("status", "in", _LIVE)]])
+        there = await self._store.find(CONNECTORS, [[Condition("status", "in", _LIVE)]])
         return UnknownConnector(exchange_id, (document["id"] for document in there))
 
     async def _change(

@@ -31,14 +31,14 @@ class Gateways(Protocol):
     async def of(self, exchange_id: str) -> WayOut: ...
 
 
-class Change(NamedTuple):
+class ListingChange(NamedTuple):
     """What an exchange lists now and did not before, and the other way round."""
 
     listed: frozenset[Symbol]
     delisted: frozenset[Symbol]
 
 
-class Listing(NamedTuple):
+class ExchangeListing(NamedTuple):
     """What an exchange listed when it was last asked."""
 
     exchange_id: str
@@ -121,7 +121,7 @@ class Markets:
         """
         await self.refresh(exchange_id, await self._ask(exchange_id))
 
-    async def refresh(self, exchange_id: str, info: Info) -> Change:
+    async def refresh(self, exchange_id: str, info: Info) -> ListingChange:
         """Keep what an exchange has just announced; what is different from before."""
         now_ms = await self._store.now_ms()
         new, before = _written(exchange_id, info, now_ms), list[Document]()
@@ -134,9 +134,9 @@ class Markets:
             await self._store.update(MARKETS, exchange_id, renewed)
         self._known[exchange_id] = (now_ms, info.symbols)
         if not before:
-            return Change(frozenset(), frozenset())
+            return ListingChange(frozenset(), frozenset())
         old, present = frozenset(_read(before[0])), frozenset(info.symbols)
-        change = Change(present - old, old - present)
+        change = ListingChange(present - old, old - present)
         if change.listed or change.delisted:
             listed, delisted = _slugs(change.listed), _slugs(change.delisted)
             self._tell(MarketsChanged(exchange=exchange_id, listed=listed, delisted=delisted))
@@ -146,13 +146,15 @@ class Markets:
         return await (await self._gateways.of(exchange_id)).learn()
 
 
-async def stored_listing(store: StateStore, exchange_id: str) -> Listing | None:
+async def stored_listing(store: StateStore, exchange_id: str) -> ExchangeListing | None:
     """What any process last kept of an exchange's markets; None: nobody ever asked."""
     document = await store.get(MARKETS, exchange_id)
     if document is None:
         return None
     timeframes = tuple(document.get("timeframes", ()))
-    return Listing(exchange_id, document["refreshed_at"], timeframes, _read(document).listed)
+    return ExchangeListing(
+        exchange_id, document["refreshed_at"], timeframes, _read(document).listed
+    )
 
 
 async def announced_limits(store: StateStore, exchange_id: str) -> tuple[Limit, ...]:

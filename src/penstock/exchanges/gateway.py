@@ -46,7 +46,7 @@ from penstock.telemetry import (
     SendingStopped,
     quiet,
 )
-from penstock.throttle.gate import Gate, Grant
+from penstock.throttle.gate import Gate, GateGrant
 from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
@@ -94,7 +94,7 @@ class Gateway:
         """Ask, waiting for the gate if need be, and again if there is no answer.
 
         Raises:
-            RateLimited: the exchange said stop, or there is no room for longer than patience.
+            RateLimited: the exchange said stop, or there is no capacity within the timeout.
             Banned: it shut this address out.
             BadRequest: it will never answer this.
             ExchangeError: it failed as often as it was asked.
@@ -166,7 +166,7 @@ class Gateway:
             self._check(request, exchanged)
             return exchanged
 
-    async def _pay(self, request: Request[T]) -> Grant:
+    async def _pay(self, request: Request[T]) -> GateGrant:
         """Pay for all of a request; by the last part it may leave, the others are spent."""
         cost = request.cost
         while 0 < request.part < cost:
@@ -174,7 +174,7 @@ class Gateway:
             cost -= request.part
         return await self.gate.acquire(cost, request.category)
 
-    async def _send(self, request: Request[T], grant: Grant) -> _Exchanged:
+    async def _send(self, request: Request[T], grant: GateGrant) -> _Exchanged:
         sent_ms = self.clock.now_ms()
         left = False
 
@@ -356,7 +356,7 @@ def _own_gate(
     gate = LocalGate(
         clock,
         exchange.limits(clock.now_ms()),
-        patience_ms=round(requests.patience * 1000),
+        acquire_timeout_ms=round(requests.acquire_timeout * 1000),
         guard_ms=requests.guard_ms,
     )
     gate.add_listener(

@@ -11,48 +11,50 @@ from msgspec import UNSET
 from penstock.config import ConnectorPlan
 from penstock.errors import BadJob, ConfigError, PenstockError
 from penstock.exchanges import registry
+from penstock.ingest.admin import FleetAdmin, check_timeframe, checked
 from penstock.ingest.plan import (
     NO_LONGER_PLANNED,
+    CurrentState,
     EditConnector,
     EditJob,
-    Found,
     MakeConnector,
     MakeJob,
     PauseJob,
+    PlannedJob,
+    PlanStep,
     ResumeJob,
-    Step,
-    Wanted,
     planned,
     steps,
     wanted,
 )
-from penstock.ingest.requests import Intake, check_timeframe, checked
-from penstock.jobs.desk import JobDesk
 from penstock.jobs.kinds import OHLCV_BACKFILL
 from penstock.jobs.model import Job, JobEdit, State
+from penstock.jobs.service import JobService
 
 _PAGE = 500
 
 
-async def prepare(plans: Mapping[str, ConnectorPlan], intake: Intake, origin: str) -> list[Step]:
+async def prepare(
+    plans: Mapping[str, ConnectorPlan], admin: FleetAdmin, origin: str
+) -> list[PlanStep]:
     """What applying plans would change.
 
     Raises:
         ConfigError: something in them cannot be; it names all of it. ``origin`` says whence.
     """
-    jobs: list[Wanted] = []
+    jobs: list[PlannedJob] = []
     problems: list[str] = []
     for exchange_id, plan in plans.items():
-        good, bad = await _wanted(exchange_id, plan, intake)
+        good, bad = await _wanted(exchange_id, plan, admin)
         jobs, problems = jobs + good, problems + bad
     if problems:
         raise ConfigError("connectors", problem="\n  ".join(["", *problems]), origin=origin)
-    return steps(plans, jobs, await _found(plans, intake))
+    return steps(plans, jobs, await _found(plans, admin))
 
 
 async def _wanted(
-    exchange_id: str, plan: ConnectorPlan, intake: Intake
-) -> tuple[list[Wanted], list[str]]:
+    exchange_id: str, plan: ConnectorPlan, admin: FleetAdmin
+) -> tuple[list[PlannedJob], list[str]]:
     """The jobs of a plan as they will be kept; or else everything that is wrong with it."""
     problems: list[str] = []
 
@@ -64,7 +66,7 @@ async def _wanted(
 
     try:
         exchange = registry.load(exchange_id)
-        listed = await intake.listings.of(exchange_id) if plan.symbols else None
+        listed = await admin.listings.of(exchange_id) if plan.symbols else None
     except PenstockError as error:
         return [], [f"connectors.{exchange_id}: {error}"]
     if bool(plan.symbols) != bool(plan.timeframes):
@@ -77,49 +79,49 @@ async def _wanted(
         look(partial(check_timeframe, exchange, timeframe))
     if problems:
         return [], problems
-    jobs = [(await checked(new, intake.listings), by) for new, by in planned(exchange_id, plan)]
+    jobs = [(await checked(new, admin.listings), by) for new, by in planned(exchange_id, plan)]
     try:
-        return wanted(jobs, intake.desk.kinds), []
+        return wanted(jobs, admin.job_service.kinds), []
     except BadJob as error:
         return [], [f"connectors.{exchange_id}: {error.field}: {error.problem}."]
 
 
-async def _found(plans: Mapping[str, ConnectorPlan], intake: Intake) -> Found:
-    connectors = {one.exchange_id: one for one in await intake.connectors.find(limit=1000)}
+async def _found(plans: Mapping[str, ConnectorPlan], admin: FleetAdmin) -> CurrentState:
+    connectors = {one.exchange_id: one for one in await admin.connectors.find(limit=1000)}
     chosen = {
-        exchange_id: await intake.connectors.chosen_limits(exchange_id)
+        exchange_id: await admin.connectors.chosen_limits(exchange_id)
         for exchange_id in plans
         if exchange_id in connectors
     }
-    live = [job async for job in _all(intake.desk)]
-    done = [job async for job in _all(intake.desk, OHLCV_BACKFILL.name, "success")]
-    return Found(connectors, chosen, live, done)
+    live = [job async for job in _all(admin.job_service)]
+    done = [job async for job in _all(admin.job_service, OHLCV_BACKFILL.name, "success")]
+    return CurrentState(connectors, chosen, live, done)
 
 
 async def _all(
-    desk: JobDesk, kind: str | None = None, state: State | None = None
+    job_service: JobService, kind: str | None = None, state: State | None = None
 ) -> AsyncIterator[Job]:
     after: str | None = None
-    while page := await desk.find(type=kind, state=state, limit=_PAGE, after=after):
+    while page := await job_service.find(type=kind, state=state, limit=_PAGE, after=after):
         for job in page:
             yield job
         after = page[-1].id
 
 
-async def carry_out(step: Step, intake: Intake) -> None:
+async def carry_out(step: PlanStep, admin: FleetAdmin) -> None:
     """Take one step."""
     match step:
         case MakeConnector(exchange_id, limits, notes):
-            await intake.connectors.ensure_connector(exchange_id, limits, notes)
+            await admin.connectors.ensure_connector(exchange_id, limits, notes)
         case EditConnector(exchange_id, limits, notes):
-            await intake.connectors.edit(
+            await admin.connectors.edit(
                 exchange_id, version=None, limits=limits or UNSET, notes=notes or UNSET
             )
         case MakeJob(new, origin):
-            await intake.add(new, origin)
+            await admin.add(new, origin)
         case EditJob(job, schedule):
-            await intake.desk.edit(job.id, JobEdit(schedule=schedule), version=None)
+            await admin.job_service.edit(job.id, JobEdit(schedule=schedule), version=None)
         case PauseJob(job):
-            await intake.desk.pause(job.id, NO_LONGER_PLANNED)
+            await admin.job_service.pause(job.id, NO_LONGER_PLANNED)
         case ResumeJob(job):
-            await intake.desk.resume(job.id)
+            await admin.job_service.resume(job.id)

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import Request, Rest, WayOut
 from penstock.ingest.claims import place_of
+from penstock.ingest.context import HandlerContext
 from penstock.ingest.held import HeldCandles
 from penstock.ingest.history import iso, kept_from_ms, longest, told_until
-from penstock.ingest.means import Means
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 from penstock.market.events import Candle
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -40,32 +40,32 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class CandleWalk:
-    """One turn's way through the candles of one market."""
+    """One job run's walk through the candles of one market."""
 
-    means: Means
-    turn: Turn
+    context: HandlerContext
+    job_run: JobRun
     gateway: WayOut
     rest: Rest
     symbol: Symbol
     interval: Interval
 
     @classmethod
-    async def begin(cls, means: Means, turn: Turn) -> "CandleWalk":
+    async def begin(cls, context: HandlerContext, job_run: JobRun) -> "CandleWalk":
         """Find out what to ask for.
 
         Raises:
             UnknownExchange, UnknownSymbol, UnknownInterval: nobody could answer.
         """
-        job = turn.job
+        job = job_run.job
         if job.symbol is None or job.timeframe is None:
             raise BadJob("symbol", "candles need a symbol and a timeframe")
-        gateway = await means.gateways.of(job.exchange_id)
-        symbols = await means.markets.of(job.exchange_id)
+        gateway = await context.gateways.of(job.exchange_id)
+        symbols = await context.markets.of(job.exchange_id)
         if job.timeframe not in gateway.exchange.intervals:
             raise UnknownInterval(job.timeframe, gateway.exchange.intervals)
         return cls(
-            means=means,
-            turn=turn,
+            context=context,
+            job_run=job_run,
             gateway=gateway,
             rest=gateway.exchange.rest(symbols),
             symbol=symbols.find(job.symbol),
@@ -75,11 +75,11 @@ class CandleWalk:
     def now_ms(self) -> int:
         """The exchange's present instant; rather too early than too late."""
         offset = self.gateway.offset
-        return self.means.clock.now_ms() + (round(offset.low_ms) if offset else 0)
+        return self.context.clock.now_ms() + (round(offset.low_ms) if offset else 0)
 
     def cursor_ms(self) -> int | None:
         """Where the cursor says to go on; None if it says nothing."""
-        cursor = self.turn.job.cursor
+        cursor = self.job_run.job.cursor
         if cursor.since_ms is not None:
             return cursor.since_ms
         return None if cursor.last_ts is None else self.interval.next_open(cursor.last_ts)
@@ -110,7 +110,7 @@ class CandleWalk:
             if step.is_last:
                 return True
             if not moved:
-                await self.means.clock.sleep(_MOMENT_S)
+                await self.context.clock.sleep(_MOMENT_S)
 
     async def complete(self, start_ms: int, end_ms: int, held: HeldCandles) -> int:
         """Record what the log lacks of a page of candles that are long over.
@@ -123,10 +123,10 @@ class CandleWalk:
         missing = [candle for candle in page if candle.closed and candle.open_ms not in known]
         if missing:
             await self._record(missing)
-            await self.means.recorder.sync()
+            await self.context.recorder.sync()
             first, last = iso(missing[0].open_ms), iso(missing[-1].open_ms)
             what = f"{len(missing)} candles from {first} to {last}"
-            self.turn.note("missing", f"{what}; found when they were asked for again")
+            self.job_run.note("missing", f"{what}; found when they were asked for again")
         return until_ms
 
     def _step(self, page: list[Candle], start_ms: int, now_ms: int) -> _Step:
@@ -161,7 +161,7 @@ class CandleWalk:
     def _ends(self, now_ms: int) -> tuple[int, int]:
         """Where to stop, and what to ask for: one candle more, which proves the others closed."""
         present_ms = self.interval.next_open(self.interval.open_of(now_ms))
-        until_ms = self.turn.job.cursor.until_ms
+        until_ms = self.job_run.job.cursor.until_ms
         if until_ms is None:
             return present_ms, present_ms
         beyond_ms = self.interval.next_open(self.interval.open_of(until_ms))
@@ -180,7 +180,7 @@ class CandleWalk:
         kept_ms = kept_from_ms(self.gateway.exchange, self.interval, self.now_ms())
         if self.cursor_ms() is None or not start_ms < min(first_ms, kept_ms):
             return
-        self.turn.note(
+        self.job_run.note(
             "skipped",
             f"candles of {self.interval} from before {iso(kept_ms)} are not kept any more,"
             f" and the cursor stood at {iso(start_ms)}",
@@ -188,7 +188,7 @@ class CandleWalk:
 
     async def _page(self, interval: Interval, start_ms: int, end_ms: int) -> list[Candle]:
         request = self.rest.candles(self.symbol, interval, start_ms, end_ms)
-        self.turn.serves, self.turn.window_ms = served(self.gateway.gate.used(), request)
+        self.job_run.serves, self.job_run.window_ms = served(self.gateway.gate.used(), request)
         page = await self.gateway.fetch(request)
         opens = [candle.open_ms for candle in page]
         if opens != sorted(set(opens)) or (
@@ -201,16 +201,16 @@ class CandleWalk:
         return page
 
     async def _record(self, candles: list[Candle]) -> None:
-        stored = await self.means.recorder.record(candles) if candles else []
+        stored = await self.context.recorder.record(candles) if candles else []
         if stored:
-            self.turn.recorded(place_of(self.means.log_id, stored[-1].slot), stored[-1].number)
+            self.job_run.recorded(place_of(self.context.log_id, stored[-1].slot), stored[-1].number)
 
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
         # Before the job claims the page: a cursor outlives a power cut, and so must what it passed.
-        await self.means.recorder.sync()
-        cursor = self.turn.job.cursor
+        await self.context.recorder.sync()
+        cursor = self.job_run.job.cursor
         last_ts = closed[-1].open_ms if closed else cursor.last_ts
-        return await self.turn.save(
+        return await self.job_run.save(
             replace(cursor, since_ms=since_ms, last_ts=last_ts, page=cursor.page + 1),
             rows=len(closed),
             first_ts=closed[0].open_ms if closed else None,

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 from penstock.errors import UnknownExchange
 from penstock.exchanges import registry as exchanges
-from penstock.ingest.gap_jobs import NEAR, fetch_hole
-from penstock.ingest.held import HeldCandles, Hole, joined
+from penstock.ingest.context import HandlerContext
+from penstock.ingest.gap_jobs import NEAR, fetch_gap
+from penstock.ingest.held import CandleGap, HeldCandles, joined
 from penstock.ingest.history import first_open, length_ms
-from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL, OHLCV_INCREMENTAL
 from penstock.jobs.model import Job
 from penstock.market.interval import Interval
@@ -30,7 +30,7 @@ def place_of(log_id: int, slot: str) -> str:
     return f"{log_id:x}/{slot}"
 
 
-async def check_claims(means: Means) -> int:
+async def check_claims(context: HandlerContext) -> int:
     """Have all fetched again that jobs recorded and the log does not hold; how many stretches.
 
     Before anything new is recorded: numbers that are lost are given again.
@@ -39,12 +39,12 @@ async def check_claims(means: Means) -> int:
         StorageError: the log or the state cannot be read.
     """
     reached = {
-        (place_of(means.log_id, stats.slot), each.stream): each.last_number
-        for stats in means.log.stats()
+        (place_of(context.log_id, stats.slot), each.stream): each.last_number
+        for stats in context.log.stats()
         for each in stats.streams
     }
-    ours, found = place_of(means.log_id, ""), 0
-    async for job in _candle_jobs(means):
+    ours, found = place_of(context.log_id, ""), 0
+    async for job in _candle_jobs(context):
         if job.symbol is None or job.timeframe is None:
             continue
         symbol, interval = Symbol.parse(job.symbol), Interval.parse(job.timeframe)
@@ -53,38 +53,42 @@ async def check_claims(means: Means) -> int:
             place.startswith(ours) and reached.get((place, stream), 0) < number
             for place, number in job.progress.recorded.items()
         ):
-            for hole in await _missing(means, job, symbol, interval):
-                found += await fetch_hole(means, job, hole, ORIGIN) is not None
+            for gap in await _missing(context, job, symbol, interval):
+                found += await fetch_gap(context, job, gap, ORIGIN) is not None
     return found
 
 
-async def _candle_jobs(means: Means) -> AsyncIterator[Job]:
+async def _candle_jobs(context: HandlerContext) -> AsyncIterator[Job]:
     """Those that are live, and those that are done."""
     for kind in _KINDS:
         for state in (None, "success"):
             after: str | None = None
-            while page := await means.desk.find(type=kind, state=state, limit=_PAGE, after=after):
+            while page := await context.job_service.find(
+                type=kind, state=state, limit=_PAGE, after=after
+            ):
                 for job in page:
                     if state is not None or job.state != "success":
                         yield job
                 after = page[-1].id
 
 
-async def _missing(means: Means, job: Job, symbol: Symbol, interval: Interval) -> list[Hole]:
+async def _missing(
+    context: HandlerContext, job: Job, symbol: Symbol, interval: Interval
+) -> list[CandleGap]:
     """What the log lacks of the range that a job has passed."""
     begin_ms, end_ms = job.progress.first_ts, job.cursor.since_ms
     if begin_ms is None or end_ms is None or begin_ms >= end_ms:
         return []
-    held = HeldCandles(means.log, job.exchange_id, symbol, interval)
+    held = HeldCandles(context.log, job.exchange_id, symbol, interval)
     try:
         complete = exchanges.load(job.exchange_id).empty_candles
     except UnknownExchange:
         return []
     if complete:
         begin_ms = first_open(interval, begin_ms)
-        holes = await held.holes(begin_ms, interval.open_of(end_ms), means.clock)
-        return joined(holes, NEAR * length_ms(interval))
+        gaps = await held.gaps(begin_ms, interval.open_of(end_ms), context.clock)
+        return joined(gaps, NEAR * length_ms(interval))
     # Where intervals may have no candle only the exchange knows; a job goes from old to new.
     newest_ms = held.newest_in(begin_ms, end_ms)
     since_ms = begin_ms if newest_ms is None else interval.next_open(newest_ms)
-    return [Hole(since_ms, end_ms)] if since_ms < end_ms else []
+    return [CandleGap(since_ms, end_ms)] if since_ms < end_ms else []

@@ -1,9 +1,9 @@
 """Gap jobs: a stretch of candles that the log lacks becomes a job that fetches it."""
 
 from penstock.errors import AlreadyExists
-from penstock.ingest.held import Hole
+from penstock.ingest.context import HandlerContext
+from penstock.ingest.held import CandleGap
 from penstock.ingest.history import iso
-from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.market.symbol import Symbol
@@ -13,26 +13,26 @@ NEAR = 100
 """Holes with fewer candles between them are fetched as one: the request costs the same."""
 
 
-async def fetch_hole(means: Means, job: Job, hole: Hole, origin: str) -> Job | None:
-    """Have a hole in a job's market filled; None if another job is in the way for now."""
+async def fetch_gap(context: HandlerContext, job: Job, gap: CandleGap, origin: str) -> Job | None:
+    """Have a gap in a job's market filled; None if another job is in the way for now."""
     new = NewJob(
         exchange_id=job.exchange_id,
         type=GAP_BACKFILL.name,
         symbol=job.symbol,
         timeframe=job.timeframe,
-        cursor=Cursor(since_ms=hole.since_ms, until_ms=hole.until_ms),
+        cursor=Cursor(since_ms=gap.since_ms, until_ms=gap.until_ms),
     )
     try:
-        made = await means.desk.create(new, origin)
+        made = await context.job_service.create(new, origin)
     except AlreadyExists:
         return None
-    means.tell(
+    context.tell(
         CandlesMissing(
             exchange=job.exchange_id,
             symbol=Symbol.parse(job.symbol or "").slug,
             interval=job.timeframe or "",
-            since=iso(hole.since_ms),
-            until=iso(hole.until_ms),
+            since=iso(gap.since_ms),
+            until=iso(gap.until_ms),
             job=made.id,
         )
     )

@@ -13,10 +13,10 @@ second time, a whole page at once, and records what the log lacks.
 from collections.abc import Iterable
 
 from penstock.ingest.candles import CandleWalk
-from penstock.ingest.gap_jobs import NEAR, fetch_hole
-from penstock.ingest.held import HeldCandles, Hole, joined, without
+from penstock.ingest.context import HandlerContext
+from penstock.ingest.gap_jobs import NEAR, fetch_gap
+from penstock.ingest.held import CandleGap, HeldCandles, joined, without
 from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
-from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL
 from penstock.jobs.model import Job
 from penstock.market.interval import DAY_MS, WEEK_MS
@@ -34,14 +34,14 @@ _PAGE = 500
 class GapScan:
     """Checks candles for one worker."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
         self._checked_ns: dict[str, int] = {}
         """When this process last checked, by job."""
 
     async def after_incremental(self, walk: CandleWalk) -> None:
         """Check what an incremental has passed, if that was not done within the last hour."""
-        job, now_ns = walk.turn.job, self._means.clock.monotonic_ns()
+        job, now_ns = walk.job_run.job, self._context.clock.monotonic_ns()
         last_ns = self._checked_ns.get(job.id)
         if last_ns is not None and now_ns - last_ns < _EVERY_NS:
             return
@@ -49,14 +49,14 @@ class GapScan:
         if walk.gateway.exchange.empty_candles:
             start_ms = job.progress.checked_ts or self._held(walk).oldest_ms()
             if start_ms is not None:
-                walk.turn.checked(await self._check(walk, start_ms, end_ms))
+                walk.job_run.checked(await self._check(walk, start_ms, end_ms))
         else:
             await self._ask_again(walk, end_ms)
         self._checked_ns[job.id] = now_ns
 
     async def after_backfill(self, walk: CandleWalk) -> None:
         """Check all that a backfill brought; what was answered long after its end is final."""
-        start_ms = walk.turn.job.progress.first_ts
+        start_ms = walk.job_run.job.progress.first_ts
         if start_ms is None or not walk.gateway.exchange.empty_candles:
             return
         end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), walk.cursor_ms() or 0)
@@ -69,66 +69,70 @@ class GapScan:
             return
         kept_ms = kept_from_ms(exchange, walk.interval, walk.now_ms())
         begin_ms = first_open(walk.interval, max(start_ms, kept_ms))
-        until_ms = walk.turn.job.cursor.until_ms or 0
+        until_ms = walk.job_run.job.cursor.until_ms or 0
         end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), until_ms)
-        for hole in await held.holes(begin_ms, end_ms, self._means.clock):
-            at_ms = hole.since_ms
-            while at_ms < hole.until_ms and not walk.turn.stopping:
-                at_ms = await walk.complete(at_ms, hole.until_ms, held)
+        for gap in await held.gaps(begin_ms, end_ms, self._context.clock):
+            at_ms = gap.since_ms
+            while at_ms < gap.until_ms and not walk.job_run.stopping:
+                at_ms = await walk.complete(at_ms, gap.until_ms, held)
 
     async def _check(self, walk: CandleWalk, start_ms: int, end_ms: int) -> int:
-        """Create a job for each hole in [start, end); up to where nothing is left to do."""
+        """Create a job for each gap in [start, end); up to where nothing is left to do."""
         if start_ms >= end_ms:
             return start_ms
-        holes = await self._held(walk).holes(start_ms, end_ms, self._means.clock)
-        if not holes:
+        gaps = await self._held(walk).gaps(start_ms, end_ms, self._context.clock)
+        if not gaps:
             return end_ms
         # What a backfill has yet to fetch is its own to check; so is what somebody deleted.
-        own_id = walk.turn.job.id
-        others = await live_fetches(self._means, walk)
+        own_id = walk.job_run.job.id
+        others = await live_fetches(self._context, walk)
         known = [_range(job) for job in others if job.id != own_id]
-        known.append(Hole(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms())))
-        near = joined(without(holes, known), NEAR * length_ms(walk.interval))
+        known.append(
+            CandleGap(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms()))
+        )
+        near = joined(without(gaps, known), NEAR * length_ms(walk.interval))
         # Once more, because what is known may lie between two that are near.
         fresh = _whole(without(near, known), walk)
         left = fresh[_MOST_JOBS:]
-        for hole in fresh[:_MOST_JOBS]:
-            if not await self._create(walk, hole):
-                left.append(hole)
-        return min((hole.since_ms for hole in left), default=end_ms)
+        for gap in fresh[:_MOST_JOBS]:
+            if not await self._create(walk, gap):
+                left.append(gap)
+        return min((gap.since_ms for gap in left), default=end_ms)
 
-    async def _create(self, walk: CandleWalk, hole: Hole) -> bool:
-        """Have a hole filled; False if another job is in the way for now."""
-        made = await fetch_hole(self._means, walk.turn.job, hole, ORIGIN)
+    async def _create(self, walk: CandleWalk, gap: CandleGap) -> bool:
+        """Have a gap filled; False if another job is in the way for now."""
+        made = await fetch_gap(self._context, walk.job_run.job, gap, ORIGIN)
         if made is None:
             return False
-        since, until = iso(hole.since_ms), iso(hole.until_ms)
-        walk.turn.note("missing", f"candles from {since} to {until}; job {made.id} fetches them")
+        since, until = iso(gap.since_ms), iso(gap.until_ms)
+        walk.job_run.note("missing", f"candles from {since} to {until}; job {made.id} fetches them")
         return True
 
     async def _ask_again(self, walk: CandleWalk, end_ms: int) -> None:
         exchange, held = walk.gateway.exchange, self._held(walk)
-        start_ms = walk.turn.job.progress.checked_ts
+        start_ms = walk.job_run.job.progress.checked_ts
         if start_ms is None:
             oldest_ms = held.oldest_ms()
             start_ms = max(end_ms if oldest_ms is None else oldest_ms, end_ms - _AT_FIRST_MS)
         page_ms = (exchange.candle_span or 1) * length_ms(walk.interval)
         if end_ms - start_ms < min(page_ms, DAY_MS):
             return
-        while start_ms < end_ms and not walk.turn.stopping:
+        while start_ms < end_ms and not walk.job_run.stopping:
             start_ms = await walk.complete(start_ms, end_ms, held)
-            walk.turn.checked(start_ms)
+            walk.job_run.checked(start_ms)
 
     def _held(self, walk: CandleWalk) -> HeldCandles:
-        return HeldCandles(self._means.log, walk.turn.job.exchange_id, walk.symbol, walk.interval)
+        return HeldCandles(
+            self._context.log, walk.job_run.job.exchange_id, walk.symbol, walk.interval
+        )
 
 
-async def live_fetches(means: Means, walk: CandleWalk) -> list[Job]:
+async def live_fetches(context: HandlerContext, walk: CandleWalk) -> list[Job]:
     """Gaps and backfills of a walk's market and length that are not over."""
-    job, found = walk.turn.job, list[Job]()
+    job, found = walk.job_run.job, list[Job]()
     for kind in (GAP_BACKFILL.name, OHLCV_BACKFILL.name):
         after: str | None = None
-        while page := await means.desk.find(
+        while page := await context.job_service.find(
             exchange_id=job.exchange_id,
             type=kind,
             symbol=job.symbol,
@@ -141,15 +145,15 @@ async def live_fetches(means: Means, walk: CandleWalk) -> list[Job]:
     return found
 
 
-def _whole(holes: Iterable[Hole], walk: CandleWalk) -> list[Hole]:
+def _whole(gaps: Iterable[CandleGap], walk: CandleWalk) -> list[CandleGap]:
     """Holes that begin with a candle; those without one are left out."""
-    begun = [Hole(first_open(walk.interval, hole.since_ms), hole.until_ms) for hole in holes]
-    return [hole for hole in begun if hole.since_ms < hole.until_ms]
+    begun = [CandleGap(first_open(walk.interval, gap.since_ms), gap.until_ms) for gap in gaps]
+    return [gap for gap in begun if gap.since_ms < gap.until_ms]
 
 
-def _range(job: Job) -> Hole:
+def _range(job: Job) -> CandleGap:
     """What a job has yet to fetch."""
-    return Hole(job.cursor.since_ms or 0, job.cursor.until_ms or _FAR_MS)
+    return CandleGap(job.cursor.since_ms or 0, job.cursor.until_ms or _FAR_MS)
 
 
 _FAR_MS = 253_402_300_799_999

@@ -14,7 +14,7 @@ _AT_ONCE = 20_000
 _MONTH_MS = 31 * 86_400_000
 
 
-class Hole(NamedTuple):
+class CandleGap(NamedTuple):
     """A stretch of time [since, until), both beginnings of candles."""
 
     since_ms: int
@@ -50,46 +50,46 @@ class HeldCandles:
         found = map(id_of_key, self._log.keys_in(self._stream, [span]))
         return {open_ms for open_ms in found if open_ms is not None}
 
-    async def holes(self, start_ms: int, end_ms: int, clock: Clock) -> list[Hole]:
+    async def gaps(self, start_ms: int, end_ms: int, clock: Clock) -> list[CandleGap]:
         """Where candles are missing in [start, end), which begins and ends with a candle."""
-        holes: list[Hole] = []
+        gaps: list[CandleGap] = []
         step_ms = _AT_ONCE * (self._interval.fixed_ms or _MONTH_MS)
         expected_ms = start_ms
         for begin_ms in range(start_ms, end_ms, step_ms):
             for open_ms in sorted(self.opens(begin_ms, min(begin_ms + step_ms, end_ms))):
-                holes += self._between(expected_ms, open_ms)
+                gaps += self._between(expected_ms, open_ms)
                 expected_ms = self._interval.next_open(open_ms)
             await clock.sleep(0)
-        return [*holes, *self._between(expected_ms, end_ms)]
+        return [*gaps, *self._between(expected_ms, end_ms)]
 
-    def _between(self, expected_ms: int, open_ms: int) -> Iterator[Hole]:
+    def _between(self, expected_ms: int, open_ms: int) -> Iterator[CandleGap]:
         # Only if a candle fits: an exchange may begin its weeks on another day than we do.
         if self._interval.next_open(expected_ms) <= open_ms:
-            yield Hole(expected_ms, open_ms)
+            yield CandleGap(expected_ms, open_ms)
 
 
-def without(holes: Iterable[Hole], known: Iterable[Hole]) -> list[Hole]:
-    """What is left of some holes outside of some other stretches."""
-    left = list(holes)
+def without(gaps: Iterable[CandleGap], known: Iterable[CandleGap]) -> list[CandleGap]:
+    """What is left of some gaps outside of some other stretches."""
+    left = list(gaps)
     for other in known:
         left = [
             part
-            for hole in left
+            for gap in left
             for part in (
-                Hole(hole.since_ms, min(hole.until_ms, other.since_ms)),
-                Hole(max(hole.since_ms, other.until_ms), hole.until_ms),
+                CandleGap(gap.since_ms, min(gap.until_ms, other.since_ms)),
+                CandleGap(max(gap.since_ms, other.until_ms), gap.until_ms),
             )
             if part.since_ms < part.until_ms
         ]
     return left
 
 
-def joined(holes: Iterable[Hole], near_ms: int) -> list[Hole]:
-    """The same holes, those that are near to each other as one."""
-    found: list[Hole] = []
-    for hole in sorted(holes):
-        if found and hole.since_ms - found[-1].until_ms <= near_ms:
-            found[-1] = Hole(found[-1].since_ms, max(found[-1].until_ms, hole.until_ms))
+def joined(gaps: Iterable[CandleGap], near_ms: int) -> list[CandleGap]:
+    """The same gaps, those that are near to each other as one."""
+    found: list[CandleGap] = []
+    for gap in sorted(gaps):
+        if found and gap.since_ms - found[-1].until_ms <= near_ms:
+            found[-1] = CandleGap(found[-1].since_ms, max(found[-1].until_ms, gap.until_ms))
         else:
-            found.append(hole)
+            found.append(gap)
     return found

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from penstock.config import ConnectorPlan
 from penstock.connectors import Connector
-from penstock.ingest.requests import limit_of
-from penstock.jobs.intake import admitted
-from penstock.jobs.kinds import MARKETS_REFRESH, OHLCV_BACKFILL, OHLCV_INCREMENTAL, Kind
+from penstock.ingest.admin import limit_of
+from penstock.jobs.kinds import MARKETS_REFRESH, OHLCV_BACKFILL, OHLCV_INCREMENTAL, JobKind
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
+from penstock.jobs.validation import admitted
 from penstock.throttle.gate import Limit
 
 ORIGIN = "apply"
@@ -64,10 +64,10 @@ class ResumeJob:
     job: Job
 
 
-Step = MakeConnector | EditConnector | MakeJob | EditJob | PauseJob | ResumeJob
+PlanStep = MakeConnector | EditConnector | MakeJob | EditJob | PauseJob | ResumeJob
 
 
-class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step, for people and programs to look at."""
 
     action: str
@@ -82,7 +82,7 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Found:
+class CurrentState:
     """What there is."""
 
     connectors: Mapping[str, Connector]
@@ -94,7 +94,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlannedJob:
     """A job that shall be."""
 
     new: NewJob
@@ -136,19 +136,21 @@ def _from(backfill: NewJob, begin: date | bool) -> tuple[NewJob, str]:
     return replace(backfill, cursor=Cursor(since_ms=since_ms)), _FROM + begin.isoformat()
 
 
-def wanted(jobs: Iterable[tuple[NewJob, str]], kinds: Mapping[str, Kind]) -> list[Wanted]:
+def wanted(jobs: Iterable[tuple[NewJob, str]], kinds: Mapping[str, JobKind]) -> list[PlannedJob]:
     """The jobs that shall be, each once, with the schedules that they will have."""
-    found: dict[Key, Wanted] = {}
+    found: dict[Key, PlannedJob] = {}
     for new, origin in jobs:
         schedule = admitted(new, kinds, job_id="", now_ms=0).schedule
-        one = Wanted(new, schedule, origin)
+        one = PlannedJob(new, schedule, origin)
         found.setdefault(one.key, one)
     return list(found.values())
 
 
-def steps(plans: Mapping[str, ConnectorPlan], jobs: Sequence[Wanted], found: Found) -> list[Step]:
+def steps(
+    plans: Mapping[str, ConnectorPlan], jobs: Sequence[PlannedJob], found: CurrentState
+) -> list[PlanStep]:
     """What has to change so that what is planned is there, and nothing else that a plan made."""
-    changes: list[Step] = []
+    changes: list[PlanStep] = []
     for exchange_id, plan in plans.items():
         changes += _connector_steps(exchange_id, plan, found)
     live = {_key(job): job for job in found.live}
@@ -163,7 +165,7 @@ def steps(plans: Mapping[str, ConnectorPlan], jobs: Sequence[Wanted], found: Fou
     return changes
 
 
-def _connector_steps(exchange_id: str, plan: ConnectorPlan, found: Found) -> list[Step]:
+def _connector_steps(exchange_id: str, plan: ConnectorPlan, found: CurrentState) -> list[PlanStep]:
     limits = tuple(limit_of(one) for one in plan.limits) or None
     notes = plan.notes or None
     connector = found.connectors.get(exchange_id)
@@ -176,11 +178,11 @@ def _connector_steps(exchange_id: str, plan: ConnectorPlan, found: Found) -> lis
     return [EditConnector(exchange_id, new_limits, new_notes)]
 
 
-def _job_steps(one: Wanted, live: Job | None, done: Sequence[Job]) -> list[Step]:
+def _job_steps(one: PlannedJob, live: Job | None, done: Sequence[Job]) -> list[PlanStep]:
     if live is None:
         is_done = one.new.type == OHLCV_BACKFILL.name and any(_covers(job, one) for job in done)
         return [] if is_done else [MakeJob(one.new, one.origin)]
-    changes: list[Step] = []
+    changes: list[PlanStep] = []
     if not _is_ours(live):
         return changes
     if one.schedule is not None and one.schedule != live.schedule:
@@ -190,7 +192,7 @@ def _job_steps(one: Wanted, live: Job | None, done: Sequence[Job]) -> list[Step]
     return changes
 
 
-def _covers(done: Job, one: Wanted) -> bool:
+def _covers(done: Job, one: PlannedJob) -> bool:
     """Whether a backfill that is through has brought what another would."""
     if _key(done) != one.key:
         return False
@@ -221,14 +223,14 @@ def _paused_by_plan(job: Job) -> bool:
     return bool(pauses) and pauses[-1].detail == NO_LONGER_PLANNED
 
 
-def shown(step: Step) -> Change:
+def shown(step: PlanStep) -> PlannedChange:
     """A step, to be looked at."""
     match step:
         case MakeConnector() | EditConnector():
             action = "create" if isinstance(step, MakeConnector) else "edit"
             told = [_limit_words(limit) for limit in step.limits or ()]
             told += [f"notes {step.notes!r}"] if step.notes else []
-            return Change(
+            return PlannedChange(
                 action=action,
                 what="connector",
                 exchange_id=step.exchange_id,
@@ -252,8 +254,8 @@ def shown(step: Step) -> Change:
             return _job_change("resume", job, "in the plan again")
 
 
-def _job_change(action: str, job: Job | NewJob, detail: str) -> Change:
-    return Change(
+def _job_change(action: str, job: Job | NewJob, detail: str) -> PlannedChange:
+    return PlannedChange(
         action=action,
         what="job",
         exchange_id=job.exchange_id,

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 from penstock.ingest import handlers
-from penstock.ingest.means import Means
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.handler import Handler
-from penstock.jobs.kinds import Kind
+from penstock.jobs.kinds import JobKind
 
 
 class _HandlerClass(Protocol):
-    kind: Kind
+    kind: JobKind
 
-    def __call__(self, means: Means) -> Handler: ...
+    def __call__(self, context: HandlerContext) -> Handler: ...
 
 
 def _classes() -> list[_HandlerClass]:
@@ -26,11 +26,11 @@ def _classes() -> list[_HandlerClass]:
     return [cast("_HandlerClass", module.HANDLER) for module in modules]
 
 
-def kinds() -> Mapping[str, Kind]:
+def kinds() -> Mapping[str, JobKind]:
     """Every kind of job that somebody here can do, by name."""
     return {each.kind.name: each.kind for each in _classes()}
 
 
-def build(means: Means) -> Mapping[str, Handler]:
+def build(context: HandlerContext) -> Mapping[str, Handler]:
     """A handler for every kind, by its name."""
-    return {each.kind.name: each(means) for each in _classes()}
+    return {each.kind.name: each(context) for each in _classes()}

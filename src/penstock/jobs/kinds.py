@@ -1,7 +1,7 @@
 """Kinds of jobs: what each needs to be told, and what is taken for granted otherwise.
 
 These four are the specification's. A kind beyond them is declared by the class that carries it out,
-and handed to the desk.
+and passed to the job service.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from penstock.market.interval import DAY_MS, HOUR_MS, Interval
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """One kind of jobs."""
 
     name: str
@@ -47,13 +47,13 @@ class Kind:
         return min(Interval.parse(timeframe).fixed_ms or DAY_MS, DAY_MS)
 
 
-MARKETS_REFRESH = Kind(
+MARKETS_REFRESH = JobKind(
     "markets_refresh", priority=40, of_market=False, repeats=True, every_ms=12 * HOUR_MS
 )
-OHLCV_INCREMENTAL = Kind("ohlcv_incremental", priority=50, repeats=True)
-OHLCV_BACKFILL = Kind("ohlcv_backfill", priority=80)
-GAP_BACKFILL = Kind("gap_backfill", priority=10, of_range=True, claimed_first=True)
+OHLCV_INCREMENTAL = JobKind("ohlcv_incremental", priority=50, repeats=True)
+OHLCV_BACKFILL = JobKind("ohlcv_backfill", priority=80)
+GAP_BACKFILL = JobKind("gap_backfill", priority=10, of_range=True, claimed_first=True)
 
-SPECIFIED: Mapping[str, Kind] = MappingProxyType(
+SPECIFIED: Mapping[str, JobKind] = MappingProxyType(
     {kind.name: kind for kind in (MARKETS_REFRESH, OHLCV_INCREMENTAL, OHLCV_BACKFILL, GAP_BACKFILL)}
 )

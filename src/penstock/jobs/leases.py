@@ -15,9 +15,9 @@ from penstock.jobs import transitions
 from penstock.jobs.kinds import SPECIFIED
 from penstock.jobs.model import Job, as_document, as_job, claim_priority_of
 from penstock.jobs.schedule import rank, wake_ms
-from penstock.jobs.slots import Slots
+from penstock.jobs.slots import JobSlots
 from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
-from penstock.storage.state.documents import Now, Where
+from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import CONNECTORS, JOBS
 
 # More than that do not wait for one exchange; if they do, the rest counts as equally far back.
@@ -25,17 +25,17 @@ _MOST_WAITING = 500
 _RESTING = ("failed", "success")
 
 
-class Queue(NamedTuple):
+class JobQueue(NamedTuple):
     """Jobs that are claimed in the order in which they wake: those that agree in all this."""
 
     exchange_id: str
     type: str
     claim_priority: int | None
 
-    def query(self, *more: Where) -> Query:
+    def query(self, *more: Condition) -> Query:
         """Its active jobs, as far as more holds."""
-        fields = [Where(field, "=", value) for field, value in self._asdict().items()]
-        return [[Where("status", "=", "active"), *fields, *more]]
+        fields = [Condition(field, "=", value) for field, value in self._asdict().items()]
+        return [[Condition("status", "=", "active"), *fields, *more]]
 
 
 class Reset(NamedTuple):
@@ -48,21 +48,21 @@ class Reset(NamedTuple):
     """… of this length."""
 
 
-class InLine(NamedTuple):
+class QueueHead(NamedTuple):
     """The first job of a queue."""
 
     rank: int
     wake_at: int
-    queue: Queue
+    queue: JobQueue
 
     @property
     def exchange_id(self) -> str:
         """Whose it is."""
         return self.queue.exchange_id
 
-    def wakes_before(self, other: "InLine") -> Where:
-        """The jobs of its queue that are no later in line than another queue's first."""
-        return Where("wake_at", "<=", self.wake_at + other.rank - self.rank)
+    def wakes_before(self, other: "QueueHead") -> Condition:
+        """The jobs of its queue that are to be claimed before another queue's first."""
+        return Condition("wake_at", "<=", self.wake_at + other.rank - self.rank)
 
 
 class Leases:
@@ -77,7 +77,7 @@ class Leases:
         most: int,
         lease_ms: int,
         busy: Collection[str] = (),
-        slots: Slots | None = None,
+        slots: JobSlots | None = None,
     ) -> list[Job]:
         """Take the first jobs that are due and that nobody holds, but none of the busy exchanges.
 
@@ -85,23 +85,23 @@ class Leases:
         that have none.
         """
         taken: list[Job] = []
-        passed: set[Queue] = set()
+        passed: set[JobQueue] = set()
         try:
             while len(taken) < most:
-                line = await self._line(busy, _DUE, passed)
-                if not line:
+                heads = await self._queue_heads(busy, _DUE, passed)
+                if not heads:
                     break
                 room = most - len(taken)
-                if slots and not (room := await slots.take(line[0].exchange_id, room)):
-                    busy = {*busy, line[0].exchange_id}
+                if slots and not (room := await slots.take(heads[0].exchange_id, room)):
+                    busy = {*busy, heads[0].exchange_id}
                     continue
-                found = await self._claim_first(line, worker, room, lease_ms)
+                found = await self._claim_first(heads, worker, room, lease_ms)
                 if slots:
-                    slots.use(line[0].exchange_id, len(found))
+                    slots.use(heads[0].exchange_id, len(found))
                 taken += found
                 if not found:  # others were quicker
-                    passed.add(line[0].queue)
-                elif len(line) == 1 and len(found) < room:
+                    passed.add(heads[0].queue)
+                elif len(heads) == 1 and len(found) < room:
                     break
         except StorageError:
             if not taken:
@@ -109,33 +109,33 @@ class Leases:
         return taken
 
     async def _claim_first(
-        self, line: Sequence[InLine], worker: str, most: int, lease_ms: int
+        self, heads: Sequence[QueueHead], worker: str, most: int, lease_ms: int
     ) -> list[Job]:
         """Take jobs of the first queue, as far as no other queue's first comes before them."""
-        first, patch = line[0], transitions.claimed(worker, lease_ms)
-        query = first.queue.query(_DUE, *map(first.wakes_before, line[1:2]))
+        first, patch = heads[0], transitions.claimed(worker, lease_ms)
+        query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]))
         found = await self.store.claim(JOBS, Claim(query, ("wake_at",), patch, most))
         return [_begun(document, lease_ms) for document in found]
 
-    async def first_in_line(self, busy: Collection[str] = ()) -> InLine | None:
+    async def next_waiting(self, busy: Collection[str] = ()) -> QueueHead | None:
         """The job that the next claim would take; None: none is due."""
-        return next(iter(await self._line(busy, _DUE)), None)
+        return next(iter(await self._queue_heads(busy, _DUE)), None)
 
     async def next_due_ms(self, busy: Collection[str] = ()) -> int | None:
         """When the next job may be claimed; None: no time will make one due."""
-        line = await self._line(busy, Where("wake_at", ">", None))
-        return min((first.wake_at for first in line), default=None)
+        heads = await self._queue_heads(busy, Condition("wake_at", ">", None))
+        return min((first.wake_at for first in heads), default=None)
 
-    async def beat(self, jobs: Sequence[Job], lease_ms: int) -> list[Job | None]:
+    async def heartbeat(self, jobs: Sequence[Job], lease_ms: int) -> list[Job | None]:
         """Renew leases and save cursors and progress of all these, in one statement.
 
         Returns each as it is now, so that its holder learns what people want of it; None for one
         whose lease was lost.
         """
-        return await self._write([(job, transitions.beaten(job, lease_ms)) for job in jobs])
+        return await self._write([(job, transitions.renewed(job, lease_ms)) for job in jobs])
 
     async def finish(self, jobs: Sequence[Job], at_ms: int) -> list[Job | None]:
-        """Turns that went well. Jobs that repeat are due again later; the others are done."""
+        """Runs that went well. Jobs that repeat are due again later; the others are done."""
         again = [job for job in jobs if job.schedule is not None]
         written = await self._write([(job, transitions.finished(job, at_ms)) for job in again])
         outcome = {job.id: new for job, new in zip(again, written, strict=True)}
@@ -147,11 +147,11 @@ class Leases:
     async def fail(
         self, job: Job, at_ms: int, reason: str, retry_ms: int | None = None
     ) -> Job | None:
-        """A turn that failed. Without an instant to try again, the job rests in ``failed``."""
+        """A run that failed. Without an instant to try again, the job rests in ``failed``."""
         return await self._write_one(job, transitions.failed(job, at_ms, reason, retry_ms))
 
     async def wait(self, job: Job, at_ms: int, reset: Reset, reason: str) -> Job | None:
-        """A turn that found no budget: it goes on when there is some, behind the more urgent."""
+        """A run that found no budget: the job is due when there is some, after more urgent ones."""
         others = {"exchange_id": job.exchange_id, "status": "active", "state": "waiting_rate_limit"}
         waiting = [row for row in await self.store.counts(JOBS) if others.items() <= row.items()]
         ahead = sum(
@@ -165,18 +165,18 @@ class Leases:
     async def park(
         self, job: Job, at_ms: int, reason: str, due_ms: int | None = None
     ) -> Job | None:
-        """A turn that ends in the middle. Others may take the job up at once, unless told when."""
+        """A run that ends before the work is done. It is due at once, unless told when."""
         due_ms = at_ms if due_ms is None else due_ms
         return await self._write_one(job, transitions.parked(job, at_ms, reason, due_ms))
 
-    async def _line(
-        self, busy: Collection[str], awake: Where, passed: Collection[Queue] = ()
-    ) -> list[InLine]:
+    async def _queue_heads(
+        self, busy: Collection[str], awake: Condition, passed: Collection[JobQueue] = ()
+    ) -> list[QueueHead]:
         """The first job of each queue, the most urgent first.
 
         Only queues of known kinds and of exchanges that are neither busy nor paused.
         """
-        paused = [[Where("status", "in", ("paused", "deleted"))]]
+        paused = [[Condition("status", "in", ("paused", "deleted"))]]
         stopped = await self.store.find(CONNECTORS, paused, limit=_MOST_WAITING)
         counts = await self.store.counts(JOBS)
         closed = {*busy, *(connector["exchange_id"] for connector in stopped)}
@@ -190,8 +190,8 @@ class Leases:
             for queue in queues.difference(passed)
             if queue.exchange_id not in closed and queue.type in self._kinds
         ]
-        line = map(_in_line, await self.store.firsts(JOBS, asked, ("wake_at",)))
-        return sorted(line, key=lambda first: first[:2])
+        heads = map(_queue_head, await self.store.firsts(JOBS, asked, ("wake_at",)))
+        return sorted(heads, key=lambda first: first[:2])
 
     async def _write(self, patches: Sequence[tuple[Job, Patch]]) -> list[Job | None]:
         writes = [Write(job.id, {"fence": job.fence}, patch) for job, patch in patches]
@@ -211,7 +211,7 @@ class Leases:
             done = transitions.ended(
                 replace(known, cursor=job.cursor, progress=job.progress, events=job.events), at_ms
             )
-            doings = transitions.doings_of(done)
+            doings = transitions.worker_events_of(done)
             rest = {"doings": doings, "wake_at": None, "unsettled": 0}
             return {**document, **as_document(done), **rest}
 
@@ -219,17 +219,17 @@ class Leases:
         return as_job(written) if written else None
 
 
-_DUE = Where("wake_at", "<=", Now())
+_DUE = Condition("wake_at", "<=", StoreNow())
 
 
-def _queue_of(document: Document) -> Queue:
-    return Queue(document["exchange_id"], document["type"], document.get("claim_priority"))
+def _queue_of(document: Document) -> JobQueue:
+    return JobQueue(document["exchange_id"], document["type"], document.get("claim_priority"))
 
 
-def _in_line(document: Document) -> InLine:
+def _queue_head(document: Document) -> QueueHead:
     queue, wake_at = _queue_of(document), document["wake_at"]
     priority = document["priority"] if queue.claim_priority is None else queue.claim_priority
-    return InLine(rank(wake_at, priority), wake_at, queue)
+    return QueueHead(rank(wake_at, priority), wake_at, queue)
 
 
 def _begun(document: Document, lease_ms: int) -> Job:

@@ -41,7 +41,7 @@ class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     done: bool = False
 
 
-class Stats(Struct, frozen=True, kw_only=True):
+class JobStats(Struct, frozen=True, kw_only=True):
     """How it went so far."""
 
     runs: int = 0
@@ -52,14 +52,14 @@ class Stats(Struct, frozen=True, kw_only=True):
     last_error: str | None = None
 
 
-class Lock(Struct, frozen=True, kw_only=True):
+class JobLock(Struct, frozen=True, kw_only=True):
     """Who holds the job, and until when unless it is renewed."""
 
     locked_by: str | None = None
     lock_until: int | None = None
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class JobProgress(Struct, frozen=True, kw_only=True):
     """Enough to tell rows, rate and what is left."""
 
     rows: int = 0
@@ -80,7 +80,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     """By log and slot, the last broadcast number that was given to what it recorded there."""
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class JobEvent(Struct, frozen=True, kw_only=True):
     """Something that befell a job."""
 
     at: int
@@ -113,14 +113,14 @@ class Job(Struct, frozen=True, kw_only=True):
     target_key: str | None = None
     """What tells it from others of its type, symbol and timeframe: the range of a gap."""
     cursor: Cursor = Cursor()
-    stats: Stats = Stats()
-    lock: Lock = Lock()
+    stats: JobStats = JobStats()
+    lock: JobLock = JobLock()
     fence: int = 0
     """Raised by every claim; a write that names an older one is not made."""
     attempts: int = 0
     """Failures since it last got anywhere."""
-    progress: Progress = Progress()
-    events: tuple[Event, ...] = ()
+    progress: JobProgress = JobProgress()
+    events: tuple[JobEvent, ...] = ()
     """The last fifty, oldest first."""
     origin: str = ""
     """What made it, where that was not a person: what a plan made, a plan may pause again."""
@@ -161,8 +161,8 @@ def claim_priority_of(job: Job) -> int:
 def as_job(document: dict[str, Any]) -> Job:
     """The job a document holds.
 
-    Events are kept in two lists, for the desk and the worker that holds the job write at the same
-    time, each its own.
+    Events are kept in two lists: the job service and the worker that holds the job write at the
+    same time, each its own.
     """
     told = sorted(
         [*document.get("orders", ()), *document.get("doings", ())], key=lambda event: event["at"]

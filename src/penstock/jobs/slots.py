@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 
 from penstock.clock import Clock
 from penstock.storage.state import Claim, Document, StateStore, Write
-from penstock.storage.state.documents import Add, Now, Where
+from penstock.storage.state.documents import Add, Condition, StoreNow
 from penstock.storage.state.schema import JOB_SLOTS
 
 # Slots are renewed at least this often in the course of a lease, and before the jobs on them: no
@@ -18,7 +18,7 @@ _RENEWALS = 6
 _NS_PER_MS = 1_000_000
 
 
-class Slots:
+class JobSlots:
     """The slots that one worker holds."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Slots:
         if now_ns - self._renewed_ns < self._lease_ms * _NS_PER_MS // _RENEWALS:
             return
         held = [(name, id_) for name, slots in self._held.items() for id_ in slots]
-        writes = [self._write(name, id_, {"until": Now(self._lease_ms)}) for name, id_ in held]
+        writes = [self._write(name, id_, {"until": StoreNow(self._lease_ms)}) for name, id_ in held]
         written = await self._store.write(JOB_SLOTS, writes)
         for (exchange_id, id_), slot in zip(held, written, strict=True):
             if slot is None:
@@ -92,11 +92,11 @@ class Slots:
                 await self._store.insert_if_absent(JOB_SLOTS, fresh)
             self._known.add(exchange_id)
         free = [
-            Where("exchange_id", "=", exchange_id),
-            Where("number", "<=", self._per_exchange - 1),
-            Where("until", "<=", Now()),
+            Condition("exchange_id", "=", exchange_id),
+            Condition("number", "<=", self._per_exchange - 1),
+            Condition("until", "<=", StoreNow()),
         ]
-        taken = {"until": Now(self._lease_ms), "holder": self._worker, "fence": Add(1)}
+        taken = {"until": StoreNow(self._lease_ms), "holder": self._worker, "fence": Add(1)}
         claim = Claim([free], ("number",), taken, want)
         for got in await self._store.claim(JOB_SLOTS, claim):
             self._held[exchange_id][got["id"]] = got["fence"]

@@ -1,4 +1,4 @@
-"""Transitions: what becomes of a job's document when its turn begins, goes on or ends. Pure.
+"""Transitions: what becomes of a job's document when a run begins, goes on or ends. Pure.
 
 Each gives a patch for one fenced write. ``wake_at`` is when a job may be claimed: when it is due,
 or, while somebody holds it, when the lease runs out; a job without one is claimed by nobody. Jobs
@@ -10,33 +10,33 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock.jobs.model import EVENTS_KEPT, Event, Job
+from penstock.jobs.model import EVENTS_KEPT, Job, JobEvent
 from penstock.jobs.schedule import next_due
 from penstock.storage.state import Patch
-from penstock.storage.state.documents import Add, Now
+from penstock.storage.state.documents import Add, StoreNow
 
 _LONGEST_ERROR = 2_000
 
 
 def claimed(worker: str, lease_ms: int) -> Patch:
-    """Somebody's turn begins."""
+    """A run begins."""
     return {
         "state": "running",
         "fence": Add(1),
         "unsettled": Add(1),
         "lock.locked_by": worker,
-        "stats.last_run_at": Now(),
+        "stats.last_run_at": StoreNow(),
         **_renewal(lease_ms),
     }
 
 
-def beaten(job: Job, lease_ms: int) -> Patch:
-    """The turn goes on: the lease is renewed, and the cursor is where the data is."""
+def renewed(job: Job, lease_ms: int) -> Patch:
+    """The run goes on: the lease is renewed, and the cursor is where the data is."""
     return {**_renewal(lease_ms), **_work(job)}
 
 
 def finished(job: Job, at_ms: int) -> Patch:
-    """The turn of a job that repeats is over, and it went well."""
+    """The run of a job that repeats is over, and it went well."""
     assert job.schedule is not None, "a job without a schedule ends for good"
     due_ms = next_due(job.id, job.schedule.interval_ms, at_ms)
     return {
@@ -53,7 +53,7 @@ def finished(job: Job, at_ms: int) -> Patch:
 
 
 def failed(job: Job, at_ms: int, reason: str, retry_ms: int | None) -> Patch:
-    """The turn failed; it is tried again at an instant, or not before somebody says so."""
+    """The run failed; it is tried again at an instant, or not before somebody says so."""
     return {
         **_released(job, at_ms, "failed", reason, due_ms=retry_ms),
         "state": "failed" if retry_ms is None else "idle",
@@ -102,18 +102,22 @@ def ended(job: Job, at_ms: int) -> Job:
 def with_event(job: Job, at_ms: int, what: str, detail: str = "") -> Job:
     """The job, with something its worker did."""
     by = job.lock.locked_by or ""
-    event = Event(at=at_ms, what=what, detail=detail[:_LONGEST_ERROR], by=by)
+    event = JobEvent(at=at_ms, what=what, detail=detail[:_LONGEST_ERROR], by=by)
     return replace(job, events=(*job.events, event))
 
 
-def doings_of(job: Job) -> list[Any]:
+def worker_events_of(job: Job) -> list[Any]:
     """What workers did, as it is kept."""
     kept = [event for event in job.events if event.by][-EVENTS_KEPT // 2 :]
     return [msgspec.to_builtins(event) for event in kept]
 
 
 def _renewal(lease_ms: int) -> Patch:
-    return {"lock.lock_until": Now(lease_ms), "wake_at": Now(lease_ms), "updated_at": Now()}
+    return {
+        "lock.lock_until": StoreNow(lease_ms),
+        "wake_at": StoreNow(lease_ms),
+        "updated_at": StoreNow(),
+    }
 
 
 def _work(job: Job) -> Patch:
@@ -121,7 +125,7 @@ def _work(job: Job) -> Patch:
         "cursor": msgspec.to_builtins(job.cursor),
         "progress": msgspec.to_builtins(job.progress),
         "attempts": job.attempts,
-        "doings": doings_of(job),
+        "doings": worker_events_of(job),
     }
 
 
@@ -133,7 +137,7 @@ def _released(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int 
         "lock": {"locked_by": None, "lock_until": None},
         "unsettled": 0,
         "wake_at": due_ms,
-        "updated_at": Now(),
+        "updated_at": StoreNow(),
     }
     if due_ms is not None:
         patch["next_run_at"] = due_ms

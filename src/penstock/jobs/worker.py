@@ -14,14 +14,14 @@ from typing import Any
 from penstock.clock import Clock, wait_for
 from penstock.config import Jobs
 from penstock.errors import StorageError
-from penstock.jobs.beats import Beats
 from penstock.jobs.handler import Handler
-from penstock.jobs.leases import InLine, Leases
+from penstock.jobs.heartbeats import Heartbeats
+from penstock.jobs.leases import Leases, QueueHead
 from penstock.jobs.model import Job, claim_priority_of
+from penstock.jobs.outcomes import Outcomes
+from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.jobs.schedule import rank
-from penstock.jobs.settling import Settling
-from penstock.jobs.slots import Slots
-from penstock.jobs.turn import NS_PER_MS, Turn
+from penstock.jobs.slots import JobSlots
 from penstock.telemetry import JobLost, Listener, StoreAnswers, StoreSilent, quiet
 
 # A page in hand may be brought to its end; then the job is let go of as it was last saved.
@@ -48,16 +48,16 @@ class Worker:
     ) -> None:
         self.name = name
         """What its leases are signed with."""
-        self.turns: dict[str, Turn] = {}
+        self.job_runs: dict[str, JobRun] = {}
         """What it is at, by job id."""
         self.ended: Counter[str] = Counter()
-        """How turns ended: done, failed, waiting, parked, lost."""
+        """How job runs ended: done, failed, waiting, parked, lost."""
         self._leases, self._handlers, self._clock = leases, handlers, clock
         self._settings, self._tell = settings, tell
         self._lease_ms = round(settings.lease * 1000)
-        self._settling = Settling(leases, clock, settings, tell)
-        self._slots = Slots(leases.store, name, settings.per_exchange, self._lease_ms, clock)
-        self._beats = Beats(leases, self._slots, clock, self._lease_ms, self._store_said)
+        self._outcomes = Outcomes(leases, clock, settings, tell)
+        self._slots = JobSlots(leases.store, name, settings.per_exchange, self._lease_ms, clock)
+        self._heartbeats = Heartbeats(leases, self._slots, clock, self._lease_ms, self._store_said)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed: dict[str, int] = {}
         """Exchanges without budget, and until when (monotonic ns)."""
@@ -68,13 +68,13 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then let go of everything within seconds."""
-        beating = asyncio.create_task(self._beats.run())
+        renewing = asyncio.create_task(self._heartbeats.run())
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
-                if beating.done():
-                    beating.result()  # a defect; better a loud end than leases that lapse
+                if renewing.done():
+                    renewing.result()  # a defect; better a loud end than leases that lapse
                 self._wake.clear()
                 looking = asyncio.create_task(self._look_around())
                 await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -85,11 +85,11 @@ class Worker:
                 await wait_for(self._wake, self._clock, looking.result())
             await self._park_all()
         finally:
-            beating.cancel()
+            renewing.cancel()
             stopping.cancel()
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(beating, stopping, *self._tasks, return_exceptions=True)
+            await asyncio.gather(renewing, stopping, *self._tasks, return_exceptions=True)
 
     async def _look_around(self) -> float:
         """Begin what can be begun; seconds until it is worth looking again."""
@@ -106,7 +106,7 @@ class Worker:
             self._store_said(str(error))
             return _SILENCE_S
         self._store_said("")
-        waits_ms = [self._settings.look_every * 1000, *self._until_open_ms()]
+        waits_ms = [self._settings.poll_interval * 1000, *self._until_open_ms()]
         if due_ms is not None:
             waits_ms.append(due_ms - self.store_now_ms())
         return max(_LEAST_SLEEP_MS, min(waits_ms)) / 1000
@@ -133,7 +133,7 @@ class Worker:
 
     def _room(self) -> int:
         """How many more jobs may be run here."""
-        return max(0, self._settings.concurrency - len(self.turns))
+        return max(0, self._settings.concurrency - len(self.job_runs))
 
     def _until_open_ms(self) -> list[int]:
         now_ns = self._clock.monotonic_ns()
@@ -141,93 +141,98 @@ class Worker:
 
     async def _make_room(self) -> None:
         """Have a job stop that ran long enough, if one that waits is more urgent by now."""
-        first = await self._leases.first_in_line(self._closed.keys())
-        if first is not None and (turn := self._displaced_by(first)):
-            turn.stop("others wait")
+        first = await self._leases.next_waiting(self._closed.keys())
+        if first is not None and (job_run := self._displaced_by(first)):
+            job_run.stop("others wait")
 
-    def _displaced_by(self, first: InLine) -> Turn | None:
-        ran_ns = self._clock.monotonic_ns() - round(self._settings.turn * 1_000_000_000)
-        turns = list(self.turns.values())
-        if len(turns) < self._settings.concurrency or first.exchange_id in self._busy():
-            turns = [turn for turn in turns if turn.job.exchange_id == first.exchange_id]
-        if any(turn.stopping for turn in turns):
+    def _displaced_by(self, first: QueueHead) -> JobRun | None:
+        ran_ns = self._clock.monotonic_ns() - round(self._settings.time_slice * 1_000_000_000)
+        job_runs = list(self.job_runs.values())
+        if len(job_runs) < self._settings.concurrency or first.exchange_id in self._busy():
+            job_runs = [
+                job_run for job_run in job_runs if job_run.job.exchange_id == first.exchange_id
+            ]
+        if any(job_run.stopping for job_run in job_runs):
             return None
         now_ms = self.store_now_ms()
         candidates = [
-            turn
-            for turn in turns
-            if turn.began_ns <= ran_ns and first.rank < rank(now_ms, claim_priority_of(turn.job))
+            job_run
+            for job_run in job_runs
+            if job_run.began_ns <= ran_ns
+            and first.rank < rank(now_ms, claim_priority_of(job_run.job))
         ]
-        return max(candidates, key=lambda turn: turn.job.priority, default=None)
+        return max(candidates, key=lambda job_run: job_run.job.priority, default=None)
 
     def store_now_ms(self) -> int:
         """The store's present instant, as far as is known here."""
         return self._store_ahead_ms + self._clock.monotonic_ns() // NS_PER_MS
 
     def _begin(self, job: Job, claimed_ns: int) -> None:
-        turn = Turn(job, self._beats.save)
-        self.turns[job.id] = turn
-        self._beats.add(turn, claimed_ns)
-        task = asyncio.create_task(self._take(turn))
+        job_run = JobRun(job, self._heartbeats.save)
+        self.job_runs[job.id] = job_run
+        self._heartbeats.add(job_run, claimed_ns)
+        task = asyncio.create_task(self._take(job_run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _take(self, turn: Turn) -> None:
-        """One turn, from begin to end; nothing that happens in it reaches the others."""
-        handler = self._handlers[turn.job.type]
-        working = asyncio.ensure_future(handler.run(turn))
-        guarding = asyncio.create_task(self._guard(turn))
+    async def _take(self, job_run: JobRun) -> None:
+        """One job run, from begin to end; what it raises does not reach the others."""
+        handler = self._handlers[job_run.job.type]
+        working = asyncio.ensure_future(handler.run(job_run))
+        guarding = asyncio.create_task(self._guard(job_run))
         try:
             await asyncio.wait({working, guarding}, return_when=asyncio.FIRST_COMPLETED)
             working.cancel()
-            (outcome,) = await asyncio.gather(working, return_exceptions=True)
-            self._beats.drop(turn)
-            await self._settle(turn, outcome)
+            (result,) = await asyncio.gather(working, return_exceptions=True)
+            self._heartbeats.drop(job_run)
+            await self._settle(job_run, result)
         finally:
             working.cancel()
             guarding.cancel()
-            self.turns.pop(turn.job.id, None)
-            self._slots.done(turn.job.exchange_id)
+            self.job_runs.pop(job_run.job.id, None)
+            self._slots.done(job_run.job.exchange_id)
             self._wake.set()
 
-    async def _settle(self, turn: Turn, outcome: object) -> None:
-        """Write down how a turn ended, unless the job is another's by now."""
-        while not turn.lost:
+    async def _settle(self, job_run: JobRun, result: object) -> None:
+        """Save how a run ended, unless the job is another's by now."""
+        while not job_run.lost:
             try:
-                ending = await self._settling.settle(turn, outcome, self.store_now_ms())
+                outcome = await self._outcomes.settle(job_run, result, self.store_now_ms())
             except StorageError as error:
                 self._store_said(str(error))
-                if self._clock.monotonic_ns() >= turn.good_until_ns:
-                    turn.lose("the store could not be told how it ended")
+                if self._clock.monotonic_ns() >= job_run.good_until_ns:
+                    job_run.lose("the store could not be told how it ended")
                 await self._clock.sleep(_SILENCE_S)
                 continue
-            if ending.closed_ms:
-                closed_ms = min(ending.closed_ms, _CLOSED_AT_MOST_MS)
+            if outcome.closed_ms:
+                closed_ms = min(outcome.closed_ms, _CLOSED_AT_MOST_MS)
                 until_ns = self._clock.monotonic_ns() + closed_ms * NS_PER_MS
-                self._closed[turn.job.exchange_id] = until_ns
-            if not turn.lost:
-                self.ended[ending.how] += 1
+                self._closed[job_run.job.exchange_id] = until_ns
+            if not job_run.lost:
+                self.ended[outcome.how] += 1
                 return
         self.ended["lost"] += 1
-        self._tell(JobLost(job=turn.job.id, exchange=turn.job.exchange_id, reason=turn.lost))
+        self._tell(
+            JobLost(job=job_run.job.id, exchange=job_run.job.exchange_id, reason=job_run.lost)
+        )
 
-    async def _guard(self, turn: Turn) -> None:
+    async def _guard(self, job_run: JobRun) -> None:
         """Returns when the lease is lost, or so nearly over that it cannot be renewed in time."""
         spare_ns = self._lease_ms * NS_PER_MS // 3
         while True:
-            left_ns = turn.good_until_ns - spare_ns - self._clock.monotonic_ns()
+            left_ns = job_run.good_until_ns - spare_ns - self._clock.monotonic_ns()
             if left_ns <= 0:
-                turn.lose("its lease could not be renewed in time")
-            if await wait_for(turn.gone, self._clock, left_ns / 1_000_000_000):
+                job_run.lose("its lease could not be renewed in time")
+            if await wait_for(job_run.gone, self._clock, left_ns / 1_000_000_000):
                 return
 
     async def _park_all(self) -> None:
         """Let every page in hand be finished, if that is soon; then let go of all jobs."""
-        for turn in self.turns.values():
-            turn.stop("the worker stops")
+        for job_run in self.job_runs.values():
+            job_run.stop("the worker stops")
         if not await self._within(_PARK_S, *self._tasks):
-            for turn in self.turns.values():
-                turn.gone.set()
+            for job_run in self.job_runs.values():
+                job_run.gone.set()
             await self._within(_LET_GO_S, *self._tasks)
         releasing = asyncio.create_task(self._slots.release())
         await self._within(_LET_GO_S, releasing)

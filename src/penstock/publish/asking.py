@@ -8,15 +8,15 @@ import zmq
 
 from penstock.clock import Clock
 from penstock.errors import BusUnreachable, NotOurRecord
-from penstock.publish.frames import STREAMS, Kind, read_frame
+from penstock.publish.endpoints import BusEndpoints
+from penstock.publish.frames import STREAMS, FrameKind, read_frame
 from penstock.publish.readiness import Socket, drain, readable
 from penstock.publish.registry import BusFacts
-from penstock.publish.wiring import Wiring
 
 _facts = msgspec.json.Decoder(BusFacts).decode
 
 
-async def ask_bus(wiring: Wiring, clock: Clock, patience_s: float = 3.0) -> BusFacts:
+async def ask_bus(endpoints: BusEndpoints, clock: Clock, timeout_s: float = 3.0) -> BusFacts:
     """Every slot and stream on the bus, and what the broker counted.
 
     Raises:
@@ -25,16 +25,16 @@ async def ask_bus(wiring: Wiring, clock: Clock, patience_s: float = 3.0) -> BusF
     context: zmq.Context[Socket] = zmq.Context()
     socket = context.socket(zmq.SUB)
     try:
-        wiring.connect(socket, "subscribe")
+        endpoints.connect(socket, "subscribe")
         socket.subscribe(f"{STREAMS}.{secrets.token_hex(8)}\0")
         answer = asyncio.ensure_future(_answer(socket))
-        deadline = asyncio.ensure_future(clock.sleep(patience_s))
+        deadline = asyncio.ensure_future(clock.sleep(timeout_s))
         await asyncio.wait({answer, deadline}, return_when=asyncio.FIRST_COMPLETED)
         deadline.cancel()
         if not answer.done():
             answer.cancel()
             await asyncio.wait({answer})
-            raise BusUnreachable(wiring.subscribe)
+            raise BusUnreachable(endpoints.subscribe)
         return answer.result()
     finally:
         context.destroy(0)
@@ -45,7 +45,7 @@ async def _answer(socket: Socket) -> BusFacts:
         for data in drain(socket, 10):
             try:
                 frame = read_frame(data)
-                if frame.kind is Kind.FACTS:
+                if frame.kind is FrameKind.FACTS:
                     return _facts(frame.payload)
             except (NotOurRecord, msgspec.MsgspecError):
                 continue  # Not from a bus we know; it counts as silence.

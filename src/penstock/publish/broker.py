@@ -16,7 +16,8 @@ import zmq
 
 from penstock.clock import Clock
 from penstock.errors import ConfigError, NotOurRecord
-from penstock.publish.connections import Connections, cut
+from penstock.publish.connections import ConnectionLimiter, cut
+from penstock.publish.endpoints import BusEndpoints
 from penstock.publish.frames import (
     ANNOUNCE,
     BATCH,
@@ -24,19 +25,18 @@ from penstock.publish.frames import (
     MISSED,
     STREAMS,
     Frame,
-    Kind,
+    FrameKind,
     read_announcement,
     read_frame,
     unpack_frames,
     write_frame,
 )
-from penstock.publish.keys import Doorkeeper
+from penstock.publish.keys import AccessGuard
 from penstock.publish.outbox import Outbox
 from penstock.publish.readiness import Socket, drain, readable
 from penstock.publish.registry import BusCounts, BusFacts, Registry
 from penstock.publish.socket_files import socket_file
-from penstock.publish.subscriptions import Subscriptions
-from penstock.publish.wiring import Wiring
+from penstock.publish.subscriptions import ClientSubscriptions
 from penstock.telemetry import BusFell, BusRefused, Listener, quiet
 
 _AT_ONCE = 500
@@ -50,29 +50,29 @@ _SLOT = "_bus"
 class Broker:
     """One bus. Made where an event loop runs; nothing is lost when it dies but time."""
 
-    def __init__(self, wiring: Wiring, clock: Clock, listener: Listener = quiet) -> None:
+    def __init__(self, endpoints: BusEndpoints, clock: Clock, listener: Listener = quiet) -> None:
         self.counts = BusCounts()
-        self.wiring, self._clock, self._tell = wiring, clock, listener
+        self.endpoints, self._clock, self._tell = endpoints, clock, listener
         self._told = BusCounts()
         self._why_cut, self._closed = "", 0
         self._registry = Registry(_REMEMBERED_BYTES)
-        self._subscriptions = Subscriptions(wiring.settings.subscriptions)
+        self._subscriptions = ClientSubscriptions(endpoints.settings.subscriptions)
         with ExitStack() as stack:
-            for endpoint in (wiring.publish, wiring.subscribe):
+            for endpoint in (endpoints.publish, endpoints.subscribe):
                 stack.enter_context(_alone(endpoint))
             context: zmq.Context[Socket] = zmq.Context()
             stack.callback(context.destroy, 0)
-            self._doorkeeper = None
-            if wiring.secret is not None:
-                self._doorkeeper = Doorkeeper(context, wiring.key_folders, clock)
+            self._guard = None
+            if endpoints.secret is not None:
+                self._guard = AccessGuard(context, endpoints.key_folders, clock)
             self._publishers = context.socket(zmq.XSUB)
             self._subscribers = context.socket(zmq.XPUB)
             self._outbox = Outbox(self._subscribers)
-            most = wiring.settings.connections
-            self._arrivals = Connections(context, self._publishers, most)
-            self._audience = Connections(context, self._subscribers, most)
-            wiring.bind(self._publishers, "publish")
-            wiring.bind(self._subscribers, "subscribe")
+            most = endpoints.settings.connections
+            self._arrivals = ConnectionLimiter(context, self._publishers, most)
+            self._audience = ConnectionLimiter(context, self._subscribers, most)
+            endpoints.bind(self._publishers, "publish")
+            endpoints.bind(self._subscribers, "subscribe")
             # Everything: each publisher is told once, when it connects.
             self._publishers.send(b"\x01")
             self._open = stack.pop_all()
@@ -102,8 +102,8 @@ class Broker:
             self._arrivals.socket,
             self._audience.socket,
         ]
-        if self._doorkeeper is not None:
-            sockets.append(self._doorkeeper.socket)
+        if self._guard is not None:
+            sockets.append(self._guard.socket)
         while True:
             # Each gets its turn: whoever sends without end keeps no other waiting. Sockets that
             # were just written to must be looked at again before they are waited for.
@@ -119,8 +119,8 @@ class Broker:
         if (now.overflows, now.missed) != (before.overflows, before.missed):
             overflows, missed = now.overflows - before.overflows, now.missed - before.missed
             self._tell(BusFell(overflows=overflows, missed=missed))
-        if self._doorkeeper is not None and now.refused > before.refused:
-            self._tell(BusRefused(count=now.refused - before.refused, why=self._doorkeeper.why))
+        if self._guard is not None and now.refused > before.refused:
+            self._tell(BusRefused(count=now.refused - before.refused, why=self._guard.why))
         if now.cut > before.cut:
             self._tell(BusRefused(count=now.cut - before.cut, why=self._why_cut))
         self._told = msgspec.structs.replace(now)
@@ -145,7 +145,7 @@ class Broker:
         return bool(taken)
 
     def _take_record(self, frame: Frame, data: bytes) -> None:
-        if frame.topic.startswith("_") or frame.kind not in (Kind.JSON, Kind.MSGPACK):
+        if frame.topic.startswith("_") or frame.kind not in (FrameKind.JSON, FrameKind.MSGPACK):
             raise NotOurRecord("a frame that is not for a publisher to send")
         self._outbox.send(data)
         self._registry.passed(frame, data)
@@ -208,30 +208,30 @@ class Broker:
         question, _, rest = topic.partition(".")
         if question == JOIN:
             wanted = rest.partition(".")[2]
-            payloads = self._registry.known(wanted, self.wiring.settings.message_bytes // 2)
+            payloads = self._registry.known(wanted, self.endpoints.settings.message_bytes // 2)
             left = range(len(payloads))[::-1]
             return [
-                write_frame(Frame(topic, _SLOT, number, Kind.JOINED, payload))
+                write_frame(Frame(topic, _SLOT, number, FrameKind.JOINED, payload))
                 for number, payload in zip(left, payloads, strict=True)
             ]
         if question == STREAMS:
             facts = BusFacts(counts=self.counts, slots=self._registry.slots(self._clock.now_ms()))
             payload = msgspec.json.encode(facts)
-            return [write_frame(Frame(topic, _SLOT, 0, Kind.FACTS, payload))]
+            return [write_frame(Frame(topic, _SLOT, 0, FrameKind.FACTS, payload))]
         return []
 
     def _admit(self) -> bool:
         """Let in who may come in, and count who may not."""
         counts, closed = self.counts, self._arrivals.refused + self._audience.refused
         if closed > self._closed:
-            self._why_cut = f"more than {self.wiring.settings.connections} connections"
+            self._why_cut = f"more than {self.endpoints.settings.connections} connections"
             counts.cut += closed - self._closed
             self._closed = closed
         counts.overflows = self._outbox.overflows
-        if self._doorkeeper is None:
+        if self._guard is None:
             return False
-        answered = self._doorkeeper.answer()
-        counts.refused = self._doorkeeper.refused
+        answered = self._guard.answer()
+        counts.refused = self._guard.refused
         return answered
 
 

@@ -17,7 +17,7 @@ from penstock.publish.readiness import Socket
 _ids = count()
 
 
-class Connections:
+class ConnectionLimiter:
     """Those of one socket, no more than so many."""
 
     def __init__(self, context: "zmq.Context[Socket]", socket: Socket, most: int) -> None:

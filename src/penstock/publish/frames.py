@@ -38,7 +38,7 @@ _number = Layout(">Q")
 _head = Layout(">QQ")
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a payload is."""
 
     JSON = 1
@@ -55,7 +55,7 @@ class Kind(IntEnum):
     """Packed frames that are new; the number says how many."""
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in FrameKind}
 
 
 class Frame(NamedTuple):
@@ -64,7 +64,7 @@ class Frame(NamedTuple):
     topic: str
     slot: str
     number: int
-    kind: Kind
+    kind: FrameKind
     payload: bytes
     version: int = VERSION
 
@@ -102,7 +102,7 @@ def wanted_bytes(wanted: str) -> bytes:
     return wanted.encode() + b"\0" if exact else wanted.encode()
 
 
-def beginning(topic: str, slot: str, kind: Kind, version: int = VERSION) -> bytes:
+def beginning(topic: str, slot: str, kind: FrameKind, version: int = VERSION) -> bytes:
     """What all frames of one topic, slot and kind begin with; number and payload follow.
 
     Raises:
@@ -164,15 +164,15 @@ def read_head(payload: bytes) -> Head:
         raise NotOurRecord(f"a damaged frame: {error}") from error
 
 
-def payload_of(record: bytes, kind: Kind) -> tuple[Kind, bytes]:
+def payload_of(record: bytes, kind: FrameKind) -> tuple[FrameKind, bytes]:
     """A record of the log as a payload, as JSON where it cannot be what is asked for."""
-    if kind is Kind.MSGPACK:
+    if kind is FrameKind.MSGPACK:
         try:
             return kind, msgspec.msgpack.encode(msgspec.json.decode(memoryview(record)[1:]))
         except (OverflowError, msgspec.MsgspecError):
             # MessagePack knows integers up to 64 bits; an exchange's ids may be longer.
             pass
-    return Kind.JSON, record[1:]
+    return FrameKind.JSON, record[1:]
 
 
 def record_of(frame: Frame) -> bytes:
@@ -181,9 +181,9 @@ def record_of(frame: Frame) -> bytes:
     Raises:
         NotOurRecord: it brings none.
     """
-    if frame.kind is Kind.JSON:
+    if frame.kind is FrameKind.JSON:
         return bytes([frame.version]) + frame.payload
-    if frame.kind is not Kind.MSGPACK:
+    if frame.kind is not FrameKind.MSGPACK:
         raise NotOurRecord(f"a frame of kind {frame.kind.name}, where a record should be")
     try:
         payload = msgspec.json.encode(msgspec.msgpack.decode(frame.payload))
@@ -210,7 +210,7 @@ def read_announcement(payload: bytes) -> Announcement:
     try:
         announcement = _announcement(payload)
         for topic in announcement.numbers:
-            beginning(topic, announcement.slot, Kind.HEAD)
+            beginning(topic, announcement.slot, FrameKind.HEAD)
         return announcement
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise NotOurRecord(f"a damaged announcement: {error}") from error

@@ -86,11 +86,11 @@ def read_public(key: str, setting: str) -> str:
     raise _wrong(setting, problem)
 
 
-class Doorkeeper:
-    """Answers whether a key may come in (ZAP, RFC 27).
+class AccessGuard:
+    """Decides whether a key may connect (ZAP, RFC 27).
 
     Each side of the bus is a domain with a folder of its own: who may subscribe may not publish,
-    unless its key is in both. Folders are read again at the first knock after a second.
+    unless its key is in both. Folders are read again at the first request after a second.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Doorkeeper:
         self.socket.bind(_ZAP)
 
     def answer(self) -> bool:
-        """Answer whoever knocks; whether somebody did."""
+        """Answer the next request, if there is one; whether there was."""
         try:
             version, request, domain, _, _, mechanism, *credentials = self.socket.recv_multipart(
                 zmq.NOBLOCK

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.publish import Published
 
 
-class Subscription:
+class MemorySubscription:
     """What one listener has yet to take. When it is full, what comes is dropped and counted."""
 
     def __init__(self, prefix: str, capacity: int) -> None:
@@ -40,15 +40,15 @@ class MemoryPublisher:
     """Hands messages to subscriptions whose prefix begins their topic."""
 
     def __init__(self) -> None:
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[MemorySubscription] = []
 
-    def subscribe(self, prefix: str = "", capacity: int = 10_000) -> Subscription:
+    def subscribe(self, prefix: str = "", capacity: int = 10_000) -> MemorySubscription:
         """Listen from now on to every topic that begins so."""
-        subscription = Subscription(prefix, capacity)
+        subscription = MemorySubscription(prefix, capacity)
         self._subscriptions.append(subscription)
         return subscription
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: MemorySubscription) -> None:
         self._subscriptions.remove(subscription)
 
     def publish(self, messages: Sequence[Published]) -> None:

@@ -24,7 +24,7 @@ _BELIEVED = 2
 """How often in a row a slot must announce what contradicts what we have seen."""
 
 
-class Step(NamedTuple):
+class FrameDecision(NamedTuple):
     """What to do about one frame."""
 
     missing: tuple[int, int] | None
@@ -35,11 +35,11 @@ class Step(NamedTuple):
     """Whether its number is too far ahead to be believed yet."""
 
 
-_NOTHING = Step(None, deliver=False)
-_DOUBTED = Step(None, deliver=False, doubted=True)
+_NOTHING = FrameDecision(None, deliver=False)
+_DOUBTED = FrameDecision(None, deliver=False, doubted=True)
 
 
-class _Place:
+class _StreamPosition:
     __slots__ = ("ahead", "begun", "behind", "expected", "jumped_to", "resume", "run")
 
     def __init__(self, expected: int) -> None:
@@ -60,82 +60,84 @@ class Ordering:
 
     def __init__(self, start: Start = "last") -> None:
         self._start = start
-        self._places: dict[tuple[str, str], _Place] = {}
+        self._positions: dict[tuple[str, str], _StreamPosition] = {}
 
-    def arrived(self, topic: str, slot: str, number: int, *, before: bool = False) -> Step:
+    def arrived(self, topic: str, slot: str, number: int, *, before: bool = False) -> FrameDecision:
         """A record arrived; ``before``: it was sent before we joined."""
-        place = self._places.get((topic, slot))
-        if place is None:
+        position = self._positions.get((topic, slot))
+        if position is None:
             skipped = before and self._start == "now"
-            place = self._begin(topic, slot, number + 1 if skipped else number)
-        if number < place.expected:
+            position = self._begin(topic, slot, number + 1 if skipped else number)
+        if number < position.expected:
             return _NOTHING
-        if place.begun and number - place.expected > FARTHEST:
+        if position.begun and number - position.expected > FARTHEST:
             return _DOUBTED  # If the slot is there, it announces so, and the log has the record.
-        return Step(self._pass_over(place, number - 1, number), deliver=True)
+        return FrameDecision(self._pass_over(position, number - 1, number), deliver=True)
 
     def announced(
         self, topic: str, slot: str, last: int, head: Head, *, before: bool = False
-    ) -> Step:
+    ) -> FrameDecision:
         """This is the last number that was given; ``before``: as it was when we joined."""
-        place = self._places.get((topic, slot))
-        if place is None:
-            place = self._begin(topic, slot, last + (self._start == "now" or not last))
-            place.run = head.run
-        if place.begun and last < place.expected - 1:
-            return _NOTHING if before else self._announced_behind(place, last, head)
-        place.behind = 0
-        if place.begun and last - place.expected > FARTHEST:
-            place.ahead += 1
-            if place.ahead < _BELIEVED:
+        position = self._positions.get((topic, slot))
+        if position is None:
+            position = self._begin(topic, slot, last + (self._start == "now" or not last))
+            position.run = head.run
+        if position.begun and last < position.expected - 1:
+            return _NOTHING if before else self._announced_behind(position, last, head)
+        position.behind = 0
+        if position.begun and last - position.expected > FARTHEST:
+            position.ahead += 1
+            if position.ahead < _BELIEVED:
                 return _DOUBTED
-        place.ahead = 0
-        place.run = max(place.run, head.run)
-        if last < place.expected:
-            place.resume = None  # It is as far as we are: whatever we jumped over, it did too.
-        return Step(self._pass_over(place, last, last), deliver=False)
+        position.ahead = 0
+        position.run = max(position.run, head.run)
+        if last < position.expected:
+            position.resume = None  # It is as far as we are: whatever we jumped over, it did too.
+        return FrameDecision(self._pass_over(position, last, last), deliver=False)
 
     def filled(self, topic: str, slot: str, number: int) -> None:
         """The log gave one of the numbers that were missing; they are asked for in order."""
-        place = self._places[topic, slot]
-        if place.resume is not None and number >= place.resume:
+        position = self._positions[topic, slot]
+        if position.resume is not None and number >= position.resume:
             # A log that has the last number before the jump confirms the jump.
-            place.resume = number + 1 if number < place.jumped_to else None
+            position.resume = number + 1 if number < position.jumped_to else None
 
-    def _announced_behind(self, place: _Place, last: int, head: Head) -> Step:
+    def _announced_behind(self, position: _StreamPosition, last: int, head: Head) -> FrameDecision:
         """The slot says that it is not as far as we are.
 
         One such word may be late, from before the slot's process was restarted; or it is wrong.
         """
-        place.ahead = 0
-        place.behind += 1
-        if place.behind < _BELIEVED:
+        position.ahead = 0
+        position.behind += 1
+        if position.behind < _BELIEVED:
             return _NOTHING
-        place.behind = 0
-        if place.resume is not None and place.resume <= last + 1:
-            place.expected = place.resume
-        elif 0 < place.run < head.run:
-            place.expected = 1  # A newer process counts from less: its log was begun anew.
+        position.behind = 0
+        if position.resume is not None and position.resume <= last + 1:
+            position.expected = position.resume
+        elif 0 < position.run < head.run:
+            position.expected = 1  # A newer process counts from less: its log was begun anew.
         else:
-            place.expected = last + 1
-        place.resume, place.run = None, head.run
-        return Step(self._pass_over(place, last, last), deliver=False)
+            position.expected = last + 1
+        position.resume, position.run = None, head.run
+        return FrameDecision(self._pass_over(position, last, last), deliver=False)
 
-    def _begin(self, topic: str, slot: str, expected: int) -> _Place:
+    def _begin(self, topic: str, slot: str, expected: int) -> _StreamPosition:
         first = self._start if isinstance(self._start, int) else expected
-        place = self._places[topic, slot] = _Place(first)
+        position = self._positions[topic, slot] = _StreamPosition(first)
         # A number that was asked for may lie far ahead; anything else is where the slot stands.
-        place.begun = not isinstance(self._start, int)
-        return place
+        position.begun = not isinstance(self._start, int)
+        return position
 
-    def _pass_over(self, place: _Place, missing_to: int, reached: int) -> tuple[int, int] | None:
+    def _pass_over(
+        self, position: _StreamPosition, missing_to: int, reached: int
+    ) -> tuple[int, int] | None:
         """Go on behind ``reached``; the numbers up to ``missing_to`` that never came, if any."""
-        first = place.expected
+        first = position.expected
         if reached >= first:
-            place.expected, place.begun = reached + 1, True
+            position.expected, position.begun = reached + 1, True
         if missing_to < first:
             return None
-        place.jumped_to = missing_to
-        if place.resume is None:
-            place.resume = first
+        position.jumped_to = missing_to
+        if position.resume is None:
+            position.resume = first
         return first, missing_to

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from penstock.publish.frames import (
     Announcement,
     Frame,
+    FrameKind,
     Head,
-    Kind,
     pack_frames,
     wanted_bytes,
     write_frame,
@@ -156,4 +156,4 @@ class Registry:
 
 def _head(announcement: Announcement, topic: str, last: int) -> bytes:
     payload = write_head(Head(announcement.run, announcement.log))
-    return write_frame(Frame(topic, announcement.slot, last, Kind.HEAD, payload))
+    return write_frame(Frame(topic, announcement.slot, last, FrameKind.HEAD, payload))

@@ -20,20 +20,20 @@ from msgspec import Struct
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.codec import decode
 from penstock.market.events import AnyEvent
+from penstock.publish.endpoints import BusEndpoints
 from penstock.publish.frames import (
     JOIN,
     MISSED,
     Frame,
-    Kind,
+    FrameKind,
     read_frame,
     read_head,
     record_of,
     unpack_frames,
     wanted_bytes,
 )
-from penstock.publish.ordering import Ordering, Start, Step
+from penstock.publish.ordering import FrameDecision, Ordering, Start
 from penstock.publish.readiness import Socket, drain, readable
-from penstock.publish.wiring import Wiring
 
 _BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -104,7 +104,7 @@ class SubscriberCounts(Struct):
     """Frames whose number was too far ahead to be believed at once."""
 
 
-class _Hole:
+class _GapRead:
     """Numbers that are being read from the log."""
 
     def __init__(self, frame: Frame, first: int, last: int) -> None:
@@ -120,7 +120,7 @@ class Subscriber:
 
     def __init__(
         self,
-        wiring: Wiring,
+        endpoints: BusEndpoints,
         wanted: Sequence[str],
         *,
         start: Start = "last",
@@ -132,14 +132,14 @@ class Subscriber:
         self._logs: dict[str, int] = {}
         self._todo: deque[tuple[Frame, bool]] = deque()
         self._ready: deque[Delivery | Missing] = deque()
-        self._hole: _Hole | None = None
+        self._hole: _GapRead | None = None
         self._after: Delivery | None = None
         self._reading: asyncio.Future[list[tuple[int, bytes]]] | None = None
         self._disk = ThreadPoolExecutor(1, "subscriber")
         self._told = 0
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.XSUB)
-        wiring.connect(self._socket, "subscribe")
+        endpoints.connect(self._socket, "subscribe")
         nonce = secrets.token_hex(8)
         self._unanswered = len(wanted)
         for each in wanted:
@@ -197,7 +197,7 @@ class Subscriber:
 
     def _sort(self, data: bytes) -> None:
         frame = read_frame(data)
-        if frame.kind is Kind.JOINED:
+        if frame.kind is FrameKind.JOINED:
             self._todo.extend((read_frame(each), True) for each in unpack_frames(frame.payload))
             if not frame.number:
                 self._unanswered -= 1
@@ -212,7 +212,7 @@ class Subscriber:
 
     def _take(self, frame: Frame, before: bool) -> None:
         try:
-            if frame.kind is Kind.HEAD:
+            if frame.kind is FrameKind.HEAD:
                 head = read_head(frame.payload)
                 self._logs[frame.slot] = head.log
                 step = self._ordering.announced(
@@ -234,13 +234,13 @@ class Subscriber:
             first, last = step.missing
             self.counts.missed += last - first + 1
 
-    def _follow(self, step: Step, frame: Frame, delivery: Delivery | None) -> None:
+    def _follow(self, step: FrameDecision, frame: Frame, delivery: Delivery | None) -> None:
         if step.missing is not None:
-            self._hole, self._after = _Hole(frame, *step.missing), delivery
+            self._hole, self._after = _GapRead(frame, *step.missing), delivery
         elif delivery is not None:
             self._ready.append(delivery)
 
-    async def _read_on(self, hole: _Hole) -> None:
+    async def _read_on(self, hole: _GapRead) -> None:
         """Read some more of what is missing; once there is no more, go on behind it."""
         if self._reading is None:
             loop = asyncio.get_running_loop()
@@ -260,14 +260,14 @@ class Subscriber:
                 self._ready.append(self._after)
             self._hole = self._after = None
 
-    def _lose_until(self, hole: _Hole, number: int) -> None:
+    def _lose_until(self, hole: _GapRead, number: int) -> None:
         if number > hole.next:
             self.counts.lost += number - hole.next
             frame = hole.frame
             self._ready.append(Missing(frame.topic, frame.slot, hole.next, number - 1))
             hole.next = number
 
-    def _read(self, hole: _Hole) -> list[tuple[int, bytes]]:
+    def _read(self, hole: _GapRead) -> list[tuple[int, bytes]]:
         """In the thread: the next records, fewer than a batch if they are the last."""
         frame, log = hole.frame, self._logs.get(hole.frame.slot)
         if self._fill is None or (log is not None and not self._fill.holds(log)):

@@ -20,7 +20,7 @@ _UNREAD_BYTES = 4 * 1024 * 1024
 """No further question is answered while answers of so many bytes may be unread."""
 
 
-class _Asker:
+class _Client:
     """One connection."""
 
     def __init__(self) -> None:
@@ -28,35 +28,35 @@ class _Asker:
         self.questions: deque[bytes] = deque()
 
 
-class Subscriptions:
+class ClientSubscriptions:
     """Who asked for what."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = 0
-        self._askers: dict[int, _Asker] = defaultdict(_Asker)
-        self._held: dict[bytes, _Asker] = {}
+        self._clients: dict[int, _Client] = defaultdict(_Client)
+        self._held: dict[bytes, _Client] = {}
         self._answers: dict[bytes, int] = {}
-        self._ready: deque[_Asker] = deque()
+        self._ready: deque[_Client] = deque()
 
     def opened(self, connection: int) -> None:
         """A connection is new, whoever had its number before."""
-        self._askers.pop(connection, None)
+        self._clients.pop(connection, None)
 
     def added(self, connection: int, wanted: bytes) -> str:
         """Somebody asked for something that nobody had; why that is too much, if it is."""
-        asker = self._askers[connection]
+        client = self._clients[connection]
         if wanted in self._held:
             return ""
-        asker.count += 1
-        asker.bytes += len(wanted)
+        client.count += 1
+        client.bytes += len(wanted)
         self._bytes += len(wanted)
-        self._held[wanted] = asker
+        self._held[wanted] = client
         if len(wanted) > LONGEST:
             return f"a subscription of more than {LONGEST} bytes"
-        if asker.count > self._most:
+        if client.count > self._most:
             return f"more than {self._most} subscriptions (bus.subscriptions)"
-        if asker.bytes > _MOST_BYTES:
+        if client.bytes > _MOST_BYTES:
             return f"subscriptions of more than {_MOST_BYTES} bytes"
         if self._bytes > _MOST_BYTES_IN_ALL:
             return f"with those of others, subscriptions of more than {_MOST_BYTES_IN_ALL} bytes"
@@ -64,40 +64,40 @@ class Subscriptions:
 
     def removed(self, wanted: bytes) -> None:
         """Nobody asks for this any more."""
-        asker = self._held.pop(wanted, None)
-        if asker is None:
+        client = self._held.pop(wanted, None)
+        if client is None:
             return
-        asker.count -= 1
-        asker.bytes -= len(wanted)
+        client.count -= 1
+        client.bytes -= len(wanted)
         self._bytes -= len(wanted)
-        asker.unread -= self._answers.pop(wanted, 0)
-        self._prepare(asker)
+        client.unread -= self._answers.pop(wanted, 0)
+        self._prepare(client)
 
     def asked(self, question: bytes) -> None:
         """One that was added is a question."""
-        asker = self._held[question]
-        asker.questions.append(question)
-        self._prepare(asker)
+        client = self._held[question]
+        client.questions.append(question)
+        self._prepare(client)
 
     def next_question(self) -> bytes | None:
         """The next one to be answered, taking turns between those who ask."""
         while self._ready:
-            asker = self._ready.popleft()
-            while asker.questions:
-                question = asker.questions.popleft()
-                if self._held.get(question) is asker:
-                    self._ready.append(asker)
+            client = self._ready.popleft()
+            while client.questions:
+                question = client.questions.popleft()
+                if self._held.get(question) is client:
+                    self._ready.append(client)
                     return question
         return None
 
     def answered(self, question: bytes, size: int) -> None:
         """So many bytes were sent."""
-        asker = self._held[question]
+        client = self._held[question]
         self._answers[question] = size
-        asker.unread += size
-        if asker.unread > _UNREAD_BYTES or not asker.questions:
-            self._ready.remove(asker)
+        client.unread += size
+        if client.unread > _UNREAD_BYTES or not client.questions:
+            self._ready.remove(client)
 
-    def _prepare(self, asker: _Asker) -> None:
-        if asker.questions and asker.unread <= _UNREAD_BYTES and asker not in self._ready:
-            self._ready.append(asker)
+    def _prepare(self, client: _Client) -> None:
+        if client.questions and client.unread <= _UNREAD_BYTES and client not in self._ready:
+            self._ready.append(client)

@@ -17,13 +17,14 @@ from msgspec import Struct
 
 from penstock.clock import Clock
 from penstock.publish import Published
+from penstock.publish.endpoints import BusEndpoints
 from penstock.publish.frames import (
     ANNOUNCE,
     BATCH,
     Announcement,
     Frame,
+    FrameKind,
     Head,
-    Kind,
     beginning,
     number_bytes,
     pack_frames,
@@ -31,7 +32,6 @@ from penstock.publish.frames import (
     write_frame,
 )
 from penstock.publish.readiness import Socket, drain
-from penstock.publish.wiring import Wiring
 from penstock.telemetry import Listener, MessagesDropped, quiet
 
 _EVERY_S = 1.0
@@ -39,7 +39,7 @@ _BATCH_BYTES = 64 * 1024
 _PACKED_BYTES = 5
 """What a frame takes more when it is packed, and a batch of them, at most."""
 _LEAST_QUEUE = 10
-_KINDS = {"json": Kind.JSON, "msgpack": Kind.MSGPACK}
+_KINDS = {"json": FrameKind.JSON, "msgpack": FrameKind.MSGPACK}
 
 
 class PublishedCounts(Struct):
@@ -60,7 +60,7 @@ class _Beginnings(dict[str, bytes]):
         self._slot = slot
 
     def __missing__(self, topic: str) -> bytes:
-        made = self[topic] = beginning(topic, self._slot, Kind.JSON)
+        made = self[topic] = beginning(topic, self._slot, FrameKind.JSON)
         return made
 
 
@@ -69,7 +69,7 @@ class ZeroMqPublisher:
 
     def __init__(
         self,
-        wiring: Wiring,
+        endpoints: BusEndpoints,
         slot: str,
         head: Head,
         numbers: Mapping[str, int] | None = None,
@@ -79,9 +79,9 @@ class ZeroMqPublisher:
         self._slot, self._run_and_log, self._tell = slot, head, listener
         # From the log: what a crash left unsent is then announced, and missed by subscribers.
         self._numbers = dict(numbers or {})
-        self._kind = _KINDS[wiring.settings.payload]
-        self._most_bytes = wiring.settings.message_bytes
-        self._batch_beginning = beginning(BATCH, slot, Kind.BATCH)
+        self._kind = _KINDS[endpoints.settings.payload]
+        self._most_bytes = endpoints.settings.message_bytes
+        self._batch_beginning = beginning(BATCH, slot, FrameKind.BATCH)
         room = self._most_bytes - len(self._batch_beginning) - _PACKED_BYTES
         self._batch_bytes = min(_BATCH_BYTES, room - 8)
         self._beginnings = _Beginnings(slot)
@@ -91,7 +91,9 @@ class ZeroMqPublisher:
         self._socket = self._context.socket(zmq.XPUB)
         # With this, a full queue is an error that can be counted.
         self._socket.setsockopt(zmq.XPUB_NODROP, 1)
-        wiring.connect(self._socket, "publish", max(_LEAST_QUEUE, wiring.settings.queue // 10))
+        endpoints.connect(
+            self._socket, "publish", max(_LEAST_QUEUE, endpoints.settings.queue // 10)
+        )
 
     def publish(self, messages: Sequence[Published]) -> None:
         self._numbers.update({message.topic: message.number for message in messages})
@@ -114,7 +116,7 @@ class ZeroMqPublisher:
     def _frames(self, messages: Sequence[Published]) -> list[bytes]:
         """Each message as it travels."""
         kind, beginnings = self._kind, self._beginnings
-        if kind is Kind.JSON:  # as the log has it, but for its version: no need to look inside
+        if kind is FrameKind.JSON:  # as the log has it, but for its version: no need to look inside
             return [
                 beginnings[each.topic] + number_bytes(each.number) + each.record[1:]
                 for each in messages
@@ -147,7 +149,7 @@ class ZeroMqPublisher:
                 dropped=self.counts.dropped,
             )
             payload = msgspec.json.encode(announcement)
-            frame = write_frame(Frame(ANNOUNCE, self._slot, 0, Kind.FACTS, payload))
+            frame = write_frame(Frame(ANNOUNCE, self._slot, 0, FrameKind.FACTS, payload))
             if len(frame) > self._most_bytes:
                 self.counts.dropped += 1  # It would cost us the connection.
             else:

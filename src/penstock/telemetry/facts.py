@@ -209,7 +209,7 @@ class ListenerFailed(Fact, frozen=True, kw_only=True):
 
 
 class JobDone(Fact, frozen=True, kw_only=True):
-    """A turn of a job ended well; ``ended``: it was its last."""
+    """A run of a job ended well; ``ended``: it was its last."""
 
     job: str
     kind: str
@@ -219,7 +219,7 @@ class JobDone(Fact, frozen=True, kw_only=True):
 
 
 class JobFailed(Fact, frozen=True, kw_only=True):
-    """A turn of a job failed; it is tried again, unless it is given up."""
+    """A run of a job failed; it is tried again, unless it is given up."""
 
     job: str
     kind: str

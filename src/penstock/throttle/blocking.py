@@ -1,24 +1,24 @@
 """The same throttler for threads: ``acquire`` blocks instead of being awaited.
 
-The line, its rules and its fairness are those of ``BaseThrottler``. A lock is held while looking
-and charging, never while waiting; one thread keeps the time for whoever is next, and ends when
-nobody waits.
+The queues, their rules and their fairness are those of ``BaseThrottler``. A lock is held while
+looking and charging, never while waiting; one thread keeps the time for whoever is next, and ends
+when nobody waits.
 """
 
 import threading
 from concurrent.futures import Future
 
-from penstock.throttle.line import Waiter
 from penstock.throttle.rules import FAR
-from penstock.throttle.throttler import Budget, Grant, Pipelines, deadline_of, granted
+from penstock.throttle.scheduler import Waiter
+from penstock.throttle.throttler import Grant, Pipelines, ThrottlerCore, deadline_of, granted
 from penstock.throttle.windows import SECOND_NS
 
 
-class BlockingThrottler(Budget):
+class BlockingThrottler(ThrottlerCore):
     """Paces the calls of many threads."""
 
     def __init__(self, pipelines: Pipelines, *, ageing_s: float = 10.0) -> None:
-        """See ``Budget``."""
+        """See ``ThrottlerCore``."""
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         self._timer: threading.Thread | None = None
@@ -32,37 +32,37 @@ class BlockingThrottler(Budget):
         timeout: float | None = None,
     ) -> Grant:
         """Pay, blocking this thread until there is room; see ``BaseThrottler.acquire``."""
-        turn: Future[int] = Future()
+        future: Future[int] = Future()
         with self._lock:
-            lane = self._lane(category)
-            at = self._line.try_take(lane, cost)
+            queue = self._queue(category)
+            at = self._scheduler.try_take(queue, cost)
             if at is not None:
-                return granted(lane, cost, at)
-            deadline = FAR if timeout is None else deadline_of(self._line.clock, timeout)
-            waiter = Waiter(lane, cost, deadline, turn)
-            self._line.join(waiter, priority)
+                return granted(queue, cost, at)
+            deadline = FAR if timeout is None else deadline_of(self._scheduler.clock, timeout)
+            waiter = Waiter(queue, cost, deadline, future)
+            self._scheduler.join(waiter, priority)
             self._look_again()
         try:
-            return granted(lane, cost, turn.result())
+            return granted(queue, cost, future.result())
         except BaseException:
             # An interrupt while waiting: whatever has come meanwhile is given back.
             with self._lock:
-                if turn.done() and turn.exception() is None:
-                    granted(lane, cost, turn.result()).refund()
-                self._line.leave(waiter)
+                if future.done() and future.exception() is None:
+                    granted(queue, cost, future.result()).refund()
+                self._scheduler.leave(waiter)
                 self._look_again()
             raise
 
     def try_acquire(self, cost: int = 1, category: str | None = None) -> Grant | None:
         """What ``acquire`` would grant without waiting, or None."""
         with self._lock:
-            lane = self._lane(category)
-            at = self._line.try_take(lane, cost)
-        return None if at is None else granted(lane, cost, at)
+            queue = self._queue(category)
+            at = self._scheduler.try_take(queue, cost)
+        return None if at is None else granted(queue, cost, at)
 
     def _look_again(self) -> None:
         with self._lock:
-            at = self._line.serve()
+            at = self._scheduler.serve()
             self._news.notify()
             if at is not None and self._timer is None:
                 name = "penstock-throttle"
@@ -71,7 +71,7 @@ class BlockingThrottler(Budget):
 
     def _keep_time(self) -> None:
         with self._lock:
-            while (at := self._line.serve()) is not None:
-                wait_s = (min(at, FAR) - self._line.clock.monotonic_ns()) / SECOND_NS
+            while (at := self._scheduler.serve()) is not None:
+                wait_s = (min(at, FAR) - self._scheduler.clock.monotonic_ns()) / SECOND_NS
                 self._news.wait(min(max(wait_s, 0), threading.TIMEOUT_MAX))
             self._timer = None

@@ -2,7 +2,7 @@
 
 A limit is data: how much may be spent per period, and on which requests it is counted. A gate keeps
 several limits at once; a request is charged to all that count it, or to none. Whoever holds a
-``Grant`` has paid; what never left this machine is given back.
+``GateGrant`` has paid; what never left this machine is given back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class Limit:
         return self.amount if self.kind == "aligned" else max(1, self.burst)
 
 
-class Grant(Protocol):
+class GateGrant(Protocol):
     """Leave to send one request now."""
 
     def good(self) -> bool:
@@ -75,11 +75,11 @@ class Grant(Protocol):
 class Gate(Protocol):
     """Lets requests through no faster than an exchange allows. Instants are this machine's ms."""
 
-    async def acquire(self, cost: int, category: str = "") -> Grant:
-        """Pay, waiting in line for room if there is none.
+    async def acquire(self, cost: int, category: str = "") -> GateGrant:
+        """Pay, waiting for capacity if there is none.
 
         Raises:
-            RateLimited: the wait would exceed the gate's patience. Nothing was spent.
+            RateLimited: the wait would exceed the gate's timeout. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
         """
         ...

@@ -13,7 +13,7 @@ from penstock.clock import Clock
 from penstock.errors import RateLimited
 from penstock.throttle.bucket import TokenBucket
 from penstock.throttle.events import Listener
-from penstock.throttle.gate import Grant, Limit
+from penstock.throttle.gate import GateGrant, Limit
 from penstock.throttle.pipeline import Pipeline
 from penstock.throttle.throttler import BaseThrottler
 from penstock.throttle.windows import FixedWindow
@@ -27,12 +27,12 @@ class LocalGate:
         clock: Clock,
         limits: Sequence[Limit],
         *,
-        patience_ms: int = 300_000,
+        acquire_timeout_ms: int = 300_000,
         guard_ms: int = 250,
     ) -> None:
         """``guard_ms`` is how long a request may take to arrive and count where it was charged."""
         self._clock = clock
-        self._patience_ms, self._guard_ms = patience_ms, guard_ms
+        self._acquire_timeout_ms, self._guard_ms = acquire_timeout_ms, guard_ms
         self._offset_ms = self._error_ms = 0.0
         # Limits that each category has for itself stand here as given, and once for each such
         # category that was asked for.
@@ -40,13 +40,13 @@ class LocalGate:
         self._pipelines = {limit: self._pipeline(limit) for limit in limits}
         self._throttler = BaseThrottler(self._by_category())
 
-    async def acquire(self, cost: int, category: str = "") -> Grant:
+    async def acquire(self, cost: int, category: str = "") -> GateGrant:
         """See ``Gate``."""
         known = self._known(category)
         grant = self._throttler.try_acquire(cost, known)
         if grant is None:
-            self._check_patience(cost, category)
-            timeout_s = self._patience_ms / 1000
+            self._check_timeout(cost, category)
+            timeout_s = self._acquire_timeout_ms / 1000
             grant = await self._throttler.acquire(cost, known, timeout=timeout_s)
         return grant
 
@@ -160,8 +160,8 @@ class LocalGate:
         usage = window.rule.as_of(window.usage, self._clock.monotonic_ns())
         window.usage = usage._replace(used=spent, spent=spent)
 
-    def _check_patience(self, cost: int, category: str) -> None:
-        """Refuse at once who could only go after more than patience, if all before it go too."""
+    def _check_timeout(self, cost: int, category: str) -> None:
+        """Refuse at once who could only go after the timeout, if all before it go too."""
         queue = self._throttler.queue()
         wait_s = self._throttler.stats().blocked_for_s
         for limit, window in self._windows.items():
@@ -174,7 +174,7 @@ class LocalGate:
                 )
                 wait_s = max(wait_s, window.wait_behind(ahead, charge))
         wait_ms = ceil(round(wait_s * 1000, 3))
-        if wait_ms > self._patience_ms:
+        if wait_ms > self._acquire_timeout_ms:
             retry_at_ms = self._clock.now_ms() + wait_ms
             raise RateLimited(f"There is no room for {wait_ms} ms", retry_at_ms=retry_at_ms)
 

@@ -3,7 +3,7 @@
 It delegates to its window what can be sent, and adds two things. It tells when a threshold of use
 is crossed, once per crossing. And it paces: from ``pace_from`` on, requests are spaced so that what
 is left lasts until more comes back, instead of being gone in one burst. The pace is a schedule, not
-a sleep: a request that comes later than its turn on it does not wait at all.
+a sleep: a request that comes later than it is due does not wait at all.
 """
 
 from math import ceil
@@ -120,7 +120,7 @@ class Pipeline:
         return self._paced_at + delay
 
     def charged(self, charge: int, at: int) -> None:
-        """The window was charged for a request whose turn came ``at``."""
+        """The window was charged for a request that was due ``at``."""
         used: int = self.window.usage[0]
         if used >= self._paces_from:
             self._paced_at = at

@@ -95,7 +95,7 @@ class FixedUsage(NamedTuple):
     flying: int
     """The part of it that the other side's count may not include yet."""
     reported: int
-    """The highest count the other side told, to which strangers may have added."""
+    """The highest count the other side told, to which foreign clients may have added."""
     before: int
     """What was used when the previous window ended."""
     until: int

@@ -97,10 +97,10 @@ class SlidingRule:
         if self.gone(at, now):
             return usage
         usage = self.as_of(usage, now)
-        strangers = reported - usage[0]
-        if strangers <= 0:
+        foreign = reported - usage[0]
+        if foreign <= 0:
             return usage
-        return self._with(usage, now, strangers)
+        return self._with(usage, now, foreign)
 
     def answered(self, usage: SlidingUsage, at: int, cost: int) -> SlidingUsage:  # noqa: ARG002
         return usage

@@ -1,9 +1,9 @@
-"""The throttler: several limits at once, and a line before them.
+"""The throttler: several limits at once, and a queue of callers for each category.
 
-``acquire`` pays to every limit that counts the call, or to none. Who cannot go at once stands in
-line (``line.py``); one timer watches for whoever is next. There is no await between looking and
-charging, hence no lock. A caller that is cancelled, also in the very moment in which its turn has
-come, has spent nothing.
+``acquire`` pays to every limit that counts the call, or to none. Who cannot go at once waits
+(``scheduler.py``); one timer watches for whoever is next. There is no await between looking and
+charging, hence no lock. A caller that is cancelled, even in the moment in which it is granted, has
+spent nothing.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from types import TracebackType
 from penstock.clock import Clock, SystemClock
 from penstock.errors import BadLimit, NeverSent, UnknownCategory
 from penstock.throttle.events import Listener, Listeners
-from penstock.throttle.line import Lane, Line, Waiter
 from penstock.throttle.pipeline import Pipeline
 from penstock.throttle.rules import FAR
+from penstock.throttle.scheduler import CategoryQueue, Scheduler, Waiter
 from penstock.throttle.windows import MS_NS, SECOND_NS, whole_ns
 
 Pipelines = Mapping[str | None, Sequence[Pipeline]] | Sequence[Pipeline]
@@ -32,19 +32,19 @@ class Grant:
     ``NeverSent``, and else answered.
     """
 
-    __slots__ = ("_at", "_cost", "_lane")
+    __slots__ = ("_at", "_cost", "_queue")
 
-    _lane: Lane
+    _queue: CategoryQueue
     _cost: int
     """Zero once it is settled."""
     _at: int
 
     def good(self) -> bool:
         """Whether it may still leave: it may have waited until its window closed."""
-        line = self._lane.line
-        now = line.clock.monotonic_ns()
-        return now >= line.blocked_until and all(
-            p.window.rule.holds(p.window.usage, self._at, now) for p in self._lane.pipelines
+        scheduler = self._queue.scheduler
+        now = scheduler.clock.monotonic_ns()
+        return now >= scheduler.blocked_until and all(
+            p.window.rule.holds(p.window.usage, self._at, now) for p in self._queue.pipelines
         )
 
     def count_from_now(self) -> bool:
@@ -55,9 +55,9 @@ class Grant:
         """
         if not self._cost or not self.good():
             return False
-        with self._lane.line.lock:
-            now = self._lane.line.clock.monotonic_ns()
-            for pipeline in self._lane.pipelines:
+        with self._queue.scheduler.lock:
+            now = self._queue.scheduler.clock.monotonic_ns()
+            for pipeline in self._queue.pipelines:
                 window, charge = pipeline.window, pipeline.charge(self._cost)
                 window.usage = window.rule.moved(window.usage, self._at, charge, now)
             self._at = now
@@ -78,10 +78,10 @@ class Grant:
         cost, self._cost = self._cost, 0
         if not cost:
             return
-        with self._lane.line.lock:
-            for pipeline in self._lane.pipelines:
+        with self._queue.scheduler.lock:
+            for pipeline in self._queue.pipelines:
                 settle(pipeline, pipeline.charge(cost), self._at)
-        self._lane.line.changed()
+        self._queue.scheduler.changed()
 
     async def __aenter__(self) -> "Grant":
         return self
@@ -115,10 +115,10 @@ def _answer(pipeline: Pipeline, charge: int, at: int) -> None:
 _bare: Callable[[type[Grant]], Grant] = object.__new__
 
 
-def granted(lane: Lane, cost: int, at: int) -> Grant:
+def granted(queue: CategoryQueue, cost: int, at: int) -> Grant:
     """A grant. Not by ``Grant(…)``: a constructor in Python costs as much as all the rest."""
     grant = _bare(Grant)
-    grant._lane = lane
+    grant._queue = queue
     grant._cost = cost
     grant._at = at
     return grant
@@ -140,13 +140,13 @@ class Stats:
 
     limits: tuple[LimitStats, ...]
     waiting: Mapping[str | None, int]
-    """How many stand in line, by category."""
+    """How many wait, by category."""
     blocked_for_s: float
     """For how long nothing is granted because the exchange said stop."""
 
 
-class Budget(ABC):
-    """What both faces of a throttler share: limits, a line, listeners. Not a face itself."""
+class ThrottlerCore(ABC):
+    """What both throttlers share: limits, queues, listeners. Not to be used by itself."""
 
     def __init__(
         self,
@@ -158,7 +158,9 @@ class Budget(ABC):
         """``ageing_s`` is how many seconds of waiting outweigh one step of priority."""
         by_category = _by_category(pipelines)
         clock = _one_clock(by_category)
-        self._line = Line(clock, whole_ns(ageing_s), self._look_again, lock or nullcontext())
+        self._scheduler = Scheduler(
+            clock, whole_ns(ageing_s), self._look_again, lock or nullcontext()
+        )
         self._listeners = Listeners()
         self._pipelines: Mapping[str | None, Sequence[Pipeline]] = {}
         self._keep(by_category)
@@ -179,8 +181,8 @@ class Budget(ABC):
         ``at_ms`` is when the request was sent whose answer says so. Counts of windows that nobody
         keeps here are ignored. Limits on the number of requests are not meant.
         """
-        self._lane(category)
-        with self._line.lock:
+        self._queue(category)
+        with self._scheduler.lock:
             at = None if at_ms is None else self._instant(at_ms)
             for pipeline in self._pipelines.get(category, ()):
                 if pipeline.timeframe == window and not pipeline.per_request:
@@ -189,36 +191,36 @@ class Budget(ABC):
 
     def block_until(self, at_ms: int) -> None:
         """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
-        with self._line.lock:
-            self._line.blocked_until = max(self._line.blocked_until, self._instant(at_ms))
+        with self._scheduler.lock:
+            self._scheduler.blocked_until = max(self._scheduler.blocked_until, self._instant(at_ms))
         self._look_again()
 
     def stats(self) -> Stats:
         """How much is left of each limit, and who waits."""
-        with self._line.lock:
-            now = self._line.clock.monotonic_ns()
+        with self._scheduler.lock:
+            now = self._scheduler.clock.monotonic_ns()
             return Stats(
                 tuple(
                     LimitStats(category, p.timeframe, p.limit, p.window.remaining_at(now))
                     for category, pipelines in self._pipelines.items()
                     for p in pipelines
                 ),
-                {category: lane.standing for category, lane in self._line.lanes.items()},
-                max(0, self._line.blocked_until - now) / SECOND_NS,
+                {category: queue.waiting for category, queue in self._scheduler.queues.items()},
+                max(0, self._scheduler.blocked_until - now) / SECOND_NS,
             )
 
     def queue(self) -> list[tuple[str | None, int, int]]:
-        """By category, how many stand in line, and what they cost together."""
-        with self._line.lock:
-            lanes = self._line.lanes.items()
-            return [(name, lane.standing, lane.cost) for name, lane in lanes if lane.standing]
+        """By category, how many wait, and what they cost together."""
+        with self._scheduler.lock:
+            queues = self._scheduler.queues.items()
+            return [(name, queue.waiting, queue.cost) for name, queue in queues if queue.waiting]
 
     def adopt(self, pipelines: Pipelines) -> None:
         """Keep these limits from now on. Who waits, waits on, by the new ones.
 
         A category that is gone stays until nobody waits in it, with the limits that count all.
         """
-        with self._line.lock:
+        with self._scheduler.lock:
             self._keep(_by_category(pipelines))
         self._look_again()
 
@@ -227,25 +229,25 @@ class Budget(ABC):
             pipeline.remove_listener(self._listeners.tell)
         for pipeline in _all_of(by_category):
             pipeline.add_listener(self._listeners.tell)
-        line, everywhere = self._line, by_category.get(None, ())
-        in_use = [category for category, lane in line.lanes.items() if lane.first()]
-        lanes = {}
+        scheduler, everywhere = self._scheduler, by_category.get(None, ())
+        in_use = [category for category, queue in scheduler.queues.items() if queue.first()]
+        queues = {}
         for category in dict.fromkeys([*by_category, *in_use]):
             own = by_category.get(category, ()) if category is not None else ()
-            lane = line.lanes.get(category) or Lane(line, category)
-            lane.keep([*everywhere, *own])
-            lanes[category] = lane
-        line.lanes = lanes
+            queue = scheduler.queues.get(category) or CategoryQueue(scheduler, category)
+            queue.keep([*everywhere, *own])
+            queues[category] = queue
+        scheduler.queues = queues
         self._pipelines = by_category
 
-    def _lane(self, category: str | None) -> Lane:
-        lane = self._line.lanes.get(category)
-        if lane is None:
-            raise UnknownCategory(category, self._line.lanes)
-        return lane
+    def _queue(self, category: str | None) -> CategoryQueue:
+        queue = self._scheduler.queues.get(category)
+        if queue is None:
+            raise UnknownCategory(category, self._scheduler.queues)
+        return queue
 
     def _instant(self, at_ms: int) -> int:
-        clock = self._line.clock
+        clock = self._scheduler.clock
         return at_ms * MS_NS - clock.now_ns() + clock.monotonic_ns()
 
     @abstractmethod
@@ -253,7 +255,7 @@ class Budget(ABC):
         """Let go whoever may, and see to it that somebody looks again in time."""
 
 
-class BaseThrottler(Budget):
+class BaseThrottler(ThrottlerCore):
     """Paces the calls of an event loop. Subclasses wrap an exchange's client."""
 
     _timer: asyncio.Task[None] | None = None
@@ -266,27 +268,27 @@ class BaseThrottler(Budget):
         priority: int = 0,
         timeout: float | None = None,  # noqa: ASYNC109 - on this clock, not the loop's
     ) -> Grant:
-        """Pay, waiting in line for room if there is none; higher priorities stand further ahead.
+        """Pay, waiting for capacity if there is none; higher priorities are granted earlier.
 
         Raises:
             WaitTimedOut: there is no room within ``timeout`` seconds. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
             UnknownCategory: nobody keeps limits under that name.
         """
-        line = self._line
-        lane = line.lanes.get(category)
-        if lane is None:
-            raise UnknownCategory(category, line.lanes)
-        at = line.try_take(lane, cost)
+        scheduler = self._scheduler
+        queue = scheduler.queues.get(category)
+        if queue is None:
+            raise UnknownCategory(category, scheduler.queues)
+        at = scheduler.try_take(queue, cost)
         if at is None:
-            waiter = self._stand(lane, cost, priority, timeout)
+            waiter = self._enqueue(queue, cost, priority, timeout)
             try:
-                at = await waiter.turn
+                at = await waiter.future
             except asyncio.CancelledError:
-                self._go_away(waiter)
+                self._abandon(waiter)
                 raise
         grant = _bare(Grant)  # ``granted``, written out: this line is the price of an acquire
-        grant._lane = lane
+        grant._queue = queue
         grant._cost = cost
         grant._at = at
         return grant
@@ -299,30 +301,30 @@ class BaseThrottler(Budget):
 
     def try_acquire(self, cost: int = 1, category: str | None = None) -> Grant | None:
         """What ``acquire`` would grant without waiting, or None."""
-        lane = self._lane(category)
-        at = self._line.try_take(lane, cost)
-        return None if at is None else granted(lane, cost, at)
+        queue = self._queue(category)
+        at = self._scheduler.try_take(queue, cost)
+        return None if at is None else granted(queue, cost, at)
 
-    def _stand(
-        self, lane: Lane, cost: int, priority: int, timeout_s: float | None
+    def _enqueue(
+        self, queue: CategoryQueue, cost: int, priority: int, timeout_s: float | None
     ) -> Waiter[asyncio.Future[int]]:
-        turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        deadline = FAR if timeout_s is None else deadline_of(self._line.clock, timeout_s)
-        waiter = Waiter(lane, cost, deadline, turn)
-        if self._line.join(waiter, priority):
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        deadline = FAR if timeout_s is None else deadline_of(self._scheduler.clock, timeout_s)
+        waiter = Waiter(queue, cost, deadline, future)
+        if self._scheduler.join(waiter, priority):
             self._look_again()
         return waiter
 
-    def _go_away(self, waiter: Waiter[asyncio.Future[int]]) -> None:
-        turn = waiter.turn
-        if turn.done() and not turn.cancelled() and turn.exception() is None:
-            granted(waiter.lane, waiter.cost, turn.result()).refund()
+    def _abandon(self, waiter: Waiter[asyncio.Future[int]]) -> None:
+        future = waiter.future
+        if future.done() and not future.cancelled() and future.exception() is None:
+            granted(waiter.queue, waiter.cost, future.result()).refund()
         else:
-            self._line.leave(waiter)
+            self._scheduler.leave(waiter)
             self._look_again()
 
     def _look_again(self) -> None:
-        at = self._line.serve()
+        at = self._scheduler.serve()
         timer = self._timer
         if at is None:
             self._timer_at = FAR
@@ -336,11 +338,11 @@ class BaseThrottler(Budget):
             self._timer = asyncio.get_running_loop().create_task(self._keep_time(at))
 
     async def _keep_time(self, at: int | None) -> None:
-        clock = self._line.clock
+        clock = self._scheduler.clock
         while at is not None:
             self._timer_at = at
             await clock.sleep((at - clock.monotonic_ns()) / SECOND_NS)
-            at = self._line.serve()
+            at = self._scheduler.serve()
         self._timer, self._timer_at = None, FAR
 
 

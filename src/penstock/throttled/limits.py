@@ -10,7 +10,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Limit(NamedTuple):
+class LimitSpec(NamedTuple):
     """So much per period."""
 
     timeframe: str
@@ -21,13 +21,13 @@ class Limit(NamedTuple):
     """Whether a request counts with its cost, or as one."""
 
 
-class Known(NamedTuple, Generic[T]):
+class ValidFrom(NamedTuple, Generic[T]):
     """What holds from an instant on."""
 
     from_ms: int
     what: T
 
 
-def valid_at(history: Sequence[Known[T]], at_ms: int) -> T:
+def valid_at(history: Sequence[ValidFrom[T]], at_ms: int) -> T:
     """What held at an instant; the history begins at 0 and rises."""
     return next(known.what for known in reversed(history) if known.from_ms <= at_ms)

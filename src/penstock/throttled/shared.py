@@ -7,8 +7,8 @@ of each category waits at the gate, and the others wait for that place.
 import asyncio
 
 from penstock.clock import Clock
-from penstock.throttle.gate import Gate, Grant
-from penstock.throttled.turns import Patience, Turns, timed_out
+from penstock.throttle.gate import Gate, GateGrant
+from penstock.throttled.semaphore import Deadline, PrioritySemaphore, timed_out
 
 
 class SharedBudget:
@@ -16,9 +16,11 @@ class SharedBudget:
 
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self.gate, self._clock = gate, clock
-        self._turns: dict[str, Turns] = {}
+        self._semaphores: dict[str, PrioritySemaphore] = {}
 
-    async def acquire(self, cost: int, category: str, priority: int, patience: Patience) -> Grant:
+    async def acquire(
+        self, cost: int, category: str, priority: int, deadline: Deadline
+    ) -> GateGrant:
         """Pay, waiting for room.
 
         Raises:
@@ -27,14 +29,14 @@ class SharedBudget:
             ConnectorPaused: somebody paused the exchange for the whole fleet.
             StorageError: the store of the budget cannot be reached; nothing is sent without it.
         """
-        turns = self._turns.setdefault(category, Turns(1, self._clock))
-        await turns.enter(priority, patience)
+        semaphore = self._semaphores.setdefault(category, PrioritySemaphore(1, self._clock))
+        await semaphore.acquire(priority, deadline)
         try:
-            return await self._within(cost, category, patience.left_s)
+            return await self._within(cost, category, deadline.left_s)
         finally:
-            turns.leave()
+            semaphore.release()
 
-    async def _within(self, cost: int, category: str, seconds: float | None) -> Grant:
+    async def _within(self, cost: int, category: str, seconds: float | None) -> GateGrant:
         if seconds is None:
             return await self.gate.acquire(cost, category)
         asking = asyncio.ensure_future(self.gate.acquire(cost, category))

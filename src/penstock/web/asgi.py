@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from aiohttp import web
 from multidict import CIMultiDict
 
-from penstock.web.connections import Connection, Connections
+from penstock.web.connections import HttpConnection, HttpConnections
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application."""
@@ -16,10 +16,10 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 _PIECE_BYTES = 65_536
 
 
-class Bridge:
-    """What aiohttp calls with each request."""
+class AsgiAdapter:
+    """Runs an ASGI application for aiohttp, which calls it with each request."""
 
-    connections: Connections
+    connections: HttpConnections
 
     def __init__(self, application: Application, write_s: float) -> None:
         self._application, self._write_s = application, write_s
@@ -29,20 +29,22 @@ class Bridge:
         if connection is None:
             raise ConnectionResetError
         connection.begin()
-        exchange = _Exchange(request, connection, self._write_s)
+        cycle = _RequestCycle(request, connection, self._write_s)
         try:
-            await self._application(_scope_of(request), exchange.receive, exchange.send)
+            await self._application(_scope_of(request), cycle.receive, cycle.send)
         finally:
             connection.end()
-        if exchange.response is None:
+        if cycle.response is None:
             raise ConnectionResetError
-        return exchange.response
+        return cycle.response
 
 
-class _Exchange:
+class _RequestCycle:
     """One request and its answer."""
 
-    def __init__(self, request: web.BaseRequest, connection: Connection, write_s: float) -> None:
+    def __init__(
+        self, request: web.BaseRequest, connection: HttpConnection, write_s: float
+    ) -> None:
         self._request, self._connection, self._write_s = request, connection, write_s
         self._bodiless = request.method == "HEAD"
         self._read = self._continued = False

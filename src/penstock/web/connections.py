@@ -40,7 +40,7 @@ class Bounds:
     """For answers to be finished when the server stops."""
 
 
-class Doing(Enum):
+class ConnectionState(Enum):
     """What a connection is doing."""
 
     IDLE = auto()
@@ -48,12 +48,12 @@ class Doing(Enum):
     ANSWERING = auto()
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, inner: asyncio.Protocol, among: "Connections") -> None:
+    def __init__(self, inner: asyncio.Protocol, among: "HttpConnections") -> None:
         self.inner, self._among = inner, among
-        self.doing = Doing.IDLE
+        self.state = ConnectionState.IDLE
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._more = False
@@ -75,10 +75,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self not in self._among:
             return
-        if self.doing is Doing.IDLE:
-            self._turn(Doing.READING)
+        if self.state is ConnectionState.IDLE:
+            self._set_state(ConnectionState.READING)
             self._within(self._among.bounds.headers_s)
-        elif self.doing is Doing.ANSWERING:
+        elif self.state is ConnectionState.ANSWERING:
             self._more = True
         self.inner.data_received(data)
 
@@ -109,16 +109,16 @@ class Connection(asyncio.Protocol):
         self._no_deadline()
         self._more = False
         self.over = asyncio.Event()
-        self._turn(Doing.ANSWERING)
+        self._set_state(ConnectionState.ANSWERING)
 
     def wait_for_body(self) -> None:
         """Its body is not all there. Whoever reads it has a deadline for that."""
-        self._turn(Doing.READING)
+        self._set_state(ConnectionState.READING)
 
     def body_read(self, *, whole: bool) -> None:
         """More of its body has come."""
         self._more = self._more and not whole
-        self._turn(Doing.ANSWERING)
+        self._set_state(ConnectionState.ANSWERING)
 
     def end(self) -> None:
         """The request is answered."""
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         bounds = self._among.bounds
-        self._turn(Doing.READING if self._more else Doing.IDLE)
+        self._set_state(ConnectionState.READING if self._more else ConnectionState.IDLE)
         self._within(bounds.headers_s if self._more else bounds.idle_s)
 
     def close(self) -> None:
@@ -143,8 +143,8 @@ class Connection(asyncio.Protocol):
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self._transport.abort()
 
-    def _turn(self, doing: Doing) -> None:
-        self._among.turn(self, doing)
+    def _set_state(self, state: ConnectionState) -> None:
+        self._among.set_state(self, state)
 
     def _within(self, seconds: float) -> None:
         self._no_deadline()
@@ -156,32 +156,34 @@ class Connection(asyncio.Protocol):
             self._deadline = None
 
 
-class Connections:
+class HttpConnections:
     """All connections of one server."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], bounds: Bounds) -> None:
         self._make, self.bounds = make, bounds
         # By what they do, those that have done it longest first.
-        self._doing: dict[Doing, dict[Connection, None]] = {doing: {} for doing in Doing}
-        self._by_inner: dict[asyncio.Protocol, Connection] = {}
+        self._by_state: dict[ConnectionState, dict[HttpConnection, None]] = {
+            state: {} for state in ConnectionState
+        }
+        self._by_inner: dict[asyncio.Protocol, HttpConnection] = {}
         self._fewer = asyncio.Event()
         self.closing = False
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> HttpConnection:
         """A protocol for a new connection."""
-        return Connection(self._make(), self)
+        return HttpConnection(self._make(), self)
 
-    def __contains__(self, connection: Connection) -> bool:
+    def __contains__(self, connection: HttpConnection) -> bool:
         return connection.inner in self._by_inner
 
     def __len__(self) -> int:
         return len(self._by_inner)
 
-    def of(self, inner: asyncio.Protocol) -> Connection | None:
+    def of(self, inner: asyncio.Protocol) -> HttpConnection | None:
         """The connection around a protocol; None if it is gone."""
         return self._by_inner.get(inner)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: HttpConnection) -> bool:
         """Keep a new connection, in another's place if need be."""
         if self.closing:
             return False
@@ -192,21 +194,21 @@ class Connections:
             oldest.connection_lost(None)
             oldest.close()
         self._by_inner[connection.inner] = connection
-        self._doing[connection.doing][connection] = None
+        self._by_state[connection.state][connection] = None
         return True
 
-    def turn(self, connection: Connection, doing: Doing) -> None:
+    def set_state(self, connection: HttpConnection, state: ConnectionState) -> None:
         """It does something else now."""
         if connection in self:
-            del self._doing[connection.doing][connection]
-            connection.doing = doing
-            self._doing[doing][connection] = None
+            del self._by_state[connection.state][connection]
+            connection.state = state
+            self._by_state[state][connection] = None
 
-    def remove(self, connection: Connection) -> bool:
+    def remove(self, connection: HttpConnection) -> bool:
         """It is over; False if that was known."""
         if self._by_inner.pop(connection.inner, None) is None:
             return False
-        del self._doing[connection.doing][connection]
+        del self._by_state[connection.state][connection]
         self._fewer.set()
         return True
 
@@ -229,5 +231,5 @@ class Connections:
         for connection in list(self._by_inner.values()):
             connection.abort()
 
-    def _waiting(self) -> list[dict[Connection, None]]:
-        return [self._doing[Doing.IDLE], self._doing[Doing.READING]]
+    def _waiting(self) -> list[dict[HttpConnection, None]]:
+        return [self._by_state[ConnectionState.IDLE], self._by_state[ConnectionState.READING]]

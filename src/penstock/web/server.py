@@ -11,8 +11,8 @@ from threading import Thread
 from aiohttp import web
 
 from penstock.errors import ConfigError, PortInUse
-from penstock.web.asgi import Application, Bridge
-from penstock.web.connections import Bounds, Connections
+from penstock.web.asgi import Application, AsgiAdapter
+from penstock.web.connections import Bounds, HttpConnections
 
 # What a client still sends of a request that was refused is read for so long, since a connection
 # closed before that may lose the refusal.
@@ -42,7 +42,7 @@ class WebServer:
         self._bounds = bounds or Bounds()
         self._listening: list[asyncio.Server] = []
         self._http: web.Server | None = None
-        self._connections: Connections | None = None
+        self._connections: HttpConnections | None = None
 
     @property
     def url(self) -> str:
@@ -59,11 +59,11 @@ class WebServer:
         """
         with ExitStack() as unless_listening:
             sockets = self._bound(unless_listening)
-            bridge = Bridge(self._application, self._bounds.write_s)
+            adapter = AsgiAdapter(self._application, self._bounds.write_s)
             self._http = web.Server(
-                bridge, access_log=None, auto_decompress=False, lingering_time=_LINGER_S
+                adapter, access_log=None, auto_decompress=False, lingering_time=_LINGER_S
             )
-            bridge.connections = self._connections = Connections(self._http, self._bounds)
+            adapter.connections = self._connections = HttpConnections(self._http, self._bounds)
             loop = asyncio.get_running_loop()
             for each in sockets:
                 self._listening.append(await loop.create_server(self._connections, sock=each))

@@ -15,9 +15,9 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app import (
     build_simulator,
+    open_admin,
     open_collector,
     open_fetcher,
-    open_intake,
     open_state,
     open_worker,
 )
@@ -92,7 +92,7 @@ async def placed(name: str, folder: Path, **collect: Any) -> AsyncIterator[Place
     settings = Settings(
         exchanges=addresses(name, server.address),
         collect=Collect(data_dir=str(folder), **collect),
-        jobs=Jobs(look_every=0.2),
+        jobs=Jobs(poll_interval=0.2),
         requests=Requests(attempts=2),
     )
     symbol = sorted(map(Symbol.parse, server.symbols))[0]
@@ -104,16 +104,16 @@ async def placed(name: str, folder: Path, **collect: Any) -> AsyncIterator[Place
 
 async def done(place: Place, new: NewJob) -> list[Candle]:
     """What a worker has recorded once a job is through."""
-    async with open_intake(place.settings, SystemClock(), place.facts.append) as intake:
-        job, stop = await intake.add(new), asyncio.Event()
+    async with open_admin(place.settings, SystemClock(), place.facts.append) as admin:
+        job, stop = await admin.add(new), asyncio.Event()
         async with open_worker(place.settings, SystemClock(), place.facts.append) as worker:
             working = asyncio.create_task(worker.run(stop))
             async with asyncio.timeout(PATIENCE_S):
-                while (await intake.desk.get(job.id)).state != "success":  # noqa: ASYNC110
+                while (await admin.job_service.get(job.id)).state != "success":  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             stop.set()
             await working
-        assert (await intake.connectors.get(place.name)).status == "active"
+        assert (await admin.connectors.get(place.name)).status == "active"
     with closing(open_log(f"rocksdb:{place.settings.collect.data_dir}").reader()) as log:
         stream = Stream(place.name, f"candles_{new.timeframe}", place.symbol.slug)
         found = [stored.event for stored in log.scan(stream)]
@@ -179,11 +179,11 @@ async def test_a_plan_names_it_and_may_add_limits(tmp_path: Path) -> None:
     async with placed(name, tmp_path) as place:
         limit = LimitPlan(amount=3, period_ms=10_000, unit="request")
         plan = ConnectorPlan(symbols=(place.symbol.slug,), timeframes=("1m",), limits=(limit,))
-        async with open_intake(place.settings, SystemClock(), place.facts.append) as intake:
-            for step in await prepare({name: plan}, intake, "a test"):
-                await carry_out(step, intake)
-            connector = await intake.connectors.get(name)
-            jobs = await intake.desk.find(exchange_id=name)
+        async with open_admin(place.settings, SystemClock(), place.facts.append) as admin:
+            for step in await prepare({name: plan}, admin, "a test"):
+                await carry_out(step, admin)
+            connector = await admin.connectors.get(name)
+            jobs = await admin.job_service.find(exchange_id=name)
 
         units = [(each.unit, each.amount, each.kind) for each in connector.limits]
         assert ("request", 3, "aligned") in units

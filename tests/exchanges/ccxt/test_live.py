@@ -233,7 +233,7 @@ async def test_a_dear_request_is_paid_in_parts_at_the_pace_of_all() -> None:
 
 @pytest.mark.parametrize("name", sorted(TWINS))
 async def test_too_fast_shuts_the_gate_for_everybody(name: str) -> None:
-    async with opened(name, requests=Requests(attempts=1, patience=4)) as twin:
+    async with opened(name, requests=Requests(attempts=1, acquire_timeout=4)) as twin:
         twin.info = await twin.way.learn()
         await twin.plan_faults("http429=1")
         with pytest.raises((RateLimited, Banned)):

@@ -12,7 +12,7 @@ from penstock.exchanges.kraken import EXCHANGE
 from penstock.exchanges.kraken.rest import TIME as ASK_TIME
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.throttle.gate import Grant
+from penstock.throttle.gate import GateGrant
 from penstock.throttle.local_gate import LocalGate
 
 TIME = b'{"error":[],"result":{"unixtime":1762820224,"rfc1123":"Tue, 11 Nov 25 00:17:04 +0000"}}'
@@ -37,7 +37,7 @@ class Bodies:
 
 def gateway(*bodies: bytes) -> tuple[Gateway, Bodies]:
     clock, transport = ManualClock(), Bodies(*bodies)
-    gate = LocalGate(clock, EXCHANGE.limits(0), patience_ms=1000)
+    gate = LocalGate(clock, EXCHANGE.limits(0), acquire_timeout_ms=1000)
     return Gateway(EXCHANGE, transport, gate, clock, Backoff(attempts=1)), transport
 
 
@@ -74,7 +74,7 @@ async def test_names_of_assets_are_asked_for_before_what_is_listed_and_paid_for(
     made, transport = gateway(TIME, assets, pairs)
     acquire, paid = made.gate.acquire, list[int]()
 
-    async def counting(cost: int = 1, category: str = "") -> Grant:
+    async def counting(cost: int = 1, category: str = "") -> GateGrant:
         paid.append(cost)
         return await acquire(cost, category)
 

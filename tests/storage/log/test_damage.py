@@ -27,7 +27,7 @@ from penstock.errors import LogDamaged
 from penstock.storage.log import open_log
 from penstock.storage.log.damage import parts_of
 from penstock.storage.log.keys import Stream
-from penstock.storage.log.repair import Findings, repairing
+from penstock.storage.log.repair import DamageReport, repairing
 
 FLIPS = int(os.environ.get("PENSTOCK_TEST_FLIPS", "14"))
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED", "20"))
@@ -157,7 +157,7 @@ def test_a_write_ahead_log_may_end_in_the_middle_of_a_record(folder: Path, whole
     )
 
 
-def repair(folder: Path) -> Findings:
+def repair(folder: Path) -> DamageReport:
     with repairing(folder / "log", "a") as under_way:
         findings = under_way.examine()
         if not findings.sound:

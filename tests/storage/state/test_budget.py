@@ -14,7 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.storage.state import Backend, StateStore, open_store
-from penstock.storage.state.budget import Ask, Block, Budget, Pace, Window, lease, whole_block
+from penstock.storage.state.budget import (
+    Block,
+    Budget,
+    LeaseRequest,
+    PacedDemand,
+    WindowDemand,
+    lease,
+    whole_block,
+)
 from penstock.storage.state.mongodb import open_url as open_mongodb
 from penstock.storage.state.schema import SCHEMA
 from penstock.storage.state.sqlite import SqliteBackend
@@ -118,18 +126,18 @@ async def steered_postgresql(
 
 
 windows = st.builds(
-    Window,
+    WindowDemand,
     limit=st.sampled_from(["weight", "raw"]), amount=st.integers(5, 20),
     period_ms=st.just(SECOND), need=st.integers(0, 5), want=st.integers(0, 12),
     seen=st.integers(0, 25), seen_in=st.integers(-1, 3).map(lambda n: n and NOON // SECOND + n),
 )  # fmt: skip
 paces = st.builds(
-    Pace,
+    PacedDemand,
     limit=st.sampled_from(["calls", "orders"]), amount=st.integers(3, 30),
     period_ms=st.just(SECOND), burst=st.integers(3, 6), need=st.integers(1, 3),
 )  # fmt: skip
 asks = st.builds(
-    Ask,
+    LeaseRequest,
     windows=st.lists(windows, max_size=2, unique_by=lambda window: window.limit).map(tuple),
     paces=st.lists(paces, max_size=2, unique_by=lambda pace: pace.limit).map(tuple),
     offset_ms=st.integers(-300, 300) | st.sampled_from([-HOUR, 15_000]),
@@ -140,7 +148,7 @@ asks = st.builds(
 )  # fmt: skip
 # What most asks are, and what stores have a shorter way for.
 plain_asks = st.builds(
-    Ask,
+    LeaseRequest,
     windows=st.tuples(windows.filter(lambda window: window.limit == "weight")),
     offset_ms=st.integers(-300, 300), opening_ms=st.just(20), closing_ms=st.just(100),
 )  # fmt: skip
@@ -150,7 +158,7 @@ pauses_ms = st.one_of(st.integers(0, 400), st.sampled_from([-HOUR, HOUR, -1_500,
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(pauses_ms, asks | plain_asks), min_size=1, max_size=12))
 def test_a_store_leases_exactly_as_the_rule_says(
-    steered: Steered, steps: list[tuple[int, Ask]]
+    steered: Steered, steps: list[tuple[int, LeaseRequest]]
 ) -> None:
     async def compare() -> None:
         key, at_ms, budget = f"budget-{next(fresh)}", NOON, Budget()
@@ -176,9 +184,9 @@ def test_no_window_of_the_exchange_sees_more_than_its_limit(
     now_ms, budget, taken = NOON, Budget(), Counter[int]()
     for pause_ms, need, want in steps:
         now_ms += pause_ms
-        window = Window("weight", 10, SECOND, need=need, want=want)
+        window = WindowDemand("weight", 10, SECOND, need=need, want=want)
         before = budget
-        budget, grant = lease(budget, Ask((window,), offset_ms=offset_ms), now_ms)
+        budget, grant = lease(budget, LeaseRequest((window,), offset_ms=offset_ms), now_ms)
         if grant.ok:
             assert grant.at_ms == now_ms
             assert grant.blocks[0].window == (now_ms + offset_ms) // SECOND
@@ -197,7 +205,7 @@ def test_no_period_of_a_paced_limit_sees_more_than_its_amount_and_burst(
     now_ms, budget, sent = NOON, Budget(), list[tuple[int, int]]()
     for pause_ms, need in steps:
         now_ms += pause_ms
-        ask = Ask(paces=(Pace("calls", 7, SECOND, burst=4, need=need),))
+        ask = LeaseRequest(paces=(PacedDemand("calls", 7, SECOND, burst=4, need=need),))
         budget, grant = lease(budget, ask, now_ms)
         assert grant.wait_ms <= SECOND or not grant.ok
         if grant.ok:
@@ -209,10 +217,15 @@ def test_no_period_of_a_paced_limit_sees_more_than_its_amount_and_burst(
 
 
 def test_all_limits_are_charged_or_none() -> None:
-    ample, tight = Window("ample", 100, MINUTE, need=5), Window("tight", 5, MINUTE, need=5)
-    budget, first = lease(Budget(), Ask((ample, tight)), NOON)
+    ample, tight = (
+        WindowDemand("ample", 100, MINUTE, need=5),
+        WindowDemand("tight", 5, MINUTE, need=5),
+    )
+    budget, first = lease(Budget(), LeaseRequest((ample, tight)), NOON)
 
-    after, second = lease(budget, Ask((ample, tight), (Pace("calls", 9, SECOND, 9),)), NOON + 1)
+    after, second = lease(
+        budget, LeaseRequest((ample, tight), (PacedDemand("calls", 9, SECOND, 9),)), NOON + 1
+    )
 
     assert first.ok
     assert not second.ok
@@ -222,17 +235,17 @@ def test_all_limits_are_charged_or_none() -> None:
 
 
 def test_a_window_that_is_used_up_grants_nothing_more() -> None:
-    budget, _ = lease(Budget(), Ask((Window("weight", 10, MINUTE, need=10),)), NOON)
+    budget, _ = lease(Budget(), LeaseRequest((WindowDemand("weight", 10, MINUTE, need=10),)), NOON)
 
-    _, grant = lease(budget, Ask((Window("weight", 10, MINUTE, need=1),)), NOON + 1)
+    _, grant = lease(budget, LeaseRequest((WindowDemand("weight", 10, MINUTE, need=1),)), NOON + 1)
 
     assert (grant.ok, grant.at_ms) == (False, NOON + MINUTE)
 
 
 def test_nothing_is_sent_where_it_might_arrive_in_the_next_window() -> None:
-    def ask(at_ms: int, pace: Pace | None = None) -> tuple[bool, int]:
-        window = Window("weight", 10, SECOND)
-        asked = Ask((window,), (pace,) if pace else (), opening_ms=50, closing_ms=200)
+    def ask(at_ms: int, pace: PacedDemand | None = None) -> tuple[bool, int]:
+        window = WindowDemand("weight", 10, SECOND)
+        asked = LeaseRequest((window,), (pace,) if pace else (), opening_ms=50, closing_ms=200)
         _, grant = lease(spoken, asked, at_ms)
         return grant.ok, grant.at_ms
 
@@ -240,24 +253,26 @@ def test_nothing_is_sent_where_it_might_arrive_in_the_next_window() -> None:
     assert ask(NOON + 20) == (False, NOON + 50)
     assert ask(NOON + 799) == (True, NOON + 799)
     assert ask(NOON + 800) == (False, NOON + 1_050)
-    assert ask(NOON + 700, Pace("calls", 10, SECOND, burst=1)) == (False, NOON + 1_050)
+    assert ask(NOON + 700, PacedDemand("calls", 10, SECOND, burst=1)) == (False, NOON + 1_050)
 
 
 def test_what_the_exchange_counted_is_believed() -> None:
     index = NOON // MINUTE
-    told = Ask((Window("weight", 10, MINUTE, need=0, seen=8, seen_in=index),))
-    stale = Ask((Window("weight", 10, MINUTE, need=0, seen=10, seen_in=index - 1),))
+    told = LeaseRequest((WindowDemand("weight", 10, MINUTE, need=0, seen=8, seen_in=index),))
+    stale = LeaseRequest((WindowDemand("weight", 10, MINUTE, need=0, seen=10, seen_in=index - 1),))
 
     budget, _ = lease(Budget(), told, NOON)
     budget, _ = lease(budget, stale, NOON)
-    budget, grant = lease(budget, Ask((Window("weight", 10, MINUTE, want=5),)), NOON)
+    budget, grant = lease(budget, LeaseRequest((WindowDemand("weight", 10, MINUTE, want=5),)), NOON)
 
     assert grant.blocks == (Block(index, 2),)
     assert budget.uses["weight"][:2] == (index, 10)
 
 
 def test_a_store_that_may_have_forgotten_lets_nothing_through_for_a_while() -> None:
-    ask = Ask((Window("weight", 10, MINUTE),), (Pace("calls", 10, SECOND, burst=5),))
+    ask = LeaseRequest(
+        (WindowDemand("weight", 10, MINUTE),), (PacedDemand("calls", 10, SECOND, burst=5),)
+    )
     budget, first = lease(Budget(), ask, NOON, "before")
 
     budget, second = lease(budget, ask, NOON + 1, "after")
@@ -270,8 +285,8 @@ def test_a_store_that_may_have_forgotten_lets_nothing_through_for_a_while() -> N
 def test_what_is_asked_for_only_later_counts_as_taken_too_where_it_may_have_been_forgotten() -> (
     None
 ):
-    weight, raw = (Ask((Window(name, 10, MINUTE),)) for name in ("weight", "raw"))
-    paced = Ask(paces=(Pace("calls", 10, SECOND, burst=5),))
+    weight, raw = (LeaseRequest((WindowDemand(name, 10, MINUTE),)) for name in ("weight", "raw"))
+    paced = LeaseRequest(paces=(PacedDemand("calls", 10, SECOND, burst=5),))
     budget, _ = lease(Budget(), raw, NOON, "before")
     budget, _ = lease(budget, weight, NOON + 1, "after")
 
@@ -284,7 +299,7 @@ def test_what_is_asked_for_only_later_counts_as_taken_too_where_it_may_have_been
 
 
 @given(asks.filter(lambda ask: len(ask.windows) == 1), st.integers(0, 25), st.integers(-999, 2_000))
-def test_a_whole_block_is_what_the_rule_grants(ask: Ask, used: int, after_ms: int) -> None:
+def test_a_whole_block_is_what_the_rule_grants(ask: LeaseRequest, used: int, after_ms: int) -> None:
     ask = msgspec.structs.replace(ask, paces=(), blocked_until_ms=0)
     use, now_ms = (NOON // SECOND, used, 0, NOON + SECOND, 0, 0, 0), NOON + after_ms
     window = ask.windows[0]
@@ -307,7 +322,9 @@ def test_a_whole_block_is_what_the_rule_grants(ask: Ask, used: int, after_ms: in
 
 @pytest.mark.parametrize("step_ms", [-HOUR, -2 * MINUTE, -61_000])
 def test_a_clock_that_went_back_neither_makes_room_nor_blocks_for_long(step_ms: int) -> None:
-    ask = Ask((Window("weight", 10, MINUTE, need=10),), (Pace("calls", 60, MINUTE, burst=5),))
+    ask = LeaseRequest(
+        (WindowDemand("weight", 10, MINUTE, need=10),), (PacedDemand("calls", 60, MINUTE, burst=5),)
+    )
     budget, _ = lease(Budget(), ask, NOON)
 
     budget, refused = lease(budget, ask, NOON + step_ms)

@@ -8,13 +8,21 @@ import pytest
 
 from penstock.errors import AlreadyExists, ConfigError, CostExceedsLimit
 from penstock.storage.state import StateStore, open_store
-from penstock.storage.state.budget import Ask, Pace, Window
-from penstock.storage.state.documents import Add, Claim, Document, Now, Where, Write, patched
+from penstock.storage.state.budget import LeaseRequest, PacedDemand, WindowDemand
+from penstock.storage.state.documents import (
+    Add,
+    Claim,
+    Condition,
+    Document,
+    StoreNow,
+    Write,
+    patched,
+)
 from penstock.storage.state.schema import CONNECTORS, JOBS
 
-DUE = (Where("state", "in", ("idle", "queued")), Where("next_run_at", "<=", Now()))
-EXPIRED = (Where("state", "=", "running"), Where("lock.lock_until", "<=", Now()))
-ACTIVE = Where("status", "=", "active")
+DUE = (Condition("state", "in", ("idle", "queued")), Condition("next_run_at", "<=", StoreNow()))
+EXPIRED = (Condition("state", "=", "running"), Condition("lock.lock_until", "<=", StoreNow()))
+ACTIVE = Condition("status", "=", "active")
 BY_PRIORITY = ("priority", "next_run_at")
 LEASE_MS = 60_000
 
@@ -33,7 +41,7 @@ def claim(who: str = "me", most: int = 1, lease_ms: int = LEASE_MS) -> Claim:
         order=BY_PRIORITY,
         patch={
             "state": "running", "fence": Add(1),
-            "lock.locked_by": who, "lock.lock_until": Now(lease_ms),
+            "lock.locked_by": who, "lock.lock_until": StoreNow(lease_ms),
         },
         most=most,
     )  # fmt: skip
@@ -190,7 +198,7 @@ async def test_a_heartbeat_renews_saves_and_tells_of_a_pause_at_once(store: Stat
     await add(store, job("a"), job("b"), job("c"))
     mine = await store.claim(JOBS, claim("me", most=3))
     await store.update(JOBS, "b", lambda found: {**found, "status": "paused"})
-    beat = {"lock.lock_until": Now(2 * LEASE_MS), "stats.beats": Add(1), "cursor.page": 7}
+    beat = {"lock.lock_until": StoreNow(2 * LEASE_MS), "stats.beats": Add(1), "cursor.page": 7}
 
     beaten = await store.write(
         JOBS, [Write(one["id"], {"fence": 9 if one["id"] == "c" else 1}, beat) for one in mine]
@@ -210,8 +218,8 @@ async def test_a_heartbeat_renews_saves_and_tells_of_a_pause_at_once(store: Stat
     [
         {"state": "queued", "cursor": None, "new": {"deep": [1, {}]}},
         {"count": Add(2), "fence": Add(-1), "none": Add(1), "cursor.since_ms": Add(5)},
-        {"lock.lock_until": Now(7), "at": Now(-7), "fresh.at": Now()},
-        {"it's": 1, 'a "quoted" \\ name': {"it's": None}, "o'clock.o'clock": Now()},
+        {"lock.lock_until": StoreNow(7), "at": StoreNow(-7), "fresh.at": StoreNow()},
+        {"it's": 1, 'a "quoted" \\ name': {"it's": None}, "o'clock.o'clock": StoreNow()},
         {},
     ],
     ids=str,
@@ -228,7 +236,12 @@ async def test_a_patch_does_what_it_says_whatever_else_is_written_with_it(
     "patch",
     [
         {"cursor.since_ms": 1, "cursor.a.b": "x", "state.was": "text", "lock.lock_until": Add(1)},
-        {"cursor": {"page": 3, "a": 1}, "cursor.page": Add(1), "cursor.at": Now(), "n": Add(1)},
+        {
+            "cursor": {"page": 3, "a": 1},
+            "cursor.page": Add(1),
+            "cursor.at": StoreNow(),
+            "n": Add(1),
+        },
     ],
     ids=str,
 )
@@ -271,7 +284,7 @@ async def test_documents_are_found_in_order_page_by_page(store: StateStore) -> N
     runs = [3, None, 1, 2, None, 3, 1]
     await add(store, *(job(f"{n}", next_run_at=run) for n, run in enumerate(runs)))
     await add(store, job("x", exchange_id="other"), job("É", priority=1), job("Z", priority=1))
-    asked = [[Where("exchange_id", "=", "sim"), Where("priority", "not in", ())]]
+    asked = [[Condition("exchange_id", "=", "sim"), Condition("priority", "not in", ())]]
 
     pages, after = [], None
     while page := await store.find(JOBS, asked, ("next_run_at",), limit=2, after=after):
@@ -286,21 +299,24 @@ async def test_documents_are_found_in_order_page_by_page(store: StateStore) -> N
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ([[Where("symbol", "=", None)]], ["none"]),
-        ([[Where("symbol", ">", None)]], ["a", "b", "c"]),
-        ([[Where("symbol", ">", "b")]], ["c"]),
-        ([[Where("symbol", "in", ("a", "c"))]], ["a", "c"]),
-        ([[Where("symbol", "in", ())]], []),
-        ([[Where("symbol", "not in", ("a", "c"))]], ["b", "none"]),
-        ([[Where("next_run_at", "<=", 2)]], ["a", "b"]),
-        ([[Where("next_run_at", "<=", Now())], [Where("id", "=", "c")]], ["a", "b", "c"]),
-        ([[Where("symbol", "=", "a"), Where("next_run_at", "<=", 0)]], []),
+        ([[Condition("symbol", "=", None)]], ["none"]),
+        ([[Condition("symbol", ">", None)]], ["a", "b", "c"]),
+        ([[Condition("symbol", ">", "b")]], ["c"]),
+        ([[Condition("symbol", "in", ("a", "c"))]], ["a", "c"]),
+        ([[Condition("symbol", "in", ())]], []),
+        ([[Condition("symbol", "not in", ("a", "c"))]], ["b", "none"]),
+        ([[Condition("next_run_at", "<=", 2)]], ["a", "b"]),
+        (
+            [[Condition("next_run_at", "<=", StoreNow())], [Condition("id", "=", "c")]],
+            ["a", "b", "c"],
+        ),
+        ([[Condition("symbol", "=", "a"), Condition("next_run_at", "<=", 0)]], []),
         ([[]], ["a", "b", "c", "none"]),
     ],
     ids=str,
 )
 async def test_a_query_finds_what_it_says(
-    store: StateStore, query: list[list[Where]], found: list[str]
+    store: StateStore, query: list[list[Condition]], found: list[str]
 ) -> None:
     await add(
         store, job("a", next_run_at=1), job("b", next_run_at=2), job("c", next_run_at=2**52),
@@ -312,7 +328,7 @@ async def test_a_query_finds_what_it_says(
 
 async def test_what_nobody_declared_is_refused(store: StateStore) -> None:
     with pytest.raises(ValueError, match="'colour'"):
-        await store.find(JOBS, [[Where("colour", "=", "red")]])
+        await store.find(JOBS, [[Condition("colour", "=", "red")]])
     with pytest.raises(ValueError, match="'colour'"):
         await store.find(JOBS, order=("colour",))
     with pytest.raises(ValueError, match="status can only change by update"):
@@ -323,9 +339,9 @@ async def test_what_nobody_declared_is_refused(store: StateStore) -> None:
 
 async def test_leases_are_counted_and_refusals_say_when_to_come_back(store: StateStore) -> None:
     hour = 3_600_000
-    window = Window("weight", 10, hour, need=4, want=6)
+    window = WindowDemand("weight", 10, hour, need=4, want=6)
 
-    grants = [await store.lease("sim", Ask((window,))) for _ in range(3)]
+    grants = [await store.lease("sim", LeaseRequest((window,))) for _ in range(3)]
 
     first, second, third = grants
     assert first.ok
@@ -337,16 +353,18 @@ async def test_leases_are_counted_and_refusals_say_when_to_come_back(store: Stat
     budget = await store.budget("sim")
     assert budget.uses["weight"][:2] == (first.blocks[0].window, 10)
     assert budget.refused == 1
-    assert (await store.lease("other", Ask((window,)))).ok
+    assert (await store.lease("other", LeaseRequest((window,)))).ok
     with pytest.raises(CostExceedsLimit):
-        await store.lease("sim", Ask((Window("weight", 10, hour, need=11),)))
+        await store.lease("sim", LeaseRequest((WindowDemand("weight", 10, hour, need=11),)))
     with pytest.raises(CostExceedsLimit):
-        await store.lease("sim", Ask(paces=(Pace("calls", 10, 1000, burst=2, need=3),)))
+        await store.lease(
+            "sim", LeaseRequest(paces=(PacedDemand("calls", 10, 1000, burst=2, need=3),))
+        )
 
 
 async def test_many_who_lease_at_once_get_no_more_than_there_is(store: StateStore) -> None:
-    ask = Ask((Window("weight", 5, 3_600_000),))
-    await store.lease("sim", Ask())
+    ask = LeaseRequest((WindowDemand("weight", 5, 3_600_000),))
+    await store.lease("sim", LeaseRequest())
 
     grants = await asyncio.gather(*(store.lease("sim", ask) for _ in range(10)))
 
@@ -355,11 +373,11 @@ async def test_many_who_lease_at_once_get_no_more_than_there_is(store: StateStor
 
 async def test_a_block_stops_everybody_at_once(store: StateStore) -> None:
     until_ms = await store.now_ms() + 30_000
-    window = Ask((Window("weight", 10, 3_600_000),))
+    window = LeaseRequest((WindowDemand("weight", 10, 3_600_000),))
     open_before = [(await store.lease("sim", window)).ok for _ in range(2)]
-    await store.lease("sim", Ask(blocked_until_ms=until_ms))
+    await store.lease("sim", LeaseRequest(blocked_until_ms=until_ms))
 
-    paced = await store.lease("sim", Ask(paces=(Pace("calls", 10, 1000, burst=1),)))
+    paced = await store.lease("sim", LeaseRequest(paces=(PacedDemand("calls", 10, 1000, burst=1),)))
     refused = await store.lease("sim", window)
 
     assert open_before == [True, True]
@@ -369,9 +387,9 @@ async def test_a_block_stops_everybody_at_once(store: StateStore) -> None:
 
 async def test_a_block_can_be_lifted_and_what_was_used_stays_used(store: StateStore) -> None:
     until_ms = await store.now_ms() + 3_600_000
-    window = Ask((Window("weight", 10, 86_400_000, need=4),))
+    window = LeaseRequest((WindowDemand("weight", 10, 86_400_000, need=4),))
     assert (await store.lease("sim", window)).ok
-    await store.lease("sim", Ask(blocked_until_ms=until_ms))
+    await store.lease("sim", LeaseRequest(blocked_until_ms=until_ms))
 
     assert not await store.unblock("sim", until_ms + 1), "another block"
     assert not await store.unblock("nobody", until_ms)
@@ -381,14 +399,14 @@ async def test_a_block_can_be_lifted_and_what_was_used_stays_used(store: StateSt
     assert (await store.budget("sim")).blocked_until_ms == 0
     assert (await store.lease("sim", window)).ok
     assert (await store.budget("sim")).uses["weight"][1] == 8
-    await store.lease("sim", Ask(blocked_until_ms=until_ms - 1))
+    await store.lease("sim", LeaseRequest(blocked_until_ms=until_ms - 1))
     assert not (await store.lease("sim", window)).ok, "a later block holds, though it is shorter"
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
 async def test_what_is_kept_outlives_whoever_opened_it(store: StateStore, url: str) -> None:
     await add(store, job("a"))
-    await store.lease("sim", Ask((Window("weight", 10, 3_600_000, need=10),)))
+    await store.lease("sim", LeaseRequest((WindowDemand("weight", 10, 3_600_000, need=10),)))
 
     again = await open_store(url)
 

@@ -8,11 +8,11 @@ import pytest
 from tests.storage.state.test_contract import add, job
 
 from penstock.storage.state import Claim, StateStore, Write, open_store
-from penstock.storage.state.documents import Document, Now, Where
+from penstock.storage.state.documents import Condition, Document, StoreNow
 from penstock.storage.state.schema import CONNECTORS, JOBS, MARKETS, Table, Unique
 from penstock.storage.state.sqlite import SqliteBackend
 
-ACTIVE = Where("status", "=", "active")
+ACTIVE = Condition("status", "=", "active")
 QUEUE = ("sim", "backfill", 50)
 
 # What the table of jobs was in version 3 of the schema.
@@ -38,10 +38,10 @@ def queued(name: str, **fields: object) -> Document:
     return job(name, **{"claim_priority": 50, "wake_at": 5, **fields})
 
 
-def of_queue(priority: int, *more: Where) -> list[list[Where]]:
+def of_queue(priority: int, *more: Condition) -> list[list[Condition]]:
     exchange_id, type_, _ = QUEUE
-    queue = [Where("exchange_id", "=", exchange_id), Where("type", "=", type_)]
-    return [[ACTIVE, *queue, Where("claim_priority", "=", priority), *more]]
+    queue = [Condition("exchange_id", "=", exchange_id), Condition("type", "=", type_)]
+    return [[ACTIVE, *queue, Condition("claim_priority", "=", priority), *more]]
 
 
 async def counted(store: StateStore) -> dict[tuple[Any, ...], int]:
@@ -89,7 +89,7 @@ async def test_the_first_of_each_query_is_found(store: StateStore) -> None:
         queued("none", wake_at=None), queued("late", claim_priority=10, wake_at=later),
     )  # fmt: skip
 
-    waking, due = Where("wake_at", ">", None), Where("wake_at", "<=", Now())
+    waking, due = Condition("wake_at", ">", None), Condition("wake_at", "<=", StoreNow())
     queues = [of_queue(10, waking), of_queue(50, waking), of_queue(7)]
     firsts = await store.firsts(JOBS, queues, ("wake_at",))
     others = await store.firsts(JOBS, [of_queue(10, due), of_queue(50)], ("wake_at",))
@@ -129,7 +129,7 @@ async def test_sqlite_looks_into_queues_by_index_without_sorting(tmp_path: Path)
     database.set_trace_callback(asked.append)
 
     await store.firsts(JOBS, [of_queue(50)], ("wake_at",))
-    query = of_queue(50, Where("wake_at", "<=", Now()))
+    query = of_queue(50, Condition("wake_at", "<=", StoreNow()))
     await store.claim(JOBS, Claim(query, ("wake_at",), {"state": "running"}, 3))
 
     database.set_trace_callback(None)

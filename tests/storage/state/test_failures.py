@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.errors import NewerStore, StorageError, StorageFull, StoreUnreachable
 from penstock.storage.state import StateStore, open_store
-from penstock.storage.state.budget import Ask, Window
+from penstock.storage.state.budget import LeaseRequest, WindowDemand
 from penstock.storage.state.schema import CONNECTORS, JOBS, MARKETS, SCHEMA, Table, Unique
 from penstock.storage.state.sqlite import SqliteBackend, _transaction
 
@@ -122,7 +122,7 @@ async def test_nobody_at_the_address_is_said_in_time(scheme: str) -> None:
             url = f"{scheme}://me:secret@127.0.0.1:{place.getsockname()[1]}/x"
             begun = time.monotonic()
             with pytest.raises(StoreUnreachable, match="Is it running") as failure:
-                await open_store(url, patience_s=0.5)
+                await open_store(url, timeout_s=0.5)
             assert time.monotonic() - begun < 30
             assert "secret" not in str(failure.value)
 
@@ -173,8 +173,8 @@ async def test_a_server_that_falls_silent_is_given_up_and_found_again(
 ) -> None:
     server = request.getfixturevalue(f"{backend}_url")
     async with through_a_line(server, url) as (line, address):
-        store = await open_store(address, patience_s=1.0)
-        ask = Ask((Window("weight", 100, HOUR),))
+        store = await open_store(address, timeout_s=1.0)
+        ask = LeaseRequest((WindowDemand("weight", 100, HOUR),))
         assert (await store.lease("sim", ask)).ok
 
         line.open.clear()
@@ -192,20 +192,20 @@ async def test_a_server_that_falls_silent_is_given_up_and_found_again(
 
 async def test_a_locked_file_is_said_in_time(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
-    await store.lease("sim", Ask())
-    store._patience_s = 0.3
+    await store.lease("sim", LeaseRequest())
+    store._timeout_s = 0.3
     holder = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(StoreUnreachable):
-        await store.lease("sim", Ask())
+        await store.lease("sim", LeaseRequest())
     with pytest.raises(StoreUnreachable):
         await store.insert_if_absent(JOBS, {"id": "1"})
 
     holder.execute("ROLLBACK")
     holder.close()
-    store._patience_s = PATIENCE_S
-    assert (await store.lease("sim", Ask())).ok
+    store._timeout_s = PATIENCE_S
+    assert (await store.lease("sim", LeaseRequest())).ok
     await store.close()
 
 
@@ -259,7 +259,7 @@ async def test_a_stepped_wall_clock_moves_nothing_on_one_machine(
 async def test_a_clock_that_was_wrong_at_boot_is_corrected_once_nobody_uses_the_store(
     tmp_path: Path,
 ) -> None:
-    machine, ask = Machine(), Ask((Window("weight", 100, HOUR),))
+    machine, ask = Machine(), LeaseRequest((WindowDemand("weight", 100, HOUR),))
     machine.wall_ms = 5_000
     early = await machine.open(tmp_path / "state.db")
     await early.insert_if_absent(CONNECTORS, {"id": "a"})
@@ -297,7 +297,7 @@ async def test_a_store_follows_neither_small_steps_nor_steps_back(
 
 
 async def test_after_a_boot_the_present_windows_count_as_used(tmp_path: Path) -> None:
-    machine, ask = Machine(), Ask((Window("weight", 100, HOUR),))
+    machine, ask = Machine(), LeaseRequest((WindowDemand("weight", 100, HOUR),))
     store = await machine.open(tmp_path / "state.db")
     assert (await store.lease("sim", ask)).ok
     await store.close()
@@ -316,9 +316,12 @@ async def test_after_a_boot_the_present_windows_count_as_used(tmp_path: Path) ->
 async def test_after_a_crash_of_the_server_the_present_windows_count_as_used(
     store: StateStore, url: str
 ) -> None:
-    ask, stop_ms = Ask((Window("weight", 100, HOUR),)), await store.now_ms() + 2 * HOUR
+    ask, stop_ms = (
+        LeaseRequest((WindowDemand("weight", 100, HOUR),)),
+        await store.now_ms() + 2 * HOUR,
+    )
     assert (await store.lease("sim", ask)).ok
-    assert not (await store.lease("stopped", Ask(blocked_until_ms=stop_ms))).ok
+    assert not (await store.lease("stopped", LeaseRequest(blocked_until_ms=stop_ms))).ok
     connection = await asyncpg.connect(url)
     kinds = await connection.fetch(
         "SELECT relpersistence FROM pg_class WHERE oid IN ('penstock_budgets'::regclass,"
@@ -330,7 +333,7 @@ async def test_after_a_crash_of_the_server_the_present_windows_count_as_used(
 
     assert [kind for (kind,) in kinds] == [b"u", b"p"]
     assert not (await store.lease("sim", ask)).ok
-    assert not (await store.lease("sim", Ask((Window("raw", 100, HOUR),)))).ok
+    assert not (await store.lease("sim", LeaseRequest((WindowDemand("raw", 100, HOUR),)))).ok
     assert (await store.lease("stopped", ask)).at_ms >= stop_ms
     assert (await store.lease("another", ask)).ok
 

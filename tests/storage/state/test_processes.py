@@ -26,14 +26,15 @@ import asyncio, sys
 import msgspec
 from penstock.clock import SystemClock
 from penstock.storage.state import open_store
-from penstock.storage.state.budget import Ask, Pace, Window
-from penstock.storage.state.documents import Add, Claim, Now, Where
+from penstock.storage.state.budget import LeaseRequest, PacedDemand, WindowDemand
+from penstock.storage.state.documents import Add, Claim, Condition, StoreNow
 from penstock.storage.state.schema import JOBS
 
-WINDOW = Ask((Window("weight", {AMOUNT}, {PERIOD_MS}, need=1, want={BLOCK}),))
-PACE = Ask(paces=(Pace("calls", {PACED}, {PERIOD_MS}, burst={BURST}),))
+WINDOW = LeaseRequest((WindowDemand("weight", {AMOUNT}, {PERIOD_MS}, need=1, want={BLOCK}),))
+PACE = LeaseRequest(paces=(PacedDemand("calls", {PACED}, {PERIOD_MS}, burst={BURST}),))
 CLAIM = Claim(
-    [[Where("state", "=", "idle"), Where("next_run_at", "<=", Now())]], ("priority",),
+    [[Condition("state", "=", "idle"), Condition("next_run_at", "<=", StoreNow())]],
+    ("priority",),
     {{"state": "running", "fence": Add(1)}},
 )
 clock = SystemClock()

@@ -20,15 +20,15 @@ from tests.throttled.conftest import WEIGHT, WINDOW_S, Simulated
 from penstock.errors import CostExceedsLimit, MissingExtra
 from penstock.throttled import BinanceSpotThrottler
 from penstock.throttled.binance import client as connector
-from penstock.throttled.limits import Limit
+from penstock.throttled.limits import LimitSpec
 
-QUICK = (Limit("weight", WEIGHT, WINDOW_S),)
+QUICK = (LimitSpec("weight", WEIGHT, WINDOW_S),)
 TASKS = 50
 
 
 @asynccontextmanager
 async def throttled(
-    address: str, limits: tuple[Limit, ...] | None = None, connections: int = 64
+    address: str, limits: tuple[LimitSpec, ...] | None = None, connections: int = 64
 ) -> AsyncIterator[BinanceSpotThrottler]:
     # What is charged is compared with what is counted, so the minute must not turn meanwhile.
     if (left_s := 60 - time.time() % 60) < 5 and limits is None:
@@ -117,21 +117,23 @@ async def test_fifty_tasks_use_the_budget_up_and_are_never_refused(quick: Simula
     assert windows[first + 1]["weight"] >= 0.98 * WEIGHT
 
 
-async def test_a_stranger_at_the_same_address_is_seen_and_left_his_part(quick: Simulated) -> None:
+async def test_a_foreign_client_at_the_same_address_is_seen_and_left_its_part(
+    quick: Simulated,
+) -> None:
     share, cost = WEIGHT // 4, 2
-    stranger, end = Spot(base_url=quick.address), threading.Event()
+    foreign, end = Spot(base_url=quick.address), threading.Event()
 
     def disturb() -> None:
         while not end.wait(WINDOW_S * cost / share):
             try:
-                stranger.book_ticker("BTCUSDT")
+                foreign.book_ticker("BTCUSDT")
             except ClientError:
                 end.wait(WINDOW_S - time.time() % WINDOW_S)
 
     async def ask() -> None:
         try:
             await throttler.get_kline("BTCUSDT", "1m", limit=1)
-        except ClientError as error:  # in the first window little is known of the stranger
+        except ClientError as error:  # in the first window little is known of the foreign client
             assert error.status_code == 429
 
     async with throttled(quick.address, QUICK) as throttler:
@@ -164,7 +166,7 @@ async def test_usage_that_others_caused_is_taken_over(usual: Simulated) -> None:
 async def test_when_the_exchange_says_stop_nothing_leaves_until_it_listens_again(
     quick: Simulated,
 ) -> None:
-    wrong = (Limit("weight", 10 * WEIGHT, WINDOW_S),)
+    wrong = (LimitSpec("weight", 10 * WEIGHT, WINDOW_S),)
     async with throttled(quick.address, wrong) as throttler:
         asked = [throttler.get_ticker_24hr() for _ in range(2 * WEIGHT // 80)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -286,7 +288,7 @@ async def test_who_gives_up_waiting_for_an_answer_frees_its_connection_when_it_c
 
 
 async def test_a_request_dearer_than_a_window_is_refused_at_once_and_holds_no_connection() -> None:
-    tiny = (Limit("weight", 10, 1),)
+    tiny = (LimitSpec("weight", 10, 1),)
     async with throttled("http://127.0.0.1:1", tiny, connections=1) as throttler:
         for _ in range(2):
             with pytest.raises(CostExceedsLimit):

@@ -38,7 +38,7 @@ class Upbit:
     statuses: list[int] = field(default_factory=list)
     answer_with: deque[web.Response] = field(default_factory=deque)
     """Said instead, first come first served."""
-    strangers: int = 0
+    foreign: int = 0
     """So many requests of others are in every count."""
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -48,7 +48,7 @@ class Upbit:
         seen.append(now)
         self.queries.append((request.path, dict(request.query)))
         self.headers.append(dict(request.headers))
-        recent = sum(at > now - PERIOD_S for at in seen) + self.strangers
+        recent = sum(at > now - PERIOD_S for at in seen) + self.foreign
         left = {"Remaining-Req": f"group={group}; min=600; sec={max(0, LIMIT - recent)}"}
         if self.answer_with:
             response = self.answer_with.popleft()

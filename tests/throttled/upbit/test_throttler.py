@@ -143,7 +143,7 @@ async def test_a_full_group_holds_up_no_other(upbit: Upbit, throttler: UpbitSpot
 async def test_what_others_use_of_a_group_is_taken_over_from_remaining_req(
     upbit: Upbit, throttler: UpbitSpotThrottler
 ) -> None:
-    upbit.strangers = 6
+    upbit.foreign = 6
     await throttler.get_ticker(["KRW-BTC"])
 
     assert remaining(throttler, "ticker") == LIMIT - 7

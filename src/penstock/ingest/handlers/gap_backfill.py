@@ -2,10 +2,10 @@
 
 from penstock.errors import BadJob
 from penstock.ingest.candles import CandleWalk
+from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_scan import GapScan
-from penstock.ingest.means import Means
 from penstock.jobs.kinds import GAP_BACKFILL
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 
 
 class GapBackfill:
@@ -13,14 +13,14 @@ class GapBackfill:
 
     kind = GAP_BACKFILL
 
-    def __init__(self, means: Means) -> None:
-        self._means, self._gap_scan = means, GapScan(means)
+    def __init__(self, context: HandlerContext) -> None:
+        self._context, self._gap_scan = context, GapScan(context)
 
-    async def run(self, turn: Turn) -> bool:
+    async def run(self, job_run: JobRun) -> bool:
         """See ``Handler``."""
-        walk = await CandleWalk.begin(self._means, turn)
+        walk = await CandleWalk.begin(self._context, job_run)
         start_ms = walk.cursor_ms()
-        if start_ms is None or turn.job.cursor.until_ms is None:
+        if start_ms is None or job_run.job.cursor.until_ms is None:
             raise BadJob("cursor", "a gap has a beginning and an end")
         done = await walk.go(start_ms)
         if done:

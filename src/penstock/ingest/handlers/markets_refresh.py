@@ -1,8 +1,8 @@
 """``markets_refresh``: learn what an exchange lists, and which limits it announces."""
 
-from penstock.ingest.means import Means
+from penstock.ingest.context import HandlerContext
 from penstock.jobs.kinds import MARKETS_REFRESH
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 
 
 class MarketsRefresh:
@@ -10,14 +10,14 @@ class MarketsRefresh:
 
     kind = MARKETS_REFRESH
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
 
-    async def run(self, turn: Turn) -> bool:
+    async def run(self, job_run: JobRun) -> bool:
         """See ``Handler``."""
-        exchange_id = turn.job.exchange_id
-        gateway = await self._means.gateways.of(exchange_id)
-        await self._means.markets.refresh(exchange_id, await gateway.learn())
+        exchange_id = job_run.job.exchange_id
+        gateway = await self._context.gateways.of(exchange_id)
+        await self._context.markets.refresh(exchange_id, await gateway.learn())
         return True
 
 

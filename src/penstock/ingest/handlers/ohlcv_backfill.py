@@ -1,10 +1,10 @@
 """``ohlcv_backfill``: all candles, from the earliest the exchange has up to the present."""
 
 from penstock.ingest.candles import CandleWalk
+from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_scan import GapScan
-from penstock.ingest.means import Means
 from penstock.jobs.kinds import OHLCV_BACKFILL
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 
 # A page that begins here begins with whatever is the oldest: no exchange is older than the epoch.
 _BEFORE_ALL_MS = 0
@@ -15,12 +15,12 @@ class OhlcvBackfill:
 
     kind = OHLCV_BACKFILL
 
-    def __init__(self, means: Means) -> None:
-        self._means, self._gap_scan = means, GapScan(means)
+    def __init__(self, context: HandlerContext) -> None:
+        self._context, self._gap_scan = context, GapScan(context)
 
-    async def run(self, turn: Turn) -> bool:
+    async def run(self, job_run: JobRun) -> bool:
         """See ``Handler``."""
-        walk = await CandleWalk.begin(self._means, turn)
+        walk = await CandleWalk.begin(self._context, job_run)
         done = await walk.go(walk.cursor_ms() or _BEFORE_ALL_MS)
         if done:
             await self._gap_scan.after_backfill(walk)

@@ -62,7 +62,7 @@ def finish_repair(slot: Path) -> None:
 Bytes = bytes | bytearray | mmap.mmap
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A record of a write-ahead log or MANIFEST, or a part of one."""
 
     start: int
@@ -70,7 +70,7 @@ class Part(NamedTuple):
     kind: int
 
 
-def parts_of(data: Bytes, at: int = 0) -> Iterator[Part]:
+def parts_of(data: Bytes, at: int = 0) -> Iterator[FilePart]:
     """The parts of records from a place on, as far as headers can be believed.
 
     Where one cannot, the last part has kind 0, and ends where the file does.
@@ -82,14 +82,14 @@ def parts_of(data: Bytes, at: int = 0) -> Iterator[Part]:
             at += left
             continue
         if at + _HEADER.size > size:
-            yield Part(at, size, 0)
+            yield FilePart(at, size, 0)
             return
         _, length, kind = unpack(data, at)
         end = at + _HEADER.size + length
         if kind in _RECYCLED or not (kind or length) or end > min(size, at + left):
-            yield Part(at, size, 0)
+            yield FilePart(at, size, 0)
             return
-        yield Part(at, end, kind)
+        yield FilePart(at, end, kind)
         at = end
 
 
@@ -134,10 +134,10 @@ def _is_sound(data: Bytes, at: int, limit: int) -> bool:
         return False
     if end + _HEADER.size <= limit and data[end + _HEADER.size - 1] not in _PLAIN:
         return False  # what follows is no record: not worth a checksum
-    return is_intact(data, Part(at, end, kind))
+    return is_intact(data, FilePart(at, end, kind))
 
 
-def is_intact(data: Bytes, part: Part) -> bool:
+def is_intact(data: Bytes, part: FilePart) -> bool:
     """Whether a part is what its checksum says."""
     checksum: int = _HEADER.unpack_from(data, part.start)[0]
     return masked_crc32c(data[part.start + _HEADER.size - 1 : part.end]) == checksum

@@ -16,7 +16,7 @@ _MOST_IN_BATCH = 256
 """Records of an open batch: to find one by its number, so many are read, or one append's."""
 
 
-class Head:
+class StreamHead:
     """Where a stream stands."""
 
     __slots__ = (

@@ -29,7 +29,7 @@ _EMPTY = (202,)
 _CURSOR = 5
 
 
-class Listing:
+class Manifest:
     """What a MANIFEST lists."""
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ def _missing(folder: Path) -> dict[str, str]:
     return found
 
 
-def read_manifest(folder: Path) -> Listing:
+def read_manifest(folder: Path) -> Manifest:
     """What the MANIFEST of a slot lists, as far as it is understood."""
-    listing = Listing()
+    listing = Manifest()
     with suppress(OSError, ValueError, IndexError):
         name = (folder / "CURRENT").read_text().strip()
         for record in _records((folder / name).read_bytes()):
@@ -85,7 +85,7 @@ def _records(data: bytes) -> Iterator[bytes]:
             begun = content if part.kind == _FIRST else begun + content
 
 
-def _apply(edit: bytes, listing: Listing) -> None:
+def _apply(edit: bytes, listing: Manifest) -> None:
     """Change a listing as an edit says.
 
     Raises:

@@ -13,7 +13,7 @@ _MOST_IN_BATCH = 256
 _MOST_WAITING = 2000
 
 
-class Gap(NamedTuple):
+class NumberGap(NamedTuple):
     """Consecutive numbers that no record has, and the records with the numbers beside them."""
 
     after: bytes | None
@@ -101,15 +101,17 @@ class StreamFound:
         self._runs[run.first] = run
         self._ends[run.last + 1] = run.first
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[NumberGap]:
         """Numbers without a record, below the last."""
         before: _Run | None = None
         for run in sorted(self._runs.values()):
             missing = run.first - (before.last + 1 if before else 1)
             if missing and before is not None:
-                yield Gap(before.last_key, run.first_key, before.last_ns, run.first_ns, missing)
+                yield NumberGap(
+                    before.last_key, run.first_key, before.last_ns, run.first_ns, missing
+                )
             elif missing:
-                yield Gap(None, run.first_key, None, run.first_ns, missing)
+                yield NumberGap(None, run.first_key, None, run.first_ns, missing)
             before = run
 
 

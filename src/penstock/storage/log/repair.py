@@ -32,7 +32,7 @@ from penstock.storage.log.manifest import missing_tables, read_manifest
 from penstock.storage.log.pairs import Pairs
 from penstock.storage.log.reindex import Reindexed, reindex
 from penstock.storage.log.rocksdb import held, open_alone, open_for_reading
-from penstock.storage.log.salvage import Hole, LoneTable, link, mend_wal
+from penstock.storage.log.salvage import LoneTable, UnreadableKeys, link, mend_wal
 from penstock.storage.log.tuning import owners_options
 from penstock.storage.log.writer import SlotWriter
 
@@ -67,7 +67,7 @@ class Lost(NamedTuple):
     """How many; None if that is not known."""
 
 
-class Findings(Struct, kw_only=True):
+class DamageReport(Struct, kw_only=True):
     """What is wrong with a slot."""
 
     slot: str
@@ -88,9 +88,9 @@ class Repair:
         self._folder, self._slot, self._held = folder, slot, held_meanwhile
         self._path, self._work = folder / slot, folder / (slot + _WORK)
         self._pairs: Pairs | None = None
-        self.findings = Findings(slot=slot)
+        self.findings = DamageReport(slot=slot)
 
-    def examine(self) -> Findings:
+    def examine(self) -> DamageReport:
         """Read everything, and copy it if something is damaged.
 
         Raises:
@@ -203,7 +203,7 @@ class _Losses:
     """What could not be read."""
 
     def __init__(self) -> None:
-        self.holes: list[Hole] = []
+        self.holes: list[UnreadableKeys] = []
         self.unknown = 0
         """Bytes that may have held any part of any stream."""
 

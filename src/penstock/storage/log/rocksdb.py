@@ -40,10 +40,10 @@ from penstock.storage.log.damage import (
     place_text,
 )
 from penstock.storage.log.failures import as_storage_error, failures_named
+from penstock.storage.log.linked_folder import LinkedFolder
 from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.tuning import owners_options, read_options, readers_options
-from penstock.storage.log.view import View
 from penstock.storage.log.writer import SlotWriter
 
 # The lock is another's, or this process has the slot open already. A lock file that cannot be made,
@@ -300,7 +300,7 @@ class _Secondaries:
         except OSError as error:
             problem = f"readers need a temporary folder: {error}"
             raise StorageError(str(folder), problem, "Set TMPDIR to a writable folder.") from error
-        self._opened: dict[str, tuple[_RocksPairs, View]] = {}
+        self._opened: dict[str, tuple[_RocksPairs, LinkedFolder]] = {}
 
     def current(self) -> dict[str, Pairs]:
         names = set(slots_in(self._folder))
@@ -333,13 +333,13 @@ class _Secondaries:
                 return pairs
         raise AssertionError("the last look returns or raises")
 
-    def _open(self, name: str) -> tuple["_RocksPairs", View]:
+    def _open(self, name: str) -> tuple["_RocksPairs", LinkedFolder]:
         path, scratch = self._folder / name, Path(self._scratch.name, name)
         scratch.mkdir(exist_ok=True)
         with failures_named(str(path), scratch):
             check_files(path)
             # Apart for each time it is opened: links that another time made are not known here.
-            view = View(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
+            view = LinkedFolder(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
             view.refresh()
             access = AccessType.secondary(str(scratch))
             db = Rdict(str(view.folder), readers_options(), access_type=access)

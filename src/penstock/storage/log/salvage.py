@@ -34,7 +34,7 @@ _WIDTH = 32
 """Bytes of a key that are looked at in the search for the end of a hole."""
 
 
-class Hole(NamedTuple):
+class UnreadableKeys(NamedTuple):
     """Keys of a table, all between these two, that cannot be read. b"" is before all."""
 
     after: bytes
@@ -62,7 +62,7 @@ class LoneTable:
         link(table, folder / f"{_NUMBER:06}.sst")
         (folder / "MANIFEST-000001").write_bytes(_manifest_of_one(table.stat().st_size))
         (folder / "CURRENT").write_text("MANIFEST-000001\n")
-        self.holes: list[Hole] = []
+        self.holes: list[UnreadableKeys] = []
         """Found while reading."""
         self.problem = ""
         """What RocksDB says of the first."""
@@ -83,7 +83,7 @@ class LoneTable:
             self.problem = self.problem or problem
             found = self._readable_after(last)
             after = cast("bytes", found.key()) if found.valid() else AFTER_ALL
-            self.holes.append(Hole(last, after))
+            self.holes.append(UnreadableKeys(last, after))
 
     def _readable_after(self, key: bytes) -> RdictIter:
         """Where reading can go on above a key that is followed by damage.

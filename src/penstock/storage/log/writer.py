@@ -19,7 +19,7 @@ from penstock.market.codec import encode, encode_many
 from penstock.market.events import AnyEvent, Candle
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.corrections import corrects
-from penstock.storage.log.heads import Head
+from penstock.storage.log.heads import StreamHead
 from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
 from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import find_batches, find_streams, last_batch, last_of, stats_of
@@ -39,7 +39,7 @@ class _Work:
         """Whether there is anything to write besides records."""
         self.stored: list[Stored] = []
         # Of records that rise: all of them take each step together.
-        self.heads: list[Head] = []
+        self.heads: list[StreamHead] = []
         self.keys: list[bytes] = []
         self.numbers: list[int] = []
         self.events: list[AnyEvent] = []
@@ -76,7 +76,7 @@ class SlotWriter:
     def __init__(self, slot: str, open_pairs: Callable[[], Pairs], *, on_disk: bool = True) -> None:
         self._slot, self._open_pairs, self.on_disk = slot, open_pairs, on_disk
         self._counts = Counts()
-        self._heads: dict[tuple[object, ...], Head] = {}
+        self._heads: dict[tuple[object, ...], StreamHead] = {}
         self._stream_ids: dict[Stream, int] = {}
         self._pairs: Pairs | None = None
         self._distrusted = False
@@ -135,7 +135,7 @@ class SlotWriter:
             if not added:
                 self._add_carefully(group, head, work)
 
-    def _add_carefully(self, events: Sequence[AnyEvent], head: Head, work: _Work) -> None:
+    def _add_carefully(self, events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> None:
         """Add events as far as they are new, wherever they belong."""
         found, received = list[bytes](), list[int]()
         for event in events:
@@ -153,7 +153,7 @@ class SlotWriter:
         if found:
             head.add_batch(found, received, work.batch)
 
-    def _place(self, event: AnyEvent, record: bytes, head: Head, work: _Work) -> bytes | None:
+    def _place(self, event: AnyEvent, record: bytes, head: StreamHead, work: _Work) -> bytes | None:
         """The key of an event that may not be new; None if it is to be dropped."""
         if isinstance(event, Candle) and not event.closed:
             self._counts.unclosed += 1
@@ -174,7 +174,9 @@ class SlotWriter:
         self._counts.repeated += 1
         return None
 
-    def _place_arrival(self, at_ns: int, record: bytes, head: Head, work: _Work) -> bytes | None:
+    def _place_arrival(
+        self, at_ns: int, record: bytes, head: StreamHead, work: _Work
+    ) -> bytes | None:
         counter = 0
         key = keys.key_of_arrival(at_ns)
         if at_ns > head.highest_ns:
@@ -188,7 +190,7 @@ class SlotWriter:
             key = keys.key_of_arrival(at_ns, counter)
         return key
 
-    def _held(self, head: Head, key: bytes, work: _Work) -> bytes | None:
+    def _held(self, head: StreamHead, key: bytes, work: _Work) -> bytes | None:
         """The record the slot has under this key, or is about to have."""
         record = work.record_at(head.stream, key)
         if record is not None:
@@ -196,7 +198,7 @@ class SlotWriter:
         value = self._opened().get(head.prefix + key)
         return None if value is None else value[8:]
 
-    def _load_head(self, event: AnyEvent, work: _Work, pairs: Pairs) -> Head:
+    def _load_head(self, event: AnyEvent, work: _Work, pairs: Pairs) -> StreamHead:
         stream = keys.stream_of(event)
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
@@ -204,7 +206,7 @@ class SlotWriter:
             self._stream_ids[stream] = stream_id
             work.batch.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
             work.changes = True
-        head = Head(stream, stream_id, keys.IDS[type(event)])
+        head = StreamHead(stream, stream_id, keys.IDS[type(event)])
         base = head.prefix
         for begin, end in (
             (base + keys.FIRST_LONG_ID, keys.past(base)),
@@ -323,7 +325,7 @@ class SlotWriter:
             self._stream_ids = find_streams(self._pairs)
 
 
-def _add_next(event: AnyEvent, head: Head, work: _Work) -> bool:
+def _add_next(event: AnyEvent, head: StreamHead, work: _Work) -> bool:
     """Add an event that is newer than all others; False if it is not."""
     own_id, at_ns = head.id_of(event), event.received_at_ns
     if own_id is None:
@@ -346,7 +348,7 @@ def _add_next(event: AnyEvent, head: Head, work: _Work) -> bool:
     return True
 
 
-def _add_rising(events: Sequence[AnyEvent], head: Head, work: _Work) -> bool:
+def _add_rising(events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> bool:
     """Add events each of which is newer than the one before, and all others; False if not so."""
     ids = list(map(head.id_of, events))
     received = [event.received_at_ns for event in events]

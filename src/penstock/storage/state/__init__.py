@@ -22,7 +22,7 @@ from penstock.errors import (
     NewerStore,
     StoreUnreachable,
 )
-from penstock.storage.state.budget import Ask, Budget, Grant
+from penstock.storage.state.budget import Budget, LeaseReply, LeaseRequest
 from penstock.storage.state.documents import (
     Claim,
     Counts,
@@ -34,8 +34,8 @@ from penstock.storage.state.documents import (
     checked,
     rivals,
 )
-from penstock.storage.state.patience import in_time
 from penstock.storage.state.schema import SCHEMA, Schema, Table
+from penstock.storage.state.timeouts import in_time
 
 Change = Callable[[Document], Document | None]
 """What becomes of a document; None leaves it alone. Pure: it may be called more than once."""
@@ -106,7 +106,7 @@ class Backend(Protocol):
 
     async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]: ...
 
-    async def lease(self, key: str, ask: Ask) -> Grant | None:
+    async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         """Carry out ``budget.lease`` on a budget that was opened; None if it was not.
 
         The one call that keeps its own time, because it may be over before a timer is set.
@@ -127,8 +127,8 @@ class Backend(Protocol):
 class StateStore:
     """The state, whatever it is kept in."""
 
-    def __init__(self, backend: Backend, patience_s: float, schema: Schema = SCHEMA) -> None:
-        self._backend, self._patience_s = backend, patience_s
+    def __init__(self, backend: Backend, timeout_s: float, schema: Schema = SCHEMA) -> None:
+        self._backend, self._timeout_s = backend, timeout_s
         self._known = len(schema)
 
     async def check(self) -> None:
@@ -246,7 +246,7 @@ class StateStore:
         async with self._in_time():
             return await self._backend.remove(table, id_, expect or {})
 
-    async def lease(self, key: str, ask: Ask) -> Grant:
+    async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply:
         """Take capacity from a budget, and tell it what is known; see ``budget.lease``.
 
         Raises:
@@ -281,7 +281,7 @@ class StateStore:
         await self._backend.close()
 
     def _in_time(self) -> AbstractAsyncContextManager[None]:
-        return in_time(self._backend.where, self._patience_s)
+        return in_time(self._backend.where, self._timeout_s)
 
     def _lost_every_race(self) -> StoreUnreachable:
         return StoreUnreachable(self._backend.where, "others change the same without a pause")
@@ -293,12 +293,12 @@ _NO_RULES = Table(name="", fields={})
 
 
 class _Module(Protocol):
-    def open_url(self, url: str, clock: Clock, patience_s: float) -> Backend: ...
+    def open_url(self, url: str, clock: Clock, timeout_s: float) -> Backend: ...
 
 
 # Files of this folder that are parts of every backend.
 _SHARED = {
-    "budget", "documents", "jsonb", "patience", "schema", "sql", "sqlite_copy", "sqlite_tables",
+    "budget", "documents", "jsonb", "timeouts", "schema", "sql", "sqlite_copy", "sqlite_tables",
 }  # fmt: skip
 
 
@@ -307,7 +307,7 @@ async def open_store(
     *,
     schema: Schema = SCHEMA,
     clock: Clock | None = None,
-    patience_s: float = 10.0,
+    timeout_s: float = 10.0,
     read_only: bool = False,
 ) -> StateStore:
     """The store a URL names, ready for use.
@@ -335,26 +335,26 @@ async def open_store(
         )  # fmt: skip
     module = cast("_Module", import_module(f"{__name__}.{name}"))
     opening = getattr(module, "open_copy", module.open_url) if read_only else module.open_url
-    backend = opening(url, clock or SystemClock(), patience_s)
+    backend = opening(url, clock or SystemClock(), timeout_s)
     try:
-        async with in_time(backend.where, patience_s):
+        async with in_time(backend.where, timeout_s):
             await backend.prepare(schema)
     except BaseException:
         await backend.close()
         raise
-    return StateStore(backend, patience_s, schema)
+    return StateStore(backend, timeout_s, schema)
 
 
 __all__ = [
-    "Ask",
     "Backend",
     "Budget",
     "Change",
     "Claim",
     "Counts",
     "Document",
-    "Grant",
     "Inserted",
+    "LeaseReply",
+    "LeaseRequest",
     "Patch",
     "Query",
     "StateStore",

@@ -71,7 +71,7 @@ _WINDOW_USE = 7
 _MOST_STRETCH = 4
 
 
-class Window(Struct, frozen=True, array_like=True, gc=False):
+class WindowDemand(Struct, frozen=True, array_like=True, gc=False):
     """What to take of a limit that is counted in windows aligned to the exchange's clock."""
 
     limit: str
@@ -89,7 +89,7 @@ class Window(Struct, frozen=True, array_like=True, gc=False):
     """… in the window of this index."""
 
 
-class Pace(Struct, frozen=True, array_like=True, gc=False):
+class PacedDemand(Struct, frozen=True, array_like=True, gc=False):
     """What to take of a limit that is kept by the distance between requests."""
 
     limit: str
@@ -101,11 +101,11 @@ class Pace(Struct, frozen=True, array_like=True, gc=False):
     need: int = 1
 
 
-class Ask(Struct, frozen=True, array_like=True):
+class LeaseRequest(Struct, frozen=True, array_like=True):
     """A request for capacity, with what the asker knows."""
 
-    windows: tuple[Window, ...] = ()
-    paces: tuple[Pace, ...] = ()
+    windows: tuple[WindowDemand, ...] = ()
+    paces: tuple[PacedDemand, ...] = ()
     offset_ms: int = 0
     """How far the exchange's clock is ahead of the store's."""
     opening_ms: int = 0
@@ -126,7 +126,7 @@ class Block(Struct, frozen=True, array_like=True, gc=False):
     tokens: int
 
 
-class Grant(Struct, frozen=True, array_like=True):
+class LeaseReply(Struct, frozen=True, array_like=True):
     """The answer to an ask."""
 
     ok: bool
@@ -157,7 +157,9 @@ class Budget(Struct, frozen=True, array_like=True):
     """Something may have been granted and forgotten: a limit without a use counts as taken."""
 
 
-def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget, Grant]:
+def lease(
+    budget: Budget, ask: LeaseRequest, now_ms: int, era: str = ""
+) -> tuple[Budget, LeaseReply]:
     """Take what is asked for, all of it or nothing.
 
     A budget of another ``era`` was written by a store that may have forgotten since.
@@ -200,10 +202,10 @@ def lease(budget: Budget, ask: Ask, now_ms: int, era: str = "") -> tuple[Budget,
     if ready_ms > now_ms:
         # What the exchange told is kept; what was asked for is not.
         needed = bool(ask.paces) or any(window.need for window in ask.windows)
-        refusal = Grant(False, now_ms, ready_ms)
+        refusal = LeaseReply(False, now_ms, ready_ms)
         return Budget(era, blocked_ms, budget.refused + needed, uses, forgot), refusal
     uses.update(spent)
-    grant = Grant(True, now_ms, at_ms, tuple(blocks))
+    grant = LeaseReply(True, now_ms, at_ms, tuple(blocks))
     return Budget(era, blocked_ms, budget.refused, uses, forgot), grant
 
 
@@ -214,7 +216,7 @@ def unblocked(budget: Budget, until_ms: int) -> Budget | None:
     return replace(budget, blocked_until_ms=0)
 
 
-def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:
+def whole_block(ask: LeaseRequest, use: Use, now_ms: int) -> LeaseReply | None:
     """All that is wanted of the one window asked for, if ``lease`` would do no more than count it.
 
     For an ask of one window, a budget that is not blocked and knows of this use.
@@ -233,10 +235,10 @@ def whole_block(ask: Ask, use: Use, now_ms: int) -> Grant | None:
     tokens = window.want if window.want > window.need else window.need
     if used + tokens > window.amount:
         return None
-    return Grant(True, now_ms, now_ms, (Block(index, tokens),))
+    return LeaseReply(True, now_ms, now_ms, (Block(index, tokens),))
 
 
-def _spoken_for_us(pace: Pace, use: Use | None, now_ms: int, forgot: bool) -> int:
+def _spoken_for_us(pace: PacedDemand, use: Use | None, now_ms: int, forgot: bool) -> int:
     # An instant is handed out one period ahead at most: what lies further off was written by a
     # clock that has gone back since.
     unit_us = -(-pace.period_ms * 1000 // pace.amount)
@@ -247,7 +249,7 @@ def _spoken_for_us(pace: Pace, use: Use | None, now_ms: int, forgot: bool) -> in
 
 
 def _present(
-    window: Window, use: Use | None, now: tuple[int, int], forgot: bool
+    window: WindowDemand, use: Use | None, now: tuple[int, int], forgot: bool
 ) -> tuple[WindowUse, bool]:
     """The window to take from; and whether it counts what those took who contradict the asker."""
     now_ms, ahead_ms = now
@@ -283,13 +285,13 @@ def most_slip_ms(period_ms: int) -> int:
     return _SLIP_MS if period_ms > 2 * _SLIP_MS else period_ms // 2
 
 
-def _slips(window: Window, index: int, ahead_ms: int, ends_ms: int) -> bool:
+def _slips(window: WindowDemand, index: int, ahead_ms: int, ends_ms: int) -> bool:
     put_ms = (index + 1) * window.period_ms - ahead_ms
     return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
 
 
 def _contradicted(
-    window: Window, known: WindowUse, new: WindowUse, now_ms: int
+    window: WindowDemand, known: WindowUse, new: WindowUse, now_ms: int
 ) -> tuple[WindowUse, bool]:
     if known.number == new.number:
         # The same one. Who had an answer in it knows when it ends, and so does everybody if the

@@ -20,7 +20,7 @@ Scalar = str | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class StoreNow:
     """The store's instant when the statement runs, in milliseconds, and so much later."""
 
     plus_ms: int = 0
@@ -33,22 +33,22 @@ class Add:
     amount: int
 
 
-class Where(NamedTuple):
+class Condition(NamedTuple):
     """A condition on a declared field. A missing field is None, and None comes before all else."""
 
     field: str
     is_: Literal["=", "<=", ">", "in", "not in"]
-    value: Scalar | Now | tuple[str, ...]
+    value: Scalar | StoreNow | tuple[str, ...]
 
 
 Counts = Mapping[tuple[Scalar, ...], int]
 """How many documents have these values of a table's ``counted`` fields. None of them is 0."""
 
-Query = Sequence[Sequence[Where]]
+Query = Sequence[Sequence[Condition]]
 """Alternatives, each of conditions that must all hold; no alternatives at all hold always."""
 
 Patch = Mapping[str, Any]
-"""What fields become: a JSON value, ``Now`` or ``Add``. A dot leads into a nested object."""
+"""What fields become: a JSON value, ``StoreNow`` or ``Add``. A dot leads into a nested object."""
 
 
 class Claim(NamedTuple):
@@ -84,7 +84,7 @@ def matches(document: Document, query: Query, now_ms: int) -> bool:
     )
 
 
-def _holds(where: Where, found: Any, now_ms: int) -> bool:
+def _holds(where: Condition, found: Any, now_ms: int) -> bool:
     value = resolved(where.value, now_ms)
     match where.is_:
         case "=":
@@ -101,7 +101,7 @@ def _holds(where: Where, found: Any, now_ms: int) -> bool:
 
 def resolved(value: Any, now_ms: int) -> Any:
     """A value with the store's instant put in."""
-    return now_ms + value.plus_ms if isinstance(value, Now) else value
+    return now_ms + value.plus_ms if isinstance(value, StoreNow) else value
 
 
 def position(document: Document, order: Iterable[str]) -> tuple[tuple[bool, Any], ...]:
@@ -115,8 +115,8 @@ def beyond(query: Query, order: Sequence[str], after: Document) -> Query:
     fields = [*order, "id"]
     later = [
         [
-            *(Where(field, "=", field_of(after, field)) for field in fields[:depth]),
-            Where(fields[depth], ">", field_of(after, fields[depth])),
+            *(Condition(field, "=", field_of(after, field)) for field in fields[:depth]),
+            Condition(fields[depth], ">", field_of(after, fields[depth])),
         ]
         for depth in range(len(fields))
     ]
@@ -125,14 +125,14 @@ def beyond(query: Query, order: Sequence[str], after: Document) -> Query:
 
 def rivals(table: Table, document: Document) -> Query:
     """The documents that cannot stand beside this one."""
-    found = [[Where("id", "=", document["id"])]]
+    found = [[Condition("id", "=", document["id"])]]
     for rule in table.unique:
-        alternative = [Where(field, "=", field_of(document, field)) for field in rule.fields]
+        alternative = [Condition(field, "=", field_of(document, field)) for field in rule.fields]
         if rule.among:
             field, values = rule.among
             if field_of(document, field) not in values:
                 continue
-            alternative.append(Where(field, "in", values))
+            alternative.append(Condition(field, "in", values))
         found.append(alternative)
     return found
 

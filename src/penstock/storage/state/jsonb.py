@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from penstock.storage.state.documents import Add, Now, Patch
+from penstock.storage.state.documents import Add, Patch, StoreNow
 from penstock.storage.state.schema import FieldType, Table, index_name
 
 Kind = Literal["set", "add", "now"]
@@ -117,7 +117,7 @@ def spell(patch: Patch) -> tuple[Shape, list[Any]]:
         if isinstance(value, Add):
             kinds.append("add")
             values.append(value.amount)
-        elif isinstance(value, Now):
+        elif isinstance(value, StoreNow):
             kinds.append("now")
             values.append(value.plus_ms)
         elif "." in path or path in entered:

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import ConfigError
-from penstock.storage.state.budget import Ask, Budget, Grant, lease, unblocked
+from penstock.storage.state.budget import Budget, LeaseReply, LeaseRequest, lease, unblocked
 from penstock.storage.state.documents import (
     Claim,
     Counts,
@@ -25,7 +25,7 @@ from penstock.storage.state.documents import (
 from penstock.storage.state.schema import Schema, Table
 
 
-def open_url(url: str, clock: Clock, patience_s: float) -> "MemoryBackend":  # noqa: ARG001
+def open_url(url: str, clock: Clock, timeout_s: float) -> "MemoryBackend":  # noqa: ARG001
     """An empty store; ``memory:`` is the whole URL."""
     if url != "memory:":
         raise ConfigError(url, problem="a store in memory has no place.", origin="state URL")
@@ -131,7 +131,7 @@ class MemoryBackend:
             for write in writes
         ]
 
-    async def lease(self, key: str, ask: Ask) -> Grant | None:
+    async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         if key not in self._budgets:
             return None
         self._budgets[key], grant = lease(self._budgets[key], ask, self._clock.now_ms())

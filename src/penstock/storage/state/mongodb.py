@@ -22,21 +22,21 @@ import msgspec
 from penstock.clock import Clock
 from penstock.errors import ConfigError, MissingExtra, NewerStore, StorageError, StoreUnreachable
 from penstock.resilience.backoff import Backoff
-from penstock.storage.state.budget import Ask, Budget, Grant, lease, unblocked
+from penstock.storage.state.budget import Budget, LeaseReply, LeaseRequest, lease, unblocked
 from penstock.storage.state.documents import (
     Add,
     Claim,
+    Condition,
     Counts,
     Document,
     Patch,
     Query,
-    Where,
     Write,
     field_of,
     resolved,
 )
-from penstock.storage.state.patience import in_time
 from penstock.storage.state.schema import Schema, Table, index_name
+from penstock.storage.state.timeouts import in_time
 
 try:
     from pymongo import AsyncMongoClient, ReturnDocument
@@ -64,30 +64,30 @@ _encode = msgspec.json.encode
 _decode_budget = msgspec.json.Decoder(Budget).decode
 
 
-def open_url(url: str, clock: Clock, patience_s: float) -> "MongodbBackend":
+def open_url(url: str, clock: Clock, timeout_s: float) -> "MongodbBackend":
     """``mongodb://HOST/DATABASE``, as MongoDB's own tools spell it."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    patience_ms = round(patience_s * 1000)
+    timeout_ms = round(timeout_s * 1000)
     try:
         client: AsyncMongoClient[Document] = AsyncMongoClient(
-            url, serverSelectionTimeoutMS=patience_ms, timeoutMS=patience_ms
+            url, serverSelectionTimeoutMS=timeout_ms, timeoutMS=timeout_ms
         )
     except (ConfigurationError, InvalidURI, ValueError) as error:
         # What was found wrong is not told: it may be a piece of the password.
         problem = "is no URL. In names and passwords write / @ : ? # as %2F %40 %3A %3F %23."
         raise ConfigError(f"{parts.scheme}:", problem=problem, origin="state URL") from error
-    return MongodbBackend(client, f"{parts.scheme}://{place}{parts.path}", clock, patience_s)
+    return MongodbBackend(client, f"{parts.scheme}://{place}{parts.path}", clock, timeout_s)
 
 
 class MongodbBackend:
     """Collections of the database that the URL names, ``penstock`` if it names none."""
 
     def __init__(
-        self, client: AsyncMongoClient[Document], where: str, clock: Clock, patience_s: float
+        self, client: AsyncMongoClient[Document], where: str, clock: Clock, timeout_s: float
     ) -> None:
         self._client, self._where, self._clock = client, where, clock
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._database = client.get_default_database("penstock")
         self._ahead_ms, self._measured_ns = 0, -_MEASURE_EVERY_NS
 
@@ -236,11 +236,11 @@ class MongodbBackend:
             )
         return _document(found) if found else None
 
-    async def lease(self, key: str, ask: Ask) -> Grant | None:
-        async with in_time(self.where, self._patience_s), self._failures_named():
+    async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
+        async with in_time(self.where, self._timeout_s), self._failures_named():
             return await self._lease(key, ask)
 
-    async def _lease(self, key: str, ask: Ask) -> Grant | None:
+    async def _lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         budgets, races = self._database["budgets"], 0
         while found := await budgets.find_one({"_id": key}):
             version = found["version"]
@@ -330,7 +330,7 @@ def _filter(table: Table, query: Query, now_ms: int) -> Document:
     return {"$or": alternatives} if alternatives else {}
 
 
-def _condition(table: Table, where: Where, now_ms: int) -> Document:
+def _condition(table: Table, where: Condition, now_ms: int) -> Document:
     type_ = table.type_of(where.field)
     field = "_id" if where.field == "id" else where.field
     value: Any = resolved(where.value, now_ms)

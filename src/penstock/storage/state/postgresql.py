@@ -24,11 +24,11 @@ from penstock.errors import (
     StoreUnreachable,
 )
 from penstock.storage.state import jsonb
-from penstock.storage.state.budget import Ask, Block, Budget, Grant, most_slip_ms
+from penstock.storage.state.budget import Block, Budget, LeaseReply, LeaseRequest, most_slip_ms
 from penstock.storage.state.documents import Claim, Counts, Document, Query, Write, patched
-from penstock.storage.state.patience import in_time
 from penstock.storage.state.schema import Schema, Table
-from penstock.storage.state.sql import Dialect, Statement, body
+from penstock.storage.state.sql import SqlDialect, Statement, body
+from penstock.storage.state.timeouts import in_time
 
 try:
     import asyncpg
@@ -39,7 +39,7 @@ except ImportError as error:
 
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 _decode_budget = msgspec.json.Decoder(Budget).decode
-_decode_grant = msgspec.json.Decoder(Grant).decode
+_decode_grant = msgspec.json.Decoder(LeaseReply).decode
 
 # Any number that no other program is likely to lock.
 _MIGRATING = 0x70656E73
@@ -48,7 +48,7 @@ _CONNECTIONS = 5
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
-def open_url(url: str, clock: Clock, patience_s: float) -> "PostgresqlBackend":  # noqa: ARG001
+def open_url(url: str, clock: Clock, timeout_s: float) -> "PostgresqlBackend":  # noqa: ARG001
     """``postgresql://USER:PASSWORD@HOST/DATABASE``, as PostgreSQL's own tools spell it."""
     try:
         parts = urlsplit(url)
@@ -57,12 +57,12 @@ def open_url(url: str, clock: Clock, patience_s: float) -> "PostgresqlBackend": 
         # What was found wrong is not told: it may be a piece of the password.
         problem = "is no URL. In names and passwords write / @ : ? # as %2F %40 %3A %3F %23."
         raise ConfigError("postgresql:", problem=problem, origin="state URL") from error
-    return PostgresqlBackend(url, f"postgresql://{place}", patience_s)
+    return PostgresqlBackend(url, f"postgresql://{place}", timeout_s)
 
 
 # As a query of its own the instant is read once, and indexes can be used.
 _NOW = "(SELECT penstock_now_ms())"
-_DIALECT = Dialect(field=jsonb.field, parameter=lambda number: f"${number}", now=_NOW)
+_DIALECT = SqlDialect(field=jsonb.field, parameter=lambda number: f"${number}", now=_NOW)
 
 
 # ``budget.whole_block``, for the window that has columns of its own: most leases are no more than
@@ -86,8 +86,8 @@ _HURRIED = (_ONE_BLOCK, _LEASE)
 class PostgresqlBackend:
     """Tables whose names begin with ``penstock_``, wherever the search path leads."""
 
-    def __init__(self, url: str, where: str, patience_s: float) -> None:
-        self._url, self._where, self._patience_s = url, where, patience_s
+    def __init__(self, url: str, where: str, timeout_s: float) -> None:
+        self._url, self._where, self._timeout_s = url, where, timeout_s
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._hurried: asyncpg.Connection[asyncpg.Record] | None = None
         self._prepared: dict[str, PreparedStatement[asyncpg.Record]] = {}
@@ -233,14 +233,14 @@ class PostgresqlBackend:
         written = {row["id"]: _document(row) for row in rows}
         return [written.get(write.id) for write in writes]
 
-    async def lease(self, key: str, ask: Ask) -> Grant | None:
+    async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         if self._turn.locked():
-            async with in_time(self.where, self._patience_s):
+            async with in_time(self.where, self._timeout_s):
                 return await self._lease(key, ask)
         # The driver's own time-outs are enough where nobody waits in line, and cheaper.
         return await self._lease(key, ask)
 
-    async def _lease(self, key: str, ask: Ask) -> Grant | None:
+    async def _lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         if len(ask.windows) == 1 and not ask.paces:
             window = ask.windows[0]
             tokens = max(window.need, window.want)
@@ -291,17 +291,17 @@ class PostgresqlBackend:
         with self._failures_named():
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
-                    self._url, min_size=1, max_size=_CONNECTIONS, timeout=self._patience_s,
+                    self._url, min_size=1, max_size=_CONNECTIONS, timeout=self._timeout_s,
                     reset=_nothing_to_reset,
                 )  # fmt: skip
             # One that is idle is had at once: a limit would cost a task for each, a third of a
             # small query. Given back after a failure, it may have to be waited for.
-            limit_s = None if self._pool.get_idle_size() else self._patience_s
+            limit_s = None if self._pool.get_idle_size() else self._timeout_s
             connection = await self._pool.acquire(timeout=limit_s)
             try:
                 yield connection
             except BaseException:
-                await self._pool.release(connection, timeout=self._patience_s)
+                await self._pool.release(connection, timeout=self._timeout_s)
                 raise
             await self._pool.release(connection)
 
@@ -311,7 +311,7 @@ class PostgresqlBackend:
             try:
                 if self._hurried is None or self._hurried.is_closed():
                     await self._connect_in_a_hurry()
-                return await self._prepared[statement].fetchrow(*values, timeout=self._patience_s)
+                return await self._prepared[statement].fetchrow(*values, timeout=self._timeout_s)
             except BaseException as error:
                 # Whatever was under way, nobody waits for its end.
                 if self._hurried is not None:
@@ -324,11 +324,11 @@ class PostgresqlBackend:
         # A lease that was forgotten is noticed: no wait for the disk.
         settings = {"synchronous_commit": "off"}
         self._hurried = await asyncpg.connect(
-            self._url, server_settings=settings, timeout=self._patience_s
+            self._url, server_settings=settings, timeout=self._timeout_s
         )
         for statement in _HURRIED:
             self._prepared[statement] = await self._hurried.prepare(
-                statement, timeout=self._patience_s
+                statement, timeout=self._timeout_s
             )
 
     @contextmanager
@@ -367,11 +367,11 @@ async def _nothing_to_reset(_: object) -> None:
     """Statements here leave nothing behind on a connection, so no round trip is spent on it."""
 
 
-def _granted(ask: Ask, tokens: int, index: int, now_ms: int) -> Grant:
+def _granted(ask: LeaseRequest, tokens: int, index: int, now_ms: int) -> LeaseReply:
     # Read a moment after the clock was found to be within the window.
     closes_ms = (index + 1) * ask.windows[0].period_ms - ask.offset_ms - ask.closing_ms
     at_ms = min(now_ms, closes_ms - 1)
-    return Grant(True, at_ms, at_ms, (Block(index, tokens),))
+    return LeaseReply(True, at_ms, at_ms, (Block(index, tokens),))
 
 
 def _document(row: asyncpg.Record) -> Document:

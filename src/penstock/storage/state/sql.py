@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from penstock.storage.state.documents import Document, Now, Query, Where
+from penstock.storage.state.documents import Condition, Document, Query, StoreNow
 from penstock.storage.state.schema import FieldType, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class SqlDialect:
     """How a database reaches into documents, and numbers what is handed to a statement."""
 
     field: Callable[[str, FieldType], str]
@@ -24,7 +24,7 @@ class Dialect:
 class Statement:
     """A statement in the making: the values its parameters stand for, in order."""
 
-    dialect: Dialect
+    dialect: SqlDialect
     table: Table
     now_ms: int = 0
     values: list[Any] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Statement:
     def value(self, value: Any) -> str:
         """A parameter that stands for a value."""
         after = ""
-        if isinstance(value, Now):
+        if isinstance(value, StoreNow):
             after = f" + {self.dialect.now}" if self.dialect.now else ""
             value = value.plus_ms + (0 if after else self.now_ms)
         self.values.append(value)
@@ -46,7 +46,7 @@ class Statement:
         ]
         return " OR ".join(f"({alternative})" for alternative in alternatives) or "TRUE"
 
-    def _condition(self, where: Where) -> str:
+    def _condition(self, where: Condition) -> str:
         name, value = self.field(where.field), where.value
         if isinstance(value, tuple):
             if not value:

@@ -21,19 +21,27 @@ from msgspec.structs import replace
 
 from penstock.clock import BootClock, Clock, SystemBootClock
 from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, StoreUnreachable
-from penstock.storage.state.budget import Ask, Budget, Grant, Use, lease, unblocked, whole_block
+from penstock.storage.state.budget import (
+    Budget,
+    LeaseReply,
+    LeaseRequest,
+    Use,
+    lease,
+    unblocked,
+    whole_block,
+)
 from penstock.storage.state.documents import (
     Claim,
+    Condition,
     Counts,
     Document,
     Query,
-    Where,
     Write,
     expected,
     patched,
 )
 from penstock.storage.state.schema import Schema, Table, index_name, pinned_index
-from penstock.storage.state.sql import Dialect, Statement, body
+from penstock.storage.state.sql import SqlDialect, Statement, body
 from penstock.storage.state.sqlite_clock import Boot, correct_boot, find_boot
 from penstock.storage.state.sqlite_copy import copy_to_memory
 from penstock.storage.state.sqlite_tables import create, field
@@ -48,29 +56,29 @@ _encode, _decode = msgspec.json.encode, msgspec.json.decode
 _decode_budget = msgspec.json.Decoder(Budget).decode
 
 
-def open_url(url: str, clock: Clock, patience_s: float) -> "SqliteBackend":  # noqa: ARG001
+def open_url(url: str, clock: Clock, timeout_s: float) -> "SqliteBackend":  # noqa: ARG001
     """``sqlite:FILE``, also spelt ``sqlite:///FILE``."""
     path = url.removeprefix("sqlite:").removeprefix("///")
     if not path:
         raise ConfigError(url, problem="names no file: sqlite:FILE.", origin="state URL")
-    return SqliteBackend(Path(path), SystemBootClock(), patience_s)
+    return SqliteBackend(Path(path), SystemBootClock(), timeout_s)
 
 
-def open_copy(url: str, clock: Clock, patience_s: float) -> "SqliteBackend":
+def open_copy(url: str, clock: Clock, timeout_s: float) -> "SqliteBackend":
     """The same as it is now, in memory: for those who only read."""
-    backend = open_url(url, clock, patience_s)
+    backend = open_url(url, clock, timeout_s)
     backend.is_copy = True
     return backend
 
 
-_DIALECT = Dialect(field=field, parameter=lambda _: "?", now="")
+_DIALECT = SqlDialect(field=field, parameter=lambda _: "?", now="")
 
 
 class SqliteBackend:
     """One file. Documents are written by a thread of its own, which may wait for its turn."""
 
-    def __init__(self, path: Path, clock: BootClock, patience_s: float) -> None:
-        self._path, self._clock, self._patience_s = path, clock, patience_s
+    def __init__(self, path: Path, clock: BootClock, timeout_s: float) -> None:
+        self._path, self._clock, self._timeout_s = path, clock, timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-state")
         self._boot = Boot("", 0)
         self._opened: list[sqlite3.Connection] = []
@@ -87,9 +95,9 @@ class SqliteBackend:
     def _prepare(self, schema: Schema) -> None:
         if not self.is_copy:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._documents = self._connect("FULL", self._patience_s)
+        self._documents = self._connect("FULL", self._timeout_s)
         if not self.is_copy:
-            correct_boot(self._documents, self._clock, self._patience_s)
+            correct_boot(self._documents, self._clock, self._timeout_s)
         with _transaction(self._documents) as database:
             database.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER)")
             found = database.execute("SELECT max(version) FROM version").fetchone()[0] or 0
@@ -107,7 +115,7 @@ class SqliteBackend:
             self._boot = find_boot(database, self._clock)
         self._budgets, self._patient_budgets = (
             _Budgets(self._connect("NORMAL", busy_s), self._now_ms, self._boot.id)
-            for busy_s in (_BUSY_AT_ONCE_S, self._patience_s)
+            for busy_s in (_BUSY_AT_ONCE_S, self._timeout_s)
         )
 
     async def version(self) -> int:
@@ -203,7 +211,7 @@ class SqliteBackend:
 
     def _remove(self, table: Table, id_: str, expect: Mapping[str, str | int]) -> bool:
         with _transaction(self._documents) as database:
-            found = self._find(table, [[Where("id", "=", id_)]], (), 1)
+            found = self._find(table, [[Condition("id", "=", id_)]], (), 1)
             if not found or not expected(found[0], expect):
                 return False
             database.execute(f"DELETE FROM {table.name} WHERE id = ?", (id_,))  # noqa: S608
@@ -230,7 +238,7 @@ class SqliteBackend:
     def _write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
         with _transaction(self._documents):
             now_ms = self._now_ms()
-            asked = [[Where("id", "in", tuple(write.id for write in writes))]]
+            asked = [[Condition("id", "in", tuple(write.id for write in writes))]]
             there = {found["id"]: found for found in self._find(table, asked, (), len(writes))}
             return [
                 self._patched(table, found, patched(found, write.patch, now_ms))
@@ -239,7 +247,7 @@ class SqliteBackend:
                 for write in writes
             ]
 
-    async def lease(self, key: str, ask: Ask) -> Grant | None:
+    async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         try:
             return self._budgets.take(key, ask)
         except sqlite3.OperationalError as error:
@@ -298,14 +306,14 @@ class _Budgets:
         self, database: sqlite3.Connection, now_ms: Callable[[], int], boot_id: str
     ) -> None:
         self._execute, self._now_ms, self._boot_id = database.cursor().execute, now_ms, boot_id
-        self._ask = Ask()
-        self._grant: Grant | None = None
+        self._ask = LeaseRequest()
+        self._grant: LeaseReply | None = None
         self._read, self._known = b"", Budget()
         self._first: tuple[str, Use] = ("", (0, 0))
         database.create_function("lease", 2, self._lease)
         database.create_function("one_block", 2, self._one_block)
 
-    def take(self, key: str, ask: Ask) -> Grant | None:
+    def take(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
         self._ask, self._grant = ask, None
         if len(ask.windows) == 1 and not ask.paces:
             self._execute("UPDATE budgets SET more = one_block(budget, more) WHERE key = ?", (key,))

@@ -16,7 +16,7 @@ from urllib.parse import quote
 _TRIES = 5
 
 
-def copy_to_memory(path: Path, patience_s: float) -> sqlite3.Connection:
+def copy_to_memory(path: Path, timeout_s: float) -> sqlite3.Connection:
     """A private copy of a database; an empty one if there is no such file.
 
     Raises:
@@ -25,27 +25,27 @@ def copy_to_memory(path: Path, patience_s: float) -> sqlite3.Connection:
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         if path.exists():
-            _copy(path, memory, patience_s)
+            _copy(path, memory, timeout_s)
     except BaseException:
         memory.close()
         raise
     return memory
 
 
-def _copy(path: Path, memory: sqlite3.Connection, patience_s: float) -> None:
+def _copy(path: Path, memory: sqlite3.Connection, timeout_s: float) -> None:
     for _ in range(_TRIES):
         before = _state(path)
         if before[0]:
             try:
-                return _backup(path, "mode=ro", memory, patience_s)
+                return _backup(path, "mode=ro", memory, timeout_s)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF not in _CANNOT_MAKE_INDEX:
                     raise
                 with tempfile.TemporaryDirectory(prefix="penstock-reader-") as folder:
                     for suffix in ("", _LOG):
                         shutil.copy(f"{path}{suffix}", Path(folder, f"{path.name}{suffix}"))
-                    return _backup(Path(folder, path.name), "mode=rw", memory, patience_s)
-        _backup(path, "mode=ro&immutable=1", memory, patience_s)
+                    return _backup(Path(folder, path.name), "mode=rw", memory, timeout_s)
+        _backup(path, "mode=ro&immutable=1", memory, timeout_s)
         if _state(path) == before:
             return None
     raise sqlite3.OperationalError("it is changed again and again while it is read")
@@ -61,7 +61,7 @@ def _state(path: Path) -> tuple[bool, int, int]:
     return log.exists() and log.stat().st_size > 0, file.st_mtime_ns, file.st_size
 
 
-def _backup(path: Path, how: str, memory: sqlite3.Connection, patience_s: float) -> None:
+def _backup(path: Path, how: str, memory: sqlite3.Connection, timeout_s: float) -> None:
     uri = f"file:{quote(str(path.absolute()))}?{how}"
-    with closing(sqlite3.connect(uri, uri=True, timeout=patience_s)) as source:
+    with closing(sqlite3.connect(uri, uri=True, timeout=timeout_s)) as source:
         source.backup(memory)

@@ -21,13 +21,13 @@ _SECONDS_IN_ALL = 10.0
 _SCHEMES = ("https://", "http://")
 
 
-class Lapsed(Exception):
+class GrantExpired(Exception):
     """The window paid for has closed before the request could leave. Nothing was sent."""
 
 
 @dataclass(slots=True)
-class Trip:
-    """One request's way out and back. Instants are this machine's, in ms."""
+class RequestTrace:
+    """When one request was sent, and what came back. Instants are this machine's, in ms."""
 
     good: Callable[[], bool]
     """Whether it may still leave."""
@@ -52,7 +52,7 @@ def connect(base_url: str | None) -> Any:
     return spot.Spot(timeout=_SECONDS_IN_ALL, **address)
 
 
-class Carrier:
+class ThreadedClient:
     """Runs a client's calls in threads, on a session of its own.
 
     The client that was given is left as it is: whoever has it may go on to use it directly.
@@ -68,7 +68,7 @@ class Carrier:
             if type(sender) is plain:
                 # As many kept connections as threads. It would keep ten.
                 sender = plain(pool_connections=1, pool_maxsize=connections)  # noqa: PLW2901
-            session.mount(prefix, _Watched(sender, self._here, clock))
+            session.mount(prefix, _TracingAdapter(sender, self._here, clock))
         # Where a redirect leads has not been paid for.
         session.max_redirects = 0
 
@@ -77,13 +77,17 @@ class Carrier:
         named = (name for name in dir(self._client) if not name.startswith("_"))
         return [name for name in named if callable(getattr(self._client, name))]
 
-    def carry(
-        self, trip: Trip, method: str, arguments: tuple[object, ...], options: Mapping[str, object]
+    def call(
+        self,
+        trace: RequestTrace,
+        method: str,
+        arguments: tuple[object, ...],
+        options: Mapping[str, object],
     ) -> "Future[Any]":
         """Call the client's method in a thread; what it returns or raises, unchanged."""
 
         def call() -> Any:
-            self._here.trip = trip
+            self._here.trace = trace
             return getattr(self._client, method)(*arguments, **options)
 
         return get_running_loop().run_in_executor(self._threads, call)
@@ -94,24 +98,24 @@ class Carrier:
         self._client.session.close()
 
 
-class _Watched:
+class _TracingAdapter:
     """In the place of the adapter that sends."""
 
     def __init__(self, sender: Any, here: threading.local, clock: Clock) -> None:
         self._sender, self._here, self._clock = sender, here, clock
 
     def send(self, request: object, **options: object) -> Any:
-        trip: Trip = self._here.trip
-        if not trip.good():
-            raise Lapsed
-        trip.left, trip.sent_ms = True, self._clock.now_ms()
+        trace: RequestTrace = self._here.trace
+        if not trace.good():
+            raise GrantExpired
+        trace.left, trace.sent_ms = True, self._clock.now_ms()
         try:
             response = self._sender.send(request, **options)
         except OSError as error:  # as all of the library's errors are
-            trip.left = not _never_connected(error)
+            trace.left = not _never_connected(error)
             raise
-        trip.received_ms = self._clock.now_ms()
-        trip.status, trip.headers = response.status_code, response.headers
+        trace.received_ms = self._clock.now_ms()
+        trace.status, trace.headers = response.status_code, response.headers
         return response
 
     def close(self) -> None:

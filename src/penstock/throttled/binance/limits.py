@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.throttled.limits import Known, Limit
+from penstock.throttled.limits import LimitSpec, ValidFrom
 
 _UNITS_S = {"S": 1, "M": 60, "H": 3600, "D": 86_400}
 # X-MBX-USED-WEIGHT-1M: 25
@@ -17,16 +17,16 @@ _USED_WEIGHT = re.compile(r"X-MBX-USED-WEIGHT-([1-9][0-9]{0,5})([SMHD])", re.IGN
 _BAN_END = re.compile(r"banned until ([0-9]{10,16})")
 
 
-def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, ...]:
+def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[LimitSpec, ...]:
     return (
-        Limit("REQUEST_WEIGHT 1m", weight_per_minute, 60),
-        Limit("RAW_REQUESTS 5m", requests_per_5_minutes, 300, "request"),
+        LimitSpec("REQUEST_WEIGHT 1m", weight_per_minute, 60),
+        LimitSpec("RAW_REQUESTS 5m", requests_per_5_minutes, 300, "request"),
     )
 
 
 HISTORY = (
-    Known(0, _spot(1200, 6100)),
-    Known(1_692_921_600_000, _spot(6000, 61_000)),  # 2023-08-25
+    ValidFrom(0, _spot(1200, 6100)),
+    ValidFrom(1_692_921_600_000, _spot(6000, 61_000)),  # 2023-08-25
 )
 
 

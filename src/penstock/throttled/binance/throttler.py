@@ -19,15 +19,15 @@ from penstock.clock import Clock, SystemClock
 from penstock.errors import UnknownMethod
 from penstock.throttle import BaseThrottler, FixedWindow, Pipeline
 from penstock.throttle.events import LOG
-from penstock.throttle.gate import Gate, Grant
+from penstock.throttle.gate import Gate, GateGrant
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 from penstock.throttled.binance import costs
-from penstock.throttled.binance.client import Carrier, Lapsed, Trip, connect
+from penstock.throttled.binance.client import GrantExpired, RequestTrace, ThreadedClient, connect
 from penstock.throttled.binance.limits import HISTORY, read_ban_end_ms, read_usage
-from penstock.throttled.limits import Limit, valid_at
+from penstock.throttled.foreign_usage import ForeignUsage
+from penstock.throttled.limits import LimitSpec, valid_at
+from penstock.throttled.semaphore import Deadline, PrioritySemaphore, WaitOptions
 from penstock.throttled.shared import SharedBudget
-from penstock.throttled.strangers import Strangers
-from penstock.throttled.turns import Patience, Turns, Waiting
 
 # Statuses that say stop. 403 is a firewall's, which names no end.
 _STOPS = (403, 418, 429)
@@ -43,8 +43,8 @@ class BinanceSpotThrottler(BaseThrottler):
     """Binance spot through binance-connector, within its limits.
 
     Each method takes what the connector's method of that name takes and returns what it returns,
-    or raises what it raises. Each also takes ``priority`` and ``timeout`` (see ``Waiting``), and
-    raises ``WaitTimedOut`` if it could not be sent in time.
+    or raises what it raises. Each also takes ``priority`` and ``timeout`` (see ``WaitOptions``),
+    and raises ``WaitTimedOut`` if it could not be sent in time.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BinanceSpotThrottler(BaseThrottler):
         *,
         base_url: str | None = None,
         connections: int = 64,
-        limits: Sequence[Limit] | None = None,
+        limits: Sequence[LimitSpec] | None = None,
         gate: Gate | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -77,12 +77,12 @@ class BinanceSpotThrottler(BaseThrottler):
         self._offset: Offset | None = None
         weights = [each for each in limits if each.unit == "weight"]
         self._timeframes = {each.period_s: each.timeframe for each in weights}
-        self._strangers = {
-            each.timeframe: Strangers(round(each.period_s * 1000)) for each in weights
+        self._foreign = {
+            each.timeframe: ForeignUsage(round(each.period_s * 1000)) for each in weights
         }
         self._shared = SharedBudget(gate, clock) if gate is not None else None
-        self._slots = Turns(connections, clock)
-        self._carrier = Carrier(client or connect(base_url), connections, clock)
+        self._semaphore = PrioritySemaphore(connections, clock)
+        self._threaded_client = ThreadedClient(client or connect(base_url), connections, clock)
 
     async def call(self, method: str, cost: int, *arguments: Any, **options: Any) -> Any:
         """Any other method of the connector, for what it costs.
@@ -93,16 +93,16 @@ class BinanceSpotThrottler(BaseThrottler):
         Raises:
             UnknownMethod: the connector has none of that name. Nothing was spent.
         """
-        known = self._carrier.methods()
+        known = self._threaded_client.methods()
         if method not in known:
             raise UnknownMethod("binance-connector", method, known)
         return await self._ask(cost, method, *arguments, **options)
 
-    async def ping(self, **waiting: Unpack[Waiting]) -> Any:
+    async def ping(self, **waiting: Unpack[WaitOptions]) -> Any:
         """GET /api/v3/ping"""
         return await self._ask(costs.PING, "ping", **waiting)
 
-    async def get_time(self, **waiting: Unpack[Waiting]) -> Any:
+    async def get_time(self, **waiting: Unpack[WaitOptions]) -> Any:
         """GET /api/v3/time"""
         return await self._ask(costs.TIME, "time", **waiting)
 
@@ -134,7 +134,7 @@ class BinanceSpotThrottler(BaseThrottler):
         """GET /api/v3/uiKlines"""
         return await self._ask(costs.KLINES, "ui_klines", symbol, interval, **options)
 
-    async def get_avg_price(self, symbol: str, **waiting: Unpack[Waiting]) -> Any:
+    async def get_avg_price(self, symbol: str, **waiting: Unpack[WaitOptions]) -> Any:
         """GET /api/v3/avgPrice"""
         return await self._ask(costs.AVG_PRICE, "avg_price", symbol, **waiting)
 
@@ -156,7 +156,7 @@ class BinanceSpotThrottler(BaseThrottler):
         self,
         symbol: str | None = None,
         symbols: list[str] | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /api/v3/ticker/price"""
         return await self._ask(costs.last(symbol), "ticker_price", symbol, symbols, **waiting)
@@ -165,7 +165,7 @@ class BinanceSpotThrottler(BaseThrottler):
         self,
         symbol: str | None = None,
         symbols: list[str] | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /api/v3/ticker/bookTicker"""
         return await self._ask(costs.last(symbol), "book_ticker", symbol, symbols, **waiting)
@@ -179,7 +179,7 @@ class BinanceSpotThrottler(BaseThrottler):
 
     async def aclose(self) -> None:
         """Close every connection."""
-        self._carrier.close()
+        self._threaded_client.close()
 
     def block_until(self, at_ms: int) -> None:
         """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
@@ -196,32 +196,32 @@ class BinanceSpotThrottler(BaseThrottler):
         timeout: float | None = None,  # noqa: ASYNC109 - on this clock, not the loop's
         **options: object,
     ) -> Any:
-        patience = Patience(self._clock, timeout)
+        deadline = Deadline(self._clock, timeout)
         while True:
-            await self._slots.enter(priority, patience)
+            await self._semaphore.acquire(priority, deadline)
             try:
-                grant = await self._paid(cost, priority, patience)
+                grant = await self._paid(cost, priority, deadline)
             except BaseException:
-                self._slots.leave()
+                self._semaphore.release()
                 raise
             at_ms = self._exchange_ms(self._clock.now_ms())
-            for strangers in self._strangers.values():
-                strangers.sent(cost, at_ms)
-            trip = Trip(self._asked_by_threads(grant))
-            call = self._carrier.carry(trip, method, arguments, options)
-            call.add_done_callback(partial(self._settle, grant, trip, cost, at_ms))
+            for foreign in self._foreign.values():
+                foreign.sent(cost, at_ms)
+            trace = RequestTrace(self._asked_by_threads(grant))
+            call = self._threaded_client.call(trace, method, arguments, options)
+            call.add_done_callback(partial(self._settle, grant, trace, cost, at_ms))
             try:
                 # Who gives up waiting does not stop a thread: it still ends, and is settled then.
                 return await asyncio.shield(call)
-            except Lapsed:
+            except GrantExpired:
                 continue
 
-    async def _paid(self, cost: int, priority: int, patience: Patience) -> Grant:
+    async def _paid(self, cost: int, priority: int, deadline: Deadline) -> GateGrant:
         if self._shared is not None:
-            return await self._shared.acquire(cost, "", priority, patience)
-        return await self.acquire(cost, None, priority, patience.left_s)
+            return await self._shared.acquire(cost, "", priority, deadline)
+        return await self.acquire(cost, None, priority, deadline.left_s)
 
-    def _asked_by_threads(self, grant: Grant) -> Callable[[], bool]:
+    def _asked_by_threads(self, grant: GateGrant) -> Callable[[], bool]:
         """Whether a request may still leave, asked from another thread."""
         if self._shared is None:
             return grant.good
@@ -239,39 +239,44 @@ class BinanceSpotThrottler(BaseThrottler):
         return good
 
     def _settle(
-        self, grant: Grant, trip: Trip, cost: int, at_ms: int, call: "asyncio.Future[Any]"
+        self,
+        grant: GateGrant,
+        trace: RequestTrace,
+        cost: int,
+        at_ms: int,
+        call: "asyncio.Future[Any]",
     ) -> None:
-        self._slots.leave()
-        if not trip.left:
+        self._semaphore.release()
+        if not trace.left:
             grant.refund()
-            for strangers in self._strangers.values():
-                strangers.unsent(cost, at_ms)
+            for foreign in self._foreign.values():
+                foreign.unsent(cost, at_ms)
         error = None if call.cancelled() else call.exception()
-        if not trip.status:
+        if not trace.status:
             return
         grant.answered()
-        self._sync_clock(trip)
-        self._sync_usage(trip)
-        if trip.status in _STOPS:
-            self._stop(trip, str(getattr(error, "error_message", "")))
+        self._sync_clock(trace)
+        self._sync_usage(trace)
+        if trace.status in _STOPS:
+            self._stop(trace, str(getattr(error, "error_message", "")))
 
-    def _sync_usage(self, trip: Trip) -> None:
-        for used in read_usage(trip.headers):
+    def _sync_usage(self, trace: RequestTrace) -> None:
+        for used in read_usage(trace.headers):
             if self._shared is not None:
                 period_ms = used.period_s * 1000
-                self._shared.gate.observe("", used.weight, period_ms, trip.sent_ms)
+                self._shared.gate.observe("", used.weight, period_ms, trace.sent_ms)
                 continue
             timeframe = self._timeframes.get(used.period_s)
             if timeframe is not None:
-                sent_ms = self._exchange_ms(trip.sent_ms)
-                planned = self._strangers[timeframe].plan(used.weight, sent_ms)
-                self.observe(None, planned, timeframe, trip.sent_ms)
+                sent_ms = self._exchange_ms(trace.sent_ms)
+                planned = self._foreign[timeframe].plan(used.weight, sent_ms)
+                self.observe(None, planned, timeframe, trace.sent_ms)
 
-    def _sync_clock(self, trip: Trip) -> None:
-        shown_ms = _date_ms(trip.headers)
+    def _sync_clock(self, trace: RequestTrace) -> None:
+        shown_ms = _date_ms(trace.headers)
         if shown_ms is None:
             return
-        new = seen(shown_ms, 1000, trip.sent_ms, trip.received_ms + 1)
+        new = seen(shown_ms, 1000, trace.sent_ms, trace.received_ms + 1)
         before, self._offset = self._offset, narrowed(self._offset, new)
         if by_ms := step_ms(before, self._offset):
             LOG.warning("the exchange's clock was set by %d ms: windows turn by it", by_ms)
@@ -280,17 +285,17 @@ class BinanceSpotThrottler(BaseThrottler):
         if self._shared is not None:
             self._shared.gate.align(self._offset.middle_ms, self._offset.error_ms)
 
-    def _stop(self, trip: Trip, words: str) -> None:
+    def _stop(self, trace: RequestTrace, words: str) -> None:
         until_ms = 0
-        retry_after = trip.headers.get("Retry-After", "")
+        retry_after = trace.headers.get("Retry-After", "")
         if retry_after.isascii() and retry_after.isdecimal():
-            until_ms = trip.received_ms + int(retry_after[:9]) * 1000
+            until_ms = trace.received_ms + int(retry_after[:9]) * 1000
         named_ms = read_ban_end_ms(words)
         if named_ms is not None:
             ahead_ms = self._offset.low_ms if self._offset else 0
             until_ms = max(until_ms, ceil(named_ms - ahead_ms))
-        until_ms = until_ms or trip.received_ms + _UNNAMED_STOP_MS
-        self.block_until(min(until_ms, trip.received_ms + LONGEST_STOP_MS))
+        until_ms = until_ms or trace.received_ms + _UNNAMED_STOP_MS
+        self.block_until(min(until_ms, trace.received_ms + LONGEST_STOP_MS))
 
     def _exchange_ms(self, at_ms: int) -> int:
         return at_ms + round(self._offset.middle_ms if self._offset else 0)

@@ -7,7 +7,7 @@ https://docs.upbit.com/kr/reference/rate-limits. Limits per minute are gone sinc
 import re
 from collections.abc import Mapping
 
-from penstock.throttled.limits import Known
+from penstock.throttled.limits import ValidFrom
 
 QUOTATION_GROUPS = ("market", "candle", "trade", "ticker", "orderbook")
 """Counted per address."""
@@ -36,8 +36,8 @@ def _groups(orders_per_s: int) -> Mapping[str, tuple[int, float]]:
 
 
 HISTORY = (
-    Known(0, _groups(8)),
-    Known(1_787_238_000_000, _groups(12)),  # 2026-08-21 in Seoul
+    ValidFrom(0, _groups(8)),
+    ValidFrom(1_787_238_000_000, _groups(12)),  # 2026-08-21 in Seoul
 )
 """Group → (so many requests, per so many seconds)."""
 

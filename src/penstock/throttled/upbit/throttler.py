@@ -17,10 +17,10 @@ from penstock.clock import Clock, SystemClock
 from penstock.errors import BadRequest, Banned, ExchangeError, RateLimited
 from penstock.throttle import BaseThrottler, Pipeline, SlidingWindow
 from penstock.throttle.gate import Gate
-from penstock.throttle.gate import Grant as Paid
+from penstock.throttle.gate import GateGrant as Paid
 from penstock.throttled.limits import valid_at
+from penstock.throttled.semaphore import Deadline, WaitOptions
 from penstock.throttled.shared import SharedBudget
-from penstock.throttled.turns import Patience, Waiting
 from penstock.throttled.upbit.client import ADDRESS, Answer, Client, UpbitClient
 from penstock.throttled.upbit.limits import ALIASES, HISTORY, read_left
 
@@ -31,7 +31,7 @@ LONGEST_STOP_MS = 3 * 86_400_000
 """For how long an answer that says stop is believed, whatever it says."""
 
 
-class _Lapsed(Exception):
+class _GrantExpired(Exception):
     """Connecting took so long that what was paid has come back. Nothing was sent."""
 
 
@@ -42,8 +42,8 @@ class UpbitSpotThrottler(BaseThrottler):
     """Upbit's public side, within its limits.
 
     Each method returns the answer as it came, with fractions as Decimal. Each takes ``priority``
-    and ``timeout`` (see ``Waiting``), and raises ``WaitTimedOut`` if it could not be sent in time.
-    The private groups are kept too, for those who send orders by other means:
+    and ``timeout`` (see ``WaitOptions``), and raises ``WaitTimedOut`` if it could not be sent in
+    time. The private groups are kept too, for those who send orders by other means:
     ``await it.acquire(category="order")``.
     """
 
@@ -79,7 +79,7 @@ class UpbitSpotThrottler(BaseThrottler):
         self._shared = SharedBudget(gate, clock) if gate is not None else None
         self._bans = 0
 
-    async def get_markets(self, *, is_details: bool = False, **waiting: Unpack[Waiting]) -> Any:
+    async def get_markets(self, *, is_details: bool = False, **waiting: Unpack[WaitOptions]) -> Any:
         """GET /v1/market/all"""
         return await self._ask(waiting, "market", "/market/all", is_details=is_details or None)
 
@@ -89,7 +89,7 @@ class UpbitSpotThrottler(BaseThrottler):
         *,
         to: str | None = None,
         count: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/candles/seconds, newest first; so are all candles. ``to`` is not included."""
         return await self._ask(
@@ -103,7 +103,7 @@ class UpbitSpotThrottler(BaseThrottler):
         *,
         to: str | None = None,
         count: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/candles/minutes/{unit}, of 1, 3, 5, 10, 15, 30, 60 or 240 minutes."""
         path = f"/candles/minutes/{unit:d}"
@@ -116,7 +116,7 @@ class UpbitSpotThrottler(BaseThrottler):
         to: str | None = None,
         count: int | None = None,
         converting_price_unit: str | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/candles/days"""
         return await self._ask(
@@ -135,7 +135,7 @@ class UpbitSpotThrottler(BaseThrottler):
         *,
         to: str | None = None,
         count: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/candles/weeks"""
         return await self._ask(
@@ -148,7 +148,7 @@ class UpbitSpotThrottler(BaseThrottler):
         *,
         to: str | None = None,
         count: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/candles/months"""
         return await self._ask(
@@ -161,7 +161,7 @@ class UpbitSpotThrottler(BaseThrottler):
         *,
         to: str | None = None,
         count: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/candles/years"""
         return await self._ask(
@@ -176,7 +176,7 @@ class UpbitSpotThrottler(BaseThrottler):
         count: int | None = None,
         cursor: int | None = None,
         days_ago: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/trades/ticks, newest first; ``cursor`` is the last sequential id of a page."""
         return await self._ask(
@@ -190,12 +190,12 @@ class UpbitSpotThrottler(BaseThrottler):
             days_ago=days_ago,
         )
 
-    async def get_ticker(self, markets: Sequence[str], **waiting: Unpack[Waiting]) -> Any:
+    async def get_ticker(self, markets: Sequence[str], **waiting: Unpack[WaitOptions]) -> Any:
         """GET /v1/ticker"""
         return await self._ask(waiting, "ticker", "/ticker", markets=markets)
 
     async def get_ticker_all(
-        self, quote_currencies: Sequence[str], **waiting: Unpack[Waiting]
+        self, quote_currencies: Sequence[str], **waiting: Unpack[WaitOptions]
     ) -> Any:
         """GET /v1/ticker/all: every market quoted in one of these."""
         return await self._ask(waiting, "ticker", "/ticker/all", quote_currencies=quote_currencies)
@@ -206,7 +206,7 @@ class UpbitSpotThrottler(BaseThrottler):
         *,
         level: str | int | None = None,
         count: int | None = None,
-        **waiting: Unpack[Waiting],
+        **waiting: Unpack[WaitOptions],
     ) -> Any:
         """GET /v1/orderbook"""
         return await self._ask(
@@ -214,7 +214,7 @@ class UpbitSpotThrottler(BaseThrottler):
         )
 
     async def get_orderbook_instruments(
-        self, markets: Sequence[str], **waiting: Unpack[Waiting]
+        self, markets: Sequence[str], **waiting: Unpack[WaitOptions]
     ) -> Any:
         """GET /v1/orderbook/instruments: tick sizes and levels of books."""
         return await self._ask(waiting, "orderbook", "/orderbook/instruments", markets=markets)
@@ -229,15 +229,15 @@ class UpbitSpotThrottler(BaseThrottler):
         if self._shared is not None:
             self._shared.gate.block_until(at_ms)
 
-    async def _ask(self, waiting: Waiting, group: str, path: str, **params: Value) -> Any:
-        priority, patience = (
+    async def _ask(self, waiting: WaitOptions, group: str, path: str, **params: Value) -> Any:
+        priority, deadline = (
             waiting.get("priority", 0),
-            Patience(self._clock, waiting.get("timeout")),
+            Deadline(self._clock, waiting.get("timeout")),
         )
         while True:
             try:
-                answer = await self._paid_and_sent(group, priority, patience, path, params)
-            except _Lapsed:
+                answer = await self._paid_and_sent(group, priority, deadline, path, params)
+            except _GrantExpired:
                 continue
             left = read_left(answer.headers)
             if left is not None:
@@ -249,16 +249,16 @@ class UpbitSpotThrottler(BaseThrottler):
         self,
         group: str,
         priority: int,
-        patience: Patience,
+        deadline: Deadline,
         path: str,
         params: Mapping[str, Value],
     ) -> Answer:
         if self._shared is not None:
-            shared = await self._shared.acquire(1, group, priority, patience)
+            shared = await self._shared.acquire(1, group, priority, deadline)
             answer = await self._send(shared, shared.good, f"/v1{path}", _written(params))
             shared.answered()
             return answer
-        grant = await self.acquire(1, group, priority, patience.left_s)
+        grant = await self.acquire(1, group, priority, deadline.left_s)
         answer = await self._send(grant, grant.count_from_now, f"/v1{path}", _written(params))
         grant.answered()
         return answer
@@ -271,7 +271,7 @@ class UpbitSpotThrottler(BaseThrottler):
         def leaving() -> None:
             nonlocal left
             if not goes():
-                raise _Lapsed
+                raise _GrantExpired
             left = True
 
         try:
@@ -337,17 +337,17 @@ def _spelled(value: str | int | Sequence[str]) -> str:
     return str(value) if isinstance(value, str | int) else ",".join(value)
 
 
-class _Reason(Struct):
+class _ErrorReason(Struct):
     message: str
 
 
-class _Complaint(Struct):
+class _ErrorBody(Struct):
     """{"error":{"name":"validation_error","message":"…"}}"""
 
-    error: _Reason
+    error: _ErrorReason
 
 
-_decode_complaint = msgspec.json.Decoder(_Complaint).decode
+_decode_complaint = msgspec.json.Decoder(_ErrorBody).decode
 
 
 def _words(answer: Answer) -> str:

@@ -1,6 +1,6 @@
-"""Turns: who goes next where only so many may go at a time.
+"""A semaphore with priorities: who goes next where only so many may go at a time.
 
-Higher priorities go first, and within one priority whoever came first. As in the throttler's line,
+Higher priorities go first, and within one priority whoever came first. As in the throttler,
 ``AGEING_S`` seconds of waiting outweigh one step of priority, so nobody waits for ever.
 """
 
@@ -16,7 +16,7 @@ AGEING_S = 10
 _SECOND_NS = 1_000_000_000
 
 
-class Waiting(TypedDict, total=False):
+class WaitOptions(TypedDict, total=False):
     """How a call waits. Every method of a wrapper takes these."""
 
     priority: int
@@ -25,7 +25,7 @@ class Waiting(TypedDict, total=False):
     """Seconds it may wait to be sent; None waits as long as it takes."""
 
 
-class Patience:
+class Deadline:
     """How long a caller will still wait, through everything it has to wait for."""
 
     def __init__(self, clock: Clock, seconds: float | None) -> None:
@@ -40,7 +40,7 @@ class Patience:
         return max(0.0, (self._until - self._clock.monotonic_ns()) / _SECOND_NS)
 
 
-class Turns:
+class PrioritySemaphore:
     """So many at a time."""
 
     def __init__(self, places: int, clock: Clock) -> None:
@@ -48,7 +48,7 @@ class Turns:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
 
-    async def enter(self, priority: int = 0, patience: Patience | None = None) -> None:
+    async def acquire(self, priority: int = 0, deadline: Deadline | None = None) -> None:
         """Wait for a place.
 
         Raises:
@@ -57,39 +57,39 @@ class Turns:
         if self._free:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         rank = self._clock.monotonic_ns() - priority * AGEING_S * _SECOND_NS
-        heappush(self._waiting, (rank, next(self._numbers), turn))
-        seconds = patience.left_s if patience is not None else None
+        heappush(self._waiting, (rank, next(self._numbers), future))
+        seconds = deadline.left_s if deadline is not None else None
         timer = None
         if seconds is not None:
-            timer = asyncio.create_task(self._give_up(turn, seconds))
+            timer = asyncio.create_task(self._give_up(future, seconds))
         try:
-            await turn
+            await future
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.leave()
-            turn.cancel()
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.release()
+            future.cancel()
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give the place to the next."""
         while self._waiting:
-            turn = heappop(self._waiting)[2]
-            if not turn.done():
-                turn.set_result(None)
+            future = heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
                 return
         self._free += 1
 
-    async def _give_up(self, turn: "asyncio.Future[None]", seconds: float) -> None:
+    async def _give_up(self, future: "asyncio.Future[None]", seconds: float) -> None:
         await self._clock.sleep(seconds)
-        if not turn.done():
-            turn.set_exception(timed_out(self._clock))
+        if not future.done():
+            future.set_exception(timed_out(self._clock))
 
 
 def timed_out(clock: Clock) -> WaitTimedOut:
-    """What is raised when a caller's patience has ended. Nothing was spent."""
+    """What is raised when a caller's deadline has passed. Nothing was spent."""
     return WaitTimedOut("It could not be sent in time", retry_at_ms=clock.now_ms() + 1)

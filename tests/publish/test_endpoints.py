@@ -1,4 +1,4 @@
-"""Wiring and keys: off this machine nobody speaks without a key that is known."""
+"""Endpoints and keys: off this machine nobody speaks without a key that is known."""
 
 import asyncio
 from pathlib import Path
@@ -12,10 +12,10 @@ from zmq.utils import z85
 from penstock.clock import SystemClock
 from penstock.config import Bus
 from penstock.errors import ConfigError, StorageError
-from penstock.publish.keys import Doorkeeper, make_keys, read_secret
+from penstock.publish.endpoints import Side, find_log_id, is_local, log_id, resolve_endpoints
+from penstock.publish.keys import AccessGuard, make_keys, read_secret
 from penstock.publish.readiness import Socket
 from penstock.publish.subscriber import Subscriber
-from penstock.publish.wiring import Side, find_log_id, is_local, log_id, wire
 
 from .conftest import TOPIC, Town, eventually, heard, joined, messages, numbers, take
 
@@ -44,7 +44,7 @@ def test_what_others_can_reach_is_known(endpoint: str, local: bool) -> None:
 @pytest.mark.parametrize("broker", [True, False])
 def test_off_this_machine_there_must_be_keys(side: str, broker: bool, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"bus.{side}.*penstock bus keys"):
-        wire(Bus(**{side: "tcp://0.0.0.0:7000"}), tmp_path, broker=broker)  # type: ignore[arg-type]
+        resolve_endpoints(Bus(**{side: "tcp://0.0.0.0:7000"}), tmp_path, broker=broker)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -52,49 +52,49 @@ def test_off_this_machine_there_must_be_keys(side: str, broker: bool, tmp_path: 
 )
 def test_what_is_no_address_is_refused(endpoint: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"write ipc, ipc://FILE"):
-        wire(Bus(publish=endpoint), tmp_path)
+        resolve_endpoints(Bus(publish=endpoint), tmp_path)
 
 
 def test_without_an_address_there_is_no_bus(tmp_path: Path) -> None:
-    assert wire(Bus(publish=""), tmp_path) is None
-    assert wire(Bus(subscribe=""), tmp_path) is None
+    assert resolve_endpoints(Bus(publish=""), tmp_path) is None
+    assert resolve_endpoints(Bus(subscribe=""), tmp_path) is None
 
 
 def test_one_address_does_not_do_for_both_sides(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the same as bus\.publish"):
-        wire(Bus(publish="ipc://x", subscribe="ipc://x"), tmp_path)
+        resolve_endpoints(Bus(publish="ipc://x", subscribe="ipc://x"), tmp_path)
 
 
 def test_a_key_is_let_in_only_where_its_folder_says_so(tmp_path: Path) -> None:
     context: zmq.Context[Socket] = zmq.Context()
     folders = {"publish": tmp_path / "publishers", "subscribe": tmp_path / "clients"}
     known = make_keys(folders["subscribe"], "known").public_key
-    stranger = make_keys(tmp_path / "elsewhere", "stranger").public_key
-    doorkeeper = Doorkeeper(context, folders, SystemClock())
+    unknown = make_keys(tmp_path / "elsewhere", "unknown").public_key
+    guard = AccessGuard(context, folders, SystemClock())
     asking = context.socket(zmq.REQ)
     asking.connect("inproc://zeromq.zap.01")
 
     def answer(side: str, key: str) -> bytes:
         asked = [b"1.0", b"1", side.encode(), b"", b"", b"CURVE", z85.decode(key)]
         asking.send_multipart(asked)
-        assert doorkeeper.socket.poll(int(PATIENCE_S * 1000))
-        assert doorkeeper.answer()
+        assert guard.socket.poll(int(PATIENCE_S * 1000))
+        assert guard.answer()
         return asking.recv_multipart()[2]
 
     assert answer("subscribe", known) == b"200"
     assert answer("publish", known) == b"300"
-    assert answer("subscribe", stranger) == b"300"
+    assert answer("subscribe", unknown) == b"300"
     context.destroy(0)
 
 
 @pytest.mark.parametrize("side", ["publish", "subscribe"])
 def test_no_socket_takes_a_message_of_any_size(side: Side, tmp_path: Path) -> None:
-    wiring = wire(Bus(message_bytes=2048), tmp_path)
-    assert wiring is not None
+    endpoints = resolve_endpoints(Bus(message_bytes=2048), tmp_path)
+    assert endpoints is not None
     context: zmq.Context[Socket] = zmq.Context()
     listening, connected = context.socket(zmq.XPUB), context.socket(zmq.XSUB)
-    wiring.bind(listening, side)
-    wiring.connect(connected, side)
+    endpoints.bind(listening, side)
+    endpoints.connect(connected, side)
     largest = [int(socket.getsockopt(zmq.MAXMSGSIZE)) for socket in (listening, connected)]
     context.destroy(0)
 
@@ -141,7 +141,7 @@ def test_what_is_no_key_is_refused_without_being_shown(text: str, tmp_path: Path
     file.write_text(text)
 
     with pytest.raises(ConfigError, match="no key of 40 characters") as refused:
-        wire(Bus(key_file=str(file)), tmp_path)
+        resolve_endpoints(Bus(key_file=str(file)), tmp_path)
     assert len(text) < 10 or text not in str(refused.value)
 
 
@@ -149,9 +149,9 @@ def test_keys_are_asked_for_on_both_sides(tmp_path: Path) -> None:
     own = make_keys(tmp_path, "own")
 
     with pytest.raises(ConfigError, match=r"bus\.clients"):
-        wire(Bus(key_file=str(own.secret)), tmp_path, broker=True)
+        resolve_endpoints(Bus(key_file=str(own.secret)), tmp_path, broker=True)
     with pytest.raises(ConfigError, match=r"bus\.broker_key"):
-        wire(Bus(key_file=str(own.secret)), tmp_path)
+        resolve_endpoints(Bus(key_file=str(own.secret)), tmp_path)
 
 
 class Keys:
@@ -181,7 +181,7 @@ async def test_whose_key_is_known_comes_in(tmp_path: Path) -> None:
     one, two = keys.client("one", "publishers"), keys.client("two", "clients")
     async with town.bus(**keys.settings), town.publisher(**one) as publisher:
         await heard(publisher)
-        async with Subscriber(town.wiring(**two), [TOPIC]) as subscriber:
+        async with Subscriber(town.endpoints(**two), [TOPIC]) as subscriber:
             await joined(subscriber)
             publisher.publish(messages(1, 2))
             assert numbers(await take(subscriber, 2)) == [1, 2]
@@ -206,7 +206,7 @@ async def test_who_has_no_key_or_another_brokers_stays_outside(tmp_path: Path) -
         town.publisher("plain") as plain,
         town.publisher("wrong", **wrong) as misled,
         town.publisher(**good) as publisher,
-        Subscriber(town.wiring(), [""]) as eavesdropper,
+        Subscriber(town.endpoints(), [""]) as eavesdropper,
     ):
         await heard(publisher)
         publisher.publish(messages(1, 100))

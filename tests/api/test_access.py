@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from penstock.api.doors import rules_of
+from penstock.api.access import rules_of
 from penstock.config import Api, Secret
 from penstock.errors import ConfigError
 from penstock.telemetry import RequestCrashed, RequestServed
@@ -164,7 +164,7 @@ async def test_what_nobody_foresaw_is_told_to_the_log_and_not_to_the_client(
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("the secret of the house")
 
-    monkeypatch.setattr(api.parts.desk, "find", broken)
+    monkeypatch.setattr(api.app_state.job_service, "find", broken)
     problem = (await api.ask("GET", "jobs")).is_problem(500)
 
     assert "secret" not in str(problem)

@@ -1,7 +1,7 @@
-"""Lanes: who waits for capacity, in the order of their coming.
+"""Queues: who waits for capacity, in the order of their coming.
 
-A lane is for requests of one category, which the same limits count. Within a lane nobody overtakes;
-between lanes only those do that share no limit with a lane that waits.
+A queue is for requests of one category, which the same limits count. Within a queue nobody
+overtakes; between queues only those do that share no limit with a queue that waits.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from math import ceil
 
 from penstock.connectors.limits import name_of
 from penstock.errors import BadCost, CostExceedsLimit, RateLimited
-from penstock.throttle.gate import Grant, Limit
+from penstock.throttle.gate import GateGrant, Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class TimedGrant:
     """Leave to send one request at an instant, for it was leased from paced limits."""
 
     at_ms: float
@@ -36,24 +36,24 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiter:
-    """Somebody in line."""
+class QueuedRequest:
+    """A request that waits for capacity."""
 
     number: int
     cost: int
     deadline_ms: float
-    turn: "asyncio.Future[Grant]"
+    future: "asyncio.Future[GateGrant]"
 
 
 @dataclass(slots=True)
-class Lane:
+class RequestQueue:
     """Those who wait in one category, and the limits that count them."""
 
     category: str
     limits: tuple[Limit, ...] = ()
     names: frozenset[str] = frozenset()
-    waiters: deque[Waiter] = field(default_factory=deque)
-    tickets: deque[Ticket] = field(default_factory=deque)
+    waiters: deque[QueuedRequest] = field(default_factory=deque)
+    grants: deque[TimedGrant] = field(default_factory=deque)
     retry_at_ms: float = 0.0
     """The store refused: ask again then."""
 
@@ -75,7 +75,7 @@ class Lane:
     def demand(self, limit: Limit) -> int:
         """What all who wait would add to one of the limits; more than its amount is not counted."""
         total = 0
-        for waiter in self.standing():
+        for waiter in self.waiting():
             total += self.charge(limit, waiter.cost)
             if total > limit.amount:
                 break
@@ -84,7 +84,7 @@ class Lane:
     def fitting(self, limit: Limit, tokens: int) -> int:
         """What those add to one of the limits, first come first, for whom so much is enough."""
         spent = 0
-        for waiter in self.standing():
+        for waiter in self.waiting():
             charge = self.charge(limit, waiter.cost)
             if spent + charge > tokens:
                 break
@@ -99,19 +99,19 @@ class Lane:
             if self.charge(limit, cost) > limit.most:
                 raise CostExceedsLimit(cost, limit.most, limit.period_ms)
 
-    def first(self) -> Waiter | None:
-        """Whose turn is next. Those who went away are forgotten."""
-        while self.waiters and self.waiters[0].turn.done():
+    def first(self) -> QueuedRequest | None:
+        """Who is next. Those who went away are removed."""
+        while self.waiters and self.waiters[0].future.done():
             self.waiters.popleft()
         return self.waiters[0] if self.waiters else None
 
-    def standing(self) -> Iterator[Waiter]:
+    def waiting(self) -> Iterator[QueuedRequest]:
         """Everybody who still waits."""
-        return (waiter for waiter in self.waiters if not waiter.turn.done())
+        return (waiter for waiter in self.waiters if not waiter.future.done())
 
-    def at(self, place: int) -> Waiter | None:
-        """Who stands at a place; the first is at 0."""
-        return next(islice(self.standing(), place, None), None)
+    def at(self, position: int) -> QueuedRequest | None:
+        """Who waits at a position; the first is at 0."""
+        return next(islice(self.waiting(), position, None), None)
 
     def send_away_hopeless(self, due_ms: float, but_first: int = 0) -> None:
         """Nobody but so many can go before ``due_ms``: who would not wait so long learns it now."""
@@ -119,21 +119,21 @@ class Lane:
         first = self.first()
         if first is None or first.deadline_ms >= due_ms:
             return
-        for waiter in islice(self.standing(), but_first, None):
+        for waiter in islice(self.waiting(), but_first, None):
             if waiter.deadline_ms >= due_ms:
                 return
-            waiter.turn.set_exception(no_room_until(due_ms))
+            waiter.future.set_exception(no_room_until(due_ms))
 
     def send_away_late(self, now_ms: float) -> None:
         """Send away whose time is over."""
         while (waiter := self.first()) is not None and waiter.deadline_ms <= now_ms:
-            waiter.turn.set_exception(no_room_until(max(now_ms + 1, self.retry_at_ms)))
+            waiter.future.set_exception(no_room_until(max(now_ms + 1, self.retry_at_ms)))
 
-    def send_away(self, error_of: Callable[[Waiter], Exception | None]) -> None:
+    def send_away(self, error_of: Callable[[QueuedRequest], Exception | None]) -> None:
         """Send away everybody for whom there is an error."""
-        for waiter in self.standing():
+        for waiter in self.waiting():
             if (error := error_of(waiter)) is not None:
-                waiter.turn.set_exception(error)
+                waiter.future.set_exception(error)
 
 
 def no_room_until(due_ms: float) -> RateLimited:

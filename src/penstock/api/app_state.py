@@ -11,12 +11,12 @@ from litestar import Response
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from penstock.api.problems import AnyRequest, Refusal
+from penstock.api.problems import AnyRequest, ProblemError
 from penstock.api.reading import etag, is_among, names_version, page_token
 from penstock.clock import Clock
 from penstock.connectors.manager import ConnectorManager
-from penstock.ingest.requests import Intake
-from penstock.jobs.desk import JobDesk
+from penstock.ingest.admin import FleetAdmin
+from penstock.jobs.service import JobService
 from penstock.stats.metrics import Metrics
 from penstock.storage.state import StateStore
 
@@ -24,10 +24,10 @@ PREFIX = "/api/v1"
 
 
 @dataclass(frozen=True)
-class Parts:
+class AppState:
     """Everything behind the API."""
 
-    intake: Intake
+    admin: FleetAdmin
     metrics: Metrics
     clock: Clock
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -35,19 +35,19 @@ class Parts:
 
     @property
     def store(self) -> StateStore:
-        return self.intake.desk.store
+        return self.admin.job_service.store
 
     @property
     def connectors(self) -> ConnectorManager:
-        return self.intake.connectors
+        return self.admin.connectors
 
     @property
-    def desk(self) -> JobDesk:
-        return self.intake.desk
+    def job_service(self) -> JobService:
+        return self.admin.job_service
 
 
-Given = NamedDependency[SkipValidation[Parts]]
-"""A route's parameter ``parts`` of this type is handed the parts."""
+GivenState = NamedDependency[SkipValidation[AppState]]
+"""A route's parameter ``app_state`` of this type is given the state."""
 
 
 class Versioned(Protocol):
@@ -114,10 +114,14 @@ async def expected_version(
     """
     header = request.headers.get("if-match")
     if header is None and needed:
-        raise Refusal(412, "Say which version you change: If-Match with the ETag you were given.")
+        raise ProblemError(
+            412, "Say which version you change: If-Match with the ETag you were given."
+        )
     if header is None:
         return None
     found: int = (await get()).version
     if not names_version(header, found):
-        raise Refusal(412, f"It is at version {found} by now. Fetch it, look, and change that.")
+        raise ProblemError(
+            412, f"It is at version {found} by now. Fetch it, look, and change that."
+        )
     return found

@@ -1,4 +1,4 @@
-"""What people ask for, held against what exchanges list before anything is changed."""
+"""Changes people ask for, checked against what exchanges list before anything is changed."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,13 +10,13 @@ from penstock.connectors import Connector, ConnectorManager
 from penstock.errors import UnknownInterval
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, SymbolMap
-from penstock.jobs.desk import JobDesk
-from penstock.jobs.intake import admitted
 from penstock.jobs.model import Job, NewJob
+from penstock.jobs.service import JobService
+from penstock.jobs.validation import admitted
 from penstock.throttle.gate import Limit
 
 
-class Listings(Protocol):
+class SymbolLookup(Protocol):
     """What exchanges list."""
 
     async def of(self, exchange_id: str) -> SymbolMap:
@@ -33,7 +33,7 @@ def limit_of(plan: LimitPlan) -> Limit:
     return Limit(**asdict(plan))
 
 
-async def checked(new: NewJob, listings: Listings) -> NewJob:
+async def checked(new: NewJob, listings: SymbolLookup) -> NewJob:
     """The same job, its market spelt as it is kept.
 
     Raises:
@@ -60,12 +60,12 @@ def check_timeframe(exchange: Exchange, timeframe: str) -> None:
 
 
 @dataclass(frozen=True)
-class Intake:
-    """Where people's jobs come in."""
+class FleetAdmin:
+    """Connectors and jobs, as people administer them."""
 
     connectors: ConnectorManager
-    desk: JobDesk
-    listings: Listings
+    job_service: JobService
+    listings: SymbolLookup
 
     async def unblock(self, exchange_id: str, until_ms: int) -> Connector:
         """Send to an exchange again before a stop ends; jobs that wait for its end run now.
@@ -75,7 +75,7 @@ class Intake:
         """
         connector = await self.connectors.unblock_connector(exchange_id, until_ms)
         if connector.blocked_until is None:
-            await self.desk.wake(exchange_id)
+            await self.job_service.wake(exchange_id)
         return connector
 
     async def add(self, new: NewJob, origin: str = "") -> Job:
@@ -89,6 +89,6 @@ class Intake:
         """
         new = await checked(new, self.listings)
         # Whatever is wrong with it shall be said before a connector is made for it.
-        admitted(new, self.desk.kinds, job_id="", now_ms=0)
+        admitted(new, self.job_service.kinds, job_id="", now_ms=0)
         await self.connectors.ensure_connector(new.exchange_id)
-        return await self.desk.create(new, origin)
+        return await self.job_service.create(new, origin)

@@ -1,4 +1,4 @@
-"""Doors: who guesses is slowed down, who comes another way is refused, and no secret is shown."""
+"""Access: who guesses is slowed down, who comes another way is refused, and no secret is shown."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from tests.stats.test_exposition import free_port
 from tests.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
-from penstock.api.doors import rules_of
+from penstock.api.access import rules_of
 from penstock.api.logins import FREE_FAILURES, Logins
 from penstock.app import build_simulator
 from penstock.cli import app

@@ -1,10 +1,10 @@
-"""The line: who goes next, and when. It neither sleeps nor locks; its two faces do.
+"""The scheduler: which caller goes next, and when. It neither sleeps nor locks; throttlers do.
 
-Callers of one category stand in one lane, ordered by arrival, each priority counting as so many
+Callers of one category wait in one queue, ordered by arrival, each priority counting as so many
 seconds of having come earlier: first come, first served within a priority, and nobody waits for
-ever behind more urgent ones. Only the first of each lane is looked at, so a thousand waiters cost
-no more than one. Lanes that share a limit do not overtake each other on it: the first of a lane
-that waits for a limit claims it. A lane whose limits are free does not wait for one whose are not.
+ever behind more urgent ones. Only the first of each queue is looked at, so a thousand waiters cost
+no more than one. Queues that share a limit do not overtake each other on it: the first of a queue
+that waits for a limit claims it. A queue whose limits are free does not wait for one whose are not.
 
 Looking and charging is one synchronous step, and all limits are charged or none.
 """
@@ -24,7 +24,7 @@ from penstock.throttle.windows import FixedWindow
 _COMPACT_FROM = 64
 
 
-class Turn(Protocol):
+class GrantFuture(Protocol):
     """Where a waiter learns the instant of its grant: a future of asyncio, or of threads."""
 
     def done(self) -> bool: ...
@@ -34,25 +34,25 @@ class Turn(Protocol):
     def set_exception(self, exception: PenstockError, /) -> None: ...
 
 
-T_co = TypeVar("T_co", bound=Turn, covariant=True)
+T_co = TypeVar("T_co", bound=GrantFuture, covariant=True)
 
 
 class Waiter(Generic[T_co]):
-    """Somebody in line."""
+    """A caller that waits."""
 
-    __slots__ = ("cost", "deadline", "due", "lane", "standing", "turn")
+    __slots__ = ("cost", "deadline", "due", "future", "queue", "waiting")
 
-    def __init__(self, lane: "Lane", cost: int, deadline: int, turn: T_co) -> None:
-        self.lane = lane
+    def __init__(self, queue: "CategoryQueue", cost: int, deadline: int, future: T_co) -> None:
+        self.queue = queue
         self.cost = cost
         self.deadline = deadline
-        self.turn = turn
+        self.future = future
         self.due = -FAR
-        """When it came, then when its turn should come: a late timer must not slow the pace."""
-        self.standing = True
+        """When it came, then when it should be granted: a late timer must not slow the pace."""
+        self.waiting = True
 
 
-class Lane:
+class CategoryQueue:
     """Those of one category, and the limits that count them."""
 
     __slots__ = (
@@ -60,19 +60,19 @@ class Lane:
         "category",
         "cost",
         "heap",
-        "line",
         "most",
         "only",
         "others",
         "pipelines",
-        "standing",
+        "scheduler",
+        "waiting",
     )
 
-    def __init__(self, line: "Line", category: str | None) -> None:
-        self.line, self.category = line, category
-        self.heap: list[tuple[int, int, Waiter[Turn]]] = []
-        self.standing = self.cost = 0
-        """How many stand here, and what they cost together."""
+    def __init__(self, scheduler: "Scheduler", category: str | None) -> None:
+        self.scheduler, self.category = scheduler, category
+        self.heap: list[tuple[int, int, Waiter[GrantFuture]]] = []
+        self.waiting = self.cost = 0
+        """How many wait here, and what they cost together."""
         self.keep(())
 
     def keep(self, pipelines: Sequence[Pipeline]) -> None:
@@ -97,14 +97,14 @@ class Lane:
         tightest = next(p for p in self.pipelines if not p.per_request and p.limit < cost)
         return CostExceedsLimit(cost, tightest.limit, round(tightest.window.period_s * 1000))
 
-    def first(self) -> Waiter[Turn] | None:
-        """Whose turn is next. Those who went away are forgotten."""
+    def first(self) -> Waiter[GrantFuture] | None:
+        """Who is next. Those who went away are removed."""
         while self.heap:
             waiter = self.heap[0][2]
-            if waiter.standing and not waiter.turn.done():
+            if waiter.waiting and not waiter.future.done():
                 return waiter
             heappop(self.heap)
-            self.line.leave(waiter)
+            self.scheduler.leave(waiter)
         return None
 
     def look(self, cost: int, now: int) -> tuple[int, list[Pipeline]]:
@@ -121,7 +121,7 @@ class Lane:
         return due, blocking
 
     def charge(self, cost: int, now: int, due: int) -> None:
-        """Charge every limit for a request that may go, and whose turn came at ``due``."""
+        """Charge every limit for a request that may go, and was due at ``due``."""
         for pipeline in self.pipelines:
             window = pipeline.window
             charge = 1 if pipeline.per_request else cost
@@ -135,8 +135,8 @@ class Lane:
             pipeline.charged(1 if pipeline.per_request else cost, due)
 
 
-class Line:
-    """All lanes of one throttler."""
+class Scheduler:
+    """All queues of one throttler."""
 
     def __init__(
         self,
@@ -147,29 +147,29 @@ class Line:
     ) -> None:
         self.clock = clock
         self.lock = lock
-        """Held by whoever touches the line from outside; a single thread needs none."""
+        """Held by whoever uses the scheduler from outside; a single thread needs none."""
         self.changed = changed
         """Called when room may have come, for whoever keeps the time to look again."""
-        self.lanes: dict[str | None, Lane] = {}
-        self.standing = 0
+        self.queues: dict[str | None, CategoryQueue] = {}
+        self.waiting = 0
         self.blocked_until = -FAR
         self._now = clock.monotonic_ns
         self._ageing_ns = ageing_ns
         self._arrivals = 0
         self._claimed: set[Pipeline] = set()
-        self._deadlines: list[tuple[int, int, Waiter[Turn]]] = []
+        self._deadlines: list[tuple[int, int, Waiter[GrantFuture]]] = []
 
-    def try_take(self, lane: Lane, cost: int) -> int | None:  # noqa: PLR0912 - a call costs more
-        """Charge at once if that is due; the instant, or None. Nobody in line is overtaken."""
-        if type(cost) is not int or not 1 <= cost <= lane.most:
-            lane.check(cost)
-        if self.standing and (lane.standing or not self._claimed.isdisjoint(lane.pipelines)):
+    def try_take(self, queue: CategoryQueue, cost: int) -> int | None:  # noqa: PLR0912 - a call costs more
+        """Charge at once if that is due; the instant, or None. Nobody who waits is overtaken."""
+        if type(cost) is not int or not 1 <= cost <= queue.most:
+            queue.check(cost)
+        if self.waiting and (queue.waiting or not self._claimed.isdisjoint(queue.pipelines)):
             return None
         now = self._now()
         if now < self.blocked_until:
             return None
         # Below ``care_from`` there is room and nothing to pace: the usual case, made short.
-        pipeline = lane.only
+        pipeline = queue.only
         if pipeline is not None:
             window = pipeline.window
             usage = window.usage
@@ -181,103 +181,103 @@ class Line:
                 if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
                     pipeline.charged(cost, now)
                 return now
-            return self._take_with_care(lane, cost, now)
-        for pipeline in lane.pipelines:
+            return self._take_with_care(queue, cost, now)
+        for pipeline in queue.pipelines:
             charge = 1 if pipeline.per_request else cost
             if pipeline.window.usage[0] + charge >= pipeline.care_from:
-                return self._take_with_care(lane, cost, now)
+                return self._take_with_care(queue, cost, now)
         taken = []
-        for pipeline in lane.aligned:
+        for pipeline in queue.aligned:
             window = pipeline.window
             usage, wait = window.take(window.usage, 1 if pipeline.per_request else cost, now)
             if wait:
                 return None
             taken.append(usage)
         crossed = False
-        for pipeline, usage in zip(lane.aligned, taken, strict=True):
+        for pipeline, usage in zip(queue.aligned, taken, strict=True):
             pipeline.window.usage = usage
             charge = 1 if pipeline.per_request else cost
             if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
                 crossed = True
-        for pipeline in lane.others:
+        for pipeline in queue.others:
             window, charge = pipeline.window, 1 if pipeline.per_request else cost
             usage, _ = window.take(window.usage, charge, now)
             window.usage = usage
             if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
                 crossed = True
         if crossed:
-            lane.tell(cost, now)
+            queue.tell(cost, now)
         return now
 
-    def _take_with_care(self, lane: Lane, cost: int, now: int) -> int | None:
+    def _take_with_care(self, queue: CategoryQueue, cost: int, now: int) -> int | None:
         # No take that is then thrown away: the next one would have to copy the log.
-        if lane.look(cost, now)[0] > now:
+        if queue.look(cost, now)[0] > now:
             return None
-        lane.charge(cost, now, now)
+        queue.charge(cost, now, now)
         return now
 
-    def join(self, waiter: Waiter[Turn], priority: int) -> bool:
-        """Stand in line; whether the next in line, or the next to give up, is another one now."""
+    def join(self, waiter: Waiter[GrantFuture], priority: int) -> bool:
+        """Start to wait; whether the first of its queue, or the next deadline, has changed."""
         self._arrivals += 1
         waiter.due = self._now()
         key = waiter.due - priority * self._ageing_ns
-        lane = waiter.lane
-        heappush(lane.heap, (key, self._arrivals, waiter))
+        queue = waiter.queue
+        heappush(queue.heap, (key, self._arrivals, waiter))
         if waiter.deadline < FAR:
             heappush(self._deadlines, (waiter.deadline, self._arrivals, waiter))
-        lane.standing += 1
-        lane.cost += waiter.cost
-        self.standing += 1
-        return lane.first() is waiter or waiter.deadline < FAR
+        queue.waiting += 1
+        queue.cost += waiter.cost
+        self.waiting += 1
+        return queue.first() is waiter or waiter.deadline < FAR
 
-    def leave(self, waiter: Waiter[Turn]) -> None:
-        """Stand in line no more. Nothing was spent."""
-        if not waiter.standing:
+    def leave(self, waiter: Waiter[GrantFuture]) -> None:
+        """Stop waiting. Nothing was spent."""
+        if not waiter.waiting:
             return
-        waiter.standing = False
-        lane = waiter.lane
-        lane.standing -= 1
-        lane.cost -= waiter.cost
-        self.standing -= 1
-        if len(lane.heap) > _COMPACT_FROM + 2 * lane.standing:
-            lane.heap = [entry for entry in lane.heap if entry[2].standing]
-            heapify(lane.heap)
-        if len(self._deadlines) > _COMPACT_FROM + 2 * self.standing:
-            self._deadlines = [entry for entry in self._deadlines if entry[2].standing]
+        waiter.waiting = False
+        queue = waiter.queue
+        queue.waiting -= 1
+        queue.cost -= waiter.cost
+        self.waiting -= 1
+        if len(queue.heap) > _COMPACT_FROM + 2 * queue.waiting:
+            queue.heap = [entry for entry in queue.heap if entry[2].waiting]
+            heapify(queue.heap)
+        if len(self._deadlines) > _COMPACT_FROM + 2 * self.waiting:
+            self._deadlines = [entry for entry in self._deadlines if entry[2].waiting]
             heapify(self._deadlines)
 
     def serve(self) -> int | None:
-        """Let go all whose turn has come; the instant at which to look again, if anybody waits."""
-        now, turn = self._now(), -FAR
+        """Grant all that are due; the instant at which to look again, if anybody waits."""
+        now, not_before = self._now(), -FAR
         if self._deadlines:
             self._expire_late(now)
         if now >= self.blocked_until:
-            for lane in self.lanes.values():
-                if lane.only is not None and lane.standing == self.standing:
-                    self._let_many_go(lane, lane.only, now)
-        while self.standing:
-            waiter, due, look_at = self._next(now, turn)
+            for queue in self.queues.values():
+                if queue.only is not None and queue.waiting == self.waiting:
+                    self._let_many_go(queue, queue.only, now)
+        while self.waiting:
+            waiter, due, look_at = self._next(now, not_before)
             if waiter is None:
                 if self._expire(now):
                     continue  # Who stood behind one that gave up may go now.
                 return min(look_at, self._deadlines[0][0] if self._deadlines else FAR)
             if due <= now:
-                turn = due
+                not_before = due
                 self._let_go(waiter, now, due)
         return None
 
-    def _next(self, now: int, turn: int) -> tuple[Waiter[Turn] | None, int, int]:
+    def _next(self, now: int, not_before: int) -> tuple[Waiter[GrantFuture] | None, int, int]:
         """Who may go now, since when, or when somebody may; the hopeless are sent away."""
         self._claimed.clear()
         look_at = FAR
-        for lane, waiter in self._in_order():
-            if self._claimed and not self._claimed.isdisjoint(lane.pipelines):
-                continue  # It is behind somebody of another lane.
-            if waiter.cost > lane.most:  # The limits were lowered since it came.
-                self._send_away(waiter, lane.too_dear(waiter.cost))
+        for queue, waiter in self._in_order():
+            if self._claimed and not self._claimed.isdisjoint(queue.pipelines):
+                continue  # It is behind a waiter of another queue.
+            if waiter.cost > queue.most:  # The limits were lowered since it came.
+                self._send_away(waiter, queue.too_dear(waiter.cost))
                 return waiter, FAR, FAR
-            due, blocking = lane.look(waiter.cost, now)
-            due = max(due, turn, self.blocked_until, waiter.due if waiter.due < now else now)
+            due, blocking = queue.look(waiter.cost, now)
+            due = max(due, not_before, self.blocked_until, waiter.due if waiter.due < now else now)
             if due > now:
                 if due > waiter.deadline:
                     self._send_away(waiter, self._timed_out(due, now))
@@ -289,23 +289,23 @@ class Line:
             return waiter, due, look_at
         return None, FAR, look_at
 
-    def _in_order(self) -> list[tuple[Lane, Waiter[Turn]]]:
-        """The first of each lane, by the order in which they stand."""
+    def _in_order(self) -> list[tuple[CategoryQueue, Waiter[GrantFuture]]]:
+        """The first of each queue, in order."""
         firsts = []
-        for lane in self.lanes.values():
-            if lane.standing and (waiter := lane.first()) is not None:
-                firsts.append((lane, waiter))
-                if lane.standing == self.standing:
+        for queue in self.queues.values():
+            if queue.waiting and (waiter := queue.first()) is not None:
+                firsts.append((queue, waiter))
+                if queue.waiting == self.waiting:
                     break
         if len(firsts) > 1:
             firsts.sort(key=lambda each: each[0].heap[0][:2])
         return firsts
 
-    def _let_many_go(self, lane: Lane, pipeline: Pipeline, now: int) -> None:
-        """What ``_next`` and ``_let_go`` do, for one lane with one limit and room, made short."""
+    def _let_many_go(self, queue: CategoryQueue, pipeline: Pipeline, now: int) -> None:
+        """What ``_next`` and ``_let_go`` do, for one queue with one limit and room, made short."""
         window = pipeline.window
         usage = window.usage = window.rule.as_of(window.usage, now)
-        while (waiter := lane.first()) is not None:
+        while (waiter := queue.first()) is not None:
             cost = waiter.cost
             if usage[0] + cost >= pipeline.care_from:
                 return
@@ -313,40 +313,40 @@ class Line:
             if wait:
                 return
             window.usage = usage
-            heappop(lane.heap)
-            waiter.standing = False
-            lane.standing -= 1
-            lane.cost -= waiter.cost
-            self.standing -= 1
-            waiter.turn.set_result(now)
+            heappop(queue.heap)
+            waiter.waiting = False
+            queue.waiting -= 1
+            queue.cost -= waiter.cost
+            self.waiting -= 1
+            waiter.future.set_result(now)
             if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
                 pipeline.charged(cost, now)
                 # A listener may have done anything: said stop, or changed the limits.
-                if now < self.blocked_until or lane.only is not pipeline:
+                if now < self.blocked_until or queue.only is not pipeline:
                     return
                 usage = window.usage
 
-    def _let_go(self, waiter: Waiter[Turn], now: int, due: int) -> None:
-        lane = waiter.lane
-        heappop(lane.heap)
-        waiter.standing = False
-        lane.standing -= 1
-        lane.cost -= waiter.cost
-        self.standing -= 1
-        waiter.turn.set_result(now)
+    def _let_go(self, waiter: Waiter[GrantFuture], now: int, due: int) -> None:
+        queue = waiter.queue
+        heappop(queue.heap)
+        waiter.waiting = False
+        queue.waiting -= 1
+        queue.cost -= waiter.cost
+        self.waiting -= 1
+        waiter.future.set_result(now)
         # Last, because a listener may do with this throttler whatever it likes.
-        lane.charge(waiter.cost, now, due)
+        queue.charge(waiter.cost, now, due)
 
     def _expire_late(self, now: int) -> None:
-        """Send away whose deadline has passed, but for the first of a lane whose turn has come."""
+        """Refuse whose deadline has passed, but for the first of a queue that is due."""
         late = []
         while self._deadlines and self._deadlines[0][0] < now:
             entry = heappop(self._deadlines)
             waiter = entry[2]
-            if waiter.standing and not waiter.turn.done():
-                due, _ = waiter.lane.look(waiter.cost, now)
+            if waiter.waiting and not waiter.future.done():
+                due, _ = waiter.queue.look(waiter.cost, now)
                 due = max(due, self.blocked_until)
-                if due > now or waiter.lane.first() is not waiter:
+                if due > now or waiter.queue.first() is not waiter:
                     self._send_away(waiter, self._timed_out(due, now))
                 else:
                     late.append(entry)
@@ -356,20 +356,20 @@ class Line:
     def _expire(self, now: int) -> bool:
         """Whoever could go has gone: send away whose deadline has come; whether anybody was.
 
-        Also who finds room in its own limits, and stands behind another lane that waits.
+        Also who finds room in its own limits, and is behind another queue that waits.
         """
         sent_away = False
         while self._deadlines and self._deadlines[0][0] <= now:
             waiter = heappop(self._deadlines)[2]
-            if waiter.standing and not waiter.turn.done():
-                due, _ = waiter.lane.look(waiter.cost, now)
+            if waiter.waiting and not waiter.future.done():
+                due, _ = waiter.queue.look(waiter.cost, now)
                 self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
                 sent_away = True
         return sent_away
 
-    def _send_away(self, waiter: Waiter[Turn], error: PenstockError) -> None:
+    def _send_away(self, waiter: Waiter[GrantFuture], error: PenstockError) -> None:
         self.leave(waiter)
-        waiter.turn.set_exception(error)
+        waiter.future.set_exception(error)
 
     def _timed_out(self, due: int, now: int) -> WaitTimedOut:
         wait_ms = ceil(max(0, due - now) / 1_000_000)

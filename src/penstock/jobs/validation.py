@@ -1,4 +1,4 @@
-"""Intake: from what a client says to a whole job, or to a reason why not. Pure."""
+"""Validation: from what a client asks for to a whole job, or to the reason why not. Pure."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -8,8 +8,8 @@ from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
 from penstock.errors import BadJob, MalformedSymbol, UnknownInterval, near_matches
-from penstock.jobs.kinds import Kind
-from penstock.jobs.model import Cursor, Job, JobEdit, NewJob, Progress, Schedule
+from penstock.jobs.kinds import JobKind
+from penstock.jobs.model import Cursor, Job, JobEdit, JobProgress, NewJob, Schedule
 from penstock.jobs.schedule import MANUAL, next_due
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -17,7 +17,7 @@ from penstock.market.symbol import Symbol
 S = TypeVar("S", bound=Struct)
 
 
-def admitted(new: NewJob, kinds: Mapping[str, Kind], job_id: str, now_ms: int) -> Job:
+def admitted(new: NewJob, kinds: Mapping[str, JobKind], job_id: str, now_ms: int) -> Job:
     """The job that a client asks for, due at once.
 
     Raises:
@@ -48,7 +48,7 @@ def admitted(new: NewJob, kinds: Mapping[str, Kind], job_id: str, now_ms: int) -
     )
 
 
-def edited(job: Job, edit: JobEdit, kinds: Mapping[str, Kind], now_ms: int) -> Job:
+def edited(job: Job, edit: JobEdit, kinds: Mapping[str, JobKind], now_ms: int) -> Job:
     """The job as a client wants it from now on.
 
     Raises:
@@ -68,11 +68,11 @@ def edited(job: Job, edit: JobEdit, kinds: Mapping[str, Kind], now_ms: int) -> J
         _check_cursor(edit.cursor, kind)
         # Whoever still believes to hold it shall not put the old cursor back.
         moved = {"target_key": kind.target_key(edit.cursor), "fence": job.fence + 1}
-        job = replace(job, cursor=edit.cursor, progress=Progress(), **moved)
+        job = replace(job, cursor=edit.cursor, progress=JobProgress(), **moved)
     return replace(job, updated_at=now_ms)
 
 
-def kind_of(name: str, kinds: Mapping[str, Kind]) -> Kind:
+def kind_of(name: str, kinds: Mapping[str, JobKind]) -> JobKind:
     """The kind of that name.
 
     Raises:
@@ -94,7 +94,7 @@ def _typed(said: S) -> S:
         raise BadJob(path.rstrip("`") or "job", problem) from error
 
 
-def _market(new: NewJob, kind: Kind) -> tuple[str | None, str | None]:
+def _market(new: NewJob, kind: JobKind) -> tuple[str | None, str | None]:
     if not kind.of_market:
         for field in ("symbol", "timeframe"):
             if getattr(new, field) is not None:
@@ -112,7 +112,7 @@ def _market(new: NewJob, kind: Kind) -> tuple[str | None, str | None]:
         raise BadJob("timeframe", str(error).rstrip(".")) from error
 
 
-def _schedule(said: Schedule | None, kind: Kind, timeframe: str | None) -> Schedule | None:
+def _schedule(said: Schedule | None, kind: JobKind, timeframe: str | None) -> Schedule | None:
     if not kind.repeats:
         if said is not None:
             raise BadJob("schedule", f"a {kind.name} has none: it runs until it is done")
@@ -120,7 +120,7 @@ def _schedule(said: Schedule | None, kind: Kind, timeframe: str | None) -> Sched
     return said or Schedule(interval_ms=kind.interval_ms(timeframe))
 
 
-def _check_cursor(cursor: Cursor, kind: Kind) -> None:
+def _check_cursor(cursor: Cursor, kind: JobKind) -> None:
     since_ms, until_ms = cursor.since_ms, cursor.until_ms
     if cursor.done:
         raise BadJob("cursor.done", "only a worker can say that a job is done")

@@ -1,4 +1,4 @@
-"""Holdings: the tokens a process has leased and not spent yet.
+"""Held tokens: those a process has leased and not spent yet.
 
 Tokens belong to one window of the exchange and die with it. How many to lease at once is a
 trade-off: large blocks keep the store's row cold, small ones leave little behind in a process that
@@ -27,7 +27,7 @@ class _Held:
     """How large the last block was."""
 
 
-class Holdings:
+class HeldTokens:
     """Tokens by the name of their limit. Only those of the latest window are kept."""
 
     def __init__(self) -> None:

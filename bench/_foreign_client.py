@@ -1,8 +1,8 @@
 """A second program at the same address, with a limiter of its own that knows of nobody else.
 
-``python -m bench._stranger ADDRESS SECONDS WEIGHT_PER_MINUTE``: asks for the best quotes of one
-market at an even pace, one request at a time, each of weight 2. Told to stop, it stops for as long
-as it was told. Ends with one JSON object: how often it heard which status.
+``python -m bench._foreign_client ADDRESS SECONDS WEIGHT_PER_MINUTE``: asks for the best quotes of
+one market at an even pace, one request at a time, each of weight 2. Told to stop, it stops for as
+long as it was told. Ends with one JSON object: how often it heard which status.
 """
 
 import json

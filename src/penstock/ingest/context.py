@@ -1,4 +1,4 @@
-"""What handlers work with: ways out to exchanges, their markets, the log, and other jobs."""
+"""What handlers work with: gateways to exchanges, their markets, the log, and other jobs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
 from penstock.exchanges.base import Info, SymbolMap
-from penstock.jobs.desk import JobDesk
+from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
 from penstock.storage.log import LogReader
 from penstock.telemetry import Listener, quiet
@@ -23,7 +23,7 @@ class SymbolMaps(Protocol):
 
 
 @dataclass(frozen=True)
-class Means:
+class HandlerContext:
     """Everything a handler is given."""
 
     gateways: Gateways
@@ -32,7 +32,7 @@ class Means:
     clock: Clock
     log: LogReader
     """What is recorded, by whatever process."""
-    desk: JobDesk
+    job_service: JobService
     tell: Listener = quiet
     log_id: int = 0
     """Which log it is: another machine's may have slots of the same names."""

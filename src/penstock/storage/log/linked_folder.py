@@ -1,4 +1,4 @@
-"""View: a slot as its readers open it."""
+"""A slot's folder as its readers open it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from penstock.storage.log.manifest import read_manifest
 _ROCKSDICTS = "rocksdict-config.json"
 
 
-class View:
+class LinkedFolder:
     """A slot's folder as a reader sees it: links to its files, in a folder of the reader's own.
 
     rocksdict writes a file of its own into the folder that it opens, whatever it opens it for. So

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.cli.instants import instant
 from penstock.cli.job_words import duration, progress
-from penstock.jobs.model import Cursor, Job, Progress, State
+from penstock.jobs.model import Cursor, Job, JobProgress, State
 
 from .conftest import run, urls
 
@@ -131,7 +131,7 @@ def job(state: State, **fields: Any) -> Job:
 
 
 def test_a_backfill_tells_rows_rate_time_left_and_when_it_was_taken_up_again() -> None:
-    way = Progress(
+    way = JobProgress(
         rows=1_100, resumed_rows=100, started_at=0, resumed_at=10_000, resumptions=1,
         first_ts=0, target_ts=6_000_000 + 60_000 * 360_000,
     )  # fmt: skip

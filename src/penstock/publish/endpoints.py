@@ -1,4 +1,4 @@
-"""Wiring: where the bus is found, and by which keys, checked before anything starts.
+"""Endpoints: where the bus is found, and by which keys, checked before anything starts.
 
 By default the bus is two sockets in the folder for collected data. Slots are numbered per folder,
 so two folders on one machine are two buses; and whoever may not enter the folder cannot connect.
@@ -39,7 +39,7 @@ _BEAT_MS = 5000
 
 
 @dataclass(frozen=True)
-class Wiring:
+class BusEndpoints:
     """Where the bus is, how much may wait on it, and who we are there."""
 
     publish: str
@@ -118,7 +118,7 @@ class Wiring:
             socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _BEAT_MS)
 
 
-def wire(settings: Bus, folder: Path, *, broker: bool = False) -> Wiring | None:
+def resolve_endpoints(settings: Bus, folder: Path, *, broker: bool = False) -> BusEndpoints | None:
     """The bus as settings have it; None if there is none.
 
     Raises:
@@ -144,7 +144,7 @@ def wire(settings: Bus, folder: Path, *, broker: bool = False) -> Wiring | None:
         raise _wrong("publishers", "names no folder with the public keys of those who may publish.")
     if secret and not broker:
         read_public(settings.broker_key, "bus.broker_key")
-    return Wiring(publish, subscribe, settings, folder, secret, settings.broker_key)
+    return BusEndpoints(publish, subscribe, settings, folder, secret, settings.broker_key)
 
 
 def _find(endpoint: str, folder: Path, side: Side) -> str:

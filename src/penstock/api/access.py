@@ -1,4 +1,4 @@
-"""Doors: what every request passes before the API looks at it.
+"""Access: the checks that every request passes before the API handles it.
 
 A page in a browser can make it send requests to this machine: under another name that was made to
 point here (so the Host header is checked), or from another site (so the Origin of whatever changes
@@ -34,8 +34,8 @@ SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Who is let in."""
+class AccessRules:
+    """Which requests are accepted."""
 
     hosts: Hosts
     token: bytes
@@ -43,7 +43,7 @@ class Rules:
     """How long a body may take to arrive."""
 
 
-def rules_of(settings: Api) -> Rules:
+def rules_of(settings: Api) -> AccessRules:
     """The rules an operator has set.
 
     Raises:
@@ -64,13 +64,15 @@ def rules_of(settings: Api) -> Rules:
             f" machines: {SHORTEST_TOKEN} are needed. Make one with `openssl rand -hex 32`.",
             origin="settings",
         )
-    return Rules(hosts_of(settings.host, settings.hosts), token.encode(), settings.body_s)
+    return AccessRules(hosts_of(settings.host, settings.hosts), token.encode(), settings.body_s)
 
 
-class Doors:
-    """An ASGI application round another, which sees only what was let in."""
+class AccessPolicy:
+    """An ASGI application around another, which gets only requests that are accepted."""
 
-    def __init__(self, inner: ASGIApp, rules: Rules, clock: Clock, listener: Listener) -> None:
+    def __init__(
+        self, inner: ASGIApp, rules: AccessRules, clock: Clock, listener: Listener
+    ) -> None:
         self._inner, self._rules, self._clock, self._listener = inner, rules, clock, listener
         self._logins = Logins(clock)
 

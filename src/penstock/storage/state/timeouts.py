@@ -1,4 +1,4 @@
-"""Patience: how long a database may take."""
+"""Timeouts: how long a database may take."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,14 +8,14 @@ from penstock.errors import StoreUnreachable
 
 
 @asynccontextmanager
-async def in_time(where: str, patience_s: float) -> AsyncIterator[None]:
+async def in_time(where: str, timeout_s: float) -> AsyncIterator[None]:
     """Do it in time or give up.
 
     Raises:
         StoreUnreachable: it took longer.
     """
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError as error:
-        raise StoreUnreachable(where, f"gave no answer within {patience_s:g} s") from error
+        raise StoreUnreachable(where, f"gave no answer within {timeout_s:g} s") from error

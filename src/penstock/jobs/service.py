@@ -1,4 +1,4 @@
-"""The desk: where people create jobs, look at them and change them.
+"""The job service: create jobs, look at them and change them.
 
 Workers fetch theirs through ``Leases``. Both may change the same job at the same moment: neither
 writes what is the other's.
@@ -20,30 +20,30 @@ from penstock.errors import (
     UnknownJob,
     VersionChanged,
 )
-from penstock.jobs.intake import admitted, edited, kind_of
-from penstock.jobs.kinds import SPECIFIED, Kind
+from penstock.jobs.kinds import SPECIFIED, JobKind
 from penstock.jobs.model import EVENTS_KEPT, Cursor, Job, JobEdit, NewJob, as_document, as_job
 from penstock.jobs.ranges import held
 from penstock.jobs.schedule import MANUAL
+from penstock.jobs.validation import admitted, edited, kind_of
 from penstock.storage.state import Document, StateStore
-from penstock.storage.state.documents import Where
+from penstock.storage.state.documents import Condition
 from penstock.storage.state.schema import JOBS
 
 _LIVE = ("active", "paused")
 _PAGE = 500
 
 
-class Order(NamedTuple):
-    """Something that is wanted of a job."""
+class JobAction(NamedTuple):
+    """What somebody did to a job, and why."""
 
     what: str
     why: str = ""
 
 
-class JobDesk:
+class JobService:
     """All jobs of a store."""
 
-    def __init__(self, store: StateStore, kinds: Mapping[str, Kind] = SPECIFIED) -> None:
+    def __init__(self, store: StateStore, kinds: Mapping[str, JobKind] = SPECIFIED) -> None:
         self.store, self.kinds = store, kinds
 
     async def create(self, new: NewJob, origin: str = "") -> Job:
@@ -56,7 +56,7 @@ class JobDesk:
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
-        document = _told(_filed({}, job, job.next_run_at), now_ms, Order("created"))
+        document = _told(_filed({}, job, job.next_run_at), now_ms, JobAction("created"))
         async with self._range_of(job):
             inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
@@ -98,9 +98,11 @@ class JobDesk:
             "status": status,
             "state": state,
         }
-        where = [Where(field, "=", value) for field, value in asked.items() if value is not None]
+        where = [
+            Condition(field, "=", value) for field, value in asked.items() if value is not None
+        ]
         if status is None and state != "success":
-            where.append(Where("status", "in", _LIVE))
+            where.append(Condition("status", "in", _LIVE))
         beyond = {"id": after} if after is not None else None
         found = await self.store.find(JOBS, [where], limit=limit, after=beyond)
         return [as_job(document) for document in found]
@@ -110,9 +112,11 @@ class JobDesk:
 
         ``asked`` are fields and the values they must have; None is any.
         """
-        where = [Where(field, "=", value) for field, value in asked.items() if value is not None]
-        where += [Where("status", "=", "deleted"), Where("state", "=", "success")]
-        where.append(Where("updated_at", ">", since_ms))
+        where = [
+            Condition(field, "=", value) for field, value in asked.items() if value is not None
+        ]
+        where += [Condition("status", "=", "deleted"), Condition("state", "=", "success")]
+        where.append(Condition("updated_at", ">", since_ms))
         kept = deque[Job](maxlen=limit)
         after: Document | None = None
         while page := await self.store.find(JOBS, [where], limit=_PAGE, after=after):
@@ -145,14 +149,14 @@ class JobDesk:
             return changed
 
         if not isinstance(edit.cursor, Cursor):
-            return await self._change(job_id, Order("edited"), change, version)
+            return await self._change(job_id, JobAction("edited"), change, version)
         async with self._range_of(replace(await self.get(job_id), cursor=edit.cursor)):
-            return await self._change(job_id, Order("edited"), change, version)
+            return await self._change(job_id, JobAction("edited"), change, version)
 
     async def pause(self, job_id: str, why: str = "") -> Job:
         """Let a job rest; whoever runs it stops at the end of the page."""
-        order = Order("paused", why)
-        return await self._change(job_id, order, lambda job, _: replace(job, status="paused"))
+        action = JobAction("paused", why)
+        return await self._change(job_id, action, lambda job, _: replace(job, status="paused"))
 
     async def resume(self, job_id: str) -> Job:
         """Let a job go on that was paused, or had failed."""
@@ -167,7 +171,7 @@ class JobDesk:
                 job = replace(job, next_run_at=max(job.next_run_at, now_ms))
             return replace(job, status="active")
 
-        return await self._change(job_id, Order("resumed"), change)
+        return await self._change(job_id, JobAction("resumed"), change)
 
     async def run(self, job_id: str) -> Job:
         """Have a job run now, before all others; one that was paused goes on."""
@@ -179,7 +183,7 @@ class JobDesk:
             due = {"next_run_at": now_ms, "claim_priority": MANUAL}
             return replace(job, state="queued", attempts=0, **due)
 
-        return await self._change(job_id, Order("asked_for"), change)
+        return await self._change(job_id, JobAction("asked_for"), change)
 
     async def wake(self, exchange_id: str) -> int:
         """Have the jobs that wait for room at an exchange run now; how many there are."""
@@ -195,7 +199,7 @@ class JobDesk:
         ):
             for job in page:
                 with suppress(JobEnded, UnknownJob):
-                    await self._change(job.id, Order("woken"), change)
+                    await self._change(job.id, JobAction("woken"), change)
                     woken += 1
             after = page[-1].id
         return woken
@@ -206,7 +210,7 @@ class JobDesk:
         if job.status == "deleted":
             return job
         return await self._change(
-            job_id, Order("deleted"), lambda job, _: replace(job, status="deleted"), version
+            job_id, JobAction("deleted"), lambda job, _: replace(job, status="deleted"), version
         )
 
     @asynccontextmanager
@@ -236,7 +240,7 @@ class JobDesk:
     async def _change(
         self,
         job_id: str,
-        order: Order,
+        action: JobAction,
         change: Callable[[Job, int], Job],
         version: int | None = None,
     ) -> Job:
@@ -257,7 +261,7 @@ class JobDesk:
                 return None
             wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
             filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
-            return _told(filed, now_ms, order)
+            return _told(filed, now_ms, action)
 
         written = await self.store.update(JOBS, job_id, changed)
         if written is None and not seen:
@@ -285,7 +289,7 @@ def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
     return {**document, **as_document(job), "wake_at": wake_at}
 
 
-def _told(document: Document, at_ms: int, order: Order) -> Document:
+def _told(document: Document, at_ms: int, action: JobAction) -> Document:
     """The document, with something that was wanted of the job."""
-    event = {"at": at_ms, "what": order.what, "detail": order.why, "by": ""}
+    event = {"at": at_ms, "what": action.what, "detail": action.why, "by": ""}
     return {**document, "orders": [*document.get("orders", ()), event][-EVENTS_KEPT // 2 :]}

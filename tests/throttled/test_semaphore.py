@@ -1,4 +1,4 @@
-"""Turns: so many at a time, higher priorities first, nobody for ever."""
+"""The semaphore: so many at a time, higher priorities first, nobody for ever."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.errors import WaitTimedOut
-from penstock.throttled.turns import AGEING_S, Patience, Turns
+from penstock.throttled.semaphore import AGEING_S, Deadline, PrioritySemaphore
 
 
 class Line:
@@ -14,7 +14,7 @@ class Line:
 
     def __init__(self) -> None:
         self.clock, self.order = ManualClock(), list[str]()
-        self.turns = Turns(1, self.clock)
+        self.semaphore = PrioritySemaphore(1, self.clock)
 
     async def come(
         self, name: str, priority: int = 0, timeout_s: float | None = None
@@ -22,7 +22,7 @@ class Line:
         """Somebody comes, and stands in line."""
 
         async def wait() -> None:
-            await self.turns.enter(priority, Patience(self.clock, timeout_s))
+            await self.semaphore.acquire(priority, Deadline(self.clock, timeout_s))
             self.order.append(name)
 
         task = asyncio.create_task(wait())
@@ -32,7 +32,7 @@ class Line:
     async def empty(self) -> list[str]:
         """Everybody goes, one after another."""
         for _ in range(10):
-            self.turns.leave()
+            self.semaphore.release()
             for _ in range(3):
                 await asyncio.sleep(0)
         return self.order
@@ -80,7 +80,7 @@ async def test_a_place_given_in_the_moment_of_cancelling_goes_to_the_next() -> N
     line = Line()
     await line.come("holder")
     cancelled, following = await line.come("cancelled"), await line.come("following")
-    line.turns.leave()
+    line.semaphore.release()
     cancelled.cancel()
     await following
 

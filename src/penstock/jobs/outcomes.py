@@ -1,4 +1,4 @@
-"""Settling: what becomes of a job at the end of a turn.
+"""Outcomes: what becomes of a job at the end of a run.
 
 Errors are told apart by their remedy. No budget: the job waits, and that is no attempt. Not its
 fault: it goes back. Asking again will not help: it has failed. Everything else, surprises included,
@@ -27,7 +27,7 @@ from penstock.errors import (
 )
 from penstock.jobs.leases import Leases, Reset
 from penstock.jobs.model import Job
-from penstock.jobs.turn import Turn
+from penstock.jobs.run import JobRun
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import JobDone, JobFailed, JobParked, JobWaits, Listener
 
@@ -47,15 +47,15 @@ _ASIDE_MS = 1_000
 _DOUBT_MS = 50
 
 
-class Ending(NamedTuple):
-    """How a turn ended."""
+class Outcome(NamedTuple):
+    """How a run ended."""
 
     how: Literal["done", "failed", "waiting", "parked"]
     closed_ms: int = 0
     """For so long its exchange has no budget."""
 
 
-class Settling:
+class Outcomes:
     """Gives jobs back, for one worker."""
 
     def __init__(
@@ -73,26 +73,28 @@ class Settling:
             longest_s=settings.longest_delay,
         )
 
-    async def settle(self, turn: Turn, outcome: object, at_ms: int) -> Ending:
-        """Write down how a turn ended; a lease that was lost is noted in the turn.
+    async def settle(self, job_run: JobRun, result: object, at_ms: int) -> Outcome:
+        """Save how a run ended; a lease that was lost is noted in the run.
 
-        ``outcome`` is what the handler returned or raised, ``at_ms`` the store's instant.
+        ``result`` is what the handler returned or raised, ``at_ms`` the store's instant.
         """
-        match outcome:
+        match result:
             case True:
-                return await self._done(turn, at_ms)
+                return await self._done(job_run, at_ms)
             case RateLimited() | Banned():
-                return await self._wait(turn, at_ms, outcome)
-            case Exception() if not isinstance(outcome, _NOT_ITS_FAULT):
-                return await self._fail(turn, at_ms, outcome)
+                return await self._wait(job_run, at_ms, result)
+            case Exception() if not isinstance(result, _NOT_ITS_FAULT):
+                return await self._fail(job_run, at_ms, result)
             case Exception():
-                return await self._park(turn, at_ms, str(outcome), at_ms + _ASIDE_MS)
+                return await self._park(job_run, at_ms, str(result), at_ms + _ASIDE_MS)
             case _:
-                return await self._park(turn, at_ms, turn.stopping or "it was interrupted", at_ms)
+                return await self._park(
+                    job_run, at_ms, job_run.stopping or "it was interrupted", at_ms
+                )
 
-    async def _done(self, turn: Turn, at_ms: int) -> Ending:
-        job = turn.job
-        if self._kept(turn, *await self._leases.finish([job], at_ms)):
+    async def _done(self, job_run: JobRun, at_ms: int) -> Outcome:
+        job = job_run.job
+        if self._kept(job_run, *await self._leases.finish([job], at_ms)):
             self._tell(
                 JobDone(
                     job=job.id,
@@ -102,29 +104,29 @@ class Settling:
                     ended=job.schedule is None,
                 )
             )
-        return Ending("done")
+        return Outcome("done")
 
-    async def _wait(self, turn: Turn, at_ms: int, error: RateLimited | Banned) -> Ending:
-        job = turn.job
+    async def _wait(self, job_run: JobRun, at_ms: int, error: RateLimited | Banned) -> Outcome:
+        job = job_run.job
         again_ms = error.until_ms if isinstance(error, Banned) else error.retry_at_ms
         # The error speaks of this machine's instants; only the distance is of use elsewhere.
         wait_ms = max(1, again_ms - self._clock.now_ms()) + _DOUBT_MS
-        reset = Reset(at_ms + wait_ms, turn.serves, turn.window_ms)
-        if self._kept(turn, await self._leases.wait(job, at_ms, reset, str(error))):
+        reset = Reset(at_ms + wait_ms, job_run.serves, job_run.window_ms)
+        if self._kept(job_run, await self._leases.wait(job, at_ms, reset, str(error))):
             told = JobWaits(
                 job=job.id, exchange=job.exchange_id, wait_ms=wait_ms, reason=str(error)
             )
             self._tell(told)
-        return Ending("waiting", wait_ms)
+        return Outcome("waiting", wait_ms)
 
-    async def _fail(self, turn: Turn, at_ms: int, error: Exception) -> Ending:
-        job = turn.job
+    async def _fail(self, job_run: JobRun, at_ms: int, error: Exception) -> Outcome:
+        job = job_run.job
         reason = str(error) if isinstance(error, PenstockError) else repr(error)
         retry_ms: int | None = None
         if not isinstance(error, _HOPELESS) and job.attempts + 1 < self._backoff.attempts:
             delay_s = self._backoff.delay(job.attempts, self._draw())
             retry_ms = at_ms + max(1, round(delay_s * 1000))
-        if self._kept(turn, await self._leases.fail(job, at_ms, reason, retry_ms)):
+        if self._kept(job_run, await self._leases.fail(job, at_ms, reason, retry_ms)):
             self._tell(
                 JobFailed(
                     job=job.id,
@@ -134,15 +136,15 @@ class Settling:
                     given_up=retry_ms is None,
                 )
             )
-        return Ending("failed")
+        return Outcome("failed")
 
-    async def _park(self, turn: Turn, at_ms: int, reason: str, due_ms: int) -> Ending:
-        job = turn.job
-        if self._kept(turn, await self._leases.park(job, at_ms, reason, due_ms)):
+    async def _park(self, job_run: JobRun, at_ms: int, reason: str, due_ms: int) -> Outcome:
+        job = job_run.job
+        if self._kept(job_run, await self._leases.park(job, at_ms, reason, due_ms)):
             self._tell(JobParked(job=job.id, exchange=job.exchange_id, reason=reason))
-        return Ending("parked")
+        return Outcome("parked")
 
-    def _kept(self, turn: Turn, written: Job | None) -> bool:
+    def _kept(self, job_run: JobRun, written: Job | None) -> bool:
         if written is None:
-            turn.lose("its lease ran out and another took it")
+            job_run.lose("its lease ran out and another took it")
         return written is not None

@@ -6,19 +6,19 @@ from typing import TypeVar
 
 import typer
 
-from penstock.app import open_intake
+from penstock.app import open_admin
 from penstock.cli.context import read_settings
 from penstock.clock import SystemClock
-from penstock.ingest.requests import Intake
+from penstock.ingest.admin import FleetAdmin
 from penstock.telemetry import log_facts
 
 T = TypeVar("T")
 
 
-def with_intake(
+def with_admin(
     context: typer.Context,
     data_dir: str | None,
-    do: Callable[[Intake], Awaitable[T]],
+    do: Callable[[FleetAdmin], Awaitable[T]],
     *,
     read_only: bool = False,
 ) -> T:
@@ -29,7 +29,7 @@ def with_intake(
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
 
     async def run() -> T:
-        async with open_intake(settings, SystemClock(), log_facts, read_only=read_only) as intake:
-            return await do(intake)
+        async with open_admin(settings, SystemClock(), log_facts, read_only=read_only) as admin:
+            return await do(admin)
 
     return asyncio.run(run())

@@ -1,4 +1,4 @@
-"""A turn: one job in the hands of one worker, from claim to release."""
+"""A job run: one job held by one worker, from claim to release."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,10 +11,10 @@ from penstock.jobs.transitions import with_event
 NS_PER_MS = 1_000_000
 
 
-class Turn:
+class JobRun:
     """A job that is held. What ``job`` says of cursor and progress is what was last handed in."""
 
-    def __init__(self, job: Job, save: Callable[["Turn"], Awaitable[None]]) -> None:
+    def __init__(self, job: Job, save: Callable[["JobRun"], Awaitable[None]]) -> None:
         self.job = job
         self._save = save
         self.began_ns = 0

@@ -1,4 +1,4 @@
-"""Strangers: what others at the same address take out of a shared budget, and will take again.
+"""Foreign usage: what other clients at the same address use of a shared budget, and will use again.
 
 An exchange counts per address and tells the count with each answer. What is not ours in it is
 somebody else's. That much is left free in the next window too: a budget used to the last by us
@@ -23,7 +23,7 @@ _AHEAD_MS = 1000
 
 
 @dataclass(slots=True)
-class Strangers:
+class ForeignUsage:
     """One aligned window's others. Instants are the exchange's, in ms."""
 
     period_ms: int

@@ -1,4 +1,4 @@
-"""Pace: how fast a job gets on, and how long it still takes. Pure, from the job alone."""
+"""Throughput: how fast a job runs, and how long it still takes. Pure, from the job alone."""
 
 from typing import NamedTuple
 
@@ -8,22 +8,22 @@ from penstock.market.interval import DAY_MS, Interval
 _MONTH_MS = 365 * DAY_MS // 12
 
 
-class Pace(NamedTuple):
-    """How a job gets on. None where nothing can be said yet."""
+class Throughput(NamedTuple):
+    """How fast a job runs. None where nothing can be said yet."""
 
     rows_per_s: float | None
     left_s: float | None
 
 
-def pace_of(job: Job) -> Pace:
-    """The pace since the job was last taken up."""
+def throughput_of(job: Job) -> Throughput:
+    """The throughput since the job was last taken up."""
     progress = job.progress
     began_ms = progress.resumed_at or progress.started_at
     rows = progress.rows - progress.resumed_rows
     if began_ms is None or rows <= 0 or job.updated_at <= began_ms:
-        return Pace(None, None)
+        return Throughput(None, None)
     rows_per_s = rows * 1000 / (job.updated_at - began_ms)
-    return Pace(rows_per_s, _rows_left(job) / rows_per_s)
+    return Throughput(rows_per_s, _rows_left(job) / rows_per_s)
 
 
 def _rows_left(job: Job) -> float:

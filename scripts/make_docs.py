@@ -13,6 +13,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from penstock.cli import app
 from penstock.config import (
+    RENAMED,
     Secret,
     Settings,
     describe,
@@ -59,7 +60,7 @@ def settings_page() -> str:
         lines += ["| setting | variable | default | allowed | |", "|---|---|---|---|---|"]
         lines += _setting_rows(section, hint)
         lines.append("")
-    return "\n".join(lines + _short_names())
+    return "\n".join(lines + _short_names() + _renamed())
 
 
 def pages() -> dict[Path, str]:
@@ -146,6 +147,17 @@ def _short_names() -> list[str]:
         alone = "" if alias.variable in {each.variable for each in everywhere} else _OF_EXCHANGE
         lines.append(f"| `{alias.variable}` | `{alias.setting}`{alone} |")
     return [*lines, "", "Only public data is collected: there is no place for a key.", ""]
+
+
+def _renamed() -> list[str]:
+    lines = [
+        "## Renamed settings", "",
+        "The old names still work in this version, in the file and in the environment. A process",
+        "that finds one logs a warning, once. Where both names are set, the new one wins.", "",
+        "| old name | old variable | new name |", "|---|---|---|",
+    ]  # fmt: skip
+    rows = [f"| `{old}` | `{environment_name(old)}` | `{new}` |" for old, new in RENAMED.items()]
+    return [*lines, *rows, ""]
 
 
 def _table_of_tables(section: str, struct: type[Struct]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Configuration: three sources, one frozen result, every origin known."""
 
+import logging
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from msgspec import Struct
 
 from penstock.config import (
+    RENAMED,
     Loaded,
     Secret,
     Settings,
@@ -17,6 +19,7 @@ from penstock.config import (
     named_symbols,
     setting_names,
     short_names,
+    warn_once,
 )
 from penstock.errors import ConfigError
 
@@ -243,3 +246,83 @@ def test_markets_may_be_named_by_the_environment() -> None:
         "sol_usdt",
     )
     assert named_symbols({}) == ()
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_renamed_setting_still_works_under_its_old_name(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    section, _, field = old.partition(".")
+    is_flag = setting_names(Settings)[new] is bool
+    file = write(tmp_path, f"[{section}]\n{field} = {'false' if is_flag else '7.5'}\n")
+    variable = environment_name(old)
+    wanted = False if is_flag else 7.5
+
+    for sources, origin in (
+        ({"file": file}, str(file)),
+        ({"environment": {variable: str(wanted).lower()}}, f"environment {variable}"),
+    ):
+        loaded = settings(**sources)
+
+        assert {name: value for name, value, _ in loaded.rows()}[new] == wanted
+        assert loaded.origins == {new: f"{origin}, as {old}"}
+        (warning,) = loaded.warnings
+        assert warning.startswith(f"{old} ({origin}) is now {new}.")
+
+
+@pytest.mark.parametrize("old_is_stronger", [True, False])
+def test_where_both_names_are_set_the_new_one_wins_and_the_warning_says_so(
+    tmp_path: Path, old_is_stronger: bool
+) -> None:
+    in_file, in_environment = (
+        ("timeout", "patience") if old_is_stronger else ("patience", "timeout")
+    )
+    file = write(tmp_path, f"[state]\n{in_file} = {1 if old_is_stronger else 2}\n")
+    variable = environment_name(f"state.{in_environment}")
+    loaded = settings(
+        environment={variable: "2" if old_is_stronger else "1"}, file=file, options={}
+    )
+
+    assert loaded.settings.state.timeout == 1
+    (warning,) = loaded.warnings
+    assert "state.patience" in warning
+    assert "state.timeout, which is set too" in warning
+    assert "state.patience is ignored" in warning
+
+
+def test_the_environment_is_stronger_than_the_file_under_old_names_too(tmp_path: Path) -> None:
+    file = write(tmp_path, "[jobs]\nturn = 1\n")
+    loaded = settings(environment={"PENSTOCK_JOBS_TURN": "2"}, file=file)
+
+    assert loaded.settings.jobs.time_slice == 2
+    assert len(loaded.warnings) == 1
+
+
+def test_a_bad_value_under_an_old_name_names_both(tmp_path: Path) -> None:
+    file = write(tmp_path, "[jobs]\npatience = 0\n")
+    with pytest.raises(ConfigError, match=r"jobs\.acquire_timeout .*as jobs\.patience"):
+        settings(file=file)
+
+
+def test_a_typing_error_is_never_answered_with_an_old_name() -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(environment={"PENSTOCK_JOBS_PATIENC": "1"})
+    assert "JOBS_PATIENCE" not in str(caught.value)
+
+
+def test_new_names_are_real_and_old_ones_are_gone() -> None:
+    assert RENAMED.keys().isdisjoint(setting_names(Settings))
+    assert set(RENAMED.values()) <= setting_names(Settings).keys()
+
+
+def test_a_warning_about_an_old_name_is_logged_once_in_a_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "penstock")
+    warnings = settings(environment={"PENSTOCK_COLLECT_WATCH": "false"}).warnings
+
+    warn_once(warnings)
+    warn_once(settings(environment={"PENSTOCK_COLLECT_WATCH": "false"}).warnings)
+
+    said = [record for record in caplog.records if "collect.liveness" in record.message]
+    assert [(record.levelname, record.message) for record in said] == [("WARNING", warnings[0])]

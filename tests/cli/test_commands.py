@@ -104,6 +104,17 @@ def test_config_tells_values_and_origins(tmp_path: Path) -> None:
     assert shown["simulator.host"]["origin"] == "default"
 
 
+def test_a_setting_under_its_old_name_works_and_is_warned_of_once(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text("[jobs]\nturn = 5\n")
+    done = run("config", "--json", folder=tmp_path, PENSTOCK_STATE_PATIENCE="3")
+
+    shown = json.loads(done.stdout)
+    assert (shown["jobs.time_slice"]["value"], shown["state.timeout"]["value"]) == (5, 3)
+    assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["warning"] * 2
+    assert done.stderr.count("is now jobs.time_slice") == 1
+    assert done.stderr.count("is now state.timeout") == 1
+
+
 def test_config_is_readable_without_json(tmp_path: Path) -> None:
     done = run("config", folder=tmp_path)
 

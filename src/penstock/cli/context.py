@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from penstock.config import Loaded, Settings, load, named_symbols, short_names
+from penstock.config import Loaded, Settings, load, named_symbols, short_names, warn_once
 from penstock.telemetry import configure_logging
 
 
@@ -37,6 +37,7 @@ def read_settings(
     if style == "auto":
         style = "human" if sys.stderr.isatty() else "json"
     configure_logging(style, loaded.settings.logging.level)
+    warn_once(loaded.warnings)
     return loaded
 
 

@@ -15,6 +15,7 @@ from penstock.config.loading import (
     setting_names,
     table_of,
 )
+from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.settings import (
     Api,
     Bus,
@@ -37,6 +38,7 @@ from penstock.config.settings import (
 from penstock.config.short_names import named_symbols, short_names
 
 __all__ = [
+    "RENAMED",
     "Api",
     "Bus",
     "Collect",
@@ -62,4 +64,5 @@ __all__ = [
     "setting_names",
     "short_names",
     "table_of",
+    "warn_once",
 ]

@@ -21,6 +21,7 @@ from typing import (
 import msgspec
 from msgspec import Struct
 
+from penstock.config.renamed import RENAMED, ignored, used_instead
 from penstock.config.settings import Secret
 from penstock.errors import ConfigError, mask_urls, near_matches
 
@@ -33,6 +34,8 @@ class Loaded(Generic[S]):
 
     settings: S
     origins: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+    """What was set under a name that has changed; see ``renamed.py``."""
 
     def rows(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted name, value with secrets masked, origin) of every setting."""
@@ -71,7 +74,8 @@ def load(
     gathered.take_environment(environment, aliases)
     for name, value in (options or {}).items():
         gathered.put(name, value, f"command line --{name.rpartition('.')[2].replace('_', '-')}")
-    return Loaded(gathered.build(schema), gathered.origins)
+    warnings = tuple(gathered.take_renamed())
+    return Loaded(gathered.build(schema), gathered.origins, warnings)
 
 
 def setting_names(root: type[Struct]) -> dict[str, Any]:
@@ -98,8 +102,14 @@ class _Gathered:
         self.values: dict[str, object] = {}
         self.texts: set[str] = set()
         self.origins: dict[str, str] = {}
+        self._renamed = {old: new for old, new in RENAMED.items() if new in names}
+        self._by_old_name: dict[str, tuple[object, str, bool]] = {}
+        """Old name → value, origin, and whether the value is text."""
 
     def put(self, name: str, value: object, origin: str) -> None:
+        if name in self._renamed:
+            self._by_old_name[name] = value, origin, False
+            return
         if name not in self.names:
             near = near_matches(name, self.names)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -109,8 +119,24 @@ class _Gathered:
         _check_tables(name, self.names[name], value, origin)
 
     def _put_text(self, name: str, text: str, variable: str) -> None:
-        self.put(name, text, f"environment {variable}")
+        origin = f"environment {variable}"
+        if name in self._renamed:
+            self._by_old_name[name] = text, origin, True
+            return
+        self.put(name, text, origin)
         self.texts.add(name)
+
+    def take_renamed(self) -> Iterator[str]:
+        """Use what was set under an old name, unless the new name is set; the warnings."""
+        for old, (value, origin, is_text) in self._by_old_name.items():
+            new = self._renamed[old]
+            if new in self.values:
+                yield ignored(old, origin, self.origins[new])
+                continue
+            self.put(new, value, f"{origin}, as {old}")
+            if is_text:
+                self.texts.add(new)
+            yield used_instead(old, origin)
 
     def take_file(self, file: Path) -> None:
         try:
@@ -129,12 +155,12 @@ class _Gathered:
             # A container sets to nothing what it does not set.
             if text := environment.get(alias.variable):
                 self._put_text(alias.setting, alias.read(text), alias.variable)
-        by_variable = {environment_name(name): name for name in self.names}
+        by_variable = {environment_name(name): name for name in (*self._renamed, *self.names)}
         for variable, text in environment.items():
             if variable in by_variable:
                 self._put_text(by_variable[variable], text, variable)
             elif variable.startswith("PENSTOCK_") and not variable.startswith("PENSTOCK_TEST_"):
-                near = near_matches(variable, by_variable)
+                near = near_matches(variable, map(environment_name, self.names))
                 hint = f" Did you mean {' or '.join(near)}?" if near else ""
                 raise ConfigError(
                     variable, problem=f"there is no such setting.{hint}", origin="environment"

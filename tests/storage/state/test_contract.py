@@ -423,3 +423,9 @@ async def test_what_is_kept_outlives_whoever_opened_it(store: StateStore, url: s
 async def test_a_url_of_no_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         await open_store(url)
+
+
+async def test_the_refusal_names_every_kind_of_store_and_nothing_else() -> None:
+    kinds = "begins with sqlite: or postgresql: or mongodb: or memory:."
+    with pytest.raises(ConfigError, match=kinds):
+        await open_store("nowhere:x")

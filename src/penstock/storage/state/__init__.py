@@ -298,7 +298,8 @@ class _Module(Protocol):
 
 # Files of this folder that are parts of every backend.
 _SHARED = {
-    "budget", "documents", "jsonb", "timeouts", "schema", "sql", "sqlite_copy", "sqlite_tables",
+    "budget", "documents", "jsonb", "timeouts", "schema", "sql", "sqlite_clock", "sqlite_copy",
+    "sqlite_tables",
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from penstock.config import Exchanges, Settings, State
 from penstock.connectors.gateways import FleetGateways
 from penstock.errors import Banned, PenstockError
 from penstock.exchanges import registry
-from penstock.exchanges.base import Request, WayOut
+from penstock.exchanges.base import ExchangeClient, Request
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact, RequestSent, SendingStopped
@@ -53,7 +53,9 @@ class Heard:
             self.stops.append(fact.until_ms)
 
 
-async def ask_on(gateway: WayOut, questions: Sequence[Request[object]], heard: Heard) -> None:
+async def ask_on(
+    gateway: ExchangeClient, questions: Sequence[Request[object]], heard: Heard
+) -> None:
     for question in cycle(questions):
         try:
             await gateway.fetch(question)
@@ -62,7 +64,7 @@ async def ask_on(gateway: WayOut, questions: Sequence[Request[object]], heard: H
             heard.errors[type(error).__name__] += 1
 
 
-async def provoke(gateway: WayOut) -> None:
+async def provoke(gateway: ExchangeClient) -> None:
     request = Request(PROVOKED, 2, lambda body, _: body, {"symbol": "BTCUSDT"})
     try:
         await gateway.fetch(request)
@@ -90,18 +92,18 @@ async def main(url: str, address: str, tasks: int) -> None:
             rest.candles(BTC, MINUTE, now_ms - 180_000, now_ms),
         ]
         print("ready", flush=True)
-        asking: list[asyncio.Task[None]] = []
+        availability: list[asyncio.Task[None]] = []
         while (command := (await asyncio.to_thread(sys.stdin.readline)).strip()) != "end":
             if command == "ask":
                 heard.statuses.clear()
                 for number in range(tasks):
                     own = list(islice(cycle(questions), number, number + len(questions)))
-                    asking.append(asyncio.create_task(ask_on(gateway, own, heard)))
+                    availability.append(asyncio.create_task(ask_on(gateway, own, heard)))
             elif command == "provoke":
                 await provoke(gateway)
-        for task in asking:
+        for task in availability:
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*availability, return_exceptions=True)
     print(
         json.dumps({"statuses": heard.statuses, "errors": heard.errors, "stops": heard.stops}),
         flush=True,

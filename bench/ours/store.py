@@ -20,7 +20,7 @@ from bench.ours.decode import Replay
 from rocksdict import Rdict
 
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.market.events import AggTrade, BookSnapshot, Disconnect
 from penstock.market.symbol import Symbol
 from penstock.publish import Published
@@ -82,7 +82,7 @@ async def collect(
         session = Session(
             shard,
             Endpoint("binance", url, DAWDLE_S),
-            Outlets(recorder.record, fetch_book),
+            SessionHooks(recorder.record, fetch_book),
             clock,
         )
         gc.collect()
@@ -104,12 +104,12 @@ async def collect(
 
 
 def _check(shard: Shard, repeated: int) -> None:
-    wrong, tally = (
+    wrong, stats = (
         [name for name, book in shard.books.items() if book.state != "synced"],
-        shard.tally,
+        shard.stats,
     )
-    if wrong or tally.malformed or tally.reconnects or repeated:
-        raise SystemExit(f"{wrong} {tally.malformed} {tally.reconnects} {repeated}")
+    if wrong or stats.malformed or stats.reconnects or repeated:
+        raise SystemExit(f"{wrong} {stats.malformed} {stats.reconnects} {repeated}")
 
 
 def _percentiles(

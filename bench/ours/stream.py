@@ -21,7 +21,7 @@ from picows import WSFrame, WSListener, WSTransport, ws_connect
 from rocksdict import Options, Rdict, WriteBatch
 
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Bus
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
@@ -75,8 +75,8 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
     publisher = ZeroMqPublisher(endpoints, SLOT, Head(run=1, log=1))
     with closing(publisher), closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as log:
         recorder, shard = Recorder(log, publisher, (count,)), replay.shard()
-        outlets = Outlets(recorder.record, fetch_book)
-        session = Session(shard, Endpoint("binance", url, DAWDLE_S), outlets, clock)
+        hooks = SessionHooks(recorder.record, fetch_book)
+        session = Session(shard, Endpoint("binance", url, DAWDLE_S), hooks, clock)
         await clock.sleep(WARM_S)
         gc.collect()
         cpu_s = time.process_time()
@@ -85,8 +85,8 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
         ended_s = time.process_time()
         recorder.close()
         wrong = [each for each, book in shard.books.items() if book.state != "synced"]
-    if wrong or shard.tally.malformed or publisher.counts.dropped or publisher.counts.unheard:
-        raise SystemExit(f"{wrong} {shard.tally.malformed} {publisher.counts}")
+    if wrong or shard.stats.malformed or publisher.counts.dropped or publisher.counts.unheard:
+        raise SystemExit(f"{wrong} {shard.stats.malformed} {publisher.counts}")
     each_s = (ended_s - steady[1]) / max(1, recorded - steady[0])
     return {"cpu_s": ended_s - cpu_s, "steady_cpu_s": each_s}
 

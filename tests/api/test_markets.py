@@ -3,7 +3,7 @@
 from penstock.config import Settings
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 from .conftest import Client
@@ -11,8 +11,10 @@ from .conftest import Client
 
 async def test_markets_are_shown_with_what_the_exchange_tells_of_them(api: Client) -> None:
     listed = [
-        Listed("ETHUSDT", Symbol("ETH", "USDT")),
-        Listed("BTCUSDT", Symbol("BTC", "USDT"), details=MarketDetails("0.01", "0.001", "BREAK")),
+        ListedMarket("ETHUSDT", Symbol("ETH", "USDT")),
+        ListedMarket(
+            "BTCUSDT", Symbol("BTC", "USDT"), details=MarketDetails("0.01", "0.001", "BREAK")
+        ),
     ]
     info = Info(SymbolMap("binance", listed), (), ("1m", "1h"))
     gateways = FleetGateways(api.app_state.store, Settings(), api.app_state.clock)

@@ -25,7 +25,7 @@ from penstock.app import open_collector
 from penstock.cli.judge import gather
 from penstock.cli.processes import running
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Settings
 from penstock.exchanges.base import SymbolMap
@@ -37,8 +37,8 @@ from penstock.simulator.judge import Judge
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream, id_of_key
 from penstock.streaming.commands import Subscription
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import Shard
+from penstock.streaming.shard_connection import Plan
 
 from .flood import MARKETS
 
@@ -101,8 +101,8 @@ async def test_at_thousands_of_messages_a_second_nothing_is_lost_and_nothing_com
 
         with closing(open_log(f"rocksdb:{tmp_path}").writer("flood")) as log:
             recorder = Recorder(log)
-            outlets = Outlets(recorder.record, fetch_book)
-            session = Session(shard, Endpoint("binance", f"{address}/stream", 30.0), outlets, clock)
+            hooks = SessionHooks(recorder.record, fetch_book)
+            session = Session(shard, Endpoint("binance", f"{address}/stream", 30.0), hooks, clock)
             streaming, began_ns = asyncio.create_task(session.run(stop)), clock.monotonic_ns()
             await asyncio.wait([streaming], timeout=SECONDS)
             assert not streaming.done(), "it ended by itself"
@@ -125,9 +125,9 @@ async def test_at_thousands_of_messages_a_second_nothing_is_lost_and_nothing_com
     report: dict[str, Any] = {
         "seconds": round(seconds, 1),
         "messages_per_second": round(recorded / seconds),
-        "rotations": dict(shard.tally.rotations),
-        "given_up": dict(shard.tally.given_up),
-        "copies_dropped": shard.sieve.dropped,
+        "rotations": dict(shard.stats.rotations),
+        "given_up": dict(shard.stats.given_up),
+        "copies_dropped": shard.deduplicator.dropped,
         "recorded": recorded,
         "missing": missing,
         "duplicated": counts.repeated,
@@ -136,9 +136,9 @@ async def test_at_thousands_of_messages_a_second_nothing_is_lost_and_nothing_com
 
     assert (missing, counts.repeated) == (0, 0), report
     assert report["messages_per_second"] >= 0.7 * PER_SECOND, report
-    assert shard.tally.rotations["old age"] >= least_rotations(), report
-    assert not shard.tally.reconnects, report
-    assert shard.sieve.dropped > 0, "nothing overlapped"
+    assert shard.stats.rotations["old age"] >= least_rotations(), report
+    assert not shard.stats.reconnects, report
+    assert shard.deduplicator.dropped > 0, "nothing overlapped"
     for book in shard.books.values():
         assert (book.state, book.resyncs, book.update_id) == ("synced", 0, last)
         assert book.book is not None

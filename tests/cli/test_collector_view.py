@@ -9,9 +9,9 @@ from penstock.cli.fitting import Viewport
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
+    ConnectionStatus,
     FetchStatus,
     IdsStatus,
-    LegStatus,
     LimitStatus,
     ShardStatus,
     StreamStatus,
@@ -122,13 +122,13 @@ def test_books_that_wait_for_the_same_thing_are_told_together() -> None:
 def test_every_kind_of_trouble_is_told_whole_at_any_width() -> None:
     long = "the disk is full: " + " ".join(["word"] * 40) + " last"
     status = status_of(
-        "btc_usdt", trouble=long, mute=["trades btc_usdt"], malformed={"no JSON": 2},
+        "btc_usdt", trouble=long, stalled=["trades btc_usdt"], malformed={"no JSON": 2},
         bus_dropped=5, pending=[f"s{number}@trade" for number in range(7)],
     )  # fmt: skip
     text = " ".join(" ".join(line.split()) for line in drawn(status))
 
     assert long in text
-    assert "mute, though their markets move: trades btc_usdt" in text
+    assert "stalled, though their markets move: trades btc_usdt" in text
     assert "malformed frames: 2 × no JSON" in text
     assert "dropped by the bus 5; the log has them" in text
     assert "s4@trade and 2 more" in text
@@ -165,14 +165,18 @@ def test_a_fetcher_shows_what_fails_first_and_why() -> None:
     assert "missing" not in "".join(lines), "a fetcher counts none, so it claims nothing"
 
 
-def leg(number: int, up_s: int | None) -> LegStatus:
-    return LegStatus(number=number, state="connected", leads=number == 1, up_s=up_s)
+def member(number: int, up_s: int | None) -> ConnectionStatus:
+    return ConnectionStatus(number=number, state="connected", is_primary=number == 1, up_s=up_s)
 
 
 def test_connections_are_summed_up() -> None:
     shards = [
-        ShardStatus(state="rotating", legs=[leg(1, 9000), leg(2, 130)], rotations={"old age": 3}),
-        ShardStatus(state="connected", legs=[leg(1, None)], given_up={"refused": 1}, dropped=1234),
+        ShardStatus(
+            state="rotating", members=[member(1, 9000), member(2, 130)], rotations={"old age": 3}
+        ),
+        ShardStatus(
+            state="connected", members=[member(1, None)], given_up={"refused": 1}, dropped=1234
+        ),
     ]
     view = " ".join(" ".join(drawn(status_of(shards=shards))).split())
 
@@ -185,6 +189,6 @@ def test_without_connections_nothing_is_said_of_them() -> None:
         return " ".join(drawn(status_of(shards=shards)))
 
     assert "connections" not in shown([])
-    assert "for no time" in shown([ShardStatus(state="connecting", legs=[leg(1, None)])])
-    assert "for 7 s" in shown([ShardStatus(state="connected", legs=[leg(1, 7)])])
-    assert "for 3 h" in shown([ShardStatus(state="connected", legs=[leg(1, 10_900)])])
+    assert "for no time" in shown([ShardStatus(state="connecting", members=[member(1, None)])])
+    assert "for 7 s" in shown([ShardStatus(state="connected", members=[member(1, 7)])])
+    assert "for 3 h" in shown([ShardStatus(state="connected", members=[member(1, 10_900)])])

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.market.events import AnyEvent, BookSnapshot, Trade
@@ -40,7 +40,7 @@ async def main(url: str, silence_s: float) -> None:
     wanted = [Subscription("trades", (BTC,))]
     shard = Shard("binance", lambda: BinanceDialect(symbols), wanted, lambda: 0.0)
     endpoint = Endpoint("binance", url, silence_s)
-    session = Session(shard, endpoint, Outlets(record, fetch_book, tell), SystemClock())
+    session = Session(shard, endpoint, SessionHooks(record, fetch_book, tell), SystemClock())
     await session.run(asyncio.Event())
 
 

@@ -27,7 +27,7 @@ from penstock.storage.log.keys import Stream
 SECOND_NS = 1_000_000_000
 BTC, ETH = Symbol("BTC", "KRW"), Symbol("ETH", "KRW")
 SLOT = "collect-toy"
-PLACES = [("trades", BTC), ("trades", ETH)]
+STREAM_KEYS = [("trades", BTC), ("trades", ETH)]
 
 
 def trade(at_s: int, symbol: Symbol = BTC) -> Trade:
@@ -37,7 +37,7 @@ def trade(at_s: int, symbol: Symbol = BTC) -> Trade:
     )  # fmt: skip
 
 
-def mark(at_s: int, reason: str, *channels: str) -> Disconnect:
+def marker(at_s: int, reason: str, *channels: str) -> Disconnect:
     return Disconnect(
         exchange="toy", symbol=BTC, received_at_ns=at_s * SECOND_NS, channels=channels,
         reason=reason,
@@ -62,23 +62,23 @@ def after(before: CollectorStatus | None, *events: AnyEvent) -> Absences:
     return absences
 
 
-def told(marks: list[Disconnect]) -> list[tuple[str, str, float]]:
-    return [(each.symbol.slug, each.reason, (each.since_ns or 0) / SECOND_NS) for each in marks]
+def told(markers: list[Disconnect]) -> list[tuple[str, str, float]]:
+    return [(each.symbol.slug, each.reason, (each.since_ns or 0) / SECOND_NS) for each in markers]
 
 
 KILLED, STOPPED = "not running: ended without stopping", "not running: stopped"
 
 
 def test_what_was_recorded_before_and_is_collected_again_was_absent_since_its_last_record() -> None:
-    marks = after(None, trade(5), trade(9)).marks_at_start(PLACES, 20 * SECOND_NS)
+    markers = after(None, trade(5), trade(9)).markers_at_start(STREAM_KEYS, 20 * SECOND_NS)
 
-    assert told(marks) == [("btc_krw", "not running", 9)], "the other was never collected"
-    assert marks[0].received_at_ns == 20 * SECOND_NS
-    assert marks[0].channels == ("trades",)
+    assert told(markers) == [("btc_krw", "not running", 9)], "the other was never collected"
+    assert markers[0].received_at_ns == 20 * SECOND_NS
+    assert markers[0].channels == ("trades",)
 
 
 def test_a_quiet_stream_was_there_as_long_as_the_status_tells() -> None:
-    assert told(after(status(15), trade(9)).marks_at_start(PLACES, 20 * SECOND_NS)) == [
+    assert told(after(status(15), trade(9)).markers_at_start(STREAM_KEYS, 20 * SECOND_NS)) == [
         ("btc_krw", KILLED, 14)
     ]
 
@@ -88,8 +88,8 @@ def test_a_quiet_stream_was_there_as_long_as_the_status_tells() -> None:
     [
         {"connection": "reconnecting"},
         {"pending": ["trade:KRW-BTC"]},
-        {"mute": ["trades btc_krw"]},
-        {"shards": [ShardStatus(state="connected", legs=[], waiting=3)]},
+        {"stalled": ["trades btc_krw"]},
+        {"shards": [ShardStatus(state="connected", members=[], waiting=3)]},
     ],
 )
 def test_a_status_that_tells_of_trouble_does_not_shorten_an_absence(
@@ -97,25 +97,29 @@ def test_a_status_that_tells_of_trouble_does_not_shorten_an_absence(
 ) -> None:
     absences = after(status(15, **changed), trade(9))
 
-    assert told(absences.marks_at_start(PLACES, 20 * SECOND_NS)) == [("btc_krw", KILLED, 9)]
+    assert told(absences.markers_at_start(STREAM_KEYS, 20 * SECOND_NS)) == [("btc_krw", KILLED, 9)]
 
 
 def test_what_is_marked_as_absent_already_is_not_marked_again() -> None:
-    absences = after(status(15, state="stopped"), trade(9), mark(10, "stopped", "trades"))
-    assert absences.marks_at_start(PLACES, 20 * SECOND_NS) == []
+    absences = after(status(15, state="stopped"), trade(9), marker(10, "stopped", "trades"))
+    assert absences.markers_at_start(STREAM_KEYS, 20 * SECOND_NS) == []
 
-    came_back = after(status(15, state="stopped"), mark(7, "stopped", "trades"), trade(9))
-    assert told(came_back.marks_at_start(PLACES, 20 * SECOND_NS)) == [("btc_krw", STOPPED, 9)]
+    came_back = after(status(15, state="stopped"), marker(7, "stopped", "trades"), trade(9))
+    assert told(came_back.markers_at_start(STREAM_KEYS, 20 * SECOND_NS)) == [
+        ("btc_krw", STOPPED, 9)
+    ]
 
-    another = after(None, trade(9), mark(10, "asked for anew", "book_deltas"))
-    assert told(another.marks_at_start(PLACES, 20 * SECOND_NS)) == [("btc_krw", "not running", 9)]
+    another = after(None, trade(9), marker(10, "asked for anew", "book_deltas"))
+    assert told(another.markers_at_start(STREAM_KEYS, 20 * SECOND_NS)) == [
+        ("btc_krw", "not running", 9)
+    ]
 
 
 def test_books_that_are_told_whole_are_looked_for_among_the_snapshots() -> None:
     absences = Absences("toy")
     absences._last_ns[Stream("toy", "book_snapshots", "btc_krw")] = 3 * SECOND_NS
 
-    assert told(absences.marks([("book_deltas", BTC)], 20 * SECOND_NS)) == [
+    assert told(absences.markers([("book_deltas", BTC)], 20 * SECOND_NS)) == [
         ("btc_krw", "not collected", 3)
     ]
 
@@ -144,7 +148,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def marks_of(folder: Path, slug: str) -> list[Disconnect]:
+def markers_of(folder: Path, slug: str) -> list[Disconnect]:
     with closing(open_log(f"rocksdb:{folder}").reader()) as log:
         found = [each.event for each in log.scan(Stream("upbit", "disconnects", slug))]
     return [each for each in found if isinstance(each, Disconnect)]
@@ -187,19 +191,19 @@ async def test_every_absence_of_a_market_without_consecutive_ids_is_in_the_log(
         await process.wait()
         killed_ns = SystemClock().now_ns()
         async with collecting(settings, btc, eth) as collector:
-            (mark,) = marks_of(tmp_path, btc)
+            (marker,) = markers_of(tmp_path, btc)
             collector.remove([eth])
-            await until(lambda: len(marks_of(tmp_path, eth)) == 2)
+            await until(lambda: len(markers_of(tmp_path, eth)) == 2)
             collector.add([eth])
         async with collecting(settings, btc):
             pass
     finally:
         await server.stop()
 
-    assert (mark.reason, mark.channels) == (KILLED, ("trades",))
-    assert mark.since_ns is not None
-    assert killed_ns - 5 * SECOND_NS < mark.since_ns <= killed_ns < mark.received_at_ns
+    assert (marker.reason, marker.channels) == (KILLED, ("trades",))
+    assert marker.since_ns is not None
+    assert killed_ns - 5 * SECOND_NS < marker.since_ns <= killed_ns < marker.received_at_ns
     # After a stop the newest trades are asked for; if there were some, the absence began then.
-    reasons = [each.reason for each in marks_of(tmp_path, btc) if each.reason != STOPPED]
+    reasons = [each.reason for each in markers_of(tmp_path, btc) if each.reason != STOPPED]
     assert reasons == [KILLED, "stopped", "stopped"]
-    assert [each.reason for each in marks_of(tmp_path, eth)] == [KILLED, "removed", "stopped"]
+    assert [each.reason for each in markers_of(tmp_path, eth)] == [KILLED, "removed", "stopped"]

@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S
 from penstock.app import build_simulator, open_collector
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
-from penstock.collect.books import BookKeeper
+from penstock.collect.books import BookMaintainer
 from penstock.collect.collector import Collector
 from penstock.collect.status import BookStatus
 from penstock.config import Collect, Exchanges, Settings, Simulator
@@ -33,7 +33,7 @@ class Scene:
     folder: Path
     collector: Collector
     running: asyncio.Task[None]
-    keepers: list[BookKeeper]
+    maintainers: list[BookMaintainer]
 
     @property
     def book(self) -> BookStatus | None:
@@ -69,17 +69,17 @@ async def collecting(name: str, folder: Path, **collect: object) -> AsyncIterato
     )
     try:
         async with open_collector(settings, name, SystemClock()) as collector:
-            stop, keepers = asyncio.Event(), list[BookKeeper]()
+            stop, maintainers = asyncio.Event(), list[BookMaintainer]()
             watch_books = collector.reporter.watch_books
 
-            def note(keeper: BookKeeper) -> None:
-                keepers.append(keeper)
-                watch_books(keeper)
+            def note(maintainer: BookMaintainer) -> None:
+                maintainers.append(maintainer)
+                watch_books(maintainer)
 
             collector.reporter.watch_books = note  # type: ignore[method-assign]
             running = asyncio.create_task(collector.run([MARKETS[name]], stop))
             try:
-                yield Scene(name, address, folder, collector, running, keepers)
+                yield Scene(name, address, folder, collector, running, maintainers)
             finally:
                 stop.set()
                 await running
@@ -101,7 +101,7 @@ async def test_a_book_that_is_kept_well_is_found_right(name: str, tmp_path: Path
 async def test_a_level_that_went_wrong_by_itself_is_found_and_mended(tmp_path: Path) -> None:
     async with collecting("binance", tmp_path, book_every=0.2) as scene:
         await scene.until(lambda book: book.audits >= 1)
-        [sync] = scene.keepers[0].books().values()
+        [sync] = scene.maintainers[0].books().values()
         assert isinstance(sync.book, OrderBook)
         deep = sync.book.texts()[0][700][0]
         sync.book.apply_plain([(deep, "123.00000000")], [])

@@ -10,17 +10,17 @@ from aiohttp import web
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Subscription
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import Shard
+from penstock.streaming.shard_connection import Plan
 
 from .conftest import trade_frame
-from .test_session import Desk, running
+from .test_session import Backend, running
 
 GOOD = [Symbol(f"S{number}", "USDT") for number in range(50)]
 BAD = Symbol("BAD", "USDT")
@@ -30,7 +30,7 @@ PLAN = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.4, jitter=0.0), ack_with
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def session_to(handler: Handler, desk: Desk) -> tuple[Session, web.AppRunner]:
+async def session_to(handler: Handler, backend: Backend) -> tuple[Session, web.AppRunner]:
     app = web.Application()
     app.router.add_get("/stream", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
@@ -40,8 +40,8 @@ async def session_to(handler: Handler, desk: Desk) -> tuple[Session, web.AppRunn
     wanted = [Subscription("trades", (*GOOD[:25], BAD, *GOOD[25:]))]
     shard = Shard("binance", lambda: BinanceDialect(SYMBOLS), wanted, lambda: 0.0, PLAN)
     endpoint = Endpoint("binance", f"http://{host}:{port}/stream", PATIENCE_S)
-    outlets = Outlets(desk.record, desk.fetch_book, desk.facts.append)
-    return Session(shard, endpoint, outlets, SystemClock()), runner
+    hooks = SessionHooks(backend.record, backend.fetch_book, backend.facts.append)
+    return Session(shard, endpoint, hooks, SystemClock()), runner
 
 
 async def test_a_symbol_that_is_refused_costs_fifty_others_nothing() -> None:
@@ -59,15 +59,15 @@ async def test_a_symbol_that_is_refused_costs_fifty_others_nothing() -> None:
                 await socket.send_str(trade_frame(number, name.partition("@")[0].upper()))
         return socket
 
-    desk = Desk()
-    under_test, runner = await session_to(refuse_one, desk)
+    backend = Backend()
+    under_test, runner = await session_to(refuse_one, backend)
     async with running(under_test):
-        await desk.until(lambda: len(desk.trades) == 50)
-        refusals = [f"{each.code}: {each.words}" for each in under_test.shard.tally.refusals]
-        state, reconnects = under_test.shard.state, dict(under_test.shard.tally.reconnects)
+        await backend.until(lambda: len(backend.trades) == 50)
+        refusals = [f"{each.code}: {each.words}" for each in under_test.shard.stats.refusals]
+        state, reconnects = under_test.shard.state, dict(under_test.shard.stats.reconnects)
     await runner.cleanup()
 
-    traded = {event.symbol for batch in desk.batches for event in batch}
+    traded = {event.symbol for batch in backend.batches for event in batch}
     assert traded == set(GOOD)
     assert (state, reconnects, set(refusals)) == ("connected", {}, {"2: Invalid symbol."})
 
@@ -83,14 +83,14 @@ async def test_a_page_where_a_stream_should_be_is_named_and_tried_again_ever_mor
         text = "<html><body>Down for maintenance</body></html>"
         return web.Response(text=text, status=status, content_type="text/html")
 
-    desk = Desk()
-    under_test, runner = await session_to(page, desk)
+    backend = Backend()
+    under_test, runner = await session_to(page, backend)
     async with running(under_test):
-        await desk.until(lambda: len(at_s) == 5)
-        [reason] = under_test.shard.tally.reconnects
+        await backend.until(lambda: len(at_s) == 5)
+        [reason] = under_test.shard.stats.reconnects
     await runner.cleanup()
 
     assert str(status) in reason
     waits_s = [later - sooner for sooner, later in pairwise(at_s)]
     assert all(w >= least for w, least in zip(waits_s, (0.05, 0.1, 0.2, 0.4), strict=True))
-    assert desk.batches == []
+    assert backend.batches == []

@@ -1,4 +1,4 @@
-"""The books' caretaker, on a clock moved by hand, with an exchange that answers from a table."""
+"""The books' maintainer, on a clock moved by hand, with an exchange that answers from a table."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from penstock.clock import ManualClock
-from penstock.collect.asking import Asking
-from penstock.collect.books import BookKeeper
-from penstock.collect.facts import AskingResumed, AskingSuspended
+from penstock.collect.availability import RestAvailability
+from penstock.collect.books import BookMaintainer
+from penstock.collect.facts import RequestsResumed, RequestsSuspended
 from penstock.config import Collect
 from penstock.errors import ConnectorPaused, StoreUnreachable
 from penstock.exchanges import registry
@@ -80,12 +80,12 @@ def ladder(best: int, step: int, length: int = 10) -> list[LevelText]:
 
 @dataclass
 class Stage:
-    """A keeper with everything around it."""
+    """A maintainer with everything around it."""
 
     clock: ManualClock
     market: Market
     gate: LocalGate
-    keeper: BookKeeper
+    maintainer: BookMaintainer
     books: dict[Symbol, BookSync | StreamedBook]
     recorded: list[AnyEvent]
     facts: list[Fact]
@@ -99,15 +99,15 @@ class Stage:
         """Sync a numbered book as a connection would."""
         sync = self.numbered(symbol)
         sync.receive(delta(symbol, self.market.update_id, self.market.update_id))
-        fetching = asyncio.create_task(self.keeper.fetch(symbol))
+        fetching = asyncio.create_task(self.maintainer.fetch(symbol))
         await self.clock.advance(1)
         snapshot = await fetching
         assert snapshot is not None
         assert sync.join(snapshot)
 
-    async def care(self, seconds: float, step: float = 0.1) -> None:
-        """Let the keeper run for a while."""
-        running = asyncio.create_task(self.keeper.run())
+    async def maintain(self, seconds: float, step: float = 0.1) -> None:
+        """Let the maintainer run for a while."""
+        running = asyncio.create_task(self.maintainer.run())
         for _ in range(round(seconds / step)):
             await self.clock.advance(step)
         running.cancel()
@@ -148,13 +148,13 @@ def stage(
     async def record(events: Sequence[AnyEvent]) -> None:
         recorded.extend(events)
 
-    keeper = BookKeeper(
+    maintainer = BookMaintainer(
         gateway=gateway, rest=EXCHANGE.rest(LISTED), books=lambda: books, rules=rules,
         record=record, clock=clock, tell=facts.append,
-        asking=Asking("toy", clock, tell=facts.append),
+        availability=RestAvailability("toy", clock, tell=facts.append),
         settings=Collect(**{"book_depth": 5, "audit_every": 0, **settings}),  # type: ignore[arg-type]
     )  # fmt: skip
-    return Stage(clock, market, gate, keeper, books, recorded, facts)
+    return Stage(clock, market, gate, maintainer, books, recorded, facts)
 
 
 # Admission.
@@ -179,11 +179,11 @@ async def test_a_lost_book_overtakes_all_that_are_not_yet_at_the_gate() -> None:
     lost = SYMBOLS[39]
     for symbol, sync in scene.books.items():
         want(sync, symbol, lost=symbol == lost)
-    cold = [asyncio.create_task(scene.keeper.fetch(symbol)) for symbol in SYMBOLS[:39]]
+    cold = [asyncio.create_task(scene.maintainer.fetch(symbol)) for symbol in SYMBOLS[:39]]
     await scene.clock.advance(5)
     assert len(scene.market.asked) == 2, "the window is full, three wait for the next"
 
-    late = asyncio.create_task(scene.keeper.fetch(lost))
+    late = asyncio.create_task(scene.maintainer.fetch(lost))
     await scene.clock.advance(150)
 
     assert late.done()
@@ -195,7 +195,7 @@ async def test_a_book_that_no_longer_wants_its_snapshot_costs_nothing() -> None:
     scene = stage(3, Limit(2 * COST, 60_000), snapshots_at_once=1)
     for symbol, sync in scene.books.items():
         want(sync, symbol)
-    fetching = [asyncio.create_task(scene.keeper.fetch(symbol)) for symbol in scene.books]
+    fetching = [asyncio.create_task(scene.maintainer.fetch(symbol)) for symbol in scene.books]
     await scene.clock.advance(0.01)
     scene.books[B].distrust("disconnected")
     await scene.clock.advance(5)
@@ -208,7 +208,7 @@ async def test_a_book_that_no_longer_wants_its_snapshot_costs_nothing() -> None:
 async def test_a_symbol_that_is_gone_costs_nothing() -> None:
     scene = stage(1)
 
-    assert await scene.keeper.fetch(B) is None
+    assert await scene.maintainer.fetch(B) is None
     assert scene.market.asked == []
 
 
@@ -217,7 +217,7 @@ async def test_all_books_lost_at_once_are_fetched_within_the_limit_and_none_is_g
     for symbol, sync in scene.books.items():
         want(sync, symbol, lost=True)
 
-    fetching = [asyncio.create_task(scene.keeper.fetch(symbol)) for symbol in scene.books]
+    fetching = [asyncio.create_task(scene.maintainer.fetch(symbol)) for symbol in scene.books]
     for _ in range(8):
         await scene.clock.advance(60)
 
@@ -233,11 +233,11 @@ async def test_all_books_lost_at_once_are_fetched_within_the_limit_and_none_is_g
 async def test_an_audit_of_a_right_book_finds_nothing_and_is_noted() -> None:
     scene = stage(audit_every=10.0)
     await scene.begin(A)
-    await scene.care(12)
+    await scene.maintain(12)
 
-    care = scene.keeper.care_of(A)
-    assert (care.audited.audits, care.audited.drift) == (1, 0)
-    assert care.audited.at_ms is not None
+    health = scene.maintainer.health_of(A)
+    assert (health.audited.audits, health.audited.drift) == (1, 0)
+    assert health.audited.at_ms is not None
     assert (scene.books[A].resyncs, scene.facts) == (0, [])
     assert scene.recorded == [], "a snapshot that changes nothing is not worth its place"
 
@@ -248,11 +248,11 @@ async def test_a_wrong_book_begins_again_from_the_snapshot_that_showed_it() -> N
     sync = scene.numbered(A)
     assert sync.book is not None
     sync.book.apply([("99.0", "0"), ("98.0", "7.0"), ("98.5", "1.0")], [])
-    await scene.care(12)
+    await scene.maintain(12)
 
     assert (sync.state, sync.resyncs) == ("synced", 1)
     assert sync.book.texts(5)[0] == scene.market.bids[:5]
-    assert scene.keeper.care_of(A).audited.drift == 3
+    assert scene.maintainer.health_of(A).audited.drift == 3
     assert scene.facts == [BookDrifted(exchange="binance", symbol=A.slug, levels=3)]
     [begun] = scene.recorded
     assert isinstance(begun, BookSnapshot)
@@ -263,18 +263,18 @@ async def test_an_audit_waits_for_the_stream_to_catch_up() -> None:
     scene = stage(audit_every=10.0)
     await scene.begin(A)
     scene.market.update_id, scene.market.bids[0] = 12, ("100.0", "3.0")
-    running = asyncio.create_task(scene.care(14))
+    running = asyncio.create_task(scene.maintain(14))
     await scene.clock.advance(0)
     while not scene.market.asked[1:]:
         await scene.clock.advance(0.1)
     await scene.clock.advance(1)
-    assert scene.keeper.care_of(A).audited.audits == 0
+    assert scene.maintainer.health_of(A).audited.audits == 0
 
     scene.numbered(A).receive(delta(A, 11, 11))
     scene.numbered(A).receive(delta(A, 12, 13, [("100.0", "3.0")]))
     await running
 
-    assert scene.keeper.care_of(A).audited.drift == 0
+    assert scene.maintainer.health_of(A).audited.drift == 0
     assert scene.numbered(A).update_id == 13
 
 
@@ -283,7 +283,7 @@ async def test_audits_are_spread_over_the_books_and_over_time() -> None:
     for symbol in scene.books:
         await scene.begin(symbol)
     began = len(scene.market.asked)
-    await scene.care(81)
+    await scene.maintain(81)
 
     assert scene.market.asked[began:] == [LISTED.native(each) for each in SYMBOLS[:4]] * 2
     at_s = [at_ms // 1000 for at_ms in scene.market.asked_ms[began:]]
@@ -295,7 +295,7 @@ async def test_audits_leave_most_of_the_budget_to_others() -> None:
     for symbol in scene.books:
         await scene.begin(symbol)
     began = len(scene.market.asked)
-    await scene.care(60)
+    await scene.maintain(60)
 
     assert len(scene.market.asked) - began == 4, "a fifth of twenty"
 
@@ -308,11 +308,11 @@ async def test_an_audit_that_cannot_be_had_harms_nothing(reason: Exception) -> N
         scene.market.bids = [("no price", "1.0")]
     else:
         scene.market.failure = reason
-    await scene.care(7)
+    await scene.maintain(7)
 
     assert scene.books[A].state == "synced"
-    assert scene.keeper.care_of(A).audited.audits == 0
-    assert isinstance(scene.facts[-1], SnapshotFailed | AskingSuspended)
+    assert scene.maintainer.health_of(A).audited.audits == 0
+    assert isinstance(scene.facts[-1], SnapshotFailed | RequestsSuspended)
     assert scene.numbered(A).shadow is None, "and leaves nobody listening"
 
 
@@ -322,7 +322,7 @@ async def test_stopped_in_the_middle_of_an_audit_it_leaves_nobody_listening() ->
     sync = streamed(unnumbered)
     for scene in (numbered, unnumbered):
         scene.market.takes_s = 60.0
-        await scene.care(7)
+        await scene.maintain(7)
 
     assert len(unnumbered.market.asked) == 1
     assert numbered.numbered(A).shadow is None
@@ -332,7 +332,7 @@ async def test_stopped_in_the_middle_of_an_audit_it_leaves_nobody_listening() ->
 async def test_without_audits_nothing_is_asked() -> None:
     scene = stage(audit_every=0.0)
     await scene.begin(A)
-    await scene.care(100)
+    await scene.maintain(100)
 
     assert len(scene.market.asked) == 1
 
@@ -344,10 +344,10 @@ async def test_a_book_is_refreshed_before_its_price_leaves_what_is_known() -> No
     scene = stage()
     await scene.begin(A)
     sync, states = scene.numbered(A), set[str]()
-    assert [str(each) for each in scene.keeper.care_of(A)[1:]] == ["96.0", "105.0"]
+    assert [str(each) for each in scene.maintainer.health_of(A)[1:]] == ["96.0", "105.0"]
     # The four best bids go, one a second; nobody tells of those below the fifth.
     scene.market.bids = ladder(96, -1)
-    running = asyncio.create_task(scene.care(6))
+    running = asyncio.create_task(scene.maintain(6))
     for number, price in enumerate(("100.0", "99.0", "98.0", "97.0"), start=11):
         sync.receive(delta(A, number, number, [(price, "0")]))
         scene.market.update_id = number
@@ -359,7 +359,7 @@ async def test_a_book_is_refreshed_before_its_price_leaves_what_is_known() -> No
 
     assert states == {"synced"}
     assert (sync.resyncs, len(scene.market.asked)) == (0, 2)
-    assert str(scene.keeper.care_of(A).known_bid) == "92.0"
+    assert str(scene.maintainer.health_of(A).known_bid) == "92.0"
     assert sync.book is not None
     assert sync.book.texts(5)[0] == scene.market.bids[:5]
     assert [each.source for each in scene.recorded] == ["rest"], "a new baseline is recorded"
@@ -369,7 +369,7 @@ async def test_a_book_is_known_no_further_than_the_exchange_ever_answers() -> No
     scene = stage(rules=BookRules(fetched_levels=3), book_depth=9)
     await scene.begin(A)
 
-    assert [str(each) for each in scene.keeper.care_of(A)[1:]] == ["98.0", "103.0"]
+    assert [str(each) for each in scene.maintainer.health_of(A)[1:]] == ["98.0", "103.0"]
 
 
 async def test_a_price_beyond_what_is_known_makes_the_book_stale_within_seconds() -> None:
@@ -378,7 +378,7 @@ async def test_a_price_beyond_what_is_known_makes_the_book_stale_within_seconds(
     scene.market.failure = ConnectorPaused("binance", "paused")
     gone = [(price, "0") for price, _ in scene.market.bids[:5]]
     scene.numbered(A).receive(delta(A, 11, 11, [*gone, ("90.0", "1.0")]))
-    await scene.care(2)
+    await scene.maintain(2)
 
     assert scene.books[A].state == "stale"
     assert "left all that the snapshot showed" in scene.books[A].reason
@@ -388,7 +388,7 @@ async def test_only_a_book_that_is_synced_is_recorded() -> None:
     scene = stage()
     await scene.begin(A)
     scene.numbered(A).receive(delta(A, 13, 13))
-    await scene.keeper.record_shown()
+    await scene.maintainer.record_shown()
 
     assert scene.books[A].state == "stale", "11 and 12 were lost"
     assert scene.recorded == []
@@ -398,7 +398,7 @@ async def test_a_book_is_recorded_no_further_than_it_is_known() -> None:
     scene = stage(rules=BookRules(fetched_levels=3), book_depth=9)
     await scene.begin(A)
     scene.numbered(A).receive(delta(A, 11, 11, [("90.0", "1.0")]))
-    await scene.keeper.record_shown()
+    await scene.maintainer.record_shown()
 
     [shown] = scene.recorded
     assert isinstance(shown, BookSnapshot)
@@ -418,9 +418,9 @@ def streamed(scene: Stage, symbol: Symbol = A) -> StreamedBook:
 async def test_what_no_audit_has_confirmed_is_not_recorded_where_losses_do_not_show() -> None:
     scene = stage(rules=UNPROVEN, book_every=10.0, audit_every=100.0, book_levels=2)
     streamed(scene)
-    await scene.keeper.record_shown()
+    await scene.maintainer.record_shown()
     assert scene.recorded == []
-    await scene.care(12)
+    await scene.maintain(12)
 
     [shown] = scene.recorded
     assert isinstance(shown, BookSnapshot)
@@ -432,10 +432,10 @@ async def test_one_difference_may_be_the_snapshots_own_and_the_second_is_believe
     scene = stage(rules=UNPROVEN, book_every=10.0, audit_every=10.0)
     sync = streamed(scene)
     scene.market.bids[1] = ("99.0", "5.0")
-    await scene.care(12)
-    assert (sync.state, scene.keeper.care_of(A).audited.drift) == ("synced", 1)
+    await scene.maintain(12)
+    assert (sync.state, scene.maintainer.health_of(A).audited.drift) == ("synced", 1)
     assert scene.recorded == []
-    await scene.care(12)
+    await scene.maintain(12)
 
     assert (sync.state, sync.wants_snapshot, sync.resyncs) == ("stale", True, 1)
     assert sync.reason == "audit: 1 levels differ from the exchange's"
@@ -449,7 +449,7 @@ async def test_only_the_book_that_differs_is_begun_again() -> None:
     wrong.receive(delta(B, 1, 1, [("95.0", "3.0")]))
     wrong.receive(delta(B, 1, 1, [("98.0", "3.0")]))
     scene.market.bids[5] = ("95.0", "1.0")
-    await scene.care(11)
+    await scene.maintain(11)
 
     assert (right.state, wrong.state) == ("synced", "stale")
 
@@ -457,7 +457,7 @@ async def test_only_the_book_that_differs_is_begun_again() -> None:
 async def test_the_state_that_was_confirmed_is_recorded_and_not_a_later_one() -> None:
     scene = stage(rules=UNPROVEN, book_every=10.0, audit_every=100.0, book_levels=2)
     sync = streamed(scene)
-    running = asyncio.create_task(scene.care(13))
+    running = asyncio.create_task(scene.maintain(13))
     await scene.clock.advance(0)
     while not scene.market.asked:
         await scene.clock.advance(0.1)
@@ -477,16 +477,16 @@ async def test_a_book_that_needs_a_snapshot_has_it_once_the_pause_is_over() -> N
     scene = stage()
     want(scene.books[A], A)
     scene.market.failure = ConnectorPaused("binance", "paused")
-    fetching = asyncio.create_task(scene.keeper.fetch(A))
+    fetching = asyncio.create_task(scene.maintainer.fetch(A))
     await scene.clock.advance(600)
     assert not fetching.done()
     assert len(scene.market.asked) == 1, "nobody asks in vain meanwhile"
     scene.market.failure = None
-    await scene.keeper.asking.look()
+    await scene.maintainer.availability.check()
     await scene.clock.advance(2)
     assert fetching.done()
     assert await fetching is not None
-    assert [type(fact) for fact in scene.facts] == [AskingSuspended, AskingResumed]
+    assert [type(fact) for fact in scene.facts] == [RequestsSuspended, RequestsResumed]
 
 
 async def test_nothing_is_audited_while_nothing_can_be_asked() -> None:
@@ -494,9 +494,9 @@ async def test_nothing_is_audited_while_nothing_can_be_asked() -> None:
     await scene.begin(A)
     scene.market.failure = StoreUnreachable("sqlite:here", "another process keeps it locked")
     asked = len(scene.market.asked)
-    await scene.care(60, step=1.0)
+    await scene.maintain(60, step=1.0)
     assert len(scene.market.asked) == asked + 1
     scene.market.failure = None
-    await scene.keeper.asking.look()
-    await scene.care(12)
-    assert scene.keeper.care_of(A).audited.audits > 0
+    await scene.maintainer.availability.check()
+    await scene.maintain(12)
+    assert scene.maintainer.health_of(A).audited.audits > 0

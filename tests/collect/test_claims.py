@@ -15,8 +15,8 @@ from penstock.collect.claims import lacks_records
 from penstock.collect.continuity import Continuity
 from penstock.collect.facts import RecordsLost
 from penstock.collect.missing import missing_ids
-from penstock.collect.recording import PatientRecorder
-from penstock.collect.reporter import Place, Reporter
+from penstock.collect.recording import RetryingRecorder
+from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.resuming import resume
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.errors import StorageError
@@ -54,10 +54,10 @@ class Scene:
         self.folder, self.clock = folder, ManualClock(1_000)
         self.disk = Disk(open_log("memory:").writer("a"), folder)
         self.continuity = Continuity(["trades"], quiet)
-        self.reporter = Reporter(Place("toy", "a", folder), self.continuity, self.clock)
+        self.reporter = Reporter(StatusLocation("toy", "a", folder), self.continuity, self.clock)
         taps = (self.continuity, self.reporter)
         recorder = Recorder(self.disk, taps=taps)  # type: ignore[arg-type]
-        self.recorder = PatientRecorder(recorder, "toy", folder, self.clock)
+        self.recorder = RetryingRecorder(recorder, "toy", folder, self.clock)
         self.reporter.watch_recording(self.recorder)
 
     def written(self) -> CollectorStatus:
@@ -122,7 +122,7 @@ def claims(folder: Path, numbers: Sequence[int], *, older: bool = False) -> Coll
     """What a collector said that recorded these."""
     continuity = Continuity(["trades"], quiet)
     heard(continuity, open_log("memory:").writer("a"), numbers)
-    reporter = Reporter(Place("toy", "a", folder), continuity, ManualClock(1_000))
+    reporter = Reporter(StatusLocation("toy", "a", folder), continuity, ManualClock(1_000))
     reporter.numbered = len(numbers)
     reporter.write("running")
     return replace(reporter.status("running"), numbered=None if older else len(numbers))
@@ -153,7 +153,7 @@ def test_a_collector_that_begins_on_a_damaged_log_counts_what_is_gone_as_missing
     continuity, absences = Continuity(["trades"], facts.append), Absences("toy")
 
     with closing(log.reader()) as reader:
-        resume(Place("toy", "a", tmp_path), reader, continuity, absences, facts.append)
+        resume(StatusLocation("toy", "a", tmp_path), reader, continuity, absences, facts.append)
 
     [ids] = continuity.status()
     assert (ids.seen, ids.missing) == ([(1, 60)], [(61, 100)])

@@ -31,8 +31,8 @@ from penstock.telemetry import (
     RequestSent,
     StatusUnreadable,
     StatusUnwritable,
-    StreamMute,
-    StreamSpeaks,
+    StreamRecovered,
+    StreamStalled,
     quiet,
 )
 
@@ -141,7 +141,7 @@ async def test_it_records_keeps_books_and_stops_with_nothing_missing(
     assert {(book.state, book.was_synced) for book in status.books} == {("stopped", True)}
 
 
-async def test_the_last_look_closes_the_list_of_what_is_missing(
+async def test_the_final_probe_closes_the_list_of_what_is_missing(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate()
@@ -215,17 +215,17 @@ async def test_a_lost_connection_is_recorded_and_books_begin_with_recorded_snaps
 
     with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
         found = log.scan(Stream("binance", "disconnects", "btc_usdt"))
-        mark, last = (each.event for each in found)
+        marker, last = (each.event for each in found)
         books = [each.event for each in log.scan(Stream("binance", "book_snapshots", "btc_usdt"))]
         deltas = [each.event for each in log.scan(Stream("binance", "book_deltas", "btc_usdt"))]
-    assert isinstance(mark, Disconnect)
-    assert mark.channels == ("trades", "book_deltas", "tickers")
-    assert "cut off" in mark.reason
+    assert isinstance(marker, Disconnect)
+    assert marker.channels == ("trades", "book_deltas", "tickers")
+    assert "cut off" in marker.reason
     assert isinstance(last, Disconnect)
     assert last.reason == "stopped"
     begun = [book for book in books if isinstance(book, BookSnapshot) and book.source == "rest"]
-    assert [book.received_at_ns > mark.received_at_ns for book in begun] == [False, True]
-    after = [each for each in deltas if each.received_at_ns > mark.received_at_ns]
+    assert [book.received_at_ns > marker.received_at_ns for book in begun] == [False, True]
+    after = [each for each in deltas if each.received_at_ns > marker.received_at_ns]
     assert isinstance(after[0], BookDelta)
     assert after[0].first_update_id is not None
     assert begun[1].update_id >= after[0].first_update_id - 1, "it reaches what came since"
@@ -303,7 +303,7 @@ async def test_an_exchange_that_fell_silent_does_not_hold_up_the_end(
     status = read_status(tmp_path, SLOT)
     assert status is not None
     assert status.state == "stopped"
-    assert "the last look at the exchange failed" in status.trouble
+    assert "the final probe of the exchange failed" in status.trouble
 
 
 async def test_a_market_named_twice_is_one_market(tmp_path: Path, simulate: Simulate) -> None:
@@ -480,7 +480,7 @@ async def test_a_mistake_of_its_own_is_written_with_its_reason(
             def fail(*_: object) -> None:
                 raise ZeroDivisionError("nobody thought of it")
 
-            monkeypatch.setattr(life.collector._watch, "heard", fail)
+            monkeypatch.setattr(life.collector._detector, "heard", fail)
             for session in life.collector._sessions._sessions.values():  # type: ignore[union-attr]
                 session.session._hear = fail
             async with asyncio.timeout(PATIENCE_S):
@@ -497,23 +497,23 @@ async def test_a_mistake_of_its_own_is_written_with_its_reason(
     assert "in fail" in failed.traceback
 
 
-async def test_a_stream_that_falls_mute_is_asked_for_anew_and_then_rotated(
+async def test_a_stream_that_stalls_is_subscribed_again_and_then_rotated(
     tmp_path: Path, simulate: Simulate
 ) -> None:
     server = await simulate(replace_struct(QUICK, faults="mute@btcusdt@trade=4s"))
     wanted = settings(server.address, tmp_path, min_silence=1.0, first_message_timeout=2.0)
     async with collecting(wanted) as life:
         await life.until(streaming)
-        await life.until(lambda status: status.mute == ["trades btc_usdt"])
+        await life.until(lambda status: status.stalled == ["trades btc_usdt"])
         await life.until(lambda status: bool(status.shards[0].rotations))
-        await life.until(lambda status: status.mute == [])
+        await life.until(lambda status: status.stalled == [])
 
-    remedies = [fact.remedy for fact in life.facts if isinstance(fact, StreamMute)]
+    remedies = [fact.remedy for fact in life.facts if isinstance(fact, StreamStalled)]
     assert remedies[:2] == ["asked_anew", "rotated"]
-    assert any(isinstance(fact, StreamSpeaks) for fact in life.facts)
+    assert any(isinstance(fact, StreamRecovered) for fact in life.facts)
     status = read_status(tmp_path, SLOT)
     assert status is not None
-    assert status.mute == []
+    assert status.stalled == []
 
 
 TWO = Simulator(port=0, symbols=("btc_usdt", "eth_usdt"), uplink_ms=0, latency_ms=1)
@@ -545,7 +545,7 @@ async def test_symbols_are_added_and_removed_while_the_others_go_on(
     assert status.reconnects == {}
     assert [book.resyncs for book in status.books] == [0]
     assert len(status.shards) == 1, "all on one connection"
-    assert status.shards[0].legs[0].asked == 3
+    assert status.shards[0].members[0].asked == 3
     with pytest.raises(NotStreaming, match="try again"):
         life.collector.add(["btc_usdt"])
 
@@ -581,9 +581,9 @@ async def test_streams_beyond_what_a_connection_carries_go_to_another(
     async with collecting(wanted, ("btc_usdt", "eth_usdt")) as life:
         await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
         status = life.collector.reporter.status("running")
-        assert [shard.legs[0].asked for shard in status.shards] == [4, 2]
+        assert [shard.members[0].asked for shard in status.shards] == [4, 2]
         life.collector.remove(["btc_usdt"])
-        await life.until(lambda status: sum(s.legs[0].asked for s in status.shards) == 3)
+        await life.until(lambda status: sum(s.members[0].asked for s in status.shards) == 3)
         life.collector.add(["btc_usdt"])
         await life.until(lambda status: streamed(status) == {"btc_usdt", "eth_usdt"})
 
@@ -604,7 +604,9 @@ async def test_with_redundancy_a_cut_connection_loses_nothing(
             await http.post(f"http://{server.address}/_sim/disconnect?connection=1")
         await life.until(lambda status: bool(status.reconnects))
         await life.until(
-            lambda status: [leg.state for leg in status.shards[0].legs] == ["connected"] * 2
+            lambda status: (
+                [member.state for member in status.shards[0].members] == ["connected"] * 2
+            )
         )
         assert [book.resyncs for book in life.collector.reporter.status("running").books] == [0]
 

@@ -60,14 +60,14 @@ def test_every_id_between_the_first_and_the_last_is_seen_or_missing(numbers: lis
 
 @given(ids, ids)
 def test_a_successor_knows_what_was_recorded_after_the_last_status(
-    told: list[int], untold: list[int]
+    told: list[int], unreported: list[int]
 ) -> None:
     log = open_log("memory:")
     writer = log.writer("a")
     predecessor = Continuity(["trades"], quiet)
     heard(predecessor, writer, told)
     before = predecessor.status()
-    heard(predecessor, writer, untold)
+    heard(predecessor, writer, unreported)
 
     # What came late, into a hole or below everything, must not be called missing.
     assert resumed(log, before).status() == predecessor.status()
@@ -101,7 +101,7 @@ def test_a_lost_tail_is_missing_once_the_exchange_tells_of_it() -> None:
     heard(continuity, open_log("memory:").writer("a"), [1, 2])
     assert not continuity.behind(TRADES)
 
-    continuity.look(TRADES, 5)
+    continuity.note_latest(TRADES, 5)
 
     assert continuity.behind(TRADES)
     assert continuity.last(TRADES) == 2
@@ -112,14 +112,14 @@ def test_a_lost_tail_stays_missing_after_a_restart() -> None:
     log = open_log("memory:")
     predecessor = Continuity(["trades"], quiet)
     heard(predecessor, log.writer("a"), [1, 2])
-    predecessor.look(TRADES, 5)
+    predecessor.note_latest(TRADES, 5)
 
     assert resumed(log, predecessor.status()).status()[0].missing == [(3, 5)]
 
 
 def test_a_stream_of_which_nothing_was_ever_seen_misses_nothing() -> None:
     continuity = Continuity(["trades"], quiet)
-    continuity.look(TRADES, 5)
+    continuity.note_latest(TRADES, 5)
 
     assert not continuity.behind(TRADES)
     assert continuity.last(TRADES) is None

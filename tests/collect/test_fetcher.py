@@ -12,10 +12,10 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
-from penstock.collect.asking import Asking
+from penstock.collect.availability import RestAvailability
+from penstock.collect.fetch_schedule import FetchTiming
 from penstock.collect.fetcher import Fetcher, FetchLoop
 from penstock.collect.fetches import Fetched
-from penstock.collect.pace import Rhythm
 from penstock.collect.status import FetchStatus, read_status
 from penstock.config import Collect, Exchanges, Fetch, FetchKind, Requests, Settings, Simulator
 from penstock.connectors.markets import Markets
@@ -190,21 +190,23 @@ async def test_trades_that_were_missed_for_long_are_caught_up_with(
         symbol, folder = Symbol.parse(slug), tmp_path
         settings = wanted(name, server.address, folder, every(5.0, "trades"))
         async with open_fetcher(settings, name, [slug], SystemClock()) as fetcher:
-            desk = fetcher.loops[0]._fetch.desk  # type: ignore[attr-defined]
-            newest = (await desk.ask(desk.rest.recent_trades(symbol, 1)))[-1]
+            context = fetcher.loops[0]._fetch.context  # type: ignore[attr-defined]
+            latest = (await context.ask(context.rest.recent_trades(symbol, 1)))[-1]
             pages = {
-                "from_id": newest.id - 2_500,
-                "after_ns": (newest.at_ms - 100_000) * 1_000_000,
-                "before_id": newest.id,
+                "from_id": latest.id - 2_500,
+                "after_ns": (latest.at_ms - 100_000) * 1_000_000,
+                "before_id": latest.id,
             }
-            page = await desk.ask(desk.rest.trades(symbol, pages[desk.exchange.trade_pages]))
-            await desk.record(page.trades[:1])
+            page = await context.ask(
+                context.rest.trades(symbol, pages[context.exchange.trade_pages])
+            )
+            await context.record(page.trades[:1])
             stop = asyncio.Event()
             running = asyncio.create_task(fetcher.run(stop))
 
             def caught_up() -> bool:
-                newest_id: int = newest.id
-                return trades_of(folder, name, slug)[-1].id >= newest_id
+                latest_id: int = latest.id
+                return trades_of(folder, name, slug)[-1].id >= latest_id
 
             await until(caught_up, running)
             stop.set()
@@ -327,10 +329,10 @@ class Told:
 async def lived(script: list[Exception | Fetched | float], seconds: float) -> Told:
     clock = ManualClock()
     told = Told(clock, script)
-    loop = FetchLoop("toy", told, Rhythm(10.0, 1.0, 60.0), clock)
-    asking = Asking("toy", clock)
-    checking = asyncio.create_task(asking.run())
-    running = asyncio.create_task(loop.run(lambda _: None, asking))
+    loop = FetchLoop("toy", told, FetchTiming(10.0, 1.0, 60.0), clock)
+    availability = RestAvailability("toy", clock)
+    checking = asyncio.create_task(availability.run())
+    running = asyncio.create_task(loop.run(lambda _: None, availability))
     await clock.advance(seconds)
     if running.done():
         running.result()

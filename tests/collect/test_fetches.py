@@ -8,8 +8,8 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.collect import fetches
-from penstock.collect.fetches import Desk, TradesFetch, kinds_to_fetch
-from penstock.collect.recording import PatientRecorder
+from penstock.collect.fetches import FetchContext, TradesFetch, kinds_to_fetch
+from penstock.collect.recording import RetryingRecorder
 from penstock.config import Fetch
 from penstock.errors import ConfigError, NoAnswer, StorageFull
 from penstock.exchanges import registry
@@ -33,15 +33,15 @@ def trade(number: int) -> Trade:
 
 @dataclass
 class Backwards:
-    """A market whose trades are 1 to ``newest``, ten a page, leading back."""
+    """A market whose trades are 1 to ``latest``, ten a page, leading back."""
 
-    newest: int
+    latest: int
     loses: set[int] = field(default_factory=set)
     """Questions, counted from 1, that get no answer."""
     asked: int = 0
 
     def recent_trades(self, _symbol: Symbol, _limit: int) -> Request[Any]:
-        return Request("/recent", 1, lambda _body, _at_ns: self._before(self.newest + 1))
+        return Request("/recent", 1, lambda _body, _at_ns: self._before(self.latest + 1))
 
     def trades(self, _symbol: Symbol, cursor: int, _source: str) -> Request[Any]:
         def read(_body: bytes, _at_ns: int) -> TradePage:
@@ -67,7 +67,7 @@ class Forwards(Backwards):
     def trades(self, _symbol: Symbol, cursor: int, _source: str) -> Request[Any]:
         def read(_body: bytes, _at_ns: int) -> TradePage:
             first = max(1, cursor)
-            found = [trade(number) for number in range(first, min(first + 10, self.newest + 1))]
+            found = [trade(number) for number in range(first, min(first + 10, self.latest + 1))]
             return TradePage(found, found[-1].id + 1 if found else cursor)
 
         return Request("/trades", 1, read)
@@ -80,12 +80,12 @@ def fetch_from(
         return None
 
     recorder, clock = Recorder(log.writer("fetch-coinbase")), ManualClock()
-    desk = Desk(
+    context = FetchContext(
         replace(registry.load("coinbase"), trade_pages=pages), cast("Any", market),
-        cast("Any", market), PatientRecorder(recorder, "coinbase", Path(), clock), log.reader(),
+        cast("Any", market), RetryingRecorder(recorder, "coinbase", Path(), clock), log.reader(),
         clock, turn, facts.append,
     )  # fmt: skip
-    return TradesFetch(desk, BTC, fresh_s=60.0)
+    return TradesFetch(context, BTC, fresh_s=60.0)
 
 
 def ids(log: EventLog) -> list[int]:
@@ -95,10 +95,10 @@ def ids(log: EventLog) -> list[int]:
 
 async def test_it_begins_with_the_newest_and_goes_on_after_them() -> None:
     log, facts = open_log("memory:"), list[Fact]()
-    market = Backwards(newest=100)
+    market = Backwards(latest=100)
     fetch = fetch_from(market, log, facts)
     assert (await fetch.step()).records == 10
-    market.newest = 137
+    market.latest = 137
     assert (await fetch.step()).records == 37
 
     assert ids(log) == list(range(91, 138))
@@ -119,10 +119,10 @@ async def test_it_goes_on_with_the_very_next_trade(pages: str) -> None:
 @pytest.mark.parametrize("lost", range(2, 7))
 async def test_a_walk_that_is_broken_off_leaves_no_hole(lost: int) -> None:
     log = open_log("memory:")
-    market = Backwards(newest=100, loses={lost})
+    market = Backwards(latest=100, loses={lost})
     fetch = fetch_from(market, log, [])
     await fetch.step()
-    market.newest = 135
+    market.latest = 135
     try:
         await fetch.step()
     except NoAnswer:
@@ -136,18 +136,18 @@ async def test_a_disk_that_fails_in_the_middle_leaves_no_hole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = open_log("memory:")
-    market = Backwards(newest=100)
+    market = Backwards(latest=100)
     fetch = fetch_from(market, log, [])
     await fetch.step()
-    market.newest = 135
-    record, batches = fetch.desk.recorder.record, iter(range(10))
+    market.latest = 135
+    record, batches = fetch.context.recorder.record, iter(range(10))
 
     async def failing(events: Any) -> Any:
         if next(batches) == 2:
             raise StorageFull("log", "no space")
         return await record(events)
 
-    monkeypatch.setattr(fetch.desk.recorder, "record", failing)
+    monkeypatch.setattr(fetch.context.recorder, "record", failing)
     with pytest.raises(StorageFull):
         await fetch.step()
     stored = ids(log)
@@ -160,10 +160,10 @@ async def test_a_disk_that_fails_in_the_middle_leaves_no_hole(
 async def test_more_than_can_be_held_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetches, "MOST_PAGES", 3)
     log, facts = open_log("memory:"), list[Fact]()
-    market = Backwards(newest=100)
+    market = Backwards(latest=100)
     fetch = fetch_from(market, log, facts)
     await fetch.step()
-    market.newest = 200
+    market.latest = 200
     await fetch.step()
 
     assert ids(log) == [*range(91, 101), *range(171, 201)]

@@ -15,11 +15,11 @@ def test_a_tail_is_missing_however_short_it_is(lost: int) -> None:
     log = open_log("memory:")
     continuity = Continuity(["trades"], quiet)
     heard(continuity, log.writer("a"), [1, 2])
-    continuity.look(TRADES, 2)
+    continuity.note_latest(TRADES, 2)
     assert not continuity.behind(TRADES)
     assert continuity.status()[0].missing == []
 
-    continuity.look(TRADES, 2 + lost)
+    continuity.note_latest(TRADES, 2 + lost)
     assert continuity.behind(TRADES)
     assert continuity.status()[0].missing == [(3, 2 + lost)]
     later = resumed(log, continuity.status())

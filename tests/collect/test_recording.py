@@ -11,7 +11,7 @@ from tests.damaged import everything, file_of, flip, make_slot
 
 from penstock.clock import ManualClock
 from penstock.collect.facts import LogUnwritable, LogWritable
-from penstock.collect.recording import PatientRecorder
+from penstock.collect.recording import RetryingRecorder
 from penstock.errors import LogDamaged, StorageFull
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
@@ -67,7 +67,7 @@ class Scene:
         self._events = open_log("memory:")
         self.log = Full(self._events.writer("a"))
         recorder = Recorder(self.log, durability=self.durability)  # type: ignore[arg-type]
-        self.recording = PatientRecorder(
+        self.recording = RetryingRecorder(
             recorder, "toy", Path("/"), self.clock, self.facts.append, self.recovered.extend
         )
 
@@ -158,7 +158,7 @@ async def test_a_damaged_log_is_told_at_once_because_waiting_does_not_mend_it(
     flip(40_000)(file_of(folder, "*.sst", 1))
     with closing(open_log(f"rocksdb:{folder}").writer("a")) as writer:
         recorder = Recorder(writer, durability=durability)
-        recording = PatientRecorder(recorder, "toy", folder, ManualClock())
+        recording = RetryingRecorder(recorder, "toy", folder, ManualClock())
 
         # Whether these are there already cannot be known, so they must not be stored.
         with closing(recorder), pytest.raises(LogDamaged, match="penstock log repair a"):

@@ -13,8 +13,8 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.batching import Flushing
-from penstock.collect.session import Endpoint, Outlets, Session
-from penstock.collect.sockets import LARGEST_FRAME, Wire
+from penstock.collect.session import Endpoint, Session, SessionHooks
+from penstock.collect.sockets import LARGEST_FRAME, Socket
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
@@ -23,8 +23,8 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Subscription
 from penstock.streaming.connection import QUARANTINED
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import Shard
+from penstock.streaming.shard_connection import Plan
 from penstock.telemetry import ConnectionLost, Fact, SnapshotFailed
 
 from .conftest import Listen, ToyExchange, delta_frame, trade_frame
@@ -35,7 +35,7 @@ QUICK = Backoff(first_s=0.05, multiplier=2.0, longest_s=0.4, jitter=0.0)
 
 
 @dataclass
-class Desk:
+class Backend:
     """Where a session under test hands everything in."""
 
     batches: list[list[AnyEvent]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Desk:
 
 def session(
     exchange: ToyExchange,
-    desk: Desk,
+    backend: Backend,
     *,
     flushing: Flushing | None = None,
     silence_s: float = 5.0,
@@ -89,7 +89,7 @@ def session(
     return Session(
         Shard("binance", lambda: BinanceDialect(SYMBOLS), wanted, lambda: 0.0, plan),
         Endpoint("binance", exchange.url, silence_s, pings_are_life),
-        Outlets(desk.record, desk.fetch_book, desk.facts.append),
+        SessionHooks(backend.record, backend.fetch_book, backend.facts.append),
         SystemClock(),
         flushing or Flushing(),
     )
@@ -121,15 +121,15 @@ async def test_after_a_cut_it_connects_again_and_goes_on(listen: Listen) -> None
             socket._req.transport.abort()
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: 4 in desk.trades)
+        await backend.until(lambda: 4 in backend.trades)
 
     assert len(exchange.connected_at_s) == 4
-    assert under_test.shard.tally.reconnects.total() == 3
-    assert sum(isinstance(fact, ConnectionLost) for fact in desk.facts) >= 3
+    assert under_test.shard.stats.reconnects.total() == 3
+    assert sum(isinstance(fact, ConnectionLost) for fact in backend.facts) >= 3
 
 
 async def test_refused_it_tries_again_ever_more_slowly(listen: Listen) -> None:
@@ -137,28 +137,28 @@ async def test_refused_it_tries_again_ever_more_slowly(listen: Listen) -> None:
         await socket.send_str(trade_frame(1))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave, refusals=4), Desk()
+    exchange, backend = ToyExchange(behave, refusals=4), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: desk.trades == [1])
+        await backend.until(lambda: backend.trades == [1])
 
     at_s = exchange.connected_at_s
     waits_s = [later - sooner for sooner, later in pairwise(at_s)]
     for waited_s, least_s in zip(waits_s, (0.05, 0.1, 0.2, 0.4), strict=True):
         assert waited_s >= least_s
-    [reason] = under_test.shard.tally.reconnects
+    [reason] = under_test.shard.stats.reconnects
     assert "503" in reason
 
 
 async def test_nobody_there_is_tried_again(listen: Listen, unused_tcp_port: int) -> None:
-    exchange, desk = ToyExchange(lambda *_: asyncio.sleep(0)), Desk()
+    exchange, backend = ToyExchange(lambda *_: asyncio.sleep(0)), Backend()
     exchange.url = f"http://127.0.0.1:{unused_tcp_port}/stream"
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: under_test.shard.tally.reconnects.total() >= 3)
+        await backend.until(lambda: under_test.shard.stats.reconnects.total() >= 3)
 
-    assert "Connect call failed" in next(iter(under_test.shard.tally.reconnects))
+    assert "Connect call failed" in next(iter(under_test.shard.stats.reconnects))
 
 
 async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None:
@@ -166,13 +166,13 @@ async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None
         await socket.send_str(trade_frame(connection))
         await stay(socket)  # it reads nothing either: half open
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk, silence_s=0.2)
+    under_test = session(exchange, backend, silence_s=0.2)
     async with running(under_test):
-        await desk.until(lambda: 2 in desk.trades)
+        await backend.until(lambda: 2 in backend.trades)
 
-    assert under_test.shard.tally.reconnects["silent for 0.2 s"] >= 1
+    assert under_test.shard.stats.reconnects["silent for 0.2 s"] >= 1
     gave_up_after_s = exchange.connected_at_s[1] - exchange.connected_at_s[0]
     assert 0.2 <= gave_up_after_s < 3
 
@@ -184,14 +184,14 @@ async def test_pings_alone_are_no_sign_of_life_where_messages_should_come(listen
             await socket.ping()
             await asyncio.sleep(0.02)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk, silence_s=0.3, pings_are_life=False)
+    under_test = session(exchange, backend, silence_s=0.3, pings_are_life=False)
     async with running(under_test):
-        await desk.until(lambda: 2 in desk.trades)
+        await backend.until(lambda: 2 in backend.trades)
 
     assert exchange.connected_at_s[1] - exchange.connected_at_s[0] >= 0.3
-    assert any("but for pings" in reason for reason in under_test.shard.tally.reconnects)
+    assert any("but for pings" in reason for reason in under_test.shard.stats.reconnects)
 
 
 async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
@@ -205,14 +205,14 @@ async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
         await socket.send_str(trade_frame(1))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk, silence_s=3.0)
+    under_test = session(exchange, backend, silence_s=3.0)
     async with running(under_test):
-        await desk.until(lambda: desk.trades == [1])
+        await backend.until(lambda: backend.trades == [1])
 
     assert pongs == [WSMsgType.PONG] * 8
-    assert under_test.shard.tally.reconnects == {}
+    assert under_test.shard.stats.reconnects == {}
 
 
 async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(listen: Listen) -> None:
@@ -225,13 +225,13 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
             sent = number
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    desk.open.clear()
+    backend.open.clear()
     waits = Flushing(most_waiting=100)
-    under_test = session(exchange, desk, flushing=waits, silence_s=2.0)
+    under_test = session(exchange, backend, flushing=waits, silence_s=2.0)
     async with running(under_test):
-        await desk.until(lambda: sent > 100)
+        await backend.until(lambda: sent > 100)
         while True:  # until the exchange can send no more: both ends' buffers are full
             before = sent
             await asyncio.sleep(0.2)
@@ -239,13 +239,13 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
                 break
         stuck_at, waiting = sent, under_test.shard.waiting
         await asyncio.sleep(2.5)
-        desk.open.set()
-        await desk.until(lambda: len(desk.trades) == 3_000)
+        backend.open.set()
+        await backend.until(lambda: len(backend.trades) == 3_000)
 
     assert waiting <= 200, "and what came in one piece with the last of them"
     assert stuck_at < 3_000, "the exchange had to wait"
     assert len(exchange.connected_at_s) == 1, "and was not called silent for it"
-    assert desk.trades == list(range(1, 3_001))
+    assert backend.trades == list(range(1, 3_001))
 
 
 async def test_what_arrives_together_is_one_batch(listen: Listen) -> None:
@@ -254,12 +254,12 @@ async def test_what_arrives_together_is_one_batch(listen: Listen) -> None:
             await socket.send_str(trade_frame(number))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    async with running(session(exchange, desk, flushing=Flushing(least_s=0.5))):
-        await desk.until(lambda: len(desk.trades) == 500)
+    async with running(session(exchange, backend, flushing=Flushing(least_s=0.5))):
+        await backend.until(lambda: len(backend.trades) == 500)
 
-    assert len(desk.batches) <= 2, "a flush may fall into the middle"
+    assert len(backend.batches) <= 2, "a flush may fall into the middle"
 
 
 async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: Listen) -> None:
@@ -268,9 +268,9 @@ async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: 
             await socket.send_str(trade_frame(number))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test, sizes, began_ns = session(exchange, desk), list[int](), SystemClock().now_ns()
+    under_test, sizes, began_ns = session(exchange, backend), list[int](), SystemClock().now_ns()
     read = under_test.shard.received_many
 
     def read_and_note(number: int, frames: Sequence[bytes | str], at_ns: list[int]) -> None:
@@ -279,10 +279,10 @@ async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: 
 
     under_test.shard.received_many = read_and_note  # type: ignore[method-assign]
     async with running(under_test):
-        await desk.until(lambda: len(desk.trades) == 2_000)
+        await backend.until(lambda: len(backend.trades) == 2_000)
 
     assert max(sizes) > 1
-    stamps_ns = [event.received_at_ns for batch in desk.batches for event in batch]
+    stamps_ns = [event.received_at_ns for batch in backend.batches for event in batch]
     assert stamps_ns == sorted(stamps_ns)
     assert -1 < (stamps_ns[0] - began_ns) / 1e9 < 60, "an instant, not a monotonic reading"
 
@@ -296,18 +296,18 @@ async def test_while_recording_is_stuck_what_comes_is_read_nevertheless(listen: 
         await socket.send_str(trade_frame(2))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    desk.open.clear()
-    under_test = session(exchange, desk)
+    backend.open.clear()
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: desk.asked == 1)
+        await backend.until(lambda: backend.asked == 1)
         ready.set()
-        await desk.until(lambda: under_test.shard.waiting == 1)
-        assert desk.batches == [], "it might have been an answer that is due within seconds"
-        desk.open.set()
+        await backend.until(lambda: under_test.shard.waiting == 1)
+        assert backend.batches == [], "it might have been an answer that is due within seconds"
+        backend.open.set()
 
-    assert desk.trades == [1, 2]
+    assert backend.trades == [1, 2]
 
 
 async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> None:
@@ -316,26 +316,26 @@ async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> No
             await socket.send_str(trade_frame(number))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk, flushing=Flushing(least_s=600))
+    under_test = session(exchange, backend, flushing=Flushing(least_s=600))
     async with running(under_test):
-        await desk.until(lambda: under_test.shard.waiting == 20)
-        assert desk.batches == []
+        await backend.until(lambda: under_test.shard.waiting == 20)
+        assert backend.batches == []
 
-    assert desk.trades == list(range(1, 21))
+    assert backend.trades == list(range(1, 21))
 
 
 async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) -> None:
-    exchange, desk, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Desk(), asyncio.Event()
+    exchange, backend, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Backend(), asyncio.Event()
     await listen(exchange)
-    under_test = session(exchange, desk)
-    wire = under_test._wires[1] = Wire(lambda _: None, lambda: 0, pings_are_life=True)
-    wire.frames, wire.stamps_ns = [trade_frame(1).encode()], [0]
+    under_test = session(exchange, backend)
+    socket = under_test._sockets[1] = Socket(lambda _: None, lambda: 0, pings_are_life=True)
+    socket.frames, socket.stamps_ns = [trade_frame(1).encode()], [0]
     stop.set()
     await under_test.run(stop)
 
-    assert desk.trades == [1]
+    assert backend.trades == [1]
 
 
 async def test_what_came_before_a_cut_is_read_before_it(listen: Listen) -> None:
@@ -345,14 +345,14 @@ async def test_what_came_before_a_cut_is_read_before_it(listen: Listen) -> None:
             await socket.close()
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk(books=[ExchangeUnreachable("gone")] * 9)
+    exchange, backend = ToyExchange(behave), Backend(books=[ExchangeUnreachable("gone")] * 9)
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: len(exchange.connected_at_s) == 2)
+        await backend.until(lambda: len(exchange.connected_at_s) == 2)
 
     assert under_test.shard.books[BTC].reason.startswith("disconnected: ")
-    kinds = [type(event) for batch in desk.batches for event in batch]
+    kinds = [type(event) for batch in backend.batches for event in batch]
     assert kinds[:3] == [BookDelta, Disconnect, Disconnect], "and the loss is marked for each"
 
 
@@ -365,11 +365,11 @@ async def test_what_cannot_be_recorded_ends_it_with_the_reason(listen: Listen) -
             pass
         gone.set()
 
-    exchange, desk = ToyExchange(behave), Desk(failures=[StorageFull("/here", "no room")])
+    exchange, backend = ToyExchange(behave), Backend(failures=[StorageFull("/here", "no room")])
     await listen(exchange)
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(StorageFull, match="no room"):
-            await session(exchange, desk).run(asyncio.Event())
+            await session(exchange, backend).run(asyncio.Event())
         await gone.wait()
 
 
@@ -409,17 +409,17 @@ async def test_rubbish_is_counted_by_reason_and_the_rest_goes_on(listen: Listen)
             await socket.send_str(trade_frame(number, "ETHUSDT"))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: len(desk.trades) == len(bad))
+        await backend.until(lambda: len(backend.trades) == len(bad))
 
-    connection = under_test.shard.tally
+    connection = under_test.shard.stats
     assert connection.malformed == {reason: 2 * len(frames) for reason, frames in BAD.items()}
     assert connection.reconnects == {}
-    assert desk.trades == list(range(1, len(bad) + 1))
-    kinds = {type(event) for batch in desk.batches for event in batch}
+    assert backend.trades == list(range(1, len(bad) + 1))
+    kinds = {type(event) for batch in backend.batches for event in batch}
     assert kinds == {Trade, Disconnect}, "the latter for the end"
     assert all(len(kept.excerpt) + len(kept.words) < 400 for kept in connection.quarantine)
 
@@ -431,15 +431,15 @@ async def test_quarantine_is_bounded_under_a_flood_of_rubbish(listen: Listen) ->
         await socket.send_str(trade_frame(1))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: desk.trades == [1])
+        await backend.until(lambda: backend.trades == [1])
 
-    assert under_test.shard.tally.malformed == {"not_json": 1_000}
-    assert len(under_test.shard.tally.quarantine) == QUARANTINED
-    assert under_test.shard.tally.quarantine[-1].excerpt == "rubbish 999"
+    assert under_test.shard.stats.malformed == {"not_json": 1_000}
+    assert len(under_test.shard.stats.quarantine) == QUARANTINED
+    assert under_test.shard.stats.quarantine[-1].excerpt == "rubbish 999"
 
 
 async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: Listen) -> None:
@@ -449,13 +449,13 @@ async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: List
             await socket.send_bytes(b" " * (LARGEST_FRAME + 1))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk()
+    exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: desk.trades == [1, 2])
+        await backend.until(lambda: backend.trades == [1, 2])
 
-    [reason] = under_test.shard.tally.reconnects
+    [reason] = under_test.shard.stats.reconnects
     assert "message_too_big" in reason
 
 
@@ -474,17 +474,17 @@ async def test_a_book_that_cannot_be_had_is_asked_for_again(
         await socket.send_str(delta_frame(5, 6))
         await stay(socket)
 
-    exchange, desk = ToyExchange(behave), Desk(books=[failure, book(2), book(5)])
+    exchange, backend = ToyExchange(behave), Backend(books=[failure, book(2), book(5)])
     await listen(exchange)
-    under_test = session(exchange, desk)
+    under_test = session(exchange, backend)
     async with running(under_test):
-        await desk.until(lambda: under_test.shard.books[BTC].state == "synced")
+        await backend.until(lambda: under_test.shard.books[BTC].state == "synced")
         shown = under_test.shard.books[BTC]
         assert (shown.update_id, shown.book.texts(1) if shown.book else None) == (
             6,
             ([("1.00", "2.00")], [("3.00", "1.00")]),
         )
 
-    assert sum(isinstance(fact, SnapshotFailed) for fact in desk.facts) == 1
-    kept = [e for batch in desk.batches for e in batch if isinstance(e, BookSnapshot)]
+    assert sum(isinstance(fact, SnapshotFailed) for fact in backend.facts) == 1
+    kept = [e for batch in backend.batches for e in batch if isinstance(e, BookSnapshot)]
     assert kept == [book(2), book(5)], "baselines are recorded, even those that did not join"

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from penstock.clock import ManualClock
 from penstock.collect.continuity import Continuity
-from penstock.collect.reporter import Place, Reporter
+from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.status import (
     FOLDER,
     BookStatus,
     CollectorStatus,
+    ConnectionStatus,
     IdsStatus,
+    ShardStatus,
     read_all,
     read_status,
     with_books_stopped,
@@ -61,6 +63,17 @@ def test_what_is_written_is_read(
     write_status(folder, written)
 
     assert read_status(folder, "a") == written
+
+
+def test_fields_that_were_renamed_keep_their_names_in_the_file(tmp_path: Path) -> None:
+    connection = ConnectionStatus(number=1, state="connected", is_primary=True)
+    shard = ShardStatus(state="connected", members=[connection])
+    write_status(tmp_path, replace(status("a"), shards=[shard], stalled=["trades btc_usdt"]))
+
+    written = msgspec.json.decode((tmp_path / FOLDER / "a.json").read_bytes())
+
+    assert written["mute"] == ["trades btc_usdt"]
+    assert written["shards"][0]["legs"][0]["leads"] is True
 
 
 def test_a_slot_that_never_was_has_no_status(tmp_path: Path) -> None:
@@ -119,7 +132,7 @@ def test_one_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path) -> Non
 
 def test_the_reporter_counts_what_was_recorded_and_how_fast(tmp_path: Path) -> None:
     clock = ManualClock(1_000)
-    reporter = Reporter(Place("toy", "a", tmp_path), Continuity(["trades"], quiet), clock)
+    reporter = Reporter(StatusLocation("toy", "a", tmp_path), Continuity(["trades"], quiet), clock)
     ticker = Ticker(exchange="toy", symbol=BTC, received_at_ns=1, update_id=5, bid_text="7.5")
     reporter(open_log("memory:").writer("a").append([trade(1), trade(2), ticker]))
     clock.step_wall(2.0)
@@ -135,7 +148,9 @@ def test_the_reporter_counts_what_was_recorded_and_how_fast(tmp_path: Path) -> N
 
 
 def test_trouble_is_told_until_it_runs_again(tmp_path: Path) -> None:
-    reporter = Reporter(Place("toy", "a", tmp_path), Continuity(["trades"], quiet), ManualClock(1))
+    reporter = Reporter(
+        StatusLocation("toy", "a", tmp_path), Continuity(["trades"], quiet), ManualClock(1)
+    )
     told = []
     reporter.write("starting", trouble="nobody answers")
     told.append(reporter.latest)
@@ -150,7 +165,7 @@ def test_a_status_tells_what_is_missing_from_the_first_moment_on(tmp_path: Path)
     log.writer("a").append([trade(1), trade(4)])
     continuity = Continuity(["trades"], quiet)
     continuity.resume("toy", (), log.reader())
-    Reporter(Place("toy", "a", tmp_path), continuity, ManualClock(1)).write("starting")
+    Reporter(StatusLocation("toy", "a", tmp_path), continuity, ManualClock(1)).write("starting")
 
     written = read_status(tmp_path, "a")
     assert written is not None
@@ -161,7 +176,10 @@ def test_a_status_that_cannot_be_written_is_said_once_and_stops_nobody(tmp_path:
     (tmp_path / FOLDER).write_text("in the way")
     facts: list[Fact] = []
     reporter = Reporter(
-        Place("toy", "a", tmp_path), Continuity(["trades"], quiet), ManualClock(1), facts.append
+        StatusLocation("toy", "a", tmp_path),
+        Continuity(["trades"], quiet),
+        ManualClock(1),
+        facts.append,
     )
     reporter.write("running")
     reporter.write("running")

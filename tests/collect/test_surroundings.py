@@ -14,14 +14,14 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app import open_collector, open_fetcher, open_state
 from penstock.clock import ManualClock, SystemClock
-from penstock.collect.facts import AskingResumed, AskingSuspended
+from penstock.collect.facts import RequestsResumed, RequestsSuspended
 from penstock.collect.listings import Listings
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Fetch, Settings, State
 from penstock.connectors import ConnectorManager
 from penstock.connectors.markets import Markets
 from penstock.errors import StoreUnreachable, UnknownSymbol
-from penstock.exchanges.base import Info, Listed, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact, RequestSent, SnapshotFailed
 
@@ -114,8 +114,8 @@ async def test_while_its_connector_is_paused_streams_go_on_and_books_follow_late
         await life.until(streaming)
         await life.until(lambda status: status.trouble == "")
 
-    told = [f for f in life.facts if isinstance(f, AskingSuspended | AskingResumed)]
-    assert [type(fact) for fact in told] == [AskingSuspended, AskingResumed]
+    told = [f for f in life.facts if isinstance(f, RequestsSuspended | RequestsResumed)]
+    assert [type(fact) for fact in told] == [RequestsSuspended, RequestsResumed]
     assert not any(isinstance(fact, SnapshotFailed) for fact in life.facts)
     ended = read_status(tmp_path, SLOT)
     assert ended is not None
@@ -193,7 +193,7 @@ async def test_started_while_the_state_store_is_locked_it_waits_and_says_so(
         assert not starting.done()
     async with asyncio.timeout(PATIENCE_S):
         await starting
-    assert any(isinstance(fact, AskingSuspended) for fact in facts)
+    assert any(isinstance(fact, RequestsSuspended) for fact in facts)
 
 
 async def test_stopped_while_it_waits_for_the_state_store_it_has_stopped(
@@ -262,12 +262,12 @@ async def test_a_market_that_another_process_found_listed_is_collected_without_a
 
 async def test_listings_are_looked_for_now_and_then(tmp_path: Path) -> None:
     clock, symbols = ManualClock(), SymbolMap("toy", [])
-    answers: list[list[Listed] | Exception] = [
+    answers: list[list[ListedMarket] | Exception] = [
         StoreUnreachable(str(tmp_path), "gone"),
-        [Listed("NEWUSDT", Symbol.parse("new_usdt"))],
+        [ListedMarket("NEWUSDT", Symbol.parse("new_usdt"))],
     ]
 
-    async def stored() -> list[Listed]:
+    async def stored() -> list[ListedMarket]:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer

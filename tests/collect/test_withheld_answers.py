@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator
 from penstock.clock import SystemClock
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Exchanges, Settings, Simulator
 from penstock.exchanges import registry
 from penstock.exchanges.gateway import gateway_for
@@ -20,8 +20,8 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Subscription
 from penstock.streaming.facts import StreamsPending
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import Shard
+from penstock.streaming.shard_connection import Plan
 from penstock.telemetry import Fact
 
 HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=3.0)
@@ -91,7 +91,7 @@ class Proxy:
 
 
 @dataclass
-class Desk:
+class Backend:
     """Where a session's events and facts go."""
 
     events: list[AnyEvent] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Desk:
 
 @pytest.mark.parametrize("name", registry.names())
 async def test_a_market_whose_answers_are_withheld_is_asked_for_until_they_come(name: str) -> None:
-    clock, desk = SystemClock(), Desk()
+    clock, backend = SystemClock(), Backend()
     server = build_simulator(Simulator(port=0, uplink_ms=0, latency_ms=1), clock, exchange=name)
     await server.start()
     exchange = registry.load(name)
@@ -134,8 +134,8 @@ async def test_a_market_whose_answers_are_withheld_is_asked_for_until_they_come(
         shard = Shard(name, lambda: exchange.dialect(symbols), wanted, lambda: 0.5, HASTY)
         url = exchange.dialect(symbols).url(f"http://{host}:{port}")
         endpoint, stop = Endpoint(name, url, PATIENCE_S), asyncio.Event()
-        outlets = Outlets(desk.record, fetch, desk.facts.append)
-        running = asyncio.create_task(Session(shard, endpoint, outlets, clock).run(stop))
+        hooks = SessionHooks(backend.record, fetch, backend.facts.append)
+        running = asyncio.create_task(Session(shard, endpoint, hooks, clock).run(stop))
 
         async def until(wish: object) -> None:
             async with asyncio.timeout(PATIENCE_S):
@@ -144,18 +144,20 @@ async def test_a_market_whose_answers_are_withheld_is_asked_for_until_they_come(
                         running.result()
                     await asyncio.sleep(0.02)
 
-        await until(lambda: any(fact.times >= 2 for fact in desk.pending()))
-        await until(lambda: desk.brought(other))
+        await until(lambda: any(fact.times >= 2 for fact in backend.pending()))
+        await until(lambda: backend.brought(other))
         assert proxy.withheld
-        assert not shard.tally.refusals, "not to answer is not to refuse"
-        slugs = {stream.split()[1] for fact in desk.pending() for stream in fact.streams}
+        assert not shard.stats.refusals, "not to answer is not to refuse"
+        slugs = {stream.split()[1] for fact in backend.pending() for stream in fact.streams}
         assert withheld.slug in slugs
         if exchange.dialect(symbols).limits.mixed_channels is False:
-            assert not shard.tally.reconnects, "the others are not disturbed"
+            assert not shard.stats.reconnects, "the others are not disturbed"
         proxy.withholds = False
-        desk.events.clear()
-        await until(lambda: shard.lead.connection.settled and not shard.lead.connection.pending)
-        await until(lambda: desk.brought(withheld))
+        backend.events.clear()
+        await until(
+            lambda: shard.primary.connection.settled and not shard.primary.connection.pending
+        )
+        await until(lambda: backend.brought(withheld))
         stop.set()
         await running
     finally:

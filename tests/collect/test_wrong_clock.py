@@ -107,5 +107,5 @@ def test_a_status_of_the_future_does_not_hide_an_absence() -> None:
         writer.append([trade])
         absences.resume("a", future, reader)
 
-    [mark] = absences.marks_at_start([("trades", symbol)], 60 * second_ns)
+    [mark] = absences.markers_at_start([("trades", symbol)], 60 * second_ns)
     assert mark.since_ns == 5 * second_ns

@@ -210,8 +210,8 @@ def run_clients() -> RunClients:
         results: Results = {}
         try:
             for script, process in zip(scripts, running, strict=True):
-                output, complaints = process.communicate(timeout=PATIENCE_S)
-                assert process.returncode == 0, f"{script} failed:\n{complaints}"
+                output, failures = process.communicate(timeout=PATIENCE_S)
+                assert process.returncode == 0, f"{script} failed:\n{failures}"
                 results |= json.loads(output)
         finally:
             for process in running:

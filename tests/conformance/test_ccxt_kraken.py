@@ -206,10 +206,10 @@ def _ms(text: str) -> int:
 
 
 def test_watched_candles_are_the_ledgers(simulated: "Simulated", results: Results) -> None:
-    newest: dict[int, Any] = {}
+    latest: dict[int, Any] = {}
     for rows in results["watched_candles"]:
-        newest |= {row[0]: row[1:] for row in rows}
-    *closed, _running = sorted(newest.items())
+        latest |= {row[0]: row[1:] for row in rows}
+    *closed, _running = sorted(latest.items())
 
     assert closed
     for start_ms, values in closed[:-1]:

@@ -27,7 +27,7 @@ async def settings() -> AsyncIterator[Settings]:
     await server.stop()
 
 
-async def test_many_who_want_the_same_way_out_get_one_and_ask_for_the_time_once(
+async def test_many_who_want_the_same_client_get_one_and_ask_for_the_time_once(
     any_store: StateStore, settings: Settings
 ) -> None:
     facts: list[Fact] = []

@@ -9,7 +9,7 @@ from penstock.clock import ManualClock
 from penstock.connectors.manager import ConnectorManager
 from penstock.connectors.markets import ExchangeListing, Markets, stored_listing
 from penstock.errors import ConnectorPaused, ExchangeUnreachable, NoAnswer, UnknownSymbol
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
@@ -18,12 +18,12 @@ from penstock.storage.state.schema import MARKETS
 from penstock.telemetry import Fact, MarketsChanged
 from penstock.throttle.gate import Limit
 
-BTC = Listed("XXBTZUSD", Symbol.parse("btc_usd"), "BTC/USD", ("XBTUSD", "XBT/USD"))
-ETH = Listed("XETHZUSD", Symbol.parse("eth_usd"), "ETH/USD")
-ODD = Listed("ODD%", Symbol.parse("o%cc%88dd_usd"))
+BTC = ListedMarket("XXBTZUSD", Symbol.parse("btc_usd"), "BTC/USD", ("XBTUSD", "XBT/USD"))
+ETH = ListedMarket("XETHZUSD", Symbol.parse("eth_usd"), "ETH/USD")
+ODD = ListedMarket("ODD%", Symbol.parse("o%cc%88dd_usd"))
 
 
-def listing(*listed: Listed) -> Info:
+def listing(*listed: ListedMarket) -> Info:
     return Info(SymbolMap("somewhere", listed), ())
 
 

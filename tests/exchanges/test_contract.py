@@ -1,7 +1,7 @@
 """What every exchange's folder must do, case by case; a new folder is done when it passes them all.
 
-Cases 1 to 19 need the folder alone. From 20 on the folder speaks to its simulated twin, which was
-written apart from it, and is judged by the twin's ledger.
+Cases 1 to 19 need the folder alone. From 20 on the folder speaks to its simulator, which was
+written apart from it, and is judged by the simulator's ledger.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app import build_simulator
 from penstock.clock import SystemClock
-from penstock.collect.horizon import Horizon
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.known_depth import KnownDepth
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.errors import (
     BadRequest,
@@ -32,7 +32,7 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges import registry
-from penstock.exchanges.base import Exchange, Info, Listed, Request, SymbolMap
+from penstock.exchanges.base import Exchange, Info, ListedMarket, Request, SymbolMap
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.interval import COMMON, MINUTE_MS, Interval
@@ -48,7 +48,9 @@ from penstock.streaming.streamed_book import StreamedBook
 
 A, B, ODD = Symbol("AAA", "USD"), Symbol("BBB", "USD"), Symbol("币", "USD")
 MAP_OF = {
-    name: SymbolMap(name, [Listed("AAAUSD", A), Listed("BBB-USD", B), Listed("币USD", ODD)])
+    name: SymbolMap(
+        name, [ListedMarket("AAAUSD", A), ListedMarket("BBB-USD", B), ListedMarket("币USD", ODD)]
+    )
     for name in registry.names()
 }
 MINUTE = Interval.parse("1m")
@@ -69,7 +71,7 @@ def requests_of(exchange: Exchange, symbols: SymbolMap, symbol: Symbol) -> list[
         rest.candles(symbol, MINUTE, 0, MINUTE_MS),
         rest.tickers([symbol]),
         rest.tickers([]),
-        *(rest.newest(symbol, channel) for channel in exchange.dialect(symbols).channels),
+        *(rest.latest(symbol, channel) for channel in exchange.dialect(symbols).channels),
     ]
 
 
@@ -122,9 +124,9 @@ def test_05_a_symbol_that_is_not_listed_is_never_asked_for(name: str) -> None:
         lambda: rest.trades(unknown, 1),
         lambda: rest.candles(unknown, MINUTE, 0, 1),
         lambda: rest.tickers([unknown]),
-        lambda: rest.newest(unknown, "trades"),
-        lambda: rest.newest(unknown, "book_deltas"),
-        lambda: rest.newest(unknown, "tickers"),
+        lambda: rest.latest(unknown, "trades"),
+        lambda: rest.latest(unknown, "book_deltas"),
+        lambda: rest.latest(unknown, "tickers"),
         lambda: dialect.streams("trades", [unknown]),
     ):
         with pytest.raises(UnknownSymbol):
@@ -152,14 +154,14 @@ def test_07_an_answer_that_is_none_of_its_own_is_refused_whole(name: str) -> Non
 
 
 @every_exchange
-def test_08_a_page_of_html_is_no_complaint(name: str) -> None:
-    assert [registry.load(name).complaint(page) for page in PAGES] == [None] * len(PAGES)
+def test_08_a_page_of_html_is_no_api_error(name: str) -> None:
+    assert [registry.load(name).read_api_error(page) for page in PAGES] == [None] * len(PAGES)
 
 
 @every_exchange
 @given(body=st.binary(max_size=200))
-def test_09_no_body_makes_the_reading_of_a_complaint_raise(name: str, body: bytes) -> None:
-    registry.load(name).complaint(body)
+def test_09_no_body_makes_the_reading_of_an_api_error_raise(name: str, body: bytes) -> None:
+    registry.load(name).read_api_error(body)
 
 
 @every_exchange
@@ -247,7 +249,7 @@ def test_18_rubbish_is_told_with_a_reason(name: str, frame: bytes) -> None:
 
 @dataclass
 class Live:
-    """An exchange's folder and its simulated twin, with everything between them."""
+    """An exchange's folder and its simulator, with everything between them."""
 
     exchange: Exchange
     gateway: Gateway
@@ -330,12 +332,12 @@ async def test_21_its_clock_is_known_within_its_step(live: Live) -> None:
     offset = live.gateway.offset
 
     assert offset is not None
-    assert offset.low_ms - 1 <= 0 <= offset.high_ms + 1, "the twin keeps this machine's time"
+    assert offset.low_ms - 1 <= 0 <= offset.high_ms + 1, "the simulator keeps this machine's time"
     assert offset.error_ms <= live.exchange.time_step_ms + 2_000
 
 
 @on_one_loop
-async def test_22_the_newest_trades_are_the_ledgers(live: Live) -> None:
+async def test_22_the_latest_trades_are_the_ledgers(live: Live) -> None:
     symbol = live.symbols[0]
     trades = await live.gateway.fetch(
         live.exchange.rest(live.info.symbols).recent_trades(symbol, 5)
@@ -351,11 +353,11 @@ async def test_22_the_newest_trades_are_the_ledgers(live: Live) -> None:
 @on_one_loop
 async def test_23_old_trades_are_paged_without_a_hole_or_a_repetition(live: Live) -> None:
     symbol, rest = live.symbols[0], live.exchange.rest(live.info.symbols)
-    newest = (await live.gateway.fetch(rest.recent_trades(symbol, 1)))[-1]
+    latest = (await live.gateway.fetch(rest.recent_trades(symbol, 1)))[-1]
     back = {
-        "from_id": newest.id - 5_000,
-        "after_ns": (newest.at_ms - 600_000) * 1_000_000,
-        "before_id": newest.id,
+        "from_id": latest.id - 5_000,
+        "after_ns": (latest.at_ms - 600_000) * 1_000_000,
+        "before_id": latest.id,
     }
     cursor = back[live.exchange.trade_pages]
     pages = []
@@ -441,7 +443,7 @@ async def test_27_a_market_that_is_gone_is_a_bad_request(live: Live) -> None:
 
 @asynccontextmanager
 async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
-    """A connection to the twin for two markets, and everything it brings."""
+    """A connection to the simulator for two markets, and everything it brings."""
     dialect, rest = live.exchange.dialect(live.info.symbols), live.exchange.rest(live.info.symbols)
     symbols, seen = tuple(live.symbols[:2]), list[AnyEvent]()
     wanted = [Subscription(each, symbols) for each in ("trades", "book_deltas", "tickers")]
@@ -455,7 +457,7 @@ async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
         return await live.gateway.fetch(rest.book(symbol, Collect().book_depth))
 
     endpoint = Endpoint(live.exchange.name, dialect.url(f"ws://{live.address}"), 30.0)
-    session = Session(shard, endpoint, Outlets(record, fetch_book), SystemClock())
+    session = Session(shard, endpoint, SessionHooks(record, fetch_book), SystemClock())
     running = asyncio.create_task(session.run(stop))
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -469,7 +471,7 @@ def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot | None
     """What a book says it is; None while it is not synced, or its price has left what is known."""
     if sync.state != "synced" or sync.book is None:
         return None
-    bids, asks = Horizon(Collect().book_depth).ends(sync).known(sync.book.texts(10))
+    bids, asks = KnownDepth(Collect().book_depth).ends(sync).known(sync.book.texts(10))
     if not len(bids) == len(asks) == 10:
         return None
     return BookSnapshot(
@@ -485,8 +487,8 @@ async def test_28_streams_bring_every_kind_and_books_that_are_right(live: Live) 
             await asyncio.sleep(0.05)
         shown = {symbol: _shown(symbol, sync) for symbol, sync in shard.books.items()}
 
-    assert not shard.tally.malformed, list(shard.tally.quarantine)
-    assert not shard.tally.refusals
+    assert not shard.stats.malformed, list(shard.stats.quarantine)
+    assert not shard.stats.refusals
     for symbol, book in shown.items():
         assert book is not None
         trades = [each for each in seen if isinstance(each, Trade) and each.symbol is symbol]
@@ -521,7 +523,7 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
     finally:
         await live.plan_faults("")
 
-    assert shard.tally.malformed
+    assert shard.stats.malformed
     assert shard.state == "disconnected", "it was stopped, not lost"
     for symbol, books in shown.items():
         assert books
@@ -529,25 +531,25 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
 
 
 @on_one_loop
-async def test_30_a_look_tells_that_a_market_has_moved(live: Live) -> None:
+async def test_30_a_probe_tells_that_a_market_has_moved(live: Live) -> None:
     symbol, rest = live.symbols[0], live.exchange.rest(live.info.symbols)
     channels = ("trades", "book_deltas", "tickers")
-    before = {each: await live.gateway.fetch(rest.newest(symbol, each)) for each in channels}
-    newest = (await live.gateway.fetch(rest.recent_trades(symbol, 1)))[-1]
+    before = {each: await live.gateway.fetch(rest.latest(symbol, each)) for each in channels}
+    latest = (await live.gateway.fetch(rest.recent_trades(symbol, 1)))[-1]
 
     assert all(mark.state for mark in before.values())
     assert before["trades"].id is not None
-    assert before["trades"].id <= newest.id
+    assert before["trades"].id <= latest.id
     async with asyncio.timeout(PATIENCE_S):
         for channel, mark in before.items():
-            look = rest.newest(symbol, channel)
+            look = rest.latest(symbol, channel)
             while (now := await live.gateway.fetch(look)) == mark:  # noqa: ASYNC110 (nobody tells)
                 await asyncio.sleep(0.2)
             assert now.id is None or mark.id is None or now.id > mark.id
 
 
 @on_one_loop
-async def test_31_the_twin_refused_nothing_for_haste(live: Live) -> None:
+async def test_31_the_simulator_refused_nothing_for_haste(live: Live) -> None:
     async with live.http.get(f"http://{live.address}/_sim/requests") as answer:
         rows = (await answer.json())["requests"]
 

@@ -23,7 +23,7 @@ from penstock.errors import (
     UnexpectedAnswer,
 )
 from penstock.exchanges import http, registry
-from penstock.exchanges.base import Complaint, Exchange, Meaning, Request
+from penstock.exchanges.base import ApiError, Exchange, Meaning, Request
 from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
@@ -284,22 +284,22 @@ async def test_a_bad_request_is_told_with_its_code_and_not_repeated() -> None:
         assert (caught.value.code, caught.value.status, len(asked)) == (-1121, 400, 1)
 
 
-def complaint_in_words(body: bytes) -> Complaint | None:
+def complaint_in_words(body: bytes) -> ApiError | None:
     """How an exchange complains that answers everything with 200."""
     if not body.startswith(b"no: "):
         return None
     words = body[4:].decode()
     meanings: dict[str, Meaning] = {"slower": "too_fast", "busy": "failed", "what": "refused"}
-    return Complaint("no", words, meaning=meanings[words])
+    return ApiError("no", words, meaning=meanings[words])
 
 
 def says_no_with_200(made: Toy) -> None:
     made.gateway.exchange = replace(
-        EXCHANGE, refuses_with_200=True, complaint=complaint_in_words, time_step_ms=1000
+        EXCHANGE, refuses_with_200=True, read_api_error=complaint_in_words, time_step_ms=1000
     )
 
 
-async def test_a_complaint_behind_status_200_shuts_the_gate_too() -> None:
+async def test_an_api_error_behind_status_200_shuts_the_gate_too() -> None:
     async with answering(web.Response(body=b"no: slower")) as (made, asked):
         says_no_with_200(made)
         before_ms = made.gateway.clock.now_ms()
@@ -526,8 +526,8 @@ async def test_one_answer_with_a_wrong_date_mutes_nobody_and_a_set_clock_is_told
 
 async def test_a_refusal_that_says_how_long_it_lasts_is_waited_out() -> None:
     async with answering(json_reply({}, status=418)) as (made, _):
-        complaint = Complaint("blocked", "for five minutes", wait_ms=300_000)
-        made.gateway.exchange = replace(EXCHANGE, complaint=lambda _body: complaint)
+        api_error = ApiError("blocked", "for five minutes", wait_ms=300_000)
+        made.gateway.exchange = replace(EXCHANGE, read_api_error=lambda _body: api_error)
         before_ms = made.gateway.clock.now_ms()
         with pytest.raises(Banned) as caught:
             await made.gateway.fetch(ASK)

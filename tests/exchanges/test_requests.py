@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.exchanges import registry
-from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
-from penstock.streaming.asking import SECOND_NS, Asking
 from penstock.streaming.dialect import Dialect
-from penstock.streaming.wanted import Place, Subscriptions, Wanted
+from penstock.streaming.subscribe_requests import SECOND_NS, SubscribeRequests
+from penstock.streaming.wanted import StreamKey, Subscriptions, WantedStreams
 
 SYMBOLS = [Symbol(f"A{number}", "USD") for number in range(110)]
-LISTED = [Listed(f"A{number}-USD", symbol) for number, symbol in enumerate(SYMBOLS)]
+LISTED = [ListedMarket(f"A{number}-USD", symbol) for number, symbol in enumerate(SYMBOLS)]
 
 
 def read_binance(text: str) -> tuple[str, set[str]]:
@@ -60,7 +60,7 @@ def dialect_of(name: str) -> Dialect:
     return registry.load(name).dialect(SymbolMap(name, LISTED))
 
 
-def sent(asking: Asking, at_ns: int) -> Iterator[str]:
+def sent(asking: SubscribeRequests, at_ns: int) -> Iterator[str]:
     """Every message of the next minute; no two closer than the exchange allows."""
     for step in range(600):
         due = asking.take_due(at_ns + step * SECOND_NS // 10)
@@ -93,7 +93,7 @@ class Exchange:
             self.streams -= names
 
 
-def places_of(name: str) -> st.SearchStrategy[list[Place]]:
+def places_of(name: str) -> st.SearchStrategy[list[StreamKey]]:
     channels = st.sampled_from(dialect_of(name).channels)
     few = st.lists(st.tuples(channels, st.sampled_from(SYMBOLS[:6])), min_size=1, max_size=12)
     many = st.lists(channels, min_size=1, max_size=2, unique=True).map(
@@ -109,11 +109,11 @@ def test_what_is_asked_for_again_is_asked_for_in_valid_messages_and_nothing_else
     name: str, data: st.DataObject
 ) -> None:
     dialect = dialect_of(name)
-    wanted = Wanted(dialect)
+    wanted = WantedStreams(dialect)
     places = data.draw(places_of(name))
     for subscription in Subscriptions.of(places):
         wanted.add(subscription)
-    names, asking = wanted.names(places), Asking(dialect, wanted.group_of)
+    names, asking = wanted.names(places), SubscribeRequests(dialect, wanted.group_of)
     exchange, at_ns = Exchange(name, dialect), 0
     asking.ask(names)
     for text in sent(asking, at_ns):
@@ -132,7 +132,7 @@ def test_what_is_asked_for_again_is_asked_for_in_valid_messages_and_nothing_else
         asking.ask_halves(again)
     elif way == "anew":
         for each in again:
-            asking.ask_anew(each)
+            asking.resubscribe(each)
     else:
         asking.end(again)
     for text in sent(asking, at_ns):

@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.errors import UnknownSymbol
-from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
 
 BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
-FIRST = [Listed("XBTUSDT", BTC, "XBT/USDT", ("BTCUSDT",))]
+FIRST = [ListedMarket("XBTUSDT", BTC, "XBT/USDT", ("BTCUSDT",))]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_it_learns_it_knows_besides() -> None:
 
 def test_a_market_under_a_new_name_is_asked_for_by_that() -> None:
     symbols = SymbolMap("sim", FIRST)
-    symbols.learn([Listed("BTC-USDT", BTC, "BTC/USDT")])
+    symbols.learn([ListedMarket("BTC-USDT", BTC, "BTC/USDT")])
 
     assert (symbols.native(BTC), symbols.stream_name(BTC)) == ("BTC-USDT", "BTC/USDT")
     assert symbols.symbol("XBTUSDT") is BTC, "what was asked for by the old name is still read"

@@ -1,6 +1,6 @@
-"""Candle jobs on every exchange, against its simulated twin: what is recorded is what was traded.
+"""Candle jobs on every exchange, against its simulator: what is recorded is what was traded.
 
-The twin lives in the first hours of a market, so that all of its history is a few pages.
+The simulator lives in the first hours of a market, so that all of its history is a few pages.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ class Undated:
 
 
 @dataclass
-class Twin:
+class Simulated:
     """A simulated exchange, and everything a handler is given to ask it."""
 
     name: str
@@ -156,15 +156,15 @@ def numbers(candles: Sequence[Candle]) -> list[Any]:
     return [(c.open_ms, c.open, c.high, c.low, c.close, c.volume) for c in candles]
 
 
-Open = Callable[[str, int], Awaitable[Twin]]
+Open = Callable[[str, int], Awaitable[Simulated]]
 
 
 @pytest.fixture
-async def twin() -> AsyncIterator[Open]:
-    """Open a twin of an exchange for the length of a test, so long after its market began."""
+async def simulated() -> AsyncIterator[Open]:
+    """Open a simulated exchange for the length of a test, so long after its market began."""
     closing: list[Callable[[], Awaitable[None]]] = []
 
-    async def opened(name: str, age_ms: int) -> Twin:
+    async def opened(name: str, age_ms: int) -> Simulated:
         clock = LaterClock(LISTED_MS + age_ms)
         quote = simulators.catalogue(name).all()[0].quote
         symbol = Symbol("SIM001", quote)
@@ -178,7 +178,7 @@ async def twin() -> AsyncIterator[Open]:
         closing.append(gateway.aclose)
         info, log = await gateway.learn(), open_log("memory:")
         recorder = Recorder(log.writer("work-0"))
-        return Twin(name, symbol, clock, server.address, gateway, info, log, recorder)
+        return Simulated(name, symbol, clock, server.address, gateway, info, log, recorder)
 
     yield opened
     for close in reversed(closing):
@@ -192,9 +192,9 @@ every_exchange = pytest.mark.parametrize(
 
 @every_exchange
 async def test_a_backfill_finds_the_beginning_and_goes_on_from_its_cursor(
-    name: str, twin: Open
+    name: str, simulated: Open
 ) -> None:
-    at = await twin(name, 6 * HOUR_MS + 30_000)
+    at = await simulated(name, 6 * HOUR_MS + 30_000)
 
     first = await at.run("ohlcv_backfill", Cursor(), stop_at=1)
     last = await at.run("ohlcv_backfill", first.cursor)
@@ -209,8 +209,8 @@ async def test_a_backfill_finds_the_beginning_and_goes_on_from_its_cursor(
 
 
 @every_exchange
-async def test_an_incremental_adds_what_has_closed_since(name: str, twin: Open) -> None:
-    at = await twin(name, 3 * HOUR_MS + 30_000)
+async def test_an_incremental_adds_what_has_closed_since(name: str, simulated: Open) -> None:
+    at = await simulated(name, 3 * HOUR_MS + 30_000)
 
     job = await at.run("ohlcv_incremental", Cursor())
     begin_ms = (job.cursor.since_ms or 0) - MINUTE_MS
@@ -228,8 +228,8 @@ async def test_an_incremental_adds_what_has_closed_since(name: str, twin: Open) 
 
 
 @every_exchange
-async def test_a_gap_is_filled_whatever_was_before(name: str, twin: Open) -> None:
-    at = await twin(name, 3 * HOUR_MS + 30_000)
+async def test_a_gap_is_filled_whatever_was_before(name: str, simulated: Open) -> None:
+    at = await simulated(name, 3 * HOUR_MS + 30_000)
     since_ms, until_ms = LISTED_MS + HOUR_MS, LISTED_MS + 2 * HOUR_MS
 
     await at.run("gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
@@ -239,8 +239,8 @@ async def test_a_gap_is_filled_whatever_was_before(name: str, twin: Open) -> Non
 
 
 @every_exchange
-async def test_nothing_before_the_listing_is_soon_known(name: str, twin: Open) -> None:
-    at = await twin(name, 3 * HOUR_MS + 30_000)
+async def test_nothing_before_the_listing_is_soon_known(name: str, simulated: Open) -> None:
+    at = await simulated(name, 3 * HOUR_MS + 30_000)
 
     await at.run("gap_backfill", Cursor(since_ms=0, until_ms=LISTED_MS))
 
@@ -249,19 +249,19 @@ async def test_nothing_before_the_listing_is_soon_known(name: str, twin: Open) -
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in exchanges.names() if exchanges.load(name).newest_candles]
+    "name", [name for name in exchanges.names() if exchanges.load(name).latest_candles]
 )
 async def test_a_cursor_older_than_what_is_kept_goes_on_at_the_oldest_and_says_so(
-    name: str, twin: Open
+    name: str, simulated: Open
 ) -> None:
-    at = await twin(name, DAY_MS + 30_000)
+    at = await simulated(name, DAY_MS + 30_000)
 
     gap = await at.run("gap_backfill", Cursor(since_ms=LISTED_MS, until_ms=LISTED_MS + HOUR_MS))
     job = await at.run("ohlcv_backfill", Cursor(since_ms=LISTED_MS))
     fresh = await at.run("ohlcv_incremental", job.cursor)
 
     candles = at.candles()
-    assert len(candles) >= (at.gateway.exchange.newest_candles or 0) - 1
+    assert len(candles) >= (at.gateway.exchange.latest_candles or 0) - 1
     assert candles[0].open_ms > LISTED_MS + HOUR_MS
     end_ms = candles[-1].open_ms + MINUTE_MS
     assert numbers(candles) == await at.truth(candles[0].open_ms, end_ms)
@@ -276,9 +276,9 @@ async def test_a_cursor_older_than_what_is_kept_goes_on_at_the_oldest_and_says_s
     [(name, each) for name in exchanges.names() for each in exchanges.load(name).candle_days],
 )
 async def test_what_is_kept_for_some_days_is_not_looked_for_before_them(
-    name: str, timeframe: str, twin: Open
+    name: str, timeframe: str, simulated: Open
 ) -> None:
-    at = await twin(name, 200 * DAY_MS + 30_000)
+    at = await simulated(name, 200 * DAY_MS + 30_000)
 
     job = await at.run("ohlcv_backfill", Cursor(since_ms=LISTED_MS), timeframe, stop_at=3)
 

@@ -236,12 +236,12 @@ async def test_a_candle_that_is_told_late_is_waited_for_before_a_gap_is_called_f
 
 
 def test_what_is_kept_is_counted_in_candles_or_in_days() -> None:
-    exchange = replace(sparse(7), newest_candles=10, candle_days={"1h": 2})
+    exchange = replace(sparse(7), latest_candles=10, candle_days={"1h": 2})
     now_ms = OPENED_MS + 90_000
 
     assert kept_from_ms(exchange, Interval.parse("1m"), now_ms) == OPENED_MS - 9 * MINUTE_MS
     assert kept_from_ms(exchange, Interval.parse("1h"), now_ms) == OPENED_MS - 10 * HOUR_MS
-    forever = replace(exchange, newest_candles=None)
+    forever = replace(exchange, latest_candles=None)
     assert kept_from_ms(forever, Interval.parse("1m"), now_ms) == 0
     days_ms = kept_from_ms(forever, Interval.parse("1h"), now_ms)
     assert days_ms == OPENED_MS - 2 * DAY_MS + HOUR_MS

@@ -13,7 +13,7 @@ from tests.api.conftest import served
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.collect.sockets import NoWire, open_wire
+from penstock.collect.sockets import ConnectFailed, open_socket
 from penstock.config import Api
 from penstock.exchanges.binance.symbols import read_info
 from penstock.storage.state import open_store
@@ -63,13 +63,13 @@ async def cpu_to_take(server: Fragments) -> tuple[float, list[bytes]]:
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         begun = time.thread_time()
-        wire = await open_wire(
+        socket = await open_socket(
             f"ws://127.0.0.1:{port}/", lambda _: came.set(), clock.now_ns, pings_are_life=True
         )
-        waits = [asyncio.create_task(came.wait()), asyncio.create_task(wire.ended())]
+        waits = [asyncio.create_task(came.wait()), asyncio.create_task(socket.ended())]
         await asyncio.wait(waits, timeout=2 * PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-        took, frames = time.thread_time() - begun, wire.take()[0]
-        await wire.close()
+        took, frames = time.thread_time() - begun, socket.take()[0]
+        await socket.close()
         await asyncio.wait_for(server.done.wait(), PATIENCE_S)
         waits[0].cancel()
         return took, frames
@@ -103,8 +103,8 @@ async def test_who_hangs_up_in_the_handshake_is_not_taken_for_a_connection(said:
     listening = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with listening:
         url = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        with pytest.raises(NoWire):
-            await open_wire(url, lambda _: None, SystemClock().now_ns, pings_are_life=True)
+        with pytest.raises(ConnectFailed):
+            await open_socket(url, lambda _: None, SystemClock().now_ns, pings_are_life=True)
 
 
 async def test_methods_that_clients_invent_do_not_grow_the_metrics(tmp_path: Path) -> None:

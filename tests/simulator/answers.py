@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 
-from penstock.simulator.exchange import Asked, Feed, Reply, Route
+from penstock.simulator.exchange import Asked, Reply, Route, StreamFeed
 from penstock.simulator.pieces import finished
 
 
@@ -12,7 +12,7 @@ def answered(route: Route, asked: Asked, as_of_ms: int) -> bytes | Reply:
     return finished(answer) if isinstance(answer, Generator) else answer
 
 
-def opened(feed: Feed, at_ms: int) -> list[bytes]:
+def opened(feed: StreamFeed, at_ms: int) -> list[bytes]:
     """What whoever joins a stream hears first."""
     opening = feed.opening(at_ms) if feed.opening is not None else []
     return finished(opening) if isinstance(opening, Generator) else opening

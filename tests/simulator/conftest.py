@@ -15,12 +15,12 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import (
     Asked,
     ControlReply,
-    Feed,
     Opening,
     Query,
     Refused,
     Reply,
     Route,
+    StreamFeed,
     Subscriber,
     Upkeep,
 )
@@ -105,11 +105,13 @@ class ToyExchange:
             subscriber.streams.pop(name, None)
         return [ControlReply(b'{"ok":true}', acknowledges=True)]
 
-    def feed(self, stream: str, dialect: str) -> Feed | None:
+    def feed(self, stream: str, dialect: str) -> StreamFeed | None:
         if stream.endswith("@broken"):
-            return Feed(stream, _broken_frames)
+            return StreamFeed(stream, _broken_frames)
         if stream.endswith("@flood"):
-            return Feed(stream, lambda after_ms, upto_ms: [b"x" * 100_000] * (upto_ms - after_ms))
+            return StreamFeed(
+                stream, lambda after_ms, upto_ms: [b"x" * 100_000] * (upto_ms - after_ms)
+            )
         if stream.endswith("@nothing"):
             return None
 
@@ -118,7 +120,7 @@ class ToyExchange:
             said = b'{"s":"%s","n":%d,"p":"1.50"}' if not dialect else b'{"S":"%s","n":%d}'
             return [said % (stream.encode(), n) for n in steps]
 
-        return Feed(stream, frames)
+        return StreamFeed(stream, frames)
 
     def wrap(self, stream: str, payload: bytes) -> bytes:
         return b'{"stream":"%s","data":%s}' % (stream.encode(), payload)

@@ -17,7 +17,7 @@ from penstock.simulator import server as serving
 from penstock.simulator.connections import Ended
 from penstock.simulator.exchange import Subscriber
 from penstock.simulator.history import History, kept_text
-from penstock.simulator.limits import Admission, Arrival, BanPolicy, Rule
+from penstock.simulator.limits import Arrival, BanPolicy, RequestLimiter, Rule
 from penstock.simulator.server import SimulatorServer
 from penstock.simulator.usage import Sliding
 from penstock.simulator.windows import Windows
@@ -71,19 +71,19 @@ def traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
-def _came(admission: Admission, addresses: int) -> None:
+def _came(limiter: RequestLimiter, addresses: int) -> None:
     """Each address connects once."""
     for number in range(addresses):
         ip = f"127.{number * 7919 % 127}.{number >> 8}.{number & 255}"
-        admission.connect(ip, "/stream", 1_794_886_000_000 + number * 17)
+        limiter.connect(ip, "/stream", 1_794_886_000_000 + number * 17)
 
 
 @pytest.mark.usefixtures("traced")
 def test_a_row_of_the_request_log_takes_some_tens_of_bytes() -> None:
-    admission = Admission([], None)
+    limiter = RequestLimiter([], None)
     before = tracemalloc.get_traced_memory()[0]
 
-    _came(admission, 4096)
+    _came(limiter, 4096)
 
     took = tracemalloc.get_traced_memory()[0] - before
     assert took < 4096 * 40
@@ -91,12 +91,12 @@ def test_a_row_of_the_request_log_takes_some_tens_of_bytes() -> None:
 
 @pytest.mark.usefixtures("traced")
 def test_an_answer_with_many_rows_takes_no_more_than_a_few_times_its_size() -> None:
-    admission = Admission([], None)
-    _came(admission, 4096)
+    limiter = RequestLimiter([], None)
+    _came(limiter, 4096)
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
 
-    answer = msgspec.json.encode({"requests": admission.packed_arrivals(0, 4096).rows})
+    answer = msgspec.json.encode({"requests": limiter.packed_arrivals(0, 4096).rows})
 
     assert len(answer) > 4096 * 100
     assert tracemalloc.get_traced_memory()[1] - before < 4 * len(answer)
@@ -105,23 +105,23 @@ def test_an_answer_with_many_rows_takes_no_more_than_a_few_times_its_size() -> N
 @pytest.mark.usefixtures("traced")
 def test_the_count_of_an_address_that_came_once_takes_some_hundreds_of_bytes() -> None:
     rule = Rule("r", "sliding", 600_000, 150, "ip", "connect")
-    admission = Admission([rule], None, remembered=1)
+    limiter = RequestLimiter([rule], None, remembered=1)
     before = tracemalloc.get_traced_memory()[0]
 
-    _came(admission, 3000)
+    _came(limiter, 3000)
 
-    assert admission.counted == 3000
+    assert limiter.counted == 3000
     took = tracemalloc.get_traced_memory()[0] - before
     assert took < 3000 * 500
 
 
 def test_totals_outlive_the_rows_they_count() -> None:
-    admission = Admission([PER_SECOND], None, remembered=1)
+    limiter = RequestLimiter([PER_SECOND], None, remembered=1)
     for _ in range(3):
-        admission.admit("127.0.0.1", "/", 1, 0)
-    admission.connect("127.0.0.1", "/ws", 0)
+        limiter.admit("127.0.0.1", "/", 1, 0)
+    limiter.connect("127.0.0.1", "/ws", 0)
 
-    assert admission.totals == {"request": 3, "connect": 1, "200": 2, "429": 2}
+    assert limiter.totals == {"request": 3, "connect": 1, "200": 2, "429": 2}
 
 
 def test_a_path_of_any_length_takes_little_room_in_a_log() -> None:
@@ -131,24 +131,24 @@ def test_a_path_of_any_length_takes_little_room_in_a_log() -> None:
 
 
 def test_addresses_that_have_gone_quiet_are_not_counted_any_longer() -> None:
-    admission = Admission([PER_SECOND], None)
+    limiter = RequestLimiter([PER_SECOND], None)
     for number in range(4000):
-        admission.admit(f"10.0.{number >> 8}.{number & 255}", "/", 1, number * 10)
+        limiter.admit(f"10.0.{number >> 8}.{number & 255}", "/", 1, number * 10)
 
-    assert admission.counted <= 1024
-    assert not admission.admit("10.0.15.159", "/", 1, 3999 * 10).admitted, "the last is known"
+    assert limiter.counted <= 1024
+    assert not limiter.admit("10.0.15.159", "/", 1, 3999 * 10).admitted, "the last is known"
 
 
 def test_of_many_offenders_those_whose_ban_ends_first_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "_MOST_OFFENDERS", 100)
-    admission = Admission([PER_SECOND], BANS)
+    limiter = RequestLimiter([PER_SECOND], BANS)
     for number in range(105):
         for _ in range(2):
-            admission.admit(f"10.0.0.{number}", "/", 1, number)
+            limiter.admit(f"10.0.0.{number}", "/", 1, number)
 
-    banned = admission.banned(2000)
+    banned = limiter.banned(2000)
 
     assert [*banned] == [f"10.0.0.{number}" for number in range(5, 105)]
 

@@ -180,7 +180,7 @@ class Oracle:
 
 
 async def test_the_ledger_is_asked_for_the_truth(serve: Serve, session: ClientSession) -> None:
-    server = await serve(truth=Oracle())
+    server = await serve(ledger=Oracle())
 
     answer = await _get(server, session, "ledger/trades?symbol=a_b&limit=5")
 

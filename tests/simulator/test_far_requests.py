@@ -63,7 +63,7 @@ class Watched(dict[str, str]):
 def _try(exchange: SimulatedExchange, path: str, query: dict[str, str]) -> None:
     route, asked = exchange.routes[path], Asked(query, {"User-Agent": "x"})
     route.cost(query)
-    route.place(asked)
+    route.target(asked)
     with suppress(Refused):
         answered(route, asked, NOW_MS)
 
@@ -95,10 +95,10 @@ def test_kraken_has_no_trades_since_an_instant_of_the_future(since: str) -> None
 def test_an_upbit_cursor_of_the_future_gives_the_newest_page() -> None:
     exchange, ticks = _exchange("upbit"), "/v1/trades/ticks"
 
-    newest = _answer(exchange, ticks, market="KRW-BTC", count="3")
+    latest = _answer(exchange, ticks, market="KRW-BTC", count="3")
 
-    assert len(newest) == 3
-    assert _answer(exchange, ticks, market="KRW-BTC", count="3", cursor="9" * 19) == newest
+    assert len(latest) == 3
+    assert _answer(exchange, ticks, market="KRW-BTC", count="3", cursor="9" * 19) == latest
 
 
 @pytest.mark.parametrize("kind", ["days", "months", "years"])

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from penstock.config import Simulator
 from penstock.errors import ConfigError
-from penstock.simulator.limits import Admission, BanPolicy, Place, Rule, Verdict, replaced
+from penstock.simulator.limits import (
+    BanPolicy,
+    LimitTarget,
+    RequestLimiter,
+    Rule,
+    Verdict,
+    replaced,
+)
 
 MINUTE = Rule("weight", "aligned", 60_000, 6000, "ip", "weight")
 RAW = Rule("raw", "aligned", 300_000, 61_000, "ip", "request")
@@ -22,9 +29,9 @@ IP = "127.0.0.1"
 
 
 def test_the_241st_request_of_weight_25_is_refused_and_still_adds_weight() -> None:
-    admission = Admission([MINUTE, RAW], LENIENT)
+    limiter = RequestLimiter([MINUTE, RAW], LENIENT)
 
-    verdicts = [admission.admit(IP, "/trades", 25, 60_000 + i) for i in range(241)]
+    verdicts = [limiter.admit(IP, "/trades", 25, 60_000 + i) for i in range(241)]
 
     assert [v.admitted for v in verdicts] == [True] * 240 + [False]
     assert verdicts[-1].used == {"weight": 6025, "raw": 241}
@@ -36,42 +43,42 @@ def test_the_241st_request_of_weight_25_is_refused_and_still_adds_weight() -> No
 def test_retry_after_counts_whole_seconds_to_the_end_of_the_window(
     at_ms: int, seconds: int
 ) -> None:
-    admission = Admission([MINUTE], LENIENT)
+    limiter = RequestLimiter([MINUTE], LENIENT)
 
-    refused = admission.admit(IP, "/depth", 6001, at_ms)
+    refused = limiter.admit(IP, "/depth", 6001, at_ms)
 
     assert refused.retry_after_s == seconds
-    assert admission.admit(IP, "/depth", 1, at_ms - at_ms % 60_000 + 60_000).admitted
+    assert limiter.admit(IP, "/depth", 1, at_ms - at_ms % 60_000 + 60_000).admitted
 
 
 def test_the_rule_with_the_longest_wait_is_the_one_named() -> None:
     short = Rule("short", "aligned", 1000, 1, "ip", "request")
     long = Rule("long", "aligned", 10_000, 1, "ip", "weight")
-    admission = Admission([short, long], LENIENT)
-    admission.admit(IP, "/", 1, 500)
+    limiter = RequestLimiter([short, long], LENIENT)
+    limiter.admit(IP, "/", 1, 500)
 
-    assert admission.admit(IP, "/", 1, 600).broken == long
-    assert admission.admit(IP, "/", 1, 1600).broken == long
+    assert limiter.admit(IP, "/", 1, 600).broken == long
+    assert limiter.admit(IP, "/", 1, 1600).broken == long
 
 
 def test_addresses_are_counted_apart() -> None:
-    admission = Admission([MINUTE], LENIENT)
+    limiter = RequestLimiter([MINUTE], LENIENT)
 
-    assert not admission.admit("10.0.0.1", "/", 6001, 0).admitted
-    assert admission.admit("10.0.0.2", "/", 6000, 0).admitted
-    assert admission.used(0) == {"weight": 6001}
+    assert not limiter.admit("10.0.0.1", "/", 6001, 0).admitted
+    assert limiter.admit("10.0.0.2", "/", 6000, 0).admitted
+    assert limiter.used(0) == {"weight": 6001}
 
 
 def test_going_on_after_the_allowed_refusals_begins_a_ban_and_each_further_ban_doubles() -> None:
-    admission = Admission([Rule("r", "aligned", 10_000, 1, "ip", "request")], STRICT)
+    limiter = RequestLimiter([Rule("r", "aligned", 10_000, 1, "ip", "request")], STRICT)
 
-    statuses = [admission.admit(IP, "/", 1, at_ms).status for at_ms in range(5)]
+    statuses = [limiter.admit(IP, "/", 1, at_ms).status for at_ms in range(5)]
     assert statuses == [200, 429, 429, 418, 418]
-    assert admission.banned(4) == {IP: 1003}
+    assert limiter.banned(4) == {IP: 1003}
 
     lengths = []
     for window in range(1, 5):
-        verdicts = [admission.admit(IP, "/", 1, window * 10_000 + i) for i in range(4)]
+        verdicts = [limiter.admit(IP, "/", 1, window * 10_000 + i) for i in range(4)]
         assert [v.status for v in verdicts] == [200, 429, 429, 418]
         assert verdicts[3].banned_until_ms is not None
         lengths.append(verdicts[3].banned_until_ms - verdicts[3].at_ms)
@@ -79,94 +86,94 @@ def test_going_on_after_the_allowed_refusals_begins_a_ban_and_each_further_ban_d
 
 
 def test_going_on_during_a_ban_does_not_lengthen_it() -> None:
-    admission = Admission([Rule("r", "aligned", 10_000, 1, "ip", "request")], STRICT)
+    limiter = RequestLimiter([Rule("r", "aligned", 10_000, 1, "ip", "request")], STRICT)
     for at_ms in range(4):
-        admission.admit(IP, "/", 1, at_ms)
+        limiter.admit(IP, "/", 1, at_ms)
 
-    during = [admission.admit(IP, "/", 1, at_ms) for at_ms in (10, 500, 1002)]
+    during = [limiter.admit(IP, "/", 1, at_ms) for at_ms in (10, 500, 1002)]
 
     assert [v.banned_until_ms for v in during] == [1003, 1003, 1003]
     assert during[-1].retry_after_s >= 1
-    assert admission.banned(1003) == {}
+    assert limiter.banned(1003) == {}
 
 
 def test_a_ban_refuses_even_what_would_fit_and_also_connections() -> None:
-    admission = Admission([Rule("r", "aligned", 1000, 1, "ip", "request"), CONNECT], STRICT)
+    limiter = RequestLimiter([Rule("r", "aligned", 1000, 1, "ip", "request"), CONNECT], STRICT)
     for at_ms in range(996, 1000):
-        admission.admit(IP, "/", 1, at_ms)
+        limiter.admit(IP, "/", 1, at_ms)
 
-    banned = admission.admit(IP, "/", 1, 1500)
+    banned = limiter.admit(IP, "/", 1, 1500)
 
     assert (banned.status, banned.broken) == (418, None)
-    assert admission.connect(IP, "/ws", 1500).status == 418
-    assert admission.admit(IP, "/", 1, 2500).admitted
+    assert limiter.connect(IP, "/ws", 1500).status == 418
+    assert limiter.admit(IP, "/", 1, 2500).admitted
 
 
 def test_forgiving_ends_every_ban() -> None:
-    admission = Admission([Rule("r", "aligned", 1000, 1, "ip", "request")], STRICT)
+    limiter = RequestLimiter([Rule("r", "aligned", 1000, 1, "ip", "request")], STRICT)
     for at_ms in range(4):
-        admission.admit(IP, "/", 1, at_ms)
+        limiter.admit(IP, "/", 1, at_ms)
 
-    admission.unban()
+    limiter.unban()
 
-    assert admission.banned(5) == {}
-    assert admission.admit(IP, "/", 1, 1000).admitted
+    assert limiter.banned(5) == {}
+    assert limiter.admit(IP, "/", 1, 1000).admitted
 
 
 def test_offences_outside_the_rules_lead_to_a_ban_as_well() -> None:
-    admission = Admission([MINUTE], STRICT)
+    limiter = RequestLimiter([MINUTE], STRICT)
 
-    assert [admission.offend(IP, at_ms) for at_ms in range(3)] == [None, None, 1002]
-    assert admission.admit(IP, "/", 1, 3).status == 418
+    assert [limiter.offend(IP, at_ms) for at_ms in range(3)] == [None, None, 1002]
+    assert limiter.admit(IP, "/", 1, 3).status == 418
 
 
 def test_connections_beyond_the_limit_are_refused_and_cost_no_weight() -> None:
-    admission = Admission([MINUTE, CONNECT], LENIENT)
+    limiter = RequestLimiter([MINUTE, CONNECT], LENIENT)
 
-    verdicts = [admission.connect(IP, "/ws", 10) for _ in range(4)]
+    verdicts = [limiter.connect(IP, "/ws", 10) for _ in range(4)]
 
     assert [v.status for v in verdicts] == [200, 200, 200, 429]
     assert verdicts[-1].broken == CONNECT
-    assert admission.used(10) == {"weight": 0, "connect": 4}
+    assert limiter.used(10) == {"weight": 0, "connect": 4}
 
 
 def test_messages_are_counted_per_connection_and_forgotten_with_it() -> None:
-    admission = Admission([PER_SECOND], LENIENT)
+    limiter = RequestLimiter([PER_SECOND], LENIENT)
 
-    assert [admission.message(1, 100) for _ in range(6)] == [True] * 5 + [False]
-    assert admission.message(2, 100)
-    assert not admission.message(1, 1099)
+    assert [limiter.message(1, 100) for _ in range(6)] == [True] * 5 + [False]
+    assert limiter.message(2, 100)
+    assert not limiter.message(1, 1099)
 
-    admission.forget(1)
-    assert admission.message(1, 1099)
+    limiter.forget(1)
+    assert limiter.message(1, 1099)
 
 
 def test_a_changed_limit_holds_at_once_for_what_is_already_used() -> None:
-    admission = Admission([MINUTE], LENIENT)
-    admission.admit(IP, "/", 3000, 0)
+    limiter = RequestLimiter([MINUTE], LENIENT)
+    limiter.admit(IP, "/", 3000, 0)
 
-    admission.change("weight", 3000)
+    limiter.change("weight", 3000)
 
-    refused = admission.admit(IP, "/", 1, 1)
+    refused = limiter.admit(IP, "/", 1, 1)
     assert refused.broken is not None
     assert refused.broken.limit == 3000
-    assert admission.rules[0].limit == 3000
+    assert limiter.rules[0].limit == 3000
 
 
 def test_the_log_holds_every_arrival_and_is_bounded() -> None:
-    admission = Admission([MINUTE, CONNECT], LENIENT, remembered=3)
+    limiter = RequestLimiter([MINUTE, CONNECT], LENIENT, remembered=3)
     for weight in (1, 2, 3):
-        admission.admit(IP, "/klines", weight, 60_000)
-    admission.connect(IP, "/ws", 60_001)
+        limiter.admit(IP, "/klines", weight, 60_000)
+    limiter.connect(IP, "/ws", 60_001)
 
-    arrivals = admission.arrivals().rows
+    arrivals = limiter.arrivals().rows
 
     assert [(a.seq, a.unit, a.weight, a.used_after, a.window) for a in arrivals] == [
         (2, "request", 2, 3, 1),
         (3, "request", 3, 6, 1),
         (4, "connect", 0, 1, 0),
     ]
-    assert [a.seq for a in admission.arrivals(after_seq=3).rows] == [4]
+    assert [a.seq for a in limiter.arrivals(after_seq=3).rows] == [4]
 
 
 class _Step(NamedTuple):
@@ -214,7 +221,7 @@ STEPS = st.lists(st.builds(_Step, st.integers(0, 250), st.integers(0, 14)), min_
 def test_every_kind_of_rule_agrees_with_a_recount_from_scratch(
     chosen: list[tuple[Rule, Recount]], steps: list[_Step]
 ) -> None:
-    admission = Admission([rule for rule, _ in chosen], LENIENT)
+    limiter = RequestLimiter([rule for rule, _ in chosen], LENIENT)
     past: dict[str, list[_Past]] = {rule.name: [] for rule, _ in chosen}
     at_ms = 5000
     for step in steps:
@@ -224,7 +231,7 @@ def test_every_kind_of_rule_agrees_with_a_recount_from_scratch(
             recount(rule, past[rule.name], at_ms) + cost[rule.unit] <= rule.limit
             for rule, recount in chosen
         )
-        verdict = admission.admit(IP, "/", step.weight, at_ms)
+        verdict = limiter.admit(IP, "/", step.weight, at_ms)
         for rule, _ in chosen:
             if fits or rule.counts_refused:
                 past[rule.name].append(_Past(at_ms, cost[rule.unit]))
@@ -239,13 +246,13 @@ def test_whoever_waits_as_told_is_admitted_and_no_earlier_millisecond_would_do(
     chosen: tuple[Rule, Recount], steps: list[_Step]
 ) -> None:
     rule, recount = chosen
-    admission = Admission([rule], LENIENT)
+    limiter = RequestLimiter([rule], LENIENT)
     past: list[_Past] = []
     at_ms = 5000
     for step in steps:
         at_ms += step.pause_ms
         cost = min(rule.limit, step.weight) if rule.unit == "weight" else 1
-        verdict: Verdict = admission.admit(IP, "/", min(rule.limit, step.weight), at_ms)
+        verdict: Verdict = limiter.admit(IP, "/", min(rule.limit, step.weight), at_ms)
         if verdict.admitted or rule.counts_refused:
             past.append(_Past(at_ms, cost))
         if verdict.admitted or rule.counts_refused:
@@ -259,30 +266,30 @@ def test_whoever_waits_as_told_is_admitted_and_no_earlier_millisecond_would_do(
 def test_a_rule_of_a_group_counts_only_that_group() -> None:
     candles = Rule("candles", "sliding", 1000, 1, "ip", "request", group="candles")
     overall = Rule("overall", "sliding", 1000, 3, "ip", "request")
-    admission = Admission([candles, overall], None)
+    limiter = RequestLimiter([candles, overall], None)
 
-    first = admission.admit(IP, "/candles", 1, 0, Place("candles"))
-    others = [admission.admit(IP, "/trades", 1, 0, Place("trades")) for _ in range(2)]
+    first = limiter.admit(IP, "/candles", 1, 0, LimitTarget("candles"))
+    others = [limiter.admit(IP, "/trades", 1, 0, LimitTarget("trades")) for _ in range(2)]
 
     assert first.left == {"candles": 0, "overall": 2}
     assert [verdict.left for verdict in others] == [{"overall": 1}, {"overall": 0}]
-    assert admission.admit(IP, "/candles", 1, 999, Place("candles")).broken == candles
+    assert limiter.admit(IP, "/candles", 1, 999, LimitTarget("candles")).broken == candles
 
 
 def test_without_a_policy_nobody_is_ever_banned() -> None:
-    admission = Admission([Rule("r", "aligned", 10_000, 1, "ip", "request")], None)
+    limiter = RequestLimiter([Rule("r", "aligned", 10_000, 1, "ip", "request")], None)
 
-    verdicts = [admission.admit(IP, "/", 1, 5) for _ in range(100)]
+    verdicts = [limiter.admit(IP, "/", 1, 5) for _ in range(100)]
 
     assert {verdict.status for verdict in verdicts[1:]} == {429}
-    assert admission.offend(IP, 5) is None
+    assert limiter.offend(IP, 5) is None
 
 
 def test_a_lazy_bucket_lets_a_burst_through_and_then_its_rate() -> None:
     bucket = Rule("b", "bucket", 1500, 15, "ip", "request", counts_refused=False)
-    admission = Admission([bucket], None)
+    limiter = RequestLimiter([bucket], None)
 
-    admitted = [ms for ms in range(3000) if admission.admit(IP, "/", 1, ms).admitted]
+    admitted = [ms for ms in range(3000) if limiter.admit(IP, "/", 1, ms).admitted]
 
     assert len([ms for ms in admitted if ms < 15]) == 15
     assert admitted[15:] == list(range(100, 3000, 100))

@@ -316,7 +316,7 @@ def test_the_wildest_market_allowed_never_falls_to_nothing(seed: int) -> None:
 @pytest.mark.parametrize("name", ["busy", "quiet"])
 def test_the_oldest_page_costs_what_the_newest_does(name: str) -> None:
     market = market_of(name)
-    newest = market.id_at(NOW)
+    latest = market.id_at(NOW)
 
     def pages(at_ms: int, step_ms: int) -> Callable[[], object]:
         first_ms = at_ms // step_ms * step_ms
@@ -327,7 +327,7 @@ def test_the_oldest_page_costs_what_the_newest_does(name: str) -> None:
         assert work(pages(NOW - 1000 * step_ms, step_ms)) <= old * 1.05
     # One at a time: how many minutes a page spans is chance, not age.
     old = sum(work(partial(market.trades, 1 + 997 * i, 1)) for i in range(50))
-    assert sum(work(partial(market.trades, newest - 997 * i, 1)) for i in range(50)) <= old * 1.05
+    assert sum(work(partial(market.trades, latest - 997 * i, 1)) for i in range(50)) <= old * 1.05
     old = sum(work(partial(market.id_at, LISTED + 997 * MINUTE * i)) for i in range(1, 51))
     assert sum(work(partial(market.id_at, NOW - 997 * MINUTE * i)) for i in range(50)) <= old * 1.05
 

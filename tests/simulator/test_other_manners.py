@@ -13,14 +13,14 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import (
     Asked,
     ControlReply,
-    Feed,
     Opening,
     Reply,
     Route,
+    StreamFeed,
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.limits import Place, Rule, Verdict
+from penstock.simulator.limits import LimitTarget, Rule, Verdict
 from penstock.simulator.routing import Router
 from penstock.simulator.server import SimulatorServer
 
@@ -31,8 +31,8 @@ QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
 HOUR_MS = 3_600_000
 
 
-def _grouped(asked: Asked) -> Place:
-    return Place("pages", asked.query["shelf"])
+def _grouped(asked: Asked) -> LimitTarget:
+    return LimitTarget("pages", asked.query["shelf"])
 
 
 def _page(asked: Asked, _: int) -> Reply:
@@ -89,11 +89,11 @@ class OtherToy(ToyExchange):
             replies.append(ControlReply(ack, acknowledges=True, concerns=(name,)))
         return replies
 
-    def feed(self, stream: str, dialect: str) -> Feed | None:
+    def feed(self, stream: str, dialect: str) -> StreamFeed | None:
         def frames(after_ms: int, upto_ms: int) -> list[bytes]:
             return [b'{"to":%d}' % upto_ms, b'{"p":1.50}']
 
-        return Feed(stream, frames, opening=lambda at_ms: [b'{"from":%d}' % at_ms])
+        return StreamFeed(stream, frames, opening=lambda at_ms: [b'{"from":%d}' % at_ms])
 
 
 async def _next(socket: ClientWebSocketResponse) -> Any:

@@ -54,7 +54,7 @@ async def ask(
     listings = [each for each in registry.catalogue(name).all() if each.trades_per_minute == QUIET]
     markets = [Market(each, 1, LIBRARIES.of(each)) for each in listings[:1]]
     exchange, ledger = registry.build(name, markets, settings), Ledger(markets, clock)
-    server = SimulatorServer(exchange, settings, clock, truth=ledger)
+    server = SimulatorServer(exchange, settings, clock, ledger=ledger)
     await server.start()
 
     async def asked(question: str, body: str | None = None, **headers: str) -> Answer:

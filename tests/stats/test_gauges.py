@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
+    ConnectionStatus,
     GapCount,
     IdsStatus,
-    LegStatus,
     ShardStatus,
     StreamCount,
     StreamStatus,
@@ -20,7 +20,9 @@ from penstock.collect.status import (
 )
 from penstock.stats.gauges import CollectorGauges
 
-LEG = LegStatus(number=3, state="connected", leads=True, up_s=70, heard_s=0.5, asked=6, pending=1)
+MEMBER = ConnectionStatus(
+    number=3, state="connected", is_primary=True, up_s=70, heard_s=0.5, asked=6, pending=1
+)
 BOOK = BookStatus(symbol="btc_usdt", state="stale", reason="gap", update_id=7, resyncs=2, drift=4)
 STATUS = CollectorStatus(
     exchange="toy", slot="collect-toy", pid=os.getpid(), started_ms=0, at_ms=1, state="running",
@@ -30,7 +32,9 @@ STATUS = CollectorStatus(
     gaps=[GapCount(channel="trades", cause="lost", count=2)],
     books=[BOOK], reconnects={"cut off: a": 1, "cut off: b": 2}, memory_bytes=1_000,
     shards=[
-        ShardStatus(state="connected", legs=[LEG], rotations={"old age": 5}, waiting=9, dropped=8)
+        ShardStatus(
+            state="connected", members=[MEMBER], rotations={"old age": 5}, waiting=9, dropped=8
+        )
     ],
 )  # fmt: skip
 

@@ -11,14 +11,14 @@ from penstock.telemetry import (
     BusFell,
     FetchDone,
     FetchFailed,
-    LookTaken,
     MessagesDropped,
     RequestCrashed,
     RequestFailed,
     RequestSent,
     RequestServed,
-    StreamMute,
-    StreamSpeaks,
+    StreamProbed,
+    StreamRecovered,
+    StreamStalled,
     StreamSuspected,
 )
 from penstock.throttle.gate import Limit
@@ -51,14 +51,14 @@ def test_requests_and_failures_are_counted_by_exchange() -> None:
     assert found["penstock_request_seconds_bucket", "x", "0.25"] == 3
 
 
-def test_a_mute_stream_is_counted_once_until_it_speaks() -> None:
+def test_a_stalled_stream_is_counted_once_until_it_recovers() -> None:
     metrics, where = Metrics(), {"exchange": "x", "channel": "trades"}
     metrics(StreamSuspected(**where, symbol="a_b", silent_s=10.0))
     for symbol in ("a_b", "a_b", "c_d"):
-        metrics(LookTaken(**where, symbol=symbol, found="news"))
-        metrics(StreamMute(**where, symbol=symbol, remedy="asked_anew"))
+        metrics(StreamProbed(**where, symbol=symbol, found="news"))
+        metrics(StreamStalled(**where, symbol=symbol, remedy="asked_anew"))
     for symbol in ("c_d", "e_f"):
-        metrics(StreamSpeaks(**where, symbol=symbol))
+        metrics(StreamRecovered(**where, symbol=symbol))
 
     found = samples(metrics.text())
     assert found["penstock_stream_suspicions_total", "trades", "x"] == 1

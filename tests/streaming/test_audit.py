@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.audit import Ends, Passage, Shadow, differing, ends_of
+from penstock.streaming.audit import Ends, Shadow, StateHistory, differing, ends_of
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
@@ -277,21 +277,21 @@ def test_a_right_book_is_recognised_whichever_state_the_snapshot_shows(
     stream = Stream(rules, book)
     for change in before:
         stream.change(change)
-    passage = Passage(stream.sync, rules, 10)
+    history = StateHistory(stream.sync, rules, 10)
     for change in after:
         stream.change(change)
     shows = stream.history[len(before) + min(which, len(after))]
 
-    assert passage.whole
-    seen = passage.compare(snapshot(shows, 0, 10))
+    assert history.whole
+    seen = history.compare(snapshot(shows, 0, 10))
 
     assert (seen.drift, seen.moving) == (0, 0)
-    (bids, asks), at_ns = passage.state(seen.changes)
+    (bids, asks), at_ns = history.state(seen.changes)
     told = len(before) + seen.changes
     assert at_ns == told
     depth = rules.depth or 10
     assert (bids, asks) == tuple(side[:depth] for side in sides(stream.history[told]))
-    passage.close()
+    history.close()
     assert stream.sync.told is None
 
 
@@ -301,26 +301,26 @@ def test_a_snapshot_from_the_middle_of_a_change_is_recognised_too(
 ) -> None:
     assume(after)
     stream = Stream(WHOLE, book)
-    passage = Passage(stream.sync, WHOLE, 20)
+    history = StateHistory(stream.sync, WHOLE, 20)
     for change in after:
         stream.change(change)
-    place = which % len(after)
-    middle = stream.history[place] | dict(list(after[place].items())[:part])
+    stream_key = which % len(after)
+    middle = stream.history[stream_key] | dict(list(after[stream_key].items())[:part])
 
-    seen = passage.compare(snapshot(middle, 0, 20))
+    seen = history.compare(snapshot(middle, 0, 20))
     assert (seen.drift, seen.moving) == (0, 0)
 
 
 def test_a_change_that_heals_what_was_lost_before_is_not_taken_for_a_proof() -> None:
     stream = Stream(WHOLE, {1: 1, 11: 1})
-    passage = Passage(stream.sync, WHOLE, 20)
+    history = StateHistory(stream.sync, WHOLE, 20)
     stream.change({1: 2}, lost=True)
     stream.change({1: 3})
     # The book was wrong when this was made, and is right again since.
-    seen = passage.compare(snapshot(stream.history[1], 0, 20))
+    seen = history.compare(snapshot(stream.history[1], 0, 20))
 
     assert seen == (0, 1, 1)
-    assert passage.compare(snapshot(stream.history[2], 0, 20)) == (0, 0, 1)
+    assert history.compare(snapshot(stream.history[2], 0, 20)) == (0, 0, 1)
 
 
 @RULES
@@ -338,12 +338,12 @@ def test_a_planted_difference_that_stays_is_found(
     ]
     stream = Stream(rules, book)
     stream.plant(planted, book[planted] + 1)
-    passage = Passage(stream.sync, rules, 10)
+    history = StateHistory(stream.sync, rules, 10)
     for change in after:
         stream.change(change)
     shows = stream.history[min(which, len(after))]
 
-    seen = passage.compare(snapshot(shows, 0, 10))
+    seen = history.compare(snapshot(shows, 0, 10))
 
     assert seen.drift == 1
     assert seen.changes <= len(after)
@@ -351,13 +351,13 @@ def test_a_planted_difference_that_stays_is_found(
 
 def test_a_book_that_was_doubted_meanwhile_is_not_compared() -> None:
     stream = Stream(WHOLE, {1: 1, 11: 1})
-    passage = Passage(stream.sync, WHOLE, 20)
-    assert passage.whole
+    history = StateHistory(stream.sync, WHOLE, 20)
+    assert history.whole
 
     stream.sync.doubt("a frame could not be read")
     stream.sync.begin(snapshot({1: 1, 11: 1}))
 
-    assert not passage.whole
+    assert not history.whole
 
 
 def test_quantities_that_are_rounded_when_fetched_are_compared_as_roughly() -> None:
@@ -369,7 +369,7 @@ def test_quantities_that_are_rounded_when_fetched_are_compared_as_roughly() -> N
             bids_raw=write_levels([("2", "1.16"), ("1", "0.04")]), asks_raw=write_levels([]),
         )
     )  # fmt: skip
-    passage = Passage(sync, rules, 10)
+    history = StateHistory(sync, rules, 10)
 
     def drift(*quantities: str) -> int:
         told = [("2", quantities[0]), ("1", quantities[1])]
@@ -377,7 +377,7 @@ def test_quantities_that_are_rounded_when_fetched_are_compared_as_roughly() -> N
             exchange="x", symbol=SYMBOL, received_at_ns=0, bids_raw=write_levels(told),
             asks_raw=write_levels([]),
         )  # fmt: skip
-        return passage.compare(fetched).drift
+        return history.compare(fetched).drift
 
     assert drift("1.2", "0.0") == drift("1.1", "0.0") == 0
     assert drift("1.3", "0.0") == 1

@@ -243,7 +243,7 @@ def test_without_levels_only_the_ids_are_judged() -> None:
     assert sync.state == "stale"
 
 
-twins = st.lists(
+copies = st.lists(
     st.one_of(
         st.tuples(st.just("emit"), st.integers(1, 5)),
         st.tuples(st.sampled_from(["old", "new"]), st.integers(1, 4)),
@@ -253,7 +253,7 @@ twins = st.lists(
 )
 
 
-@given(st.integers(0, 9), twins)
+@given(st.integers(0, 9), copies)
 def test_a_book_that_joins_from_another_connections_is_the_exchanges_book(
     begun_at: int, events: list[tuple[str, int]]
 ) -> None:
@@ -299,37 +299,37 @@ def test_a_book_joins_from_another_as_soon_as_that_reaches_its_deltas() -> None:
 def test_a_book_may_begin_from_another_of_the_same_market(
     events: list[tuple[str, int]], heard: int, behind: int
 ) -> None:
-    lead = Exchange()
-    lead.emit(1, lost=False)
-    lead.fetch(0)
+    primary = Exchange()
+    primary.emit(1, lost=False)
+    primary.fetch(0)
     for what, amount in events:
         if what == "emit":
-            lead.emit(amount, lost=False)
+            primary.emit(amount, lost=False)
     # The other stream runs a little behind or ahead; both carry the same updates.
     other = BookSync()
-    first = max(1, lead.at - behind + 1)
+    first = max(1, primary.at - behind + 1)
     for update_id in range(first, first + heard):
         other.receive(run(update_id, update_id))
 
-    joined = other.join_from(lead.sync)
+    joined = other.join_from(primary.sync)
 
-    assert joined == (first <= lead.at + 1)
+    assert joined == (first <= primary.at + 1)
     assume(joined)
-    assert other.reach == lead.sync.reach, "it is known no further than the other"
-    assert other.update_id == max(lead.at, first + heard - 1)
+    assert other.side_depths == primary.sync.side_depths, "it is known no further than the other"
+    assert other.update_id == max(primary.at, first + heard - 1)
     assert held(other) == truth(other.update_id)
     other.receive(run(other.update_id + 1, other.update_id + 1))
-    assert held(lead.sync) == truth(lead.at), "the first is left alone"
+    assert held(primary.sync) == truth(primary.at), "the first is left alone"
 
 
 def test_a_book_does_not_begin_from_one_that_is_not_believed_or_does_not_reach() -> None:
-    lead, other = Exchange(), BookSync()
-    lead.emit(2, lost=False)
+    primary, other = Exchange(), BookSync()
+    primary.emit(2, lost=False)
     other.receive(run(9, 9))
-    assert not other.join_from(lead.sync)
-    lead.fetch(0)
+    assert not other.join_from(primary.sync)
+    primary.fetch(0)
 
-    assert not other.join_from(lead.sync)
+    assert not other.join_from(primary.sync)
     assert (other.state, other.wants_snapshot) == ("syncing", True)
     assert not other.join_from(BookSync(keep_levels=False))
 

@@ -272,7 +272,7 @@ def test_a_lost_connection_is_opened_again_ever_more_slowly() -> None:
     assert machine.reconnects == {"refused": 5}
 
 
-def test_patience_is_new_once_everything_is_acknowledged() -> None:
+def test_the_time_allowed_is_new_once_everything_is_acknowledged() -> None:
     machine = connected()
     machine.closed("cut", 0)
     machine.woken(SECOND_NS)
@@ -438,7 +438,7 @@ def test_a_book_that_its_stream_begins_asks_for_nothing() -> None:
     assert len(machine.take_events()) == 3
 
 
-def test_a_checksum_that_differs_asks_for_that_stream_alone_anew() -> None:
+def test_a_checksum_that_differs_resubscribes_that_stream_alone() -> None:
     machine = in_stream()
     machine.received(frame("book", "whole", "b_usdt", "[]", 0), SECOND_NS)
     machine.take_commands()
@@ -485,7 +485,7 @@ def test_a_book_that_stood_for_a_while_is_begun_again_at_once() -> None:
         machine.received(frame("book", "whole", "a_usdt", "[]", 0), at_s * SECOND_NS)
 
 
-def test_a_stream_that_does_not_begin_with_a_snapshot_is_asked_for_anew() -> None:
+def test_a_stream_that_does_not_begin_with_a_snapshot_is_subscribed_again() -> None:
     machine = in_stream()
     machine.take_commands()
     machine.woken(5 * SECOND_NS)
@@ -552,7 +552,7 @@ def test_a_stream_that_alone_is_never_acknowledged_does_not_harm_the_others() ->
     assert machine.state == "connected"
     assert BOOK_B in machine.pending
     assert not machine.refusals, "not to answer is not to refuse"
-    told = [(each.kind, each.places, each.times) for each in machine.complaints.untold]
+    told = [(each.kind, each.stream_keys, each.times) for each in machine.failures.unreported]
     assert told[:2] == [("unanswered", (("book_deltas", B),), times) for times in (1, 2)]
 
 

@@ -18,8 +18,8 @@ from penstock.market.events import (
     Trade,
 )
 from penstock.market.symbol import Symbol
-from penstock.streaming.dedupe import Sieve, Twins, twin_key
-from penstock.streaming.dialect import KnowsTwins
+from penstock.streaming.dedupe import Deduplicator, RecentKeys, dedupe_key
+from penstock.streaming.dialect import HasDedupeKey
 
 BTC = Symbol("BTC", "USDT")
 NOTHING = Raw(b"[]")
@@ -70,58 +70,60 @@ KEYED: list[AnyEvent] = [
 def test_trades_of_two_markets_with_one_number_are_two() -> None:
     other = replace(trade(7), symbol=Symbol("ETH", "USDT"))
 
-    assert twin_key(trade(7)) != twin_key(other)
+    assert dedupe_key(trade(7)) != dedupe_key(other)
 
 
 def test_copies_share_a_key_and_nothing_else_does() -> None:
-    keys = [twin_key(event) for event in KEYED]
+    keys = [dedupe_key(event) for event in KEYED]
     assert None not in keys
     assert len(set(keys)) == len(KEYED)
     for event, key in zip(KEYED, keys, strict=True):
         if not isinstance(event, Disconnect):
-            assert twin_key(replace(event, received_at_ns=99)) == key
+            assert dedupe_key(replace(event, received_at_ns=99)) == key
 
 
 def test_what_has_neither_a_number_nor_a_time_has_no_key() -> None:
-    assert [twin_key(each) for each in (delta(None, None), snapshot(0), ticker(None))] == [None] * 3
+    assert [dedupe_key(each) for each in (delta(None, None), snapshot(0), ticker(None))] == [
+        None
+    ] * 3
 
 
 def test_where_every_connection_stamps_its_own_time_the_time_does_not_count() -> None:
     dialect = BinanceDialect(SymbolMap("binance", [("BTCUSDT", BTC)]))
-    key_of = dialect.twin_key
-    assert isinstance(dialect, KnowsTwins)
+    key_of = dialect.dedupe_key
+    assert isinstance(dialect, HasDedupeKey)
     assert key_of(ticker(5)) == key_of(ticker(6))
     assert key_of(ticker(5)) != key_of(ticker(5, "2"))
     assert key_of(ticker(5, update_id=1)) != key_of(ticker(5, update_id=2))
-    assert key_of(trade(1)) == twin_key(trade(1))
-    assert not isinstance(KrakenDialect(SymbolMap("kraken", [])), KnowsTwins)
+    assert key_of(trade(1)) == dedupe_key(trade(1))
+    assert not isinstance(KrakenDialect(SymbolMap("kraken", [])), HasDedupeKey)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 3))), st.integers(1, 8))
 def test_the_memory_knows_the_newest_keys_and_is_bounded(
     notes: list[tuple[int, int]], remembered: int
 ) -> None:
-    twins, fresh = Twins(remembered), list[int]()
-    for key, leg in notes:
-        first = twins.note(key, leg)
+    copies, fresh = RecentKeys(remembered), list[int]()
+    for key, member in notes:
+        first = copies.note(key, member)
         if key in fresh[-remembered:]:
             assert first is not None, "one of the newest was forgotten"
         if first is None:
             fresh.append(key)
-        assert len(twins) <= 2 * remembered
+        assert len(copies) <= 2 * remembered
 
 
 def test_who_brought_it_first_is_known() -> None:
-    twins = Twins()
-    assert (twins.note("a", 1), twins.note("a", 2), twins.note("b", 2)) == (None, 1, None)
-    assert twins.note("b", 2) == 2
+    copies = RecentKeys()
+    assert (copies.note("a", 1), copies.note("a", 2), copies.note("b", 2)) == (None, 1, None)
+    assert copies.note("b", 2) == 2
 
 
-def test_without_a_key_only_who_leads_is_heard() -> None:
-    sieve = Sieve()
-    sieve.use()
-    sieve.sift([trade(1), snapshot(0)], 1, None, leads=True)
-    sieve.sift([trade(1), snapshot(0), trade(2)], 2, None, leads=False)
+def test_without_a_key_only_the_primary_is_heard() -> None:
+    deduplicator = Deduplicator()
+    deduplicator.enable()
+    deduplicator.filter([trade(1), snapshot(0)], 1, None, is_primary=True)
+    deduplicator.filter([trade(1), snapshot(0), trade(2)], 2, None, is_primary=False)
 
-    assert sieve.passed == [trade(1), snapshot(0), trade(2)]
-    assert sieve.dropped == 2
+    assert deduplicator.passed == [trade(1), snapshot(0), trade(2)]
+    assert deduplicator.dropped == 2

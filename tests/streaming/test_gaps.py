@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.streaming.gaps import Gap, IdRuns
+from penstock.streaming.gaps import IdGap, IdRuns
 
 runs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=40)
 
@@ -26,12 +26,12 @@ def test_runs_equal_a_set_of_ids(steps: list[tuple[int, int]]) -> None:
         assert all(b.first > a.last + 1 for a, b in pairwise(gaps))
 
 
-def test_a_look_ahead_shows_a_lost_tail() -> None:
+def test_a_newer_id_shows_a_lost_tail() -> None:
     ids = IdRuns()
     ids.add_run(5, 9)
 
     assert ids.gaps(upto=9) == []
-    assert ids.gaps(upto=12) == [Gap(10, 12)]
+    assert ids.gaps(upto=12) == [IdGap(10, 12)]
 
 
 def test_nothing_seen_is_nothing_missing() -> None:
@@ -43,7 +43,7 @@ def test_a_late_id_closes_its_hole() -> None:
     ids = IdRuns()
     ids.add(1)
     ids.add(3)
-    assert ids.gaps() == [Gap(2, 2)]
+    assert ids.gaps() == [IdGap(2, 2)]
 
     assert ids.add(2)
     assert not ids.add(2), "twice is not new"

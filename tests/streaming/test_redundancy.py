@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from penstock.market.events import BookDelta, Disconnect, Trade
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import FetchSnapshot, Send, Subscription
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import FILL_WITHIN_NS, SHARD, Shard
+from penstock.streaming.shard_connection import Plan
 
 from .toys import SECOND_NS, A, NumberedDialect, StreamedDialect, frame, rest_book, truth
 
@@ -44,7 +44,7 @@ class Pair:
         self.answer()
         self.fetched.clear()
         self.shard.take_events()
-        assert [leg.synced_books for leg in self.shard.legs.values()] == [1, 1]
+        assert [member.synced_books for member in self.shard.members.values()] == [1, 1]
 
     def answer(self) -> None:
         for _ in range(20):
@@ -57,7 +57,7 @@ class Pair:
 
     def wake(self) -> None:
         self.now_ns += STEP_NS
-        for number in (SHARD, *self.shard.legs):
+        for number in (SHARD, *self.shard.members):
             self.shard.woken(number, self.now_ns)
 
     def bring(self, number: int, *frames: bytes) -> None:
@@ -82,28 +82,28 @@ def test_a_book_is_never_distrusted_while_one_of_two_connections_brings_each_del
 ) -> None:
     pair = Pair()
     owed = {
-        leg: [
+        member: [
             (11 + at, word)
             for at, gone in enumerate(lost)
             for word in ("trade", "delta")
-            if gone != leg
+            if gone != member
         ]
-        for leg in (1, 2)
+        for member in (1, 2)
     }
     last, since, seen = 10 + len(lost), 0, set[int]()
     while owed[1] or owed[2]:
         # Neither lags by more than what is waited for.
         steps = pace.pop(0) if pace and since < WITHIN else (4, 4)
         since = 0 if steps == (4, 4) else since + 1
-        for leg, many in zip((1, 2), steps, strict=True):
-            some, owed[leg] = owed[leg][:many], owed[leg][many:]
-            pair.bring(leg, *(frame(word, A.slug, number) for number, word in some))
+        for member, many in zip((1, 2), steps, strict=True):
+            some, owed[member] = owed[member][:many], owed[member][many:]
+            pair.bring(member, *(frame(word, A.slug, number) for number, word in some))
         assert pair.shard.books[A].state == "synced"
         assert pair.levels() == truth(pair.shard.books[A].update_id)
         seen |= {each.id for each in pair.shard.take_events() if isinstance(each, Trade)}
         pair.wake()
     pair.wake()
-    for number, each in pair.shard.legs.items():
+    for number, each in pair.shard.members.items():
         book = each.connection.books[A]
         assert (book.state, book.resyncs) == ("synced", 0)
         # A tail that only the other brought shows when something follows it.
@@ -112,7 +112,7 @@ def test_a_book_is_never_distrusted_while_one_of_two_connections_brings_each_del
 
     assert seen == set(range(11, last + 1)), "a hole in trades is filled as well"
     assert not pair.fetched
-    assert not pair.shard.tally.reconnects
+    assert not pair.shard.stats.reconnects
 
 
 def test_a_delta_that_came_on_neither_costs_a_snapshot_as_soon_as_both_have_passed_it() -> None:
@@ -174,7 +174,7 @@ def test_a_book_without_numbers_is_taken_from_the_connection_on_which_it_still_s
     # A change of the past contradicts what the leading connection's book was told.
     pair.bring(1, frame("delta", A.slug, 12), frame("delta", A.slug, 11))
 
-    assert pair.shard.lead.number == 2
+    assert pair.shard.primary.number == 2
     assert pair.shard.books[A].state == "synced"
     assert pair.levels() == truth(12)
     events = pair.shard.take_events()

@@ -9,8 +9,8 @@ import pytest
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Ticker, Trade
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Close, Command, FetchSnapshot, Open, Send, Subscription
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import SHARD, Shard
+from penstock.streaming.shard_connection import Plan
 
 from .toys import (
     SECOND_NS,
@@ -27,7 +27,7 @@ from .toys import (
 QUICK = Plan(
     rotate_after_s=1000.0,
     overlap_s=2.0,
-    patience_s=20.0,
+    takeover_timeout_s=20.0,
     reconnect=Backoff(first_s=1.0, longest_s=8.0, jitter=0.0),
     rotate_again=Backoff(first_s=10.0, longest_s=40.0, jitter=0.0),
 )
@@ -57,20 +57,20 @@ class Bench:
         """Let time pass, waking everybody ten times a second."""
         for _ in range(round(seconds * 10)):
             self.now_s += 0.1
-            for number in (SHARD, *self.shard.legs):
+            for number in (SHARD, *self.shard.members):
                 self.shard.woken(number, self.now_ns)
 
     def bring(self, number: int, *frames: bytes) -> None:
         self.shard.received_many(number, frames, [self.now_ns] * len(frames))
 
     def open(self, number: int) -> None:
-        """Open a leg's socket and let the exchange grant everything it asks for."""
+        """Open a connection's socket and let the exchange grant everything it asks for."""
         self.shard.opened(number, self.now_ns)
         for _ in range(20):
-            for leg, command in self.asks():
-                if isinstance(command, Send) and leg == number:
-                    self.bring(leg, frame("ack", int(command.text.partition(":")[0])))
-            if self.shard.legs[number].connection.settled:
+            for member, command in self.asks():
+                if isinstance(command, Send) and member == number:
+                    self.bring(member, frame("ack", int(command.text.partition(":")[0])))
+            if self.shard.members[number].connection.settled:
                 return
             self.pass_s(0.1)
         pytest.fail("it does not settle")
@@ -84,12 +84,12 @@ def bench(
     plan: Plan = QUICK,
     dialect: type[NumberedDialect] = NumberedDialect,
 ) -> Bench:
-    """A shard whose legs that are to stay are open."""
+    """A shard whose connections that are to stay are open."""
     shard = Shard("toy", dialect, wanted or (TRADES,), lambda: 0.0, plan)
     made = Bench(shard)
     shard.start(0)
     made.asks()
-    for number in list(shard.legs):
+    for number in list(shard.members):
         made.open(number)
     made.asks()
     return made
@@ -103,22 +103,22 @@ def trades(*numbers: int) -> list[bytes]:
     return [frame("trade", "a_usdt", number) for number in numbers]
 
 
-def test_one_leg_is_all_there_is_and_nothing_is_added_to_it() -> None:
+def test_one_connection_is_all_there_is_and_nothing_is_added_to_it() -> None:
     made = bench()
     made.bring(1, *trades(1, 2))
 
-    assert (made.shard.state, list(made.shard.legs), made.shard.lead.number) == (
+    assert (made.shard.state, list(made.shard.members), made.shard.primary.number) == (
         "connected",
         [1],
         1,
     )
-    assert made.shard.lead.connection.events, "events stay where they are until they are taken"
+    assert made.shard.primary.connection.events, "events stay where they are until they are taken"
     assert made.shard.waiting == 2
     assert made.trades() == [1, 2]
-    assert not made.shard.sieve.in_use
+    assert not made.shard.deduplicator.enabled
 
 
-def test_a_leg_is_replaced_before_it_is_too_old() -> None:
+def test_a_connection_is_replaced_before_it_is_too_old() -> None:
     made = bench()
     made.pass_s(999)
     assert made.asks() == []
@@ -129,15 +129,15 @@ def test_a_leg_is_replaced_before_it_is_too_old() -> None:
     made.open(2)
     made.pass_s(2)
     assert made.asks() == [(1, Close("old age"))]
-    assert (made.shard.state, made.shard.lead.number) == ("connected", 2)
+    assert (made.shard.state, made.shard.primary.number) == ("connected", 2)
     made.shard.closed(1, "closed", made.now_ns)
-    assert list(made.shard.legs) == [2]
-    assert made.shard.tally.rotations == {"old age": 1}
-    assert not made.shard.tally.reconnects
+    assert list(made.shard.members) == [2]
+    assert made.shard.stats.rotations == {"old age": 1}
+    assert not made.shard.stats.reconnects
     assert [each for each in made.shard.take_events() if isinstance(each, Disconnect)] == []
 
 
-def test_an_announced_shutdown_opens_another_leg_before_the_old_one_is_closed() -> None:
+def test_an_announced_shutdown_opens_another_connection_before_the_old_one_is_closed() -> None:
     made = bench()
     made.bring(1, frame("closing"))
     assert made.asks() == [(2, Open())]
@@ -152,7 +152,7 @@ def test_an_announced_shutdown_opens_another_leg_before_the_old_one_is_closed() 
     assert made.trades() == [1, 2, 3], "what still comes on the old one counts"
 
 
-def test_the_old_leg_stays_until_everything_it_brings_was_met_on_the_new_one() -> None:
+def test_the_old_connection_stays_until_everything_it_brings_was_met_on_the_new_one() -> None:
     made = bench()
     made.shard.rotate("wanted", made.now_ns)
     made.open(2)
@@ -167,12 +167,12 @@ def test_the_old_leg_stays_until_everything_it_brings_was_met_on_the_new_one() -
     assert made.trades() == [7, 1, 8]
 
 
-def test_an_old_leg_that_lags_is_waited_for() -> None:
+def test_an_old_connection_that_lags_is_waited_for() -> None:
     made = bench()
     made.shard.rotate("wanted", made.now_ns)
     made.open(2)
     made.bring(2, *trades(20, 21))
-    for late in range(10, 20):  # what came before the new leg was there
+    for late in range(10, 20):  # what came before the new connection was there
         made.bring(1, *trades(late))
         made.pass_s(0.5)
         assert made.asks() == []
@@ -183,7 +183,7 @@ def test_an_old_leg_that_lags_is_waited_for() -> None:
     assert sorted(made.trades()) == list(range(10, 22))
 
 
-def test_copies_that_come_after_the_old_leg_is_gone_are_known() -> None:
+def test_copies_that_come_after_the_old_connection_is_gone_are_known() -> None:
     made = bench()
     made.shard.rotate("wanted", made.now_ns)
     made.open(2)
@@ -193,13 +193,13 @@ def test_copies_that_come_after_the_old_leg_is_gone_are_known() -> None:
     made.shard.closed(1, "closed", made.now_ns)
     made.bring(2, *trades(2, 3, 4))
     assert made.trades() == [1, 2, 3, 4]
-    assert made.shard.sieve.dropped == 3
+    assert made.shard.deduplicator.dropped == 3
 
     made.pass_s(11)
-    assert not made.shard.sieve.in_use, "nobody looks for copies that cannot come"
+    assert not made.shard.deduplicator.enabled, "nobody looks for copies that cannot come"
 
 
-def test_a_new_leg_that_cannot_be_had_is_given_up_and_tried_again_ever_more_slowly() -> None:
+def test_a_new_connection_that_cannot_be_had_is_given_up_and_tried_again_ever_more_slowly() -> None:
     made = bench()
     made.shard.rotate("wanted", made.now_ns)
     opened_s = [made.now_s]
@@ -213,13 +213,13 @@ def test_a_new_leg_that_cannot_be_had_is_given_up_and_tried_again_ever_more_slow
 
     waits = [round(b - a) for a, b in pairwise(opened_s)]
     assert waits == [10, 20, 40, 40]
-    assert made.shard.lead.number == 1
-    assert made.shard.lead.live
-    assert made.shard.tally.given_up == {"refused": 4}
-    assert not made.shard.tally.reconnects
+    assert made.shard.primary.number == 1
+    assert made.shard.primary.live
+    assert made.shard.stats.given_up == {"refused": 4}
+    assert not made.shard.stats.reconnects
 
 
-def test_a_new_leg_that_never_brings_what_the_old_one_does_is_closed_and_the_old_one_kept() -> None:
+def test_a_new_connection_that_never_brings_what_the_old_one_does_is_closed() -> None:
     made = bench()
     made.shard.rotate("wanted", made.now_ns)
     made.open(2)
@@ -229,22 +229,22 @@ def test_a_new_leg_that_never_brings_what_the_old_one_does_is_closed_and_the_old
 
     assert made.asks() == [(2, Close("given up"))]
     made.shard.closed(2, "closed", made.now_ns)
-    assert (made.shard.state, made.shard.lead.number, list(made.shard.legs)) == (
+    assert (made.shard.state, made.shard.primary.number, list(made.shard.members)) == (
         "connected",
         1,
         [1],
     )
-    assert made.shard.tally.given_up == {"it did not take over in time": 1}
+    assert made.shard.stats.given_up == {"it did not take over in time": 1}
 
 
-def test_a_new_leg_that_is_told_to_go_too_is_given_up() -> None:
+def test_a_new_connection_that_is_told_to_go_too_is_given_up() -> None:
     made = bench()
     made.bring(1, frame("closing"))
     made.open(2)
     made.bring(2, frame("closing"))
 
     assert made.asks() == [(2, Close("the exchange announced its shutdown"))]
-    assert (made.shard.lead.number, made.shard.state) == (1, "connected")
+    assert (made.shard.primary.number, made.shard.state) == (1, "connected")
     made.shard.closed(2, "gone", made.now_ns)
     made.pass_s(10.1)
     assert made.asks() == [(3, Open())]
@@ -262,21 +262,21 @@ def test_a_socket_that_opens_after_it_was_given_up_is_closed() -> None:
     assert made.asks() == [(9, Close("not wanted any more"))]
 
 
-def test_an_old_leg_that_is_cut_before_its_time_is_not_opened_again() -> None:
+def test_an_old_connection_that_is_cut_before_its_time_is_not_opened_again() -> None:
     made = bench()
     made.shard.rotate("wanted", made.now_ns)
     made.shard.closed(1, "cut", made.now_ns)
     assert made.asks() == [(2, Open())]
-    assert (made.shard.state, made.shard.lead.number) == ("connecting", 2)
+    assert (made.shard.state, made.shard.primary.number) == ("connecting", 2)
     assert [type(each) for each in made.shard.take_events()] == [Disconnect, Disconnect]
     made.open(2)
     made.pass_s(30)
 
-    assert list(made.shard.legs) == [2]
+    assert list(made.shard.members) == [2]
     assert Open() not in [each for _, each in made.asks()]
 
 
-def test_the_only_leg_is_opened_again_and_its_loss_is_marked_for_each_symbol_once() -> None:
+def test_the_only_connection_is_opened_again_and_its_loss_is_marked_for_each_symbol_once() -> None:
     shard = Shard("toy", NumberedDialect, [TRADES, BOOKS], lambda: 0.0, QUICK)
     shard.start(0)
     shard.closed(1, "refused", 1)
@@ -288,9 +288,9 @@ def test_the_only_leg_is_opened_again_and_its_loss_is_marked_for_each_symbol_onc
     shard.closed(1, "cut", made.now_ns)
     shard.closed(1, "cut again", made.now_ns)
 
-    before, *marks = shard.take_events()
+    before, *markers = shard.take_events()
     assert isinstance(before, Trade)
-    assert marks == [
+    assert markers == [
         Disconnect(
             exchange="toy", symbol=symbol, received_at_ns=made.now_ns, channels=channels,
             reason="cut", since_ns=made.now_ns,
@@ -298,7 +298,7 @@ def test_the_only_leg_is_opened_again_and_its_loss_is_marked_for_each_symbol_onc
         for symbol, channels in ((A, ("trades", "book_deltas")), (B, ("trades",)))
     ]  # fmt: skip
     assert shard.state == "reconnecting"
-    assert shard.tally.reconnects == {"refused": 1, "cut": 1, "cut again": 1}
+    assert shard.stats.reconnects == {"refused": 1, "cut": 1, "cut again": 1}
 
 
 def test_an_end_that_was_wanted_is_marked_as_one_and_nothing_is_opened_again() -> None:
@@ -308,20 +308,20 @@ def test_an_end_that_was_wanted_is_marked_as_one_and_nothing_is_opened_again() -
     made.shard.closed(1, "closed", made.now_ns)
     made.pass_s(5)
 
-    assert {reason for *_, reason, _ in marks(made.shard)} == {"stopped"}
+    assert {reason for *_, reason, _ in markers(made.shard)} == {"stopped"}
     assert made.asks() == []
     assert made.shard.state == "disconnected"
 
 
-def test_with_redundancy_the_loss_of_a_leg_loses_nothing() -> None:
+def test_with_redundancy_the_loss_of_a_connection_loses_nothing() -> None:
     made = bench(plan=Plan(redundancy=2, reconnect=QUICK.reconnect))
-    assert list(made.shard.legs) == [1, 2]
+    assert list(made.shard.members) == [1, 2]
     made.bring(1, *trades(1, 2))
     made.bring(2, *trades(1, 2, 3))
     made.shard.closed(1, "cut", made.now_ns)
     made.bring(2, *trades(4))
 
-    assert made.shard.lead.number == 2
+    assert made.shard.primary.number == 2
     assert made.trades() == [1, 2, 3, 4]
     made.pass_s(1.1)
     assert made.asks() == [(1, Open())], "it comes back"
@@ -335,7 +335,7 @@ def test_with_redundancy_the_loss_of_a_leg_loses_nothing() -> None:
 
 
 def begun() -> Bench:
-    """One leg with a numbered book that stands at 5."""
+    """One connection with a numbered book that stands at 5."""
     made = bench(BOOKS)
     made.bring(1, frame("delta", "a_usdt", 4))
     assert made.asks() == [(1, FetchSnapshot(A, 0.0))]
@@ -379,7 +379,7 @@ def test_a_book_that_cannot_be_handed_over_is_fetched(lost: bool) -> None:
     if lost:
         made.shard.closed(1, "cut", made.now_ns)
     else:
-        made.pass_s(5.1)  # the old leg never gets there
+        made.pass_s(5.1)  # the old connection never gets there
 
     assert made.asks() == [(2, FetchSnapshot(A, 0.0))]
     made.shard.snapshot_arrived(2, rest_book(A, 9), made.now_ns)
@@ -398,10 +398,10 @@ def test_how_often_a_book_began_again_is_not_forgotten_with_its_connection() -> 
         made.bring(number, frame("delta", "a_usdt", 10))
     made.pass_s(2.3)
 
-    assert (made.shard.lead.number, made.shard.books[A].resyncs) == (2, 1)
+    assert (made.shard.primary.number, made.shard.books[A].resyncs) == (2, 1)
 
 
-def test_the_leading_legs_book_is_fetched_though_another_has_it() -> None:
+def test_the_primary_connections_book_is_fetched_though_another_has_it() -> None:
     made = bench(BOOKS, plan=Plan(redundancy=2))
     for number in (2, 1):
         made.bring(number, frame("delta", "a_usdt", 4))
@@ -410,14 +410,14 @@ def test_the_leading_legs_book_is_fetched_though_another_has_it() -> None:
     assert made.asks() == []
     made.shard.snapshot_arrived(1, rest_book(A, 3), made.now_ns)
     made.bring(2, frame("delta", "a_usdt", 5))
-    assert made.shard.legs[2].synced_books == 1
+    assert made.shard.members[2].synced_books == 1
     made.shard.books[A].distrust("somebody knows better")
     made.bring(1, frame("delta", "a_usdt", 5))
 
     assert made.asks() == [(1, FetchSnapshot(A, 0.0))]
 
 
-def test_a_book_without_numbers_comes_from_the_leading_leg_and_begins_anew_with_the_next() -> None:
+def test_a_book_without_numbers_comes_from_the_primary_and_begins_anew_with_the_next() -> None:
     made = bench(BOOKS, dialect=StreamedDialect)
     made.bring(1, frame("whole", "a_usdt", 3), frame("delta", "a_usdt", 4))
     made.shard.rotate("wanted", made.now_ns)
@@ -440,7 +440,7 @@ def test_a_book_without_numbers_comes_from_the_leading_leg_and_begins_anew_with_
     assert shown(made) == truth(7)
 
 
-def test_what_has_no_key_comes_from_the_leading_leg_alone() -> None:
+def test_what_has_no_key_comes_from_the_primary_connection_alone() -> None:
     tickers = Subscription("tickers", (A,))
     made, stamping = (
         bench(tickers, plan=Plan(redundancy=2), dialect=each)
@@ -486,29 +486,29 @@ def test_what_was_added_is_asked_for_on_every_later_connection() -> None:
     assert (2, "1:a_usdt@trades,a_usdt@book_deltas") in sends(made.asks())
 
 
-def test_a_stream_is_asked_for_anew_on_the_leading_leg() -> None:
+def test_a_stream_is_subscribed_again_on_the_primary_connection() -> None:
     made = bench()
-    made.shard.ask_anew("trades", A, made.now_ns)
-    made.shard.ask_anew("tickers", A, made.now_ns)
+    made.shard.resubscribe("trades", A, made.now_ns)
+    made.shard.resubscribe("tickers", A, made.now_ns)
     made.pass_s(1)
 
     assert sends(made.asks()) == [(1, "2:-a_usdt@trades"), (1, "3:a_usdt@trades")]
 
 
-def test_legs_do_not_all_grow_old_at_once() -> None:
+def test_connections_do_not_all_grow_old_at_once() -> None:
     draws = iter([0.0, 0.5, 0.9])
     lives_s = []
     for _ in range(3):
         shard = Shard("toy", NumberedDialect, [TRADES], lambda: next(draws), QUICK)
         shard.start(0)
         shard.opened(1, 0)
-        assert shard.lead.rotates_ns is not None
-        lives_s.append(shard.lead.rotates_ns / SECOND_NS)
+        assert shard.primary.rotates_ns is not None
+        lives_s.append(shard.primary.rotates_ns / SECOND_NS)
 
     assert lives_s == [1000.0, 900.0, pytest.approx(820.0)]
 
 
-def marks(shard: Shard) -> list[tuple[str, tuple[str, ...], str, int | None]]:
+def markers(shard: Shard) -> list[tuple[str, tuple[str, ...], str, int | None]]:
     return [
         (each.symbol.slug, each.channels, each.reason, each.since_ns)
         for each in shard.take_events()
@@ -524,7 +524,7 @@ def streaming(*wanted: Subscription, plan: Plan = QUICK) -> Bench:
     return made
 
 
-def test_a_leg_that_is_cut_while_the_new_one_has_nothing_yet_leaves_a_marker() -> None:
+def test_a_connection_that_is_cut_while_the_new_one_has_nothing_yet_leaves_a_marker() -> None:
     made = streaming(TRADES)
     made.bring(1, *trades(1))
     heard_ns = made.now_ns
@@ -534,41 +534,41 @@ def test_a_leg_that_is_cut_while_the_new_one_has_nothing_yet_leaves_a_marker() -
     made.pass_s(0.3)
     made.shard.closed(1, "cut", made.now_ns)
 
-    assert made.shard.lead.number == 2
-    assert marks(made.shard) == [
+    assert made.shard.primary.number == 2
+    assert markers(made.shard) == [
         (slug, ("trades",), "cut", heard_ns) for slug in (A.slug, B.slug)
     ], "it is open, but the exchange has not said that it brings anything"
 
 
-def test_a_stream_that_is_asked_for_anew_leaves_a_marker_unless_another_leg_brings_it() -> None:
+def test_a_stream_that_is_subscribed_again_leaves_a_marker_unless_another_brings_it() -> None:
     made = streaming(TRADES)
     made.bring(1, *trades(1))
     heard_ns = made.now_ns
     made.pass_s(1)
-    made.shard.ask_anew("trades", B, made.now_ns)
-    assert marks(made.shard) == [(B.slug, ("trades",), "asked for anew", heard_ns)]
+    made.shard.resubscribe("trades", B, made.now_ns)
+    assert markers(made.shard) == [(B.slug, ("trades",), "asked for anew", heard_ns)]
 
     two = streaming(TRADES, plan=replace(QUICK, redundancy=2))
     two.open(2)
-    two.shard.ask_anew("trades", B, two.now_ns)
-    assert marks(two.shard) == []
+    two.shard.resubscribe("trades", B, two.now_ns)
+    assert markers(two.shard) == []
 
 
 def test_what_is_removed_and_what_is_stopped_leaves_markers() -> None:
     made = streaming(TRADES, BOOKS)
-    heard_ns = made.shard.lead.heard_ns
+    heard_ns = made.shard.primary.heard_ns
     made.pass_s(1)
     made.shard.remove(Subscription("trades", (B,)), made.now_ns)
-    assert marks(made.shard) == [(B.slug, ("trades",), "removed", heard_ns)]
+    assert markers(made.shard) == [(B.slug, ("trades",), "removed", heard_ns)]
     made.shard.stop(made.now_ns)
-    assert marks(made.shard) == [(A.slug, ("trades", "book_deltas"), "stopped", heard_ns)]
+    assert markers(made.shard) == [(A.slug, ("trades", "book_deltas"), "stopped", heard_ns)]
 
 
 def test_a_shard_that_was_never_open_is_stopped_without_a_marker() -> None:
     shard = Shard("toy", NumberedDialect, [TRADES], lambda: 0.0, QUICK)
     shard.start(0)
     shard.stop(1)
-    assert marks(shard) == []
+    assert markers(shard) == []
 
 
 def test_a_book_without_numbers_that_is_begun_again_leaves_a_marker() -> None:
@@ -579,7 +579,7 @@ def test_a_book_without_numbers_that_is_begun_again_leaves_a_marker() -> None:
     made.bring(1, frame("whole", A.slug, 5))
     made.bring(1, frame("delta", A.slug, 4))
 
-    ((slug, channels, reason, _),) = marks(made.shard)
+    ((slug, channels, reason, _),) = markers(made.shard)
     assert (slug, channels) == (A.slug, ("book_deltas",))
     assert reason.startswith("out of order")
 
@@ -590,7 +590,7 @@ def test_a_stream_that_is_refused_is_not_lost_with_its_connection_and_covers_no_
     made.pass_s(1)
     (request,) = [each.text for _, each in made.asks() if isinstance(each, Send)]
     made.bring(1, frame("refused", int(request.partition(":")[0])))
-    assert ("tickers", A) not in made.shard.lead.connection.carried()
+    assert ("tickers", A) not in made.shard.primary.connection.carried()
     made.shard.closed(1, "cut", made.now_ns)
 
-    assert [channels for _, channels, *_ in marks(made.shard)] == [("trades",), ("trades",)]
+    assert [channels for _, channels, *_ in markers(made.shard)] == [("trades",), ("trades",)]

@@ -11,8 +11,8 @@ from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import Close, FetchSnapshot, Open, Send, Subscription, WakeAt
-from penstock.streaming.leg import Plan
 from penstock.streaming.shard import SHARD, Shard
+from penstock.streaming.shard_connection import Plan
 
 from .toys import SECOND_NS, A, NumberedDialect, StreamedDialect, frame, rest_book, truth
 
@@ -48,7 +48,7 @@ class World:
             redundancy=self.redundancy,
             rotate_after_s=60.0,
             overlap_s=2.0,
-            patience_s=20.0,
+            takeover_timeout_s=20.0,
             reconnect=Backoff(first_s=RECONNECT_S, longest_s=8.0, jitter=0.0),
             rotate_again=Backoff(first_s=AGAIN_S, longest_s=40.0, jitter=0.0),
         )
@@ -104,10 +104,10 @@ class World:
             self.closing.discard(number)
             self.acks.pop(number, None)
             self.cut = self.cut or (was_open and not planned)
-            before = self.shard.tally.given_up.total()
+            before = self.shard.stats.given_up.total()
             self.closed_ns[number] = self.now_ns
             self.shard.closed(number, "cut", self.now_ns)
-            if self.shard.tally.given_up.total() > before:
+            if self.shard.stats.given_up.total() > before:
                 self.given_up_ns = self.now_ns
 
     def refuse(self, which: int) -> None:
@@ -149,14 +149,14 @@ class World:
 
     def wake(self, tenths: int) -> None:
         for _ in range(tenths):
-            before = self.shard.tally.given_up.total()
+            before = self.shard.stats.given_up.total()
             for index in range(len(self.sockets)):
                 self.deliver_late(index)
             self.now_ns += SECOND_NS // 10
-            for number in (SHARD, *self.shard.legs):
+            for number in (SHARD, *self.shard.members):
                 self.shard.woken(number, self.now_ns)
                 self.obey()
-            if self.shard.tally.given_up.total() > before:
+            if self.shard.stats.given_up.total() > before:
                 self.given_up_ns = self.now_ns
 
     def obey(self) -> None:
@@ -185,10 +185,10 @@ class World:
         ids = [each.id for each in self.told if isinstance(each, Trade)]
         assert len(ids) == len(set(ids)), "a trade was delivered twice"
         assert self.received <= set(ids), "a trade that came was not delivered"
-        live = [leg for leg in self.shard.legs.values() if leg.live]
-        assert self.shard.lead.live or not live, "a leg is live and none leads"
-        for leg in self.shard.legs.values():
-            book = leg.connection.books[A]
+        live = [member for member in self.shard.members.values() if member.live]
+        assert self.shard.primary.live or not live, "a connection is live and none is primary"
+        for member in self.shard.members.values():
+            book = member.connection.books[A]
             if book.state == "synced" and book.book is not None:
                 number = book.update_id if isinstance(book, BookSync) else book.at_ns
                 held = {str(p): str(q) for p, q in book.book.texts()[0]}
@@ -280,7 +280,7 @@ def test_while_no_connection_is_cut_nothing_is_missing(
     world.obey()
 
     # An exchange that does not answer is left, and what it sends meanwhile is lost.
-    if not world.shard.tally.reconnects:
+    if not world.shard.stats.reconnects:
         ids = {each.id for each in world.told if isinstance(each, Trade)}
         assert ids == set(range(1, world.trades + 1))
     if dialect is StreamedDialect:

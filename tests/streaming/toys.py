@@ -119,5 +119,5 @@ class StreamedDialect(NumberedDialect):
 class StampingDialect(NumberedDialect):
     """It knows that two tickers alike are one."""
 
-    def twin_key(self, event: AnyEvent) -> Hashable | None:
+    def dedupe_key(self, event: AnyEvent) -> Hashable | None:
         return event.bid_text if isinstance(event, Ticker) else (type(event), event.symbol)

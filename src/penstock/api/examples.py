@@ -8,7 +8,7 @@ from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
-from penstock.exchanges.base import Listed, MarketDetails
+from penstock.exchanges.base import ListedMarket, MarketDetails
 from penstock.jobs.model import Cursor, Job, JobEvent, JobProgress, JobStats, Schedule
 from penstock.market.symbol import Symbol
 
@@ -85,7 +85,7 @@ def _listing(exchange: str) -> ExchangeListing:
     """Two markets, one of which is not traded just now."""
     found = [("BTC", "0.01", "0.00001", "TRADING"), ("ETH", "0.01", "0.0001", "BREAK")]
     markets = tuple(
-        Listed(f"{base}USDT", Symbol(base, "USDT"), details=MarketDetails(*details))
+        ListedMarket(f"{base}USDT", Symbol(base, "USDT"), details=MarketDetails(*details))
         for base, *details in found
     )
     return ExchangeListing(exchange, _AT_MS, ("1m", "1h", "1d"), markets)

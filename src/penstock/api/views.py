@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from penstock.connectors import Connector, LimitState, Stop
 from penstock.connectors.markets import ExchangeListing
-from penstock.exchanges.base import Listed
+from penstock.exchanges.base import ListedMarket
 from penstock.jobs.model import (
     Cursor,
     Job,
@@ -191,7 +191,7 @@ class ListingView(Struct, frozen=True, kw_only=True):
     markets: tuple[MarketView, ...]
 
 
-def market_view(one: Listed) -> MarketView:
+def market_view(one: ListedMarket) -> MarketView:
     """A market as the API shows it."""
     return MarketView(symbol=one.symbol.unified, native=one.native, **one.details._asdict())
 

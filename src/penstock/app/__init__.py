@@ -15,15 +15,15 @@ from penstock.app.bus import publishing
 from penstock.app.startup import until_possible
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
-from penstock.collect.asking import Asking
+from penstock.collect.availability import RestAvailability
 from penstock.collect.collector import Collector
 from penstock.collect.continuity import Continuity
-from penstock.collect.fetcher import Beside, Fetcher, Turns, build_fetcher
-from penstock.collect.fetches import Desk, kinds_to_fetch
+from penstock.collect.fetcher import Fetcher, FetcherServices, OperatorLimit, build_fetcher
+from penstock.collect.fetches import FetchContext, kinds_to_fetch
 from penstock.collect.listings import Listings
 from penstock.collect.log_repair import damage_told
-from penstock.collect.recording import PatientRecorder
-from penstock.collect.reporter import Place, Reporter, ending_told
+from penstock.collect.recording import RetryingRecorder
+from penstock.collect.reporter import Reporter, StatusLocation, ending_told
 from penstock.collect.resuming import resume
 from penstock.config import Settings, Simulator
 from penstock.connectors import ConnectorManager
@@ -38,12 +38,12 @@ from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
+from penstock.net.port_owner import port_owner
 from penstock.publish.endpoints import log_id, resolve_endpoints
 from penstock.recorder import Recorder
 from penstock.simulator import registry
 from penstock.simulator.ledger import Ledger
 from penstock.simulator.market import Libraries, Market
-from penstock.simulator.ports import holder_of
 from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import EventLog, LogWriter, open_log
 from penstock.storage.state import StateStore, open_store
@@ -72,14 +72,14 @@ async def open_collector(
     endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir))
     folder, slot = Path(settings.collect.data_dir), _slot("collect", name, slot)
     continuity = Continuity(exchange.consecutive, listener)
-    reporter = Reporter(Place(name, slot, folder), continuity, clock, listener)
+    reporter = Reporter(StatusLocation(name, slot, folder), continuity, clock, listener)
     log = open_log(f"rocksdb:{folder}")
     async with AsyncExitStack() as stack:
         absences = Absences(name)
         with damage_told(folder, slot):
             writer = stack.enter_context(closing(log.writer(slot)))
             with closing(log.reader()) as reader:
-                resume(reporter.place, reader, continuity, absences, listener)
+                resume(reporter.location, reader, continuity, absences, listener)
             reporter.numbered = sum(writer.last_numbers().values())
         publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
         if publisher is not None:
@@ -92,11 +92,11 @@ async def open_collector(
             listener=listener,
         )
         stack.enter_context(closing(recorder))
-        patient = PatientRecorder(recorder, name, folder, clock, listener, continuity.recovered)
-        asking = _asking(name, clock, lambda: gateways.check(name), reporter, listener)
+        patient = RetryingRecorder(recorder, name, folder, clock, listener, continuity.recovered)
+        availability = _availability(name, clock, lambda: gateways.check(name), reporter, listener)
 
         def say(error: Exception) -> None:
-            asking.failed(error)
+            availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
         with ending_told(reporter):
@@ -111,7 +111,7 @@ async def open_collector(
             exchange=exchange,
             gateway=gateways.open(name),
             recorder=patient,
-            asking=asking,
+            availability=availability,
             listings=Listings(partial(markets.stored, name), clock),
             continuity=continuity,
             absences=absences,
@@ -147,8 +147,10 @@ async def open_fetcher(
     kinds_to_fetch(settings.fetch, symbols)
     folder, slot = Path(settings.collect.data_dir), _slot("fetch", name, slot)
     endpoints, log = resolve_endpoints(settings.bus, folder), open_log(f"rocksdb:{folder}")
-    reporter = Reporter(Place(name, slot, folder), Continuity((), listener), clock, listener)
-    asking = _asking(name, clock, lambda: gateways.check(name), reporter, listener)
+    reporter = Reporter(
+        StatusLocation(name, slot, folder), Continuity((), listener), clock, listener
+    )
+    availability = _availability(name, clock, lambda: gateways.check(name), reporter, listener)
     owned: list[LogWriter] = []
     async with AsyncExitStack() as stack:
 
@@ -160,7 +162,7 @@ async def open_fetcher(
 
         def say(error: Exception) -> None:
             own()
-            asking.failed(error)
+            availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
         with ending_told(reporter, lambda: bool(owned)):
@@ -189,12 +191,12 @@ async def open_fetcher(
             listener=listener,
         )
         stack.enter_context(closing(recorder))
-        rest, turn = exchange.rest(listed), Turns(settings.fetch, clock)
-        patient = PatientRecorder(recorder, name, folder, clock, listener)
-        desk = Desk(exchange, rest, gateway, patient, reader, clock, turn, listener)
+        rest, turn = exchange.rest(listed), OperatorLimit(settings.fetch, clock)
+        patient = RetryingRecorder(recorder, name, folder, clock, listener)
+        context = FetchContext(exchange, rest, gateway, patient, reader, clock, turn, listener)
         listings = Listings(partial(markets.stored, name), clock, listed)
-        beside = Beside(reporter, asking, listings, settings.collect.stop_timeout)
-        yield build_fetcher(desk, markets, wanted, settings.fetch, beside)
+        services = FetcherServices(reporter, availability, listings, settings.collect.stop_timeout)
+        yield build_fetcher(context, markets, wanted, settings.fetch, services)
 
 
 @asynccontextmanager
@@ -301,7 +303,7 @@ async def open_server(
     with _installed_with("api"):
         from penstock.api.serving import serving  # noqa: PLC0415
     opened = partial(open_admin, settings, clock)
-    async with serving(settings.api, opened, clock, listener, holder_of) as server:
+    async with serving(settings.api, opened, clock, listener, port_owner) as server:
         yield server
 
 
@@ -318,7 +320,7 @@ def measured(settings: Settings, listener: Listener) -> Iterator[Listener]:
         return
     with _installed_with("api"):
         from penstock.stats.exposition import exposed  # noqa: PLC0415
-    with exposed(settings.metrics, holder_of, Path(settings.collect.data_dir)) as metrics:
+    with exposed(settings.metrics, port_owner, Path(settings.collect.data_dir)) as metrics:
         yield tell_all([metrics, listener])
 
 
@@ -358,15 +360,15 @@ def _slot(kind: str, exchange: str, name: str | None) -> str:
     return "-".join(filter(None, (kind, exchanges.file_name(exchange), name)))
 
 
-def _asking(
+def _availability(
     name: str,
     clock: Clock,
     check: Callable[[], Awaitable[None]],
     reporter: Reporter,
     listener: Listener,
-) -> Asking:
+) -> RestAvailability:
     note = partial(reporter.note, "asking")
-    return Asking(name, clock, check, note=note, tell=listener)
+    return RestAvailability(name, clock, check, note=note, tell=listener)
 
 
 def _free_slot(log: EventLog, name: str) -> LogWriter:

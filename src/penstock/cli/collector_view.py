@@ -109,8 +109,8 @@ def troubles(status: CollectorStatus) -> Iterator[tuple[str, str]]:
         yield f"refused by the exchange: {_some(status.refused, '; ')}", "red"
     for reason in fetcher_view.failing(status):
         yield reason, "red"
-    if status.mute:
-        yield f"mute, though their markets move: {_some(status.mute)}", "red"
+    if status.stalled:
+        yield f"stalled, though their markets move: {_some(status.stalled)}", "red"
     for style, reason, symbols in _books_by_reason(status):
         yield f"{_some(symbols)}: {reason}", style
     if status.malformed:
@@ -160,11 +160,11 @@ def _notes(status: CollectorStatus) -> Iterator[str]:
 
 def _connections(status: CollectorStatus) -> Iterator[str]:
     """How many connections there are and how it is with them; of those that are well, no more."""
-    legs = [leg for shard in status.shards for leg in shard.legs]
-    if not legs:
+    members = [member for shard in status.shards for member in shard.members]
+    if not members:
         return
-    up_s = min((leg.up_s for leg in legs if leg.up_s is not None), default=None)
-    words = [f"connections {len(legs)}, the youngest for {_lasted(up_s)}"]
+    up_s = min((member.up_s for member in members if member.up_s is not None), default=None)
+    words = [f"connections {len(members)}, the youngest for {_lasted(up_s)}"]
     if rotated := sum(sum(shard.rotations.values()) for shard in status.shards):
         words.append(f"replaced {rotated:,} times")
     if given_up := sum(sum(shard.given_up.values()) for shard in status.shards):

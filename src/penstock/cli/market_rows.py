@@ -45,7 +45,7 @@ def market_rows(status: CollectorStatus) -> list[Row]:
     for ids in status.ids:
         lost = sum(last - first + 1 for first, last in ids.missing)
         missing[ids.symbol] = missing.get(ids.symbol, 0) + lost
-    silent = {name.split()[-1] for name in status.mute}
+    silent = {name.split()[-1] for name in status.stalled}
     return [
         _row(
             _Market(

@@ -15,7 +15,7 @@ from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader, Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.disconnects import Disconnects
-from penstock.streaming.wanted import Place, Subscriptions
+from penstock.streaming.wanted import StreamKey, Subscriptions
 
 _RECORDED_WITHIN_NS = 1_000_000_000
 """What was received earlier is recorded, unless the status tells that something waits."""
@@ -36,7 +36,7 @@ class Absences:
         self._last_ns: dict[Stream, int] = {}
         self._alive_ns = 0
         """Up to when the last collector had recorded all it received, if it said so."""
-        self._marked: dict[str, Disconnect] = {}
+        self._marker_of: dict[str, Disconnect] = {}
         """The newest marker of each market, by slug."""
         self._reason = "not running"
 
@@ -54,7 +54,7 @@ class Absences:
         for stream in self._last_ns:
             if stream.channel == "disconnects":
                 for stored in log.scan(stream, reverse=True, limit=1):
-                    self._note_mark(stored)
+                    self._note_marker(stored)
         if before is not None and before.state == "stopped":
             self._reason = "not running: stopped"
         elif before is not None:
@@ -68,32 +68,32 @@ class Absences:
         for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
             self._last_ns[stream] = stored.received_at_ns
             if stream.channel == "disconnects":
-                self._note_mark(stored)
+                self._note_marker(stored)
 
-    def marks_at_start(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
+    def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again by a process that begins."""
         # One that is yet to come is of a clock that was wrong: it tells nothing.
         alive_ns = self._alive_ns if self._alive_ns <= at_ns else 0
-        return self._marks(places, at_ns, self._reason, "not_running", alive_ns)
+        return self._markers(stream_keys, at_ns, self._reason, "not_running", alive_ns)
 
-    def marks(self, places: Iterable[Place], at_ns: int) -> list[Disconnect]:
+    def markers(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again from now on."""
-        return self._marks(places, at_ns, "not collected", "not_collected", 0)
+        return self._markers(stream_keys, at_ns, "not collected", "not_collected", 0)
 
-    def _marks(
-        self, places: Iterable[Place], at_ns: int, reason: str, cause: Cause, alive_ns: int
+    def _markers(
+        self, stream_keys: Iterable[StreamKey], at_ns: int, reason: str, cause: Cause, alive_ns: int
     ) -> list[Disconnect]:
-        since: dict[int, list[Place]] = {}
-        for channel, symbol in places:
+        since: dict[int, list[StreamKey]] = {}
+        for channel, symbol in stream_keys:
             last_ns = self._last(channel, symbol)
-            if last_ns is not None and not self._is_marked(channel, symbol, last_ns):
+            if last_ns is not None and not self._has_marker(channel, symbol, last_ns):
                 known_ns = min(at_ns, max(last_ns, alive_ns))
                 since.setdefault(known_ns, []).append((channel, symbol))
-        marks: list[Disconnect] = []
+        markers: list[Disconnect] = []
         for since_ns, some in since.items():
             absent = [(each.channel, each.symbols) for each in Subscriptions.of(some)]
-            marks += Disconnects(self._exchange, absent).mark(reason, at_ns, since_ns, cause)
-        return marks
+            markers += Disconnects(self._exchange, absent).mark(reason, at_ns, since_ns, cause)
+        return markers
 
     def _last(self, channel: str, symbol: Symbol) -> int | None:
         streams = [
@@ -103,19 +103,21 @@ class Absences:
         found = [self._last_ns[stream] for stream in streams if stream in self._last_ns]
         return max(found, default=None)
 
-    def _is_marked(self, channel: str, symbol: Symbol, last_ns: int) -> bool:
+    def _has_marker(self, channel: str, symbol: Symbol, last_ns: int) -> bool:
         """Whether a marker tells already that this stream is absent."""
-        mark = self._marked.get(symbol.slug)
-        return mark is not None and channel in mark.channels and mark.received_at_ns >= last_ns
+        marker = self._marker_of.get(symbol.slug)
+        return (
+            marker is not None and channel in marker.channels and marker.received_at_ns >= last_ns
+        )
 
-    def _note_mark(self, stored: Stored) -> None:
+    def _note_marker(self, stored: Stored) -> None:
         event = stored.event
         # One of a damaged log tells of the past, not that a stream is absent from then on.
         if isinstance(event, Disconnect) and event.cause != "damaged":
-            self._marked[stored.stream.symbol] = event
+            self._marker_of[stored.stream.symbol] = event
 
 
 def _all_well(status: CollectorStatus) -> bool:
     """Whether everything came, and nothing waited to be recorded, when this was said."""
-    quiet = status.connection == "connected" and not (status.pending or status.mute)
+    quiet = status.connection == "connected" and not (status.pending or status.stalled)
     return quiet and not any(shard.waiting for shard in status.shards)

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from penstock.clock import Clock
-from penstock.collect.admission import Urgency
-from penstock.collect.asking import Asking
-from penstock.collect.horizon import Horizon
-from penstock.collect.snapshots import SnapshotDesk
+from penstock.collect.availability import RestAvailability
+from penstock.collect.known_depth import KnownDepth
+from penstock.collect.snapshot_queue import Urgency
+from penstock.collect.snapshots import SnapshotFetcher
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE, MalformedLevels
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.streaming.audit import Passage, Shadow, ends_of, sides_of
+from penstock.streaming.audit import Shadow, StateHistory, ends_of, sides_of
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
@@ -28,7 +28,7 @@ from penstock.telemetry import BookDrifted, Listener, SnapshotFailed
 Books = Mapping[Symbol, BookSync | StreamedBook]
 _MEET_S = 5.0
 """How long the stream may take to bring what a snapshot already holds."""
-_MEET_LOOKS = 250
+_MEET_CHECKS = 250
 _AFTERWARDS_S = 1.0
 """The same where nothing tells when it has been brought."""
 
@@ -51,14 +51,14 @@ class Audited:
 class Auditor:
     """Audits one exchange's books."""
 
-    desk: SnapshotDesk
+    fetcher: SnapshotFetcher
     books: Callable[[], Books]
     rules: BookRules
-    horizon: Horizon
+    known_depth: KnownDepth
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
     settings: Collect
-    asking: Asking
+    availability: RestAvailability
     tell: Listener
     found: dict[Symbol, Audited] = field(default_factory=dict)
     _under_way: set[Symbol] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Auditor:
         symbols = list(self.books())
         if not symbols:
             return period_s
-        return max(period_s / len(symbols), self.desk.audit_gap_s(symbols[0]))
+        return max(period_s / len(symbols), self.fetcher.audit_gap_s(symbols[0]))
 
     async def audit(self, symbol: Symbol, urgency: Urgency = Urgency.AUDIT) -> None:
         """Compare one book; nothing comes of it if the book or the snapshot cannot be had.
@@ -98,28 +98,28 @@ class Auditor:
         try:
             await self._compare(symbol, urgency)
         except (*UNAVAILABLE, MalformedLevels) as error:
-            if not self.asking.failed(error):
-                exchange, reason = self.desk.exchange, str(error)
+            if not self.availability.failed(error):
+                exchange, reason = self.fetcher.exchange, str(error)
                 self.tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
         finally:
             self._under_way.discard(symbol)
 
     async def _compare(self, symbol: Symbol, urgency: Urgency) -> None:
         with ExitStack() as listening:
-            async with self.desk.turn(symbol, urgency):
+            async with self.fetcher.turn(symbol, urgency):
                 sync = self.books().get(symbol)
                 if sync is None or sync.state != "synced" or sync.book is None:
                     return
                 if isinstance(sync, BookSync):
                     shadow = listening.enter_context(closing(Shadow(sync)))
                 else:
-                    passage = Passage(sync, self.rules, self.desk.depth)
-                    listening.enter_context(closing(passage))
-                snapshot = await self.desk.fetch(symbol)
+                    history = StateHistory(sync, self.rules, self.fetcher.depth)
+                    listening.enter_context(closing(history))
+                snapshot = await self.fetcher.fetch(symbol)
             if isinstance(sync, BookSync):
                 await self._meet(sync, shadow, snapshot, urgency)
             else:
-                await self._recognise(sync, passage, snapshot)
+                await self._recognise(sync, history, snapshot)
 
     async def _meet(
         self, sync: BookSync, shadow: Shadow, snapshot: BookSnapshot, urgency: Urgency
@@ -127,37 +127,37 @@ class Auditor:
         """Compare a numbered book with a snapshot, at one update; from then on it is its base."""
         if not shadow.join(snapshot):
             return
-        for _ in range(_MEET_LOOKS):
+        for _ in range(_MEET_CHECKS):
             if shadow.meets() is not None:
                 break
-            await self.clock.sleep(_MEET_S / _MEET_LOOKS)
+            await self.clock.sleep(_MEET_S / _MEET_CHECKS)
         if not shadow.meets():
             return
         symbol = snapshot.symbol
-        ends = ends_of(sides_of(snapshot), self.desk.depth)
-        drift = shadow.drift(ends.within(self.horizon.ends(sync)))
+        ends = ends_of(sides_of(snapshot), self.fetcher.depth)
+        drift = shadow.drift(ends.within(self.known_depth.ends(sync)))
         self._note(symbol, drift)
         shadow.take_over(_wrong(drift) if drift else "")
         if drift or urgency is Urgency.FADING:
             await self.record([snapshot])
 
     async def _recognise(
-        self, sync: StreamedBook, passage: Passage, snapshot: BookSnapshot
+        self, sync: StreamedBook, history: StateHistory, snapshot: BookSnapshot
     ) -> None:
         """Compare an unnumbered book with a snapshot, whichever of its states that shows."""
         await self.clock.sleep(_AFTERWARDS_S)
-        if not passage.whole:
+        if not history.whole:
             return
-        symbol, seen = snapshot.symbol, passage.compare(snapshot)
+        symbol, seen = snapshot.symbol, history.compare(snapshot)
         found = self._note(symbol, seen.drift)
         if found.in_a_row > 1:
             sync.doubt(_wrong(seen.drift))
             self.found[symbol] = replace(found, in_a_row=0)
         elif not (seen.drift or seen.moving or self.rules.shows_loss):
-            (bids, asks), at_ns = passage.state(seen.changes)
+            (bids, asks), at_ns = history.state(seen.changes)
             most = self.settings.book_levels
             sides = bids[:most], asks[:most]
-            await self.record([self.desk.shown(symbol, sides, sync.update_id, at_ns)])
+            await self.record([self.fetcher.shown(symbol, sides, sync.update_id, at_ns)])
 
     def _note(self, symbol: Symbol, drift: int) -> Audited:
         before = self.found.get(symbol, Audited())
@@ -165,7 +165,7 @@ class Auditor:
         found = Audited(before.audits + 1, drift, self.clock.now_ms(), in_a_row)
         self.found[symbol] = found
         if drift:
-            exchange = self.desk.exchange
+            exchange = self.fetcher.exchange
             self.tell(BookDrifted(exchange=exchange, symbol=symbol.slug, levels=drift))
         return found
 

@@ -1,4 +1,4 @@
-"""The books' caretaker: everything about books that needs the exchange's REST side, or time.
+"""The books' maintainer: everything about books that needs the exchange's REST side, or time.
 
 It fetches the snapshots that books are begun from, knows how far down each is known and asks for
 more in time, has them audited, and records what they show now and then, so that readers have a
@@ -14,14 +14,14 @@ from functools import partial
 from typing import NamedTuple
 
 from penstock.clock import Clock
-from penstock.collect.admission import Admission, Urgency
-from penstock.collect.asking import Asking
 from penstock.collect.auditor import Audited, Auditor, Books
-from penstock.collect.horizon import Horizon
-from penstock.collect.snapshots import SnapshotDesk
+from penstock.collect.availability import RestAvailability
+from penstock.collect.known_depth import KnownDepth
+from penstock.collect.snapshot_queue import SnapshotQueue, Urgency
+from penstock.collect.snapshots import SnapshotFetcher
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE
-from penstock.exchanges.base import Rest, WayOut
+from penstock.exchanges.base import ExchangeClient, Rest
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.streaming.audit import Ends
@@ -30,10 +30,10 @@ from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, quiet
 
-_HORIZON_S = 0.25
+_DEPTH_CHECK_S = 0.25
 
 
-class Care(NamedTuple):
+class BookHealth(NamedTuple):
     """What is known of a book apart from its levels."""
 
     audited: Audited
@@ -42,10 +42,10 @@ class Care(NamedTuple):
 
 
 @dataclass
-class BookKeeper:
+class BookMaintainer:
     """Takes care of one exchange's books."""
 
-    gateway: WayOut
+    gateway: ExchangeClient
     rest: Rest
     books: Callable[[], Books]
     """All there are at the moment."""
@@ -53,27 +53,27 @@ class BookKeeper:
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
     settings: Collect
-    asking: Asking
+    availability: RestAvailability
     tell: Listener = quiet
-    _desk: SnapshotDesk = field(init=False)
-    _horizon: Horizon = field(init=False)
+    _fetcher: SnapshotFetcher = field(init=False)
+    _known_depth: KnownDepth = field(init=False)
     _auditor: Auditor = field(init=False)
 
     def __post_init__(self) -> None:
         # An answer with fewer levels than could be asked for is the whole book.
         depth = min(self.settings.book_depth, self.rules.fetched_levels or sys.maxsize)
-        admission = Admission(self.settings.snapshots_at_once)
-        self._desk = SnapshotDesk(self.gateway, self.rest, depth, admission)
-        self._horizon = Horizon(depth)
+        queue = SnapshotQueue(self.settings.snapshots_at_once)
+        self._fetcher = SnapshotFetcher(self.gateway, self.rest, depth, queue)
+        self._known_depth = KnownDepth(depth)
         self._auditor = Auditor(
-            desk=self._desk,
+            fetcher=self._fetcher,
             books=self.books,
             rules=self.rules,
-            horizon=self._horizon,
+            known_depth=self._known_depth,
             record=self.record,
             clock=self.clock,
             settings=self.settings,
-            asking=self.asking,
+            availability=self.availability,
             tell=self.tell,
         )
 
@@ -86,7 +86,7 @@ class BookKeeper:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._record_forever())
-                group.create_task(self._watch_horizon(group))
+                group.create_task(self._watch_known_depth(group))
                 if self.settings.audit_every:
                     group.create_task(self._audit_forever(group))
         except ExceptionGroup as failures:
@@ -106,23 +106,23 @@ class BookKeeper:
         """
         is_wanted = wanted or partial(self._wants, symbol)
         while True:
-            await self.asking.resumed(is_wanted)
+            await self.availability.resumed(is_wanted)
             sync = self.books().get(symbol)
             lost = sync is not None and sync.state == "stale"
-            async with self._desk.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
+            async with self._fetcher.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
                 if not is_wanted():
                     return None
                 try:
-                    return await self._desk.fetch(symbol)
+                    return await self._fetcher.fetch(symbol)
                 except UNAVAILABLE as error:
-                    if not self.asking.failed(error):
+                    if not self.availability.failed(error):
                         raise
 
-    def care_of(self, symbol: Symbol) -> Care:
+    def health_of(self, symbol: Symbol) -> BookHealth:
         """What audits found of a book, and how far it is known."""
         sync = self.books().get(symbol)
-        ends = self._horizon.ends(sync) if sync is not None else Ends()
-        return Care(self._auditor.found.get(symbol, Audited()), ends.bid, ends.ask)
+        ends = self._known_depth.ends(sync) if sync is not None else Ends()
+        return BookHealth(self._auditor.found.get(symbol, Audited()), ends.bid, ends.ask)
 
     async def record_shown(self) -> None:
         """Record what the synced books show, where a change that was lost would have shown."""
@@ -132,8 +132,8 @@ class BookKeeper:
         for symbol, sync in self.books().items():
             if sync.state != "synced" or sync.book is None or self._has_left(sync):
                 continue
-            sides = self._horizon.ends(sync).known(sync.book.texts(self.settings.book_levels))
-            shown.append(self._desk.shown(symbol, sides, sync.update_id, sync.at_ns))
+            sides = self._known_depth.ends(sync).known(sync.book.texts(self.settings.book_levels))
+            shown.append(self._fetcher.shown(symbol, sides, sync.update_id, sync.at_ns))
         await self.record(shown)
 
     def _wants(self, symbol: Symbol) -> bool:
@@ -142,7 +142,7 @@ class BookKeeper:
 
     def _has_left(self, sync: BookSync | StreamedBook) -> bool:
         """Stop believing a book whose price is beyond all that is known of it."""
-        if not self._horizon.left(sync):
+        if not self._known_depth.left(sync):
             return False
         sync.distrust("the price has left all that the snapshot showed")
         return True
@@ -152,21 +152,21 @@ class BookKeeper:
             await self.clock.sleep(self.settings.book_every)
             await self.record_shown()
             for sync in self.books().values():
-                self._horizon.forget_beyond(sync)
+                self._known_depth.forget_beyond(sync)
 
-    async def _watch_horizon(self, group: asyncio.TaskGroup) -> None:
+    async def _watch_known_depth(self, group: asyncio.TaskGroup) -> None:
         """Ask for a new snapshot before the price has come to the end of what is known."""
         while True:
-            await self.clock.sleep(_HORIZON_S)
+            await self.clock.sleep(_DEPTH_CHECK_S)
             for symbol, sync in self.books().items():
-                if sync.state != "synced" or not self._horizon.nears(sync):
+                if sync.state != "synced" or not self._known_depth.nears(sync):
                     continue
-                if not self._has_left(sync) and not self.asking.suspended:
+                if not self._has_left(sync) and not self.availability.suspended:
                     group.create_task(self._auditor.audit(symbol, Urgency.FADING))
 
     async def _audit_forever(self, group: asyncio.TaskGroup) -> None:
         while True:
             await self.clock.sleep(self._auditor.gap_s())
             symbol = self._auditor.due()
-            if symbol is not None and not self.asking.suspended:
+            if symbol is not None and not self.availability.suspended:
                 group.create_task(self._auditor.audit(symbol))

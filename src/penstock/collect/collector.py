@@ -17,39 +17,39 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
-from penstock.collect.asking import Asking
 from penstock.collect.auditor import Books
+from penstock.collect.availability import RestAvailability
 from penstock.collect.batching import flushing_by
-from penstock.collect.books import BookKeeper
+from penstock.collect.books import BookMaintainer
 from penstock.collect.continuity import Continuity
-from penstock.collect.fed_session import FedSession, Following
-from penstock.collect.last_look import LastLooker
+from penstock.collect.feed_session import FeedOptions, FeedSession
+from penstock.collect.final_probe import FinalProber
 from penstock.collect.listings import Listings
-from penstock.collect.recording import PatientRecorder
+from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, ending_told
-from penstock.collect.session import Endpoint, Outlets, Session
+from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.collect.sessions import Sessions
+from penstock.collect.stall_detector import ProbeContext, SilenceLimits, StallDetector
 from penstock.collect.tasks import end, first_of, raise_first
-from penstock.collect.watch import Looks, Patience, Watch
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
-from penstock.exchanges.base import Exchange, Feed, Info, Rest, WayOut
+from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Rest
 from penstock.market.events import Disconnect, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
 from penstock.streaming.dialect import Dialect
-from penstock.streaming.leg import RECONNECT, Plan
 from penstock.streaming.shard import Shard
-from penstock.streaming.sharding import ConnectPace
-from penstock.streaming.wanted import Place, Subscriptions
+from penstock.streaming.shard_connection import RECONNECT, Plan
+from penstock.streaming.sharding import ConnectLimiter
+from penstock.streaming.wanted import StreamKey, Subscriptions
 from penstock.telemetry import ExchangeSilent, Listener
 
 _STATUS_S = 1.0
 _GRACE_S = 2.0
 """How long the stream may take to bring what the exchange's REST side already tells of."""
-_GRACE_LOOKS = 40
-_NEWEST = 100
+_GRACE_CHECKS = 40
+_LATEST = 100
 """Trades to ask for in the end where ids are not consecutive: more than a stream holds back."""
 _SILENT_HEARTBEATS = 3
 """A connection without a sign of life for so many heartbeats is dead."""
@@ -61,9 +61,9 @@ class Collector:
     """Collects from one exchange until told to stop."""
 
     exchange: Exchange
-    gateway: WayOut
-    recorder: PatientRecorder
-    asking: Asking
+    gateway: ExchangeClient
+    recorder: RetryingRecorder
+    availability: RestAvailability
     continuity: Continuity
     absences: Absences
     reporter: Reporter
@@ -75,8 +75,8 @@ class Collector:
     _info: Info | None = field(init=False, default=None)
     _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
     _sessions: Sessions | None = field(init=False, default=None)
-    _fed: FedSession | None = field(init=False, default=None)
-    _watch: Watch | None = field(init=False, default=None)
+    _feed_session: FeedSession | None = field(init=False, default=None)
+    _detector: StallDetector | None = field(init=False, default=None)
     _whole_books: bool = field(init=False, default=False)
     _owed: list[Disconnect] = field(init=False, default_factory=list)
     """Markers of absences that are not recorded yet."""
@@ -93,9 +93,9 @@ class Collector:
             UnknownSymbol: it does not list one of them; nothing was changed.
         """
         symbols = self._find(names)
-        self._streaming().add(self._places(symbols))
-        fresh = self._places(symbol for symbol in symbols if symbol not in self._symbols)
-        self._owed += self.absences.marks(fresh, self.clock.now_ns())
+        self._streaming().add(self._stream_keys(symbols))
+        fresh = self._stream_keys(symbol for symbol in symbols if symbol not in self._symbols)
+        self._owed += self.absences.markers(fresh, self.clock.now_ns())
         self._symbols.update(dict.fromkeys(symbols))
         self._expect(symbols)
 
@@ -107,11 +107,11 @@ class Collector:
             UnknownSymbol: it does not list one of them; nothing was changed.
         """
         symbols = self._find(names)
-        self._streaming().remove(self._places(symbols))
+        self._streaming().remove(self._stream_keys(symbols))
         for symbol in symbols:
             self._symbols.pop(symbol, None)
-        if self._watch is not None:
-            self._watch.forget(symbols)
+        if self._detector is not None:
+            self._detector.forget(symbols)
 
     async def replace(self, names: Sequence[str]) -> None:
         """Collect these and no others, from now on; what is not known may have been listed since.
@@ -141,7 +141,7 @@ class Collector:
                 await self._run(names, stop)
                 self.reporter.write("stopped")
         finally:
-            self._sessions = self._watch = self._fed = None
+            self._sessions = self._detector = self._feed_session = None
 
     async def _run(self, names: Sequence[str], stop: asyncio.Event) -> None:
         self._info = await self._learn(stop)
@@ -149,8 +149,8 @@ class Collector:
             return
         self.listings.symbols = self._info.symbols
         self._symbols = dict.fromkeys(self._find(names))
-        places, now_ns = self._places(self._symbols), self.clock.now_ns()
-        await self.recorder.record(self.absences.marks_at_start(places, now_ns))
+        stream_keys, now_ns = self._stream_keys(self._symbols), self.clock.now_ns()
+        await self.recorder.record(self.absences.markers_at_start(stream_keys, now_ns))
         feed = self.gateway.feed(self._info.symbols)
         if feed is None:
             await self._stream(self._info, stop)
@@ -165,7 +165,7 @@ class Collector:
         """
         with suppress(UnknownSymbol):
             return self._find(names)
-        await self.listings.look()
+        await self.listings.check()
         with suppress(UnknownSymbol):
             return self._find(names)
         self.listings.learn((await self.gateway.learn()).symbols.listed)
@@ -177,12 +177,12 @@ class Collector:
         # A market named twice, in two spellings, is one market.
         return list(dict.fromkeys(self._info.symbols.find(name) for name in names))
 
-    def _places(self, symbols: Iterable[Symbol]) -> list[Place]:
+    def _stream_keys(self, symbols: Iterable[Symbol]) -> list[StreamKey]:
         # All of a market's streams side by side, so that they share a connection if they can.
         return [(channel, symbol) for symbol in symbols for channel in self.settings.channels]
 
-    def _streaming(self) -> Sessions | FedSession:
-        streaming = self._sessions or self._fed
+    def _streaming(self) -> Sessions | FeedSession:
+        streaming = self._sessions or self._feed_session
         if streaming is None:
             raise NotStreaming(self.exchange.name)
         return streaming
@@ -192,22 +192,22 @@ class Collector:
         settings, closing = self.settings, asyncio.Event()
         flushing = flushing_by(settings)
         again = replace(RECONNECT, multiplier=settings.retry_multiplier)
-        following = Following(self.exchange.name, feed, settings.book_levels, again)
-        fed = FedSession(following, self.recorder.record, self.clock, flushing, self.tell)
-        fed.add(self._places(self._symbols))
-        self._fed = fed
-        self.reporter.watch_feed(fed.followed, self.gateway)
-        self.recorder.gathered = lambda: fed.waiting
-        running = asyncio.create_task(fed.run(closing))
-        stopping, chores = asyncio.create_task(stop.wait()), self._begin_chores()
-        others = [stopping, *chores]
+        options = FeedOptions(self.exchange.name, feed, settings.book_levels, again)
+        feed_session = FeedSession(options, self.recorder.record, self.clock, flushing, self.tell)
+        feed_session.add(self._stream_keys(self._symbols))
+        self._feed_session = feed_session
+        self.reporter.watch_feed(feed_session.feed_state, self.gateway)
+        self.recorder.gathered = lambda: feed_session.waiting
+        running = asyncio.create_task(feed_session.run(closing))
+        stopping, background = asyncio.create_task(stop.wait()), self._start_background()
+        others = [stopping, *background]
         try:
             await first_of(running, *others)
             closing.set()
             others.append(asyncio.create_task(self._give_up_in_time()))
             await running
             await self.recorder.settle()
-            raise_first(chores)
+            raise_first(background)
         except BaseException:
             self.recorder.give_up()
             raise
@@ -218,32 +218,33 @@ class Collector:
     async def _stream(self, info: Info, stop: asyncio.Event) -> None:
         rest, closing = self.exchange.rest(info.symbols), asyncio.Event()
         dialect = self.exchange.dialect(info.symbols)
-        keeper, watch = self._keeper(rest, dialect), self._begin_watch(rest, dialect)
-        sessions = self._sessions = self._begin_sessions(info, dialect, keeper, watch)
-        sessions.add(self._places(self._symbols))
-        self.reporter.watch(lambda: sessions.shards, self.gateway, watch.mute)
-        self.reporter.watch_books(keeper)
+        maintainer = self._make_maintainer(rest, dialect)
+        detector = self._make_detector(rest, dialect)
+        sessions = self._sessions = self._begin_sessions(info, dialect, maintainer, detector)
+        sessions.add(self._stream_keys(self._symbols))
+        self.reporter.watch(lambda: sessions.shards, self.gateway, detector.stalled)
+        self.reporter.watch_books(maintainer)
         self.recorder.gathered = lambda: sum(shard.waiting for shard in sessions.shards)
         streaming = asyncio.create_task(sessions.run(closing))
         stopping = asyncio.create_task(stop.wait())
-        chores = self._begin_chores(keeper.run(), watch.run(sessions))
-        others = [stopping, *chores]
+        background = self._start_background(maintainer.run(), detector.run(sessions))
+        others = [stopping, *background]
         try:
-            # Chores never end but by an error, and theirs is everybody's.
+            # Background tasks end only by an error, which ends the collector.
             await first_of(streaming, *others)
             if stopping.done():
-                await self._look(rest, tuple(self._symbols))
+                await self._final_probe(rest, tuple(self._symbols))
             others.append(asyncio.create_task(self._give_up_in_time()))
             if stopping.done():
                 # Before the streams end: whatever is recorded as live afterwards would tell that
                 # they had come back.
-                await keeper.record_shown()
+                await maintainer.record_shown()
             closing.set()
             await streaming
             if stopping.done():
-                await self._record_newest(rest, tuple(self._symbols))
+                await self._record_latest(rest, tuple(self._symbols))
             await self.recorder.settle()
-            raise_first(chores)
+            raise_first(background)
         except BaseException:
             self.recorder.give_up()
             raise
@@ -251,10 +252,10 @@ class Collector:
             closing.set()
             await end(streaming, others)
 
-    def _begin_chores(self, *others: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
-        """What is done beside streaming, for ever."""
-        chores = (self._report_forever(), self.asking.run(), self.listings.run(), *others)
-        return [asyncio.create_task(chore) for chore in chores]
+    def _start_background(self, *others: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+        """The tasks that run beside streaming, for ever."""
+        background = (self._report_forever(), self.availability.run(), self.listings.run(), *others)
+        return [asyncio.create_task(task) for task in background]
 
     async def _give_up_in_time(self) -> None:
         """A disk that is full for too long must not keep the process from ending."""
@@ -263,22 +264,22 @@ class Collector:
 
     async def _learn(self, stop: asyncio.Event) -> Info | None:
         """What the exchange announces; None if told to stop before it answered."""
-        asking = asyncio.create_task(self._ask_until_answered())
+        learning = asyncio.create_task(self._ask_until_answered())
         stopping = asyncio.create_task(stop.wait())
         try:
-            await first_of(asking, stopping)
-            return asking.result() if asking.done() else None
+            await first_of(learning, stopping)
+            return learning.result() if learning.done() else None
         finally:
-            asking.cancel()
+            learning.cancel()
             stopping.cancel()
-            await asyncio.gather(asking, stopping, return_exceptions=True)
+            await asyncio.gather(learning, stopping, return_exceptions=True)
 
     async def _ask_until_answered(self) -> Info:
         for retry in count():
             try:
                 return await self.gateway.learn()
             except UNAVAILABLE as error:
-                if not self.asking.failed(error):
+                if not self.availability.failed(error):
                     self.tell(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
                 self.reporter.write("starting", trouble=str(error))
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
@@ -287,13 +288,13 @@ class Collector:
 
     async def _wait_for_leave(self) -> None:
         """Wait until the exchange may be asked; meanwhile say why not."""
-        while self.asking.suspended:
-            await self.asking.look()
+        while self.availability.suspended:
+            await self.availability.check()
             self.reporter.write("starting")
             await self.clock.sleep(_STATUS_S)
 
-    def _keeper(self, rest: Rest, dialect: Dialect) -> BookKeeper:
-        return BookKeeper(
+    def _make_maintainer(self, rest: Rest, dialect: Dialect) -> BookMaintainer:
+        return BookMaintainer(
             gateway=self.gateway,
             rest=rest,
             books=self.books,
@@ -301,29 +302,29 @@ class Collector:
             record=self.recorder.record,
             clock=self.clock,
             settings=self.settings,
-            asking=self.asking,
+            availability=self.availability,
             tell=self.tell,
         )
 
-    def _begin_watch(self, rest: Rest, dialect: Dialect) -> Watch:
-        self._watch = Watch(
-            Looks(self.exchange.name, rest, self.gateway.fetch, self.asking),
+    def _make_detector(self, rest: Rest, dialect: Dialect) -> StallDetector:
+        self._detector = StallDetector(
+            ProbeContext(self.exchange.name, rest, self.gateway.fetch, self.availability),
             self.clock,
             self.tell,
-            Patience(self.settings.min_silence, self.settings.first_message_timeout),
+            SilenceLimits(self.settings.min_silence, self.settings.first_message_timeout),
         )
         self._whole_books = dialect.books.begins != "rest"
         self._expect(self._symbols)
-        return self._watch
+        return self._detector
 
     def _expect(self, symbols: Iterable[Symbol]) -> None:
-        """Let the watch know what ought to come."""
-        if self._watch is not None and self.settings.liveness:
+        """Tell the stall detector which streams to expect."""
+        if self._detector is not None and self.settings.liveness:
             channels, whole_books = self.settings.channels, self._whole_books
-            self._watch.expect(channels, list(symbols), whole_books=whole_books)
+            self._detector.expect(channels, list(symbols), whole_books=whole_books)
 
     def _begin_sessions(
-        self, info: Info, dialect: Dialect, keeper: BookKeeper, watch: Watch
+        self, info: Info, dialect: Dialect, maintainer: BookMaintainer, detector: StallDetector
     ) -> Sessions:
         name, settings, limits = self.exchange.name, self.settings, dialect.limits
         endpoint = Endpoint(
@@ -332,8 +333,10 @@ class Collector:
             limits.heartbeat_s * _SILENT_HEARTBEATS,
             limits.pings_are_life,
         )
-        pace = ConnectPace(limits)
-        outlets = Outlets(self.recorder.record, keeper.fetch, self.tell, watch.heard, pace)
+        limiter = ConnectLimiter(limits)
+        hooks = SessionHooks(
+            self.recorder.record, maintainer.fetch, self.tell, detector.heard, limiter
+        )
         plan = Plan(
             redundancy=settings.redundancy,
             rotate_after_s=settings.rotate_after,
@@ -345,7 +348,7 @@ class Collector:
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self.exchange.dialect, info.symbols)
             shard = Shard(name, make, list(wanted), random, plan)
-            return Session(shard, endpoint, outlets, self.clock, flushing_by(settings))
+            return Session(shard, endpoint, hooks, self.clock, flushing_by(settings))
 
         most = min(limits.streams_per_connection, settings.streams_per_connection)
         return Sessions(begin, most)
@@ -358,36 +361,36 @@ class Collector:
             await self.reporter.report()
             await self.clock.sleep(_STATUS_S)
 
-    async def _look(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
+    async def _final_probe(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Ask for the newest trades, and wait a moment for the stream to bring them."""
         if "trades" not in self.settings.channels or "trades" not in self.exchange.consecutive:
             return
 
-        async def note(symbol: Symbol, newest: list[Trade]) -> None:
-            if newest:
-                self.continuity.look(self._trades_of(symbol), newest[-1].id)
+        async def note(symbol: Symbol, latest: list[Trade]) -> None:
+            if latest:
+                self.continuity.note_latest(self._trades_of(symbol), latest[-1].id)
 
-        await self._looker().ask(symbols, lambda symbol: rest.recent_trades(symbol, 1), note)
+        await self._final_prober().ask(symbols, lambda symbol: rest.recent_trades(symbol, 1), note)
         streams = [self._trades_of(symbol) for symbol in symbols]
-        for _ in range(_GRACE_LOOKS):
+        for _ in range(_GRACE_CHECKS):
             if not any(map(self.continuity.behind, streams)):
                 break
-            await self.clock.sleep(_GRACE_S / _GRACE_LOOKS)
+            await self.clock.sleep(_GRACE_S / _GRACE_CHECKS)
 
-    async def _record_newest(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
+    async def _record_latest(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Record the newest trades, where no id would tell that the stream still owed some."""
         if "trades" not in self.settings.channels or "trades" in self.exchange.consecutive:
             return
-        await self._looker().ask(
+        await self._final_prober().ask(
             symbols,
-            lambda symbol: rest.recent_trades(symbol, _NEWEST),
-            lambda _, newest: self.recorder.record(newest),
+            lambda symbol: rest.recent_trades(symbol, _LATEST),
+            lambda _, latest: self.recorder.record(latest),
         )
 
-    def _looker(self) -> LastLooker:
-        return LastLooker(
+    def _final_prober(self) -> FinalProber:
+        return FinalProber(
             self.gateway,
-            self.asking,
+            self.availability,
             self.settings.stop_timeout,
             self.tell,
             partial(self.reporter.note, "last_look"),

@@ -13,7 +13,7 @@ from penstock.collect.status import GapCount, IdsStatus
 from penstock.market.events import AnyEvent, Disconnect
 from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
-from penstock.streaming.gaps import Gap, IdRuns
+from penstock.streaming.gaps import IdGap, IdRuns
 from penstock.telemetry import GapFound, Listener
 
 _LOST = "lost"
@@ -26,7 +26,7 @@ class Continuity:
     def __init__(self, channels: Collection[str], tell: Listener) -> None:
         self._channels, self._tell = frozenset(channels), tell
         self._runs: dict[Stream, IdRuns] = {}
-        self._newest: dict[Stream, int] = {}
+        self._latest: dict[Stream, int] = {}
         self._absent: dict[Stream, str] = {}
         """Streams that a marker says may lack something, and why, until they bring something."""
         self._gaps: Counter[tuple[str, str]] = Counter()
@@ -43,13 +43,13 @@ class Continuity:
         """
         for ids in before:
             stream = Stream(exchange, ids.channel, ids.symbol)
-            runs, newest = claimed(ids)
+            runs, latest = claimed(ids)
             if doubted:
-                was, (runs, newest) = len(runs), found(ids, stream, log)
+                was, (runs, latest) = len(runs), found(ids, stream, log)
                 self._tell_lost(stream, was - len(runs))
             self._runs[stream] = runs
-            if newest:
-                self._newest[stream] = newest
+            if latest:
+                self._latest[stream] = latest
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
                 runs = self._runs.setdefault(stream, IdRuns())
@@ -73,7 +73,7 @@ class Continuity:
             if number is not None:
                 if runs.last is not None and number > runs.last + 1:
                     self._gaps[stored.stream.channel, cause] += 1
-                    self._tell_gap(stored.stream, Gap(runs.last + 1, number - 1))
+                    self._tell_gap(stored.stream, IdGap(runs.last + 1, number - 1))
                 runs.add(number)
 
     def recovered(self, events: Sequence[AnyEvent]) -> None:
@@ -84,14 +84,14 @@ class Continuity:
             if number is not None:
                 self._runs.setdefault(stream, IdRuns()).add(number)
 
-    def look(self, stream: Stream, newest: int) -> None:
+    def note_latest(self, stream: Stream, latest: int) -> None:
         """The exchange says that ids up to this one exist: a lost tail is missing too."""
-        self._newest[stream] = newest
+        self._latest[stream] = latest
 
     def behind(self, stream: Stream) -> bool:
         """Whether the newest id that is known to exist was not recorded yet."""
         last = self.last(stream)
-        return last is not None and last < self._newest.get(stream, 0)
+        return last is not None and last < self._latest.get(stream, 0)
 
     def last(self, stream: Stream) -> int | None:
         """The highest id recorded."""
@@ -105,7 +105,7 @@ class Continuity:
                 channel=stream.channel,
                 symbol=stream.symbol,
                 seen=runs.runs(),
-                missing=runs.missing(self._newest.get(stream)),
+                missing=runs.missing(self._latest.get(stream)),
             )
             for stream, runs in self._runs.items()
         ]
@@ -119,20 +119,20 @@ class Continuity:
 
     def _mark(self, stored: Stored) -> None:
         """Note why what follows may not follow what was recorded before."""
-        mark, (exchange, _, symbol) = stored.event, stored.stream
-        assert isinstance(mark, Disconnect), "nothing else is recorded there"
-        for channel in mark.channels:
+        marker, (exchange, _, symbol) = stored.event, stored.stream
+        assert isinstance(marker, Disconnect), "nothing else is recorded there"
+        for channel in marker.channels:
             if channel in self._channels:
-                self._absent[Stream(exchange, channel, symbol)] = mark.cause
+                self._absent[Stream(exchange, channel, symbol)] = marker.cause
             else:
-                self._gaps[channel, mark.cause] += 1
+                self._gaps[channel, marker.cause] += 1
 
     def _tell_lost(self, stream: Stream, count: int) -> None:
         if count:
             exchange, channel, symbol = stream
             self._tell(RecordsLost(exchange=exchange, channel=channel, symbol=symbol, count=count))
 
-    def _tell_gap(self, stream: Stream, gap: Gap) -> None:
+    def _tell_gap(self, stream: Stream, gap: IdGap) -> None:
         self._tell(
             GapFound(
                 exchange=stream.exchange,

@@ -5,7 +5,7 @@ from typing import ClassVar
 from penstock.telemetry import Fact, Level
 
 
-class AskingSuspended(Fact, frozen=True, kw_only=True):
+class RequestsSuspended(Fact, frozen=True, kw_only=True):
     """An exchange cannot be asked: its connector is paused, or the state store cannot be used.
 
     Streams go on. Told once for each reason.
@@ -16,7 +16,7 @@ class AskingSuspended(Fact, frozen=True, kw_only=True):
     reason: str
 
 
-class AskingResumed(Fact, frozen=True, kw_only=True):
+class RequestsResumed(Fact, frozen=True, kw_only=True):
     """An exchange can be asked again."""
 
     exchange: str
@@ -58,7 +58,7 @@ class RecordsLost(Fact, frozen=True, kw_only=True):
     count: int
 
 
-class LastLook(Fact, frozen=True, kw_only=True):
+class FinalProbe(Fact, frozen=True, kw_only=True):
     """Before it stops, a collector has asked these of its markets for their newest trades."""
 
     exchange: str

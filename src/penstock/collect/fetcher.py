@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.clock import Clock
-from penstock.collect.asking import Asking
+from penstock.collect.availability import RestAvailability
+from penstock.collect.fetch_schedule import SECOND_NS, FetchSchedule, FetchTiming, Spacing
 from penstock.collect.fetches import (
     BookFetch,
-    Desk,
     Fetch,
+    FetchContext,
     Fetched,
     InfoFetch,
     TickersFetch,
@@ -22,7 +23,6 @@ from penstock.collect.fetches import (
     kinds_to_fetch,
 )
 from penstock.collect.listings import Listings
-from penstock.collect.pace import SECOND_NS, Pace, Rhythm, Spacing
 from penstock.collect.reporter import Reporter, ending_told
 from penstock.collect.status import FetchStatus
 from penstock.collect.tasks import first_of, raise_first
@@ -35,7 +35,7 @@ from penstock.telemetry import FetchDone, FetchFailed, Listener
 _STATUS_S = 1.0
 
 
-class Turns:
+class OperatorLimit:
     """The operator's own limit on the requests of this process, evenly spaced."""
 
     def __init__(self, settings: FetchSettings, clock: Clock) -> None:
@@ -51,26 +51,26 @@ class Turns:
 class FetchLoop:
     """Fetches one thing, for ever."""
 
-    def __init__(self, exchange: str, fetch: Fetch, rhythm: Rhythm, clock: Clock) -> None:
+    def __init__(self, exchange: str, fetch: Fetch, timing: FetchTiming, clock: Clock) -> None:
         self._exchange, self._fetch, self._clock = exchange, fetch, clock
-        self._pace = Pace(rhythm)
+        self._schedule = FetchSchedule(timing)
         self._fetches = self._records = self._errors = 0
         self._last_ms: int | None = None
         self._next_ns = clock.now_ns()
         self._reason = ""
 
-    async def run(self, tell: Listener, asking: Asking) -> None:
+    async def run(self, tell: Listener, availability: RestAvailability) -> None:
         """Ask whenever it is due; not while nothing can be asked."""
         while True:
             await self._clock.sleep(max(0, self._next_ns - self._clock.now_ns()) / SECOND_NS)
-            await asking.resumed()
+            await availability.resumed()
             began_ns = self._clock.now_ns()
             try:
                 fetched = await self._fetch.step()
             except LogDamaged:
                 raise  # nothing can be recorded before the slot is repaired
             except UNAVAILABLE as error:
-                self._failed(error, tell, is_told=asking.failed(error))
+                self._failed(error, tell, is_told=availability.failed(error))
             else:
                 self._succeeded(began_ns, fetched, tell)
 
@@ -82,7 +82,7 @@ class FetchLoop:
             fetches=self._fetches,
             records=self._records,
             errors=self._errors,
-            errors_in_a_row=self._pace.failures,
+            errors_in_a_row=self._schedule.failures,
             last_ms=self._last_ms,
             next_ms=self._next_ns // 1_000_000,
             reason=self._reason,
@@ -93,7 +93,7 @@ class FetchLoop:
         self._fetches += 1
         self._records += fetched.records
         self._last_ms, self._reason = now_ns // 1_000_000, ""
-        self._next_ns = self._pace.succeeded(began_ns, now_ns, more=fetched.more)
+        self._next_ns = self._schedule.succeeded(began_ns, now_ns, more=fetched.more)
         tell(
             FetchDone(
                 exchange=self._exchange,
@@ -107,7 +107,7 @@ class FetchLoop:
     def _failed(self, error: Exception, tell: Listener, *, is_told: bool) -> None:
         self._errors += 1
         self._reason = str(error)
-        self._next_ns = self._pace.failed(self._clock.now_ns())
+        self._next_ns = self._schedule.failed(self._clock.now_ns())
         if is_told:
             return
         tell(
@@ -116,17 +116,17 @@ class FetchLoop:
                 what=self._fetch.what,
                 symbol=self._fetch.symbol,
                 reason=self._reason,
-                delay_s=self._pace.delay_s(),
+                delay_s=self._schedule.delay_s(),
             )
         )
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What a fetcher has besides its loops."""
+class FetcherServices:
+    """What a fetcher's loops share."""
 
     reporter: Reporter
-    asking: Asking
+    availability: RestAvailability
     listings: Listings
     stop_timeout_s: float = 300.0
     """How long what was fetched may wait for a full disk once it is to stop."""
@@ -137,13 +137,13 @@ class Fetcher:
     """Fetches from one exchange until told to stop."""
 
     loops: Sequence[FetchLoop]
-    desk: Desk
-    beside: Beside
+    context: FetchContext
+    services: FetcherServices
 
     @property
     def reporter(self) -> Reporter:
         """What it says of itself."""
-        return self.beside.reporter
+        return self.services.reporter
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run every loop.
@@ -151,18 +151,18 @@ class Fetcher:
         Raises:
             StorageError: it was told to stop while what was fetched could not be recorded.
         """
-        self.reporter.watch_recording(self.desk.recorder)
+        self.reporter.watch_recording(self.context.recorder)
         self.reporter.write("starting")
         with ending_told(self.reporter):
             await self._run(stop)
             self.reporter.write("stopped")
 
     async def _run(self, stop: asyncio.Event) -> None:
-        recorder, beside = self.desk.recorder, self.beside
+        recorder, services = self.context.recorder, self.services
         stopping = asyncio.create_task(stop.wait())
-        chores = (self._report_forever(), beside.asking.run(), beside.listings.run())
-        loops = (loop.run(self.desk.tell, beside.asking) for loop in self.loops)
-        tasks = [asyncio.create_task(each) for each in (*loops, *chores)]
+        background = (self._report_forever(), services.availability.run(), services.listings.run())
+        loops = (loop.run(self.context.tell, services.availability) for loop in self.loops)
+        tasks = [asyncio.create_task(each) for each in (*loops, *background)]
         try:
             await first_of(stopping, *tasks)
             raise_first(tasks)  # none ever ends but by an error
@@ -175,7 +175,9 @@ class Fetcher:
                 task.cancel()
             await asyncio.gather(stopping, *tasks, return_exceptions=True)
             # What was fetched and could not be written yet.
-            give_up = asyncio.get_running_loop().call_later(beside.stop_timeout_s, recorder.give_up)
+            give_up = asyncio.get_running_loop().call_later(
+                services.stop_timeout_s, recorder.give_up
+            )
             try:
                 await recorder.settle()
             finally:
@@ -184,29 +186,29 @@ class Fetcher:
     async def _report_forever(self) -> None:
         while True:
             await self.reporter.report()
-            await self.desk.clock.sleep(_STATUS_S)
+            await self.context.clock.sleep(_STATUS_S)
 
 
 def build_fetcher(
-    desk: Desk,
+    context: FetchContext,
     markets: Markets,
     symbols: Sequence[Symbol],
     settings: FetchSettings,
-    beside: Beside,
+    services: FetcherServices,
 ) -> Fetcher:
     """A fetcher with a loop for each thing that is to be fetched of these symbols.
 
     Raises:
         ConfigError: something is asked for that is of a market, and none is named.
     """
-    info = InfoFetch(desk, markets, beside.listings)
-    loops = _plan_loops(desk, info, symbols, settings)
-    beside.reporter.watch_fetches(lambda: [loop.status() for loop in loops], desk.gateway)
-    return Fetcher(loops, desk, beside)
+    info = InfoFetch(context, markets, services.listings)
+    loops = _plan_loops(context, info, symbols, settings)
+    services.reporter.watch_fetches(lambda: [loop.status() for loop in loops], context.gateway)
+    return Fetcher(loops, context, services)
 
 
 def _plan_loops(
-    desk: Desk, info: InfoFetch, symbols: Sequence[Symbol], settings: FetchSettings
+    context: FetchContext, info: InfoFetch, symbols: Sequence[Symbol], settings: FetchSettings
 ) -> list[FetchLoop]:
     fetches: list[Fetch] = []
     for kind in kinds_to_fetch(settings, symbols):
@@ -214,16 +216,17 @@ def _plan_loops(
             case "info":
                 fetches.append(info)
             case "tickers":
-                fetches.append(TickersFetch(desk, symbols))
+                fetches.append(TickersFetch(context, symbols))
             case "trades":
-                fetches += [TradesFetch(desk, symbol, settings.every) for symbol in symbols]
+                fetches += [TradesFetch(context, symbol, settings.every) for symbol in symbols]
             case "book":
-                fetches += [BookFetch(desk, symbol, settings.book_depth) for symbol in symbols]
+                fetches += [BookFetch(context, symbol, settings.book_depth) for symbol in symbols]
     return [
-        FetchLoop(desk.exchange.name, each, _rhythm(each, settings), desk.clock) for each in fetches
+        FetchLoop(context.exchange.name, each, _timing(each, settings), context.clock)
+        for each in fetches
     ]
 
 
-def _rhythm(fetch: Fetch, settings: FetchSettings) -> Rhythm:
+def _timing(fetch: Fetch, settings: FetchSettings) -> FetchTiming:
     every_s = settings.info_every if fetch.what == "info" else settings.every
-    return Rhythm(every_s, settings.first_delay, settings.longest_delay)
+    return FetchTiming(every_s, settings.first_delay, settings.longest_delay)

@@ -10,19 +10,19 @@ from typing import NamedTuple, Protocol, TypeVar, cast
 
 from penstock.clock import Clock
 from penstock.collect.listings import Listings
-from penstock.collect.recording import PatientRecorder
+from penstock.collect.recording import RetryingRecorder
 from penstock.config import Fetch as FetchSettings
 from penstock.config import FetchKind
 from penstock.connectors.markets import Markets
 from penstock.errors import ConfigError
-from penstock.exchanges.base import Exchange, Request, Rest, TradePage, WayOut
+from penstock.exchanges.base import Exchange, ExchangeClient, Request, Rest, TradePage
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import FetchFellShort, Listener
 
-NEWEST = 1000
+LATEST = 1000
 """Trades to begin with where none is stored."""
 MOST_PAGES = 200
 """Pages held at once where an exchange leads back from the newest trade."""
@@ -56,13 +56,13 @@ class Fetch(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class FetchContext:
     """What every kind works with."""
 
     exchange: Exchange
     rest: Rest
-    gateway: WayOut
-    recorder: PatientRecorder
+    gateway: ExchangeClient
+    recorder: RetryingRecorder
     reader: LogReader
     clock: Clock
     turn: Callable[[], Awaitable[None]]
@@ -97,7 +97,7 @@ def kinds_to_fetch(settings: FetchSettings, markets: Sequence[object]) -> tuple[
 class TradesFetch:
     """The trades after the last one that is stored, by whomever; of none stored, the newest."""
 
-    desk: Desk
+    context: FetchContext
     market: Symbol
     fresh_s: float
     """Trades that are no older are the end of what there is."""
@@ -110,11 +110,11 @@ class TradesFetch:
 
     async def step(self) -> Fetched:
         """See ``Fetch``."""
-        last, rest = self._last(), self.desk.rest
+        last, rest = self._last(), self.context.rest
         if last is None:
-            newest = await self.desk.ask(rest.recent_trades(self.market, NEWEST))
-            return Fetched(await self.desk.record(newest))
-        match self.desk.exchange.trade_pages:
+            latest = await self.context.ask(rest.recent_trades(self.market, LATEST))
+            return Fetched(await self.context.record(latest))
+        match self.context.exchange.trade_pages:
             case "from_id":
                 return await self._record(await self._page(last.id + 1))
             case "after_ns":
@@ -126,27 +126,27 @@ class TradesFetch:
                 self._after_ns = page.next
                 return fetched
             case "before_id":
-                return await self._lead_back(last)
+                return await self._page_back(last)
 
     def _last(self) -> Trade | None:
-        stream = Stream(self.desk.exchange.name, "trades", self.symbol)
-        stored = next(iter(self.desk.reader.scan(stream, reverse=True, limit=1)), None)
+        stream = Stream(self.context.exchange.name, "trades", self.symbol)
+        stored = next(iter(self.context.reader.scan(stream, reverse=True, limit=1)), None)
         return None if stored is None else cast("Trade", stored.event)
 
     async def _page(self, cursor: int) -> TradePage:
-        return await self.desk.ask(self.desk.rest.trades(self.market, cursor, "rest"))
+        return await self.context.ask(self.context.rest.trades(self.market, cursor, "rest"))
 
     async def _record(self, page: TradePage) -> Fetched:
-        records = await self.desk.record(page.trades)
-        oldest_fresh_ms = self.desk.clock.now_ms() - round(self.fresh_s * 1000)
+        records = await self.context.record(page.trades)
+        oldest_fresh_ms = self.context.clock.now_ms() - round(self.fresh_s * 1000)
         return Fetched(records, bool(records) and page.trades[-1].at_ms < oldest_fresh_ms)
 
-    async def _lead_back(self, last: Trade) -> Fetched:
+    async def _page_back(self, last: Trade) -> Fetched:
         """Page from the newest trade back to the last one stored, and record the oldest first.
 
         Recorded the other way round, a crash would leave a hole that nobody knows of.
         """
-        pages = [await self.desk.ask(self.desk.rest.recent_trades(self.market, NEWEST))]
+        pages = [await self.context.ask(self.context.rest.recent_trades(self.market, LATEST))]
         cursor = pages[0][0].id if pages[0] else last.id
         while cursor > last.id + 1:
             page = await self._page(cursor)
@@ -159,12 +159,12 @@ class TradesFetch:
                 break
         records = 0
         for trades in reversed(pages):
-            records += await self.desk.record([each for each in trades if each.id > last.id])
+            records += await self.context.record([each for each in trades if each.id > last.id])
         return Fetched(records)
 
     def _tell_short(self, after_id: int, before_id: int) -> None:
-        exchange = self.desk.exchange.name
-        self.desk.tell(
+        exchange = self.context.exchange.name
+        self.context.tell(
             FetchFellShort(
                 exchange=exchange, symbol=self.symbol, after_id=after_id, before_id=before_id
             )
@@ -175,7 +175,7 @@ class TradesFetch:
 class BookFetch:
     """A market's book as it is."""
 
-    desk: Desk
+    context: FetchContext
     market: Symbol
     depth: int
     what: str = "book"
@@ -186,30 +186,30 @@ class BookFetch:
 
     async def step(self) -> Fetched:
         """See ``Fetch``."""
-        book = await self.desk.ask(self.desk.rest.book(self.market, self.depth))
-        return Fetched(await self.desk.record([book]))
+        book = await self.context.ask(self.context.rest.book(self.market, self.depth))
+        return Fetched(await self.context.record([book]))
 
 
 @dataclass
 class TickersFetch:
     """The state of some markets; of all, if none is named."""
 
-    desk: Desk
+    context: FetchContext
     markets: Sequence[Symbol]
     what: str = "tickers"
     symbol: str = ""
 
     async def step(self) -> Fetched:
         """See ``Fetch``."""
-        tickers = await self.desk.ask(self.desk.rest.tickers(self.markets))
-        return Fetched(await self.desk.record(tickers))
+        tickers = await self.context.ask(self.context.rest.tickers(self.markets))
+        return Fetched(await self.context.record(tickers))
 
 
 @dataclass
 class InfoFetch:
     """What the exchange lists and allows, kept for the whole fleet; changes are told."""
 
-    desk: Desk
+    context: FetchContext
     markets: Markets
     listings: Listings
     what: str = "info"
@@ -217,12 +217,12 @@ class InfoFetch:
 
     async def step(self) -> Fetched:
         """See ``Fetch``; what it counts are markets that came or went."""
-        exchange = self.desk.exchange
-        await self.desk.turn()
+        exchange = self.context.exchange
+        await self.context.turn()
         for earlier in (exchange.time, exchange.asset_names):
             if earlier is not None:
-                await self.desk.turn()  # ``learn`` asks for these first, a request each
-        info = await self.desk.gateway.learn()
+                await self.context.turn()  # ``learn`` asks for these first, a request each
+        info = await self.context.gateway.learn()
         self.listings.learn(info.symbols.listed)
         change = await self.markets.refresh(exchange.name, info)
         return Fetched(len(change.listed) + len(change.delisted))

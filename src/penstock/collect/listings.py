@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from penstock.clock import Clock
 from penstock.errors import UNAVAILABLE
-from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.base import ListedMarket, SymbolMap
 
 _EVERY_S = 60.0
 
@@ -20,7 +20,7 @@ class Listings:
 
     def __init__(
         self,
-        stored: Callable[[], Awaitable[Sequence[Listed]]],
+        stored: Callable[[], Awaitable[Sequence[ListedMarket]]],
         clock: Clock,
         symbols: SymbolMap | None = None,
     ) -> None:
@@ -31,7 +31,7 @@ class Listings:
         """Set whenever a market becomes known."""
         self._stored, self._clock = stored, clock
 
-    def learn(self, listed: Iterable[Listed]) -> None:
+    def learn(self, listed: Iterable[ListedMarket]) -> None:
         """These are listed too."""
         symbols = self.symbols
         if symbols is None:
@@ -41,7 +41,7 @@ class Listings:
         if len(symbols) > known:
             self.has_grown.set()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Learn what other processes have found.
 
         Raises:
@@ -55,4 +55,4 @@ class Listings:
             await self._clock.sleep(_EVERY_S)
             # If the store cannot be asked now, it will be the next time.
             with suppress(*UNAVAILABLE):
-                await self.look()
+                await self.check()

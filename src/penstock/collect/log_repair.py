@@ -31,9 +31,9 @@ def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
     counted = set[Stream]()
     if status is not None:
         counted = {Stream(status.exchange, ids.channel, ids.symbol) for ids in status.ids}
-    marks = list(_marks(repair.findings.lost, counted, at_ns))
-    if marks:
-        repair.mark(marks)
+    markers = list(_markers(repair.findings.lost, counted, at_ns))
+    if markers:
+        repair.mark(markers)
     aside = repair.put_in_place(datetime.fromtimestamp(at_ns / 1e9, UTC))
     if status is not None:
         with closing(open_log(f"rocksdb:{folder}").reader()) as log:
@@ -67,7 +67,7 @@ def _status(folder: Path, slot: str) -> CollectorStatus | None:
         return None  # whoever collects next finds that too, and asks the log
 
 
-def _marks(lost: Iterable[Lost], counted: Collection[Stream], at_ns: int) -> Iterable[Disconnect]:
+def _markers(lost: Iterable[Lost], counted: Collection[Stream], at_ns: int) -> Iterable[Disconnect]:
     for each in lost:
         if each.stream not in counted:
             yield Disconnect(

@@ -52,14 +52,14 @@ def missing_ids(
     statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
 ) -> Iterator[MissingIds]:
     """What no slot holds of the ids that any collector knows of, for markets of these names."""
-    for stream, (runs, newest) in sorted(_seen(statuses, wanted, log).items()):
-        for gap in runs.gaps(newest):
+    for stream, (runs, latest) in sorted(_seen(statuses, wanted, log).items()):
+        for gap in runs.gaps(latest):
             # Others may have recorded some of it: a fetcher, for instance.
             for stored in log.scan(stream, Span(key_of_id(gap.first), key_of_id(gap.last + 1))):
                 number = id_of_key(stored.key)
                 if number is not None:
                     runs.add(number)
-        for gap in runs.gaps(newest):
+        for gap in runs.gaps(latest):
             yield MissingIds(
                 exchange=stream.exchange,
                 symbol=stream.symbol,
@@ -75,7 +75,7 @@ def _seen(
 ) -> dict[Stream, tuple[IdRuns, int]]:
     """What was seen of each stream in all slots together, and the newest id known to exist."""
     seen: dict[Stream, IdRuns] = defaultdict(IdRuns)
-    newest: dict[Stream, int] = defaultdict(int)
+    latest: dict[Stream, int] = defaultdict(int)
     begins: dict[Stream, int] = {}
     for status in statuses:
         doubted = lacks_records(status, log)
@@ -85,12 +85,12 @@ def _seen(
                 runs, last = found(ids, stream, log) if doubted else claimed(ids)
                 for run in runs.runs():
                     seen[stream].add_run(*run)
-                newest[stream] = max(newest[stream], last)
+                latest[stream] = max(latest[stream], last)
                 if runs.begin is not None:
                     begins[stream] = min(runs.begin, begins.get(stream, runs.begin))
     for stream, begin in begins.items():
         seen[stream].begin_with(begin)
-    return {stream: (runs, newest[stream]) for stream, runs in seen.items()}
+    return {stream: (runs, latest[stream]) for stream, runs in seen.items()}
 
 
 def interruptions(

@@ -26,7 +26,7 @@ _AGAIN = Backoff(first_s=0.5, longest_s=5.0)
 _TELL_EVERY_NS = 30_000_000_000
 
 
-class PatientRecorder:
+class RetryingRecorder:
     """Records; where that is impossible, waits until it is possible. For one event loop."""
 
     def __init__(

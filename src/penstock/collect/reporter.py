@@ -13,16 +13,16 @@ from pathlib import Path
 
 from penstock.clock import Clock
 from penstock.collect.auditor import Audited
-from penstock.collect.books import BookKeeper, Care
+from penstock.collect.books import BookHealth, BookMaintainer
 from penstock.collect.continuity import Continuity
 from penstock.collect.facts import CollectorFailed
-from penstock.collect.fed_session import Followed
-from penstock.collect.recording import PatientRecorder
+from penstock.collect.feed_session import FeedState
+from penstock.collect.recording import RetryingRecorder
 from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
+    ConnectionStatus,
     FetchStatus,
-    LegStatus,
     LimitStatus,
     ShardStatus,
     State,
@@ -32,27 +32,27 @@ from penstock.collect.status import (
 )
 from penstock.collect.status_file import StatusFile
 from penstock.errors import PenstockError
-from penstock.exchanges.base import WayOut
+from penstock.exchanges.base import ExchangeClient
 from penstock.market.events import AggTrade, Ticker, Trade
 from penstock.publish.zeromq import PublishedCounts
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.book_sync import BookSync
-from penstock.streaming.leg import Leg, Tally
 from penstock.streaming.shard import Shard
+from penstock.streaming.shard_connection import ConnectionStats, ShardConnection
 from penstock.streaming.streamed_book import StreamedBook
-from penstock.streaming.wanted import Place as Streamed
+from penstock.streaming.wanted import StreamKey
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 from penstock.throttle.gate import Limit
 
-_NO_CARE = Care(Audited(), None, None)
+_NO_HEALTH = BookHealth(Audited(), None, None)
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
 _QUARANTINED = 20
 """Malformed frames shown."""
 
 
 @dataclass(frozen=True)
-class Place:
+class StatusLocation:
     """Whose status it is, and where it is kept."""
 
     exchange: str
@@ -64,28 +64,28 @@ class Reporter:
     """Counts what is recorded, and writes the status file. Also a tap of the recorder."""
 
     def __init__(
-        self, place: Place, continuity: Continuity, clock: Clock, tell: Listener = quiet
+        self, location: StatusLocation, continuity: Continuity, clock: Clock, tell: Listener = quiet
     ) -> None:
         # What is missing is told from the first moment on: a status without it would be a lie.
-        self.place, self._continuity, self._clock, self._tell = place, continuity, clock, tell
+        self.location, self._continuity, self._clock, self._tell = location, continuity, clock, tell
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
         self._prices: dict[Stream, str] = {}
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
         self._shards: Callable[[], Sequence[Shard]] = tuple
-        self._gateway: WayOut | None = None
-        self._keeper: BookKeeper | None = None
-        self._followed: Followed | None = None
-        self._mute: Callable[[], list[str]] = list
+        self._gateway: ExchangeClient | None = None
+        self._maintainer: BookMaintainer | None = None
+        self._feed_state: FeedState | None = None
+        self._stalled: Callable[[], list[str]] = list
         self._fetches: Callable[[], list[FetchStatus]] = list
         self.bus = PublishedCounts()
         """What became of messages for other processes, where there is a bus."""
         self.latest: CollectorStatus | None = None
         """What was last written."""
         self._troubles: dict[str, str] = {}
-        self._recording: PatientRecorder | None = None
-        self._file = StatusFile(place.folder, partial(self._tell_unwritable, place.slot))
+        self._recording: RetryingRecorder | None = None
+        self._file = StatusFile(location.folder, partial(self._tell_unwritable, location.slot))
         self.numbered = 0
         """Broadcast numbers that the slot has given."""
 
@@ -96,28 +96,30 @@ class Reporter:
         else:
             self._troubles.pop(kind, None)
 
-    def watch_recording(self, recording: PatientRecorder) -> None:
+    def watch_recording(self, recording: RetryingRecorder) -> None:
         """From now on it is reported if the log cannot be written, and it is synced first."""
         self._recording = self._file.log = recording
 
     def watch(
         self,
         shards: Callable[[], Sequence[Shard]],
-        gateway: WayOut,
-        mute: Callable[[], list[str]] = list,
+        gateway: ExchangeClient,
+        stalled: Callable[[], list[str]] = list,
     ) -> None:
-        """From now on these are reported on; ``mute`` names the streams that are."""
-        self._shards, self._gateway, self._mute = shards, gateway, mute
+        """From now on these are reported on; ``stalled`` names the streams that are."""
+        self._shards, self._gateway, self._stalled = shards, gateway, stalled
 
-    def watch_books(self, keeper: BookKeeper) -> None:
+    def watch_books(self, maintainer: BookMaintainer) -> None:
         """From now on its care for the books is reported too."""
-        self._keeper = keeper
+        self._maintainer = maintainer
 
-    def watch_feed(self, followed: Followed, gateway: WayOut) -> None:
+    def watch_feed(self, feed_state: FeedState, gateway: ExchangeClient) -> None:
         """From now on what comes by a feed is reported on."""
-        self._followed, self._gateway = followed, gateway
+        self._feed_state, self._gateway = feed_state, gateway
 
-    def watch_fetches(self, fetches: Callable[[], list[FetchStatus]], gateway: WayOut) -> None:
+    def watch_fetches(
+        self, fetches: Callable[[], list[FetchStatus]], gateway: ExchangeClient
+    ) -> None:
         """From now on these are reported on."""
         self._fetches, self._gateway = fetches, gateway
 
@@ -157,18 +159,21 @@ class Reporter:
         is_foreseen = isinstance(error, PenstockError)
         trace = "" if is_foreseen else "".join(traceback.format_exception(error))
         self.write("failed", reason)
-        exchange, slot = self.place.exchange, self.place.slot
+        exchange, slot = self.location.exchange, self.location.slot
         self._tell(CollectorFailed(exchange=exchange, slot=slot, reason=reason, traceback=trace))
 
     def status(self, state: State) -> CollectorStatus:
         """Everything at this instant."""
         shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
-        carried: list[Shard | Followed] = [*shards, *([self._followed] if self._followed else [])]
-        tallies = [each.tally for each in carried]
+        carried: list[Shard | FeedState] = [
+            *shards,
+            *([self._feed_state] if self._feed_state else []),
+        ]
+        all_stats = [each.stats for each in carried]
         troubles = self._all_troubles()
         found = CollectorStatus(
-            exchange=self.place.exchange,
-            slot=self.place.slot,
+            exchange=self.location.exchange,
+            slot=self.location.slot,
             pid=os.getpid(),
             started_ms=self._started_ms,
             at_ms=now_ms,
@@ -177,13 +182,13 @@ class Reporter:
             streams=self._streams(now_ms),
             books=self._books(),
             ids=self._continuity.status(),
-            reconnects=_sum([tally.reconnects for tally in tallies]),
-            malformed=_sum([tally.malformed for tally in tallies]),
-            quarantine=_quarantine(tallies),
-            refused=[f"{r.code}: {r.words}" for tally in tallies for r in tally.refusals],
-            refusals=_refusals(tallies),
+            reconnects=_sum([stats.reconnects for stats in all_stats]),
+            malformed=_sum([stats.malformed for stats in all_stats]),
+            quarantine=_quarantine(all_stats),
+            refused=[f"{r.code}: {r.words}" for stats in all_stats for r in stats.refusals],
+            refusals=_refusals(all_stats),
             gaps=self._continuity.gaps(),
-            mute=self._mute(),
+            stalled=self._stalled(),
             fetches=self._fetches(),
             limits=self._limits(),
             bus_published=self.bus.published,
@@ -194,7 +199,7 @@ class Reporter:
             memory_bytes=_memory_bytes(),
             numbered=self.numbered,
             shards=[_shard_status(shard, now_ns) for shard in shards],
-            pending=[name for shard in shards for name in shard.lead.connection.pending],
+            pending=[name for shard in shards for name in shard.primary.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found
 
@@ -210,13 +215,13 @@ class Reporter:
         return [limit_status(limit, used[limit]) for limit in used]
 
     def _books(self) -> list[BookStatus]:
-        keeper, followed = self._keeper, self._followed
-        if followed is not None:
-            return [_book_status(symbol.slug, sync) for symbol, sync in followed.books.items()]
-        if keeper is None:
+        maintainer, feed_state = self._maintainer, self._feed_state
+        if feed_state is not None:
+            return [_book_status(symbol.slug, sync) for symbol, sync in feed_state.books.items()]
+        if maintainer is None:
             return []
         return [
-            _book_status(symbol.slug, sync, keeper.care_of(symbol))
+            _book_status(symbol.slug, sync, maintainer.health_of(symbol))
             for shard in self._shards()
             for symbol, sync in shard.books.items()
         ]
@@ -280,7 +285,9 @@ def limit_status(limit: Limit, used: int) -> LimitStatus:
     )
 
 
-def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care = _NO_CARE) -> BookStatus:
+def _book_status(
+    slug: str, sync: BookSync | StreamedBook, health: BookHealth = _NO_HEALTH
+) -> BookStatus:
     bids, asks = sync.book.texts(1) if sync.book is not None else ([], [])
     return BookStatus(
         symbol=slug,
@@ -290,11 +297,11 @@ def _book_status(slug: str, sync: BookSync | StreamedBook, care: Care = _NO_CARE
         resyncs=sync.resyncs,
         bid=bids[0][0] if bids else None,
         ask=asks[0][0] if asks else None,
-        known_bid=_text(care.known_bid),
-        known_ask=_text(care.known_ask),
-        audits=care.audited.audits,
-        drift=care.audited.drift,
-        audited_at_ms=care.audited.at_ms,
+        known_bid=_text(health.known_bid),
+        known_ask=_text(health.known_ask),
+        audits=health.audited.audits,
+        drift=health.audited.drift,
+        audited_at_ms=health.audited.at_ms,
     )
 
 
@@ -316,13 +323,13 @@ def _sum(counts: Sequence[Counter[str]]) -> dict[str, int]:
     return dict(total)
 
 
-def _quarantine(tallies: Sequence[Tally]) -> list[str]:
-    frames = [frame for tally in tallies for frame in tally.quarantine]
+def _quarantine(all_stats: Sequence[ConnectionStats]) -> list[str]:
+    frames = [frame for stats in all_stats for frame in stats.quarantine]
     return [f"{each.reason}: {each.words}: {each.excerpt}" for each in frames[-_QUARANTINED:]]
 
 
-def _refusals(tallies: Sequence[Tally]) -> list[StreamCount]:
-    total = sum((tally.refused for tally in tallies), start=Counter[Streamed]())
+def _refusals(all_stats: Sequence[ConnectionStats]) -> list[StreamCount]:
+    total = sum((stats.refused for stats in all_stats), start=Counter[StreamKey]())
     return [
         StreamCount(channel=channel, symbol=symbol.slug, count=count)
         for (channel, symbol), count in total.items()
@@ -330,25 +337,25 @@ def _refusals(tallies: Sequence[Tally]) -> list[StreamCount]:
 
 
 def _shard_status(shard: Shard, now_ns: int) -> ShardStatus:
-    tally = shard.tally
+    stats = shard.stats
     return ShardStatus(
         state=shard.state,
-        legs=[_leg_status(leg, shard, now_ns) for leg in shard.legs.values()],
-        reconnects=dict(tally.reconnects),
-        rotations=dict(tally.rotations),
-        given_up=dict(tally.given_up),
+        members=[_connection_status(member, shard, now_ns) for member in shard.members.values()],
+        reconnects=dict(stats.reconnects),
+        rotations=dict(stats.rotations),
+        given_up=dict(stats.given_up),
         waiting=shard.waiting,
-        dropped=shard.sieve.dropped,
+        dropped=shard.deduplicator.dropped,
     )
 
 
-def _leg_status(leg: Leg, shard: Shard, now_ns: int) -> LegStatus:
-    return LegStatus(
-        number=leg.number,
-        state="leaving" if leg.leaving else leg.connection.state,
-        leads=leg is shard.lead,
-        up_s=None if leg.opened_ns is None else (now_ns - leg.opened_ns) // 1_000_000_000,
-        heard_s=None if leg.heard_ns is None else round((now_ns - leg.heard_ns) / 1e9, 1),
-        asked=leg.connection.asked,
-        pending=len(leg.connection.pending),
+def _connection_status(member: ShardConnection, shard: Shard, now_ns: int) -> ConnectionStatus:
+    return ConnectionStatus(
+        number=member.number,
+        state="leaving" if member.leaving else member.connection.state,
+        is_primary=member is shard.primary,
+        up_s=None if member.opened_ns is None else (now_ns - member.opened_ns) // 1_000_000_000,
+        heard_s=None if member.heard_ns is None else round((now_ns - member.heard_ns) / 1e9, 1),
+        asked=member.connection.asked,
+        pending=len(member.connection.pending),
     )

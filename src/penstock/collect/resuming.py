@@ -3,7 +3,7 @@
 from penstock.collect.absences import Absences
 from penstock.collect.claims import lacks_records
 from penstock.collect.continuity import Continuity
-from penstock.collect.reporter import Place
+from penstock.collect.reporter import StatusLocation
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.errors import NotOurRecord
 from penstock.storage.log import LogReader
@@ -11,23 +11,27 @@ from penstock.telemetry import Listener, StatusUnreadable
 
 
 def resume(
-    place: Place, log: LogReader, continuity: Continuity, absences: Absences, tell: Listener
+    location: StatusLocation,
+    log: LogReader,
+    continuity: Continuity,
+    absences: Absences,
+    tell: Listener,
 ) -> None:
     """Take up what the last owner of a slot said, as far as the log bears it out.
 
     Raises:
         StorageError, NotOurRecord: the log, or what the owner said, cannot be read.
     """
-    before = _known_before(place, tell)
+    before = _known_before(location, tell)
     doubted = lacks_records(before, log)
-    continuity.resume(place.exchange, before.ids if before else (), log, doubted=doubted)
-    absences.resume(place.slot, before, log, doubted=doubted)
+    continuity.resume(location.exchange, before.ids if before else (), log, doubted=doubted)
+    absences.resume(location.slot, before, log, doubted=doubted)
 
 
-def _known_before(place: Place, tell: Listener) -> CollectorStatus | None:
+def _known_before(location: StatusLocation, tell: Listener) -> CollectorStatus | None:
     """What a slot's last owner said of itself; nothing if a power cut left that in pieces."""
     try:
-        return read_status(place.folder, place.slot)
+        return read_status(location.folder, location.slot)
     except NotOurRecord as error:
-        tell(StatusUnreadable(slot=place.slot, reason=str(error)))
+        tell(StatusUnreadable(slot=location.slot, reason=str(error)))
         return None

@@ -1,4 +1,4 @@
-"""A session: one shard on real sockets, one for each of its legs.
+"""A session: one shard on real sockets, one for each of its connections.
 
 It only moves things: frames from the sockets to the shard's machine, the machine's commands to
 the sockets, the gateway and the clock, and its events to the recorder, in batches. Everything that
@@ -17,7 +17,7 @@ from functools import partial
 
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing, settled
-from penstock.collect.sockets import NoWire, Wire, open_wire
+from penstock.collect.sockets import ConnectFailed, Socket, open_socket
 from penstock.errors import UNAVAILABLE
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
@@ -32,7 +32,7 @@ from penstock.streaming.commands import (
 )
 from penstock.streaming.facts import facts_of
 from penstock.streaming.shard import Shard
-from penstock.streaming.sharding import ConnectPace
+from penstock.streaming.sharding import ConnectLimiter
 from penstock.telemetry import (
     ConnectionClosed,
     ConnectionLost,
@@ -48,7 +48,7 @@ _MANY = 500
 """Frames that are read at once."""
 _SETTLE_NS = 1_000_000_000
 """How long what had arrived is read before something is judged by time, at most."""
-_PACE_S = 1.0
+_LIMITER_CHECK_S = 1.0
 """How often it is asked whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
 """A connection that lasts so long was worth opening."""
@@ -67,8 +67,8 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Outlets:
-    """Where a session's errands go."""
+class SessionHooks:
+    """What a session calls: to record, to fetch books, and to report."""
 
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     fetch_book: Callable[[Symbol, Callable[[], bool]], Awaitable[BookSnapshot | None]]
@@ -76,7 +76,7 @@ class Outlets:
     tell: Listener = quiet
     hear: Callable[[Sequence[AnyEvent]], None] = lambda _: None
     """Is told what streams brought, before it is recorded."""
-    pace: ConnectPace | None = None
+    limiter: ConnectLimiter | None = None
     """Says when a connection may be opened; one for all sessions of an exchange."""
 
 
@@ -87,17 +87,17 @@ class Session:
         self,
         shard: Shard,
         endpoint: Endpoint,
-        outlets: Outlets,
+        hooks: SessionHooks,
         clock: Clock,
         flushing: Flushing = Flushing(),  # noqa: B008 (frozen)
     ) -> None:
         self.shard = shard
         self._endpoint, self._clock, self._flushing = endpoint, clock, flushing
-        self._record, self._fetch_book = outlets.record, outlets.fetch_book
-        self._tell, self._hear, self._pace = outlets.tell, outlets.hear, outlets.pace
-        self._wires: dict[int, Wire] = {}
-        self._errands: set[asyncio.Task[None]] = set()
-        self._run_errands: Callable[[], None] = lambda: None
+        self._record, self._fetch_book = hooks.record, hooks.fetch_book
+        self._tell, self._hear, self._limiter = hooks.tell, hooks.hear, hooks.limiter
+        self._sockets: dict[int, Socket] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._run_commands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
         self._batching = Batching(flushing, clock)
         # Half of what may wait: the others are events already.
@@ -113,26 +113,26 @@ class Session:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                self._run_errands = partial(self._begin_errands, group)
-                for rhythm in (self._flush_forever, self._read_forever, self._read_floods):
-                    self._errands.add(group.create_task(rhythm()))
+                self._run_commands = partial(self._start_commands, group)
+                for loop in (self._flush_forever, self._read_forever, self._read_floods):
+                    self._tasks.add(group.create_task(loop()))
                 self.shard.start(self._clock.now_ns())
-                self._run_errands()
+                self._run_commands()
                 await stop.wait()
                 self.shard.stop(self._clock.now_ns())
-                self._run_errands = lambda: None
-                await asyncio.gather(*(self._close(number, "stopped") for number in self._wires))
-                for errand in self._errands:
-                    errand.cancel()
+                self._run_commands = lambda: None
+                await asyncio.gather(*(self._close(number, "stopped") for number in self._sockets))
+                for action in self._tasks:
+                    action.cancel()
         except ExceptionGroup as failures:
             # Whoever called wants the one thing that went wrong, not the group it was in.
             raise failures.exceptions[0] from None
         await self._flush()
 
-    def standing_since_ns(self) -> int | None:
-        """Since when the connection that leads stands; None while there is none."""
-        lead = self.shard.lead
-        return lead.opened_ns if lead.live else None
+    def connected_since_ns(self) -> int | None:
+        """Since when the primary connection stands; None while there is none."""
+        primary = self.shard.primary
+        return primary.opened_ns if primary.live else None
 
     def add(self, wanted: Subscription) -> None:
         """Stream this too.
@@ -148,9 +148,9 @@ class Session:
         self.shard.remove(wanted, self._clock.now_ns())
         self._go_on()
 
-    def ask_anew(self, channel: str, symbol: Symbol) -> None:
+    def resubscribe(self, channel: str, symbol: Symbol) -> None:
         """End a stream and ask for it again."""
-        self.shard.ask_anew(channel, symbol, self._clock.now_ns())
+        self.shard.resubscribe(channel, symbol, self._clock.now_ns())
         self._go_on()
 
     def rotate(self, reason: str) -> None:
@@ -162,100 +162,100 @@ class Session:
         """Do what the machine asks for, and let what it gave be recorded."""
         if self.shard.waiting:
             self._batching.arrived()
-        self._run_errands()
+        self._run_commands()
 
-    def _begin_errands(self, group: asyncio.TaskGroup) -> None:
+    def _start_commands(self, group: asyncio.TaskGroup) -> None:
         """Begin everything the machine has asked for, each in a task of its own."""
-        if self.shard.tally.complaints:
-            self._tell_complaints()
+        if self.shard.stats.failures:
+            self._tell_failures()
         for number, command in self.shard.take_commands():
             match command:
                 case Open():
-                    errand = self._stream(number)
+                    action = self._stream(number)
                 case Send(text):
-                    errand = self._send(number, text)
+                    action = self._send(number, text)
                 case Close(reason):
                     self._tell(ConnectionClosed(exchange=self._endpoint.exchange, reason=reason))
-                    errand = self._close(number, reason)
+                    action = self._close(number, reason)
                 case FetchSnapshot():
-                    errand = self._fetch(number, command)
+                    action = self._fetch(number, command)
                 case WakeAt(at_ns):
-                    errand = self._wake(number, at_ns)
+                    action = self._wake(number, at_ns)
                 case Rotate():
                     raise AssertionError("that is the shard's to do")
-            task = group.create_task(errand)
-            self._errands.add(task)
-            task.add_done_callback(self._errands.discard)
+            task = group.create_task(action)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def _tell_complaints(self) -> None:
-        complaints = self.shard.tally.take_complaints()
-        for fact in facts_of(self._endpoint.exchange, complaints):
+    def _tell_failures(self) -> None:
+        failures = self.shard.stats.take_failures()
+        for fact in facts_of(self._endpoint.exchange, failures):
             self._tell(fact)
 
     async def _stream(self, number: int) -> None:
-        """Open a leg's socket and read it to its end."""
+        """Open a connection's socket and read it to its end."""
         await self._wait_for_turn()
         began_ns = self._clock.monotonic_ns()
         try:
             reason = await self._receive(number)
-        except NoWire as error:
+        except ConnectFailed as error:
             reason = str(error)
         self._read()
-        self._wires.pop(number, None)
-        leg = self.shard.legs.get(number)
-        planned = leg is None or leg.leaving
+        self._sockets.pop(number, None)
+        member = self.shard.members.get(number)
+        planned = member is None or member.leaving
         self.shard.closed(number, reason, self._clock.now_ns())
         if not planned:
             lasted_ns = self._clock.monotonic_ns() - began_ns
-            if self._pace is not None and lasted_ns < _GOOD_AFTER_NS:
-                self._pace.failed()
+            if self._limiter is not None and lasted_ns < _GOOD_AFTER_NS:
+                self._limiter.failed()
             self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
         self._go_on()
 
     async def _wait_for_turn(self) -> None:
         """Wait until the exchange allows another connection."""
-        pace, clock = self._pace, self._clock
-        if pace is None:
+        limiter, clock = self._limiter, self._clock
+        if limiter is None:
             return
-        while (wait_ns := pace.wait_ns(clock.monotonic_ns())) > 0:
+        while (wait_ns := limiter.wait_ns(clock.monotonic_ns())) > 0:
             # Not for all of it at once: by then the trouble may be over.
-            await clock.sleep(min(_PACE_S, wait_ns / 1_000_000_000))
-        pace.note(clock.monotonic_ns())
+            await clock.sleep(min(_LIMITER_CHECK_S, wait_ns / 1_000_000_000))
+        limiter.note(clock.monotonic_ns())
 
     async def _receive(self, number: int) -> str:
-        """Open a leg's socket and let frames come until it closes; the reason."""
+        """Open a connection's socket and let frames come until it closes; the reason."""
         clock, pings_are_life = self._clock, self._endpoint.pings_are_life
-        wire = await open_wire(
+        socket = await open_socket(
             self._endpoint.url, self._arrived, clock.monotonic_ns, pings_are_life=pings_are_life
         )
-        self._wires[number] = wire
+        self._sockets[number] = socket
         try:
-            if self._pace is not None:
-                self._pace.succeeded()
+            if self._limiter is not None:
+                self._limiter.succeeded()
             self.shard.opened(number, clock.now_ns())
             self._tell(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
-            self._run_errands()
-            ending = asyncio.create_task(wire.ended())
-            minding = asyncio.create_task(self._mind_silence(wire))
+            self._run_commands()
+            ending = asyncio.create_task(socket.ended())
+            silence = asyncio.create_task(self._watch_silence(socket))
             try:
-                await asyncio.wait({ending, minding}, return_when=asyncio.FIRST_COMPLETED)
-                return ending.result() if ending.done() else minding.result()
+                await asyncio.wait({ending, silence}, return_when=asyncio.FIRST_COMPLETED)
+                return ending.result() if ending.done() else silence.result()
             finally:
                 ending.cancel()
-                minding.cancel()
+                silence.cancel()
         finally:
-            await wire.close()
+            await socket.close()
 
-    async def _mind_silence(self, wire: Wire) -> str:
+    async def _watch_silence(self, socket: Socket) -> str:
         """Wait until there was no sign of life for too long; in words."""
         silence_s = self._endpoint.silence_s
         but_for = "" if self._endpoint.pings_are_life else " but for pings"
         while True:
-            if wire.silent_s() >= silence_s:
+            if socket.silent_s() >= silence_s:
                 await self._settle()
-                if wire.silent_s() >= silence_s:
+                if socket.silent_s() >= silence_s:
                     return f"silent{but_for} for {silence_s:g} s"
-            await self._clock.sleep(max(0.0, silence_s - wire.silent_s()))
+            await self._clock.sleep(max(0.0, silence_s - socket.silent_s()))
 
     def _arrived(self, frames: int) -> None:
         """So many frames wait on a socket."""
@@ -265,7 +265,7 @@ class Session:
 
     def _waiting(self) -> int:
         """How much a batch would have by now."""
-        return self.shard.waiting + sum([len(wire.frames) for wire in self._wires.values()])
+        return self.shard.waiting + sum([len(socket.frames) for socket in self._sockets.values()])
 
     async def _settle(self) -> None:
         """Read what had arrived before now."""
@@ -295,22 +295,22 @@ class Session:
     def _read(self) -> None:
         """Hand all frames to the machine, and do what it asks for."""
         self._read_ns = self._clock.monotonic_ns()
-        for number, wire in self._wires.items():
-            if wire.frames:
-                frames, stamps_ns = wire.take()
+        for number, socket in self._sockets.items():
+            if socket.frames:
+                frames, stamps_ns = socket.take()
                 self.shard.received_many(number, frames, [self._anchor_ns + at for at in stamps_ns])
         self._measure_room()
-        self._run_errands()
+        self._run_commands()
 
     async def _send(self, number: int, text: str) -> None:
-        wire = self._wires.get(number)
-        if wire is not None:  # else it is asked again on the next connection
-            wire.send(text)
+        socket = self._sockets.get(number)
+        if socket is not None:  # else it is asked again on the next connection
+            socket.send(text)
 
     async def _close(self, number: int, reason: str) -> None:
-        wire = self._wires.get(number)
-        if wire is not None:
-            await wire.close(reason)
+        socket = self._sockets.get(number)
+        if socket is not None:
+            await socket.close(reason)
 
     async def _fetch(self, number: int, wanted: FetchSnapshot) -> None:
         await self._clock.sleep(wanted.after_s)
@@ -328,9 +328,13 @@ class Session:
         self._go_on()
 
     def _wants(self, number: int, symbol: Symbol) -> bool:
-        """Whether a leg's book still waits for a snapshot."""
-        leg = self.shard.legs.get(number)
-        book = leg.connection.books.get(symbol) if leg is not None and not leg.leaving else None
+        """Whether a connection's book still waits for a snapshot."""
+        member = self.shard.members.get(number)
+        book = (
+            member.connection.books.get(symbol)
+            if member is not None and not member.leaving
+            else None
+        )
         return book is not None and book.wants_snapshot
 
     async def _wake(self, number: int, at_ns: int) -> None:
@@ -350,5 +354,5 @@ class Session:
     def _measure_room(self) -> None:
         """While too many events are not recorded, let the exchange wait."""
         waits = self.shard.waiting >= self._flushing.most_waiting
-        for wire in self._wires.values():
-            wire.let_wait(waits=waits)
+        for socket in self._sockets.values():
+            socket.let_wait(waits=waits)

@@ -14,7 +14,7 @@ from penstock.streaming.book_sync import BookSync
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import Sharding
 from penstock.streaming.streamed_book import StreamedBook
-from penstock.streaming.wanted import Place, Subscriptions
+from penstock.streaming.wanted import StreamKey, Subscriptions
 
 
 @dataclass(slots=True)
@@ -49,16 +49,16 @@ class Sessions:
         number = self._sharding.shard_of((channel, symbol))
         return self._sessions[number].session if number is not None else None
 
-    def standing_since_ns(self, channel: str, symbol: Symbol) -> int | None:
+    def connected_since_ns(self, channel: str, symbol: Symbol) -> int | None:
         """Since when the stream's connection stands; None while it does not."""
         session = self.session_of(channel, symbol)
-        return session.standing_since_ns() if session is not None else None
+        return session.connected_since_ns() if session is not None else None
 
-    def ask_anew(self, channel: str, symbol: Symbol) -> None:
+    def resubscribe(self, channel: str, symbol: Symbol) -> None:
         """End a stream and ask for it again."""
         session = self.session_of(channel, symbol)
         if session is not None:
-            session.ask_anew(channel, symbol)
+            session.resubscribe(channel, symbol)
 
     def rotate(self, channel: str, symbol: Symbol, reason: str) -> None:
         """Change the stream's connection for another, without losing anything."""
@@ -66,13 +66,13 @@ class Sessions:
         if session is not None:
             session.rotate(reason)
 
-    def add(self, places: Iterable[Place]) -> None:
+    def add(self, stream_keys: Iterable[StreamKey]) -> None:
         """Stream these too.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have one of them.
         """
-        for number, some in self._sharding.add(places).items():
+        for number, some in self._sharding.add(stream_keys).items():
             wanted = Subscriptions.of(some)
             if number in self._sessions:
                 for each in wanted:
@@ -82,9 +82,9 @@ class Sessions:
                 if self._group is not None:
                     self._group.create_task(running.session.run(running.stop))
 
-    def remove(self, places: Iterable[Place]) -> None:
+    def remove(self, stream_keys: Iterable[StreamKey]) -> None:
         """Stream these no longer."""
-        for number, some in self._sharding.remove(places).items():
+        for number, some in self._sharding.remove(stream_keys).items():
             running = self._sessions[number]
             for each in Subscriptions.of(some):
                 running.session.remove(each)

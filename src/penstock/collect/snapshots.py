@@ -3,8 +3,8 @@
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from penstock.collect.admission import Admission, Urgency
-from penstock.exchanges.base import Rest, WayOut
+from penstock.collect.snapshot_queue import SnapshotQueue, Urgency
+from penstock.exchanges.base import ExchangeClient, Rest
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -15,13 +15,13 @@ _AUDITS_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class SnapshotDesk:
+class SnapshotFetcher:
     """Asks one exchange for books of so many levels."""
 
-    gateway: WayOut
+    gateway: ExchangeClient
     rest: Rest
     depth: int
-    admission: Admission
+    queue: SnapshotQueue
 
     @property
     def exchange(self) -> str:
@@ -29,8 +29,8 @@ class SnapshotDesk:
         return self.gateway.exchange.name
 
     def turn(self, symbol: Symbol, urgency: Urgency) -> AbstractAsyncContextManager[None]:
-        """Wait for leave to ask; see ``Admission``."""
-        return self.admission.turn(symbol, urgency)
+        """Wait for leave to ask; see ``SnapshotQueue``."""
+        return self.queue.turn(symbol, urgency)
 
     async def fetch(self, symbol: Symbol) -> BookSnapshot:
         """Ask, in one's turn.

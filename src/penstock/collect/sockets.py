@@ -1,4 +1,4 @@
-"""Wires: one socket each, whose frames are taken off it as they come.
+"""Sockets: one socket each, whose frames are taken off it as they come.
 
 On picows, which hands every frame to a callback: to await each of a thousand messages a second
 costs more than to read them. What has arrived is gathered here, each frame with its instant, until
@@ -40,11 +40,11 @@ _MOST_PARTS = 65_536
 _DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION))
 
 
-class NoWire(Exception):
+class ConnectFailed(Exception):
     """It could not be opened; the message says why."""
 
 
-class Wire(WSListener):
+class Socket(WSListener):
     """One open socket."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Wire(WSListener):
         if len(payload) > _LONGEST_CONTROL and frame.fin and not self._parts:
             self.frames.append(payload)
         else:
-            self._take_with_care(transport, frame, payload)
+            self._take_any_frame(transport, frame, payload)
         if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
             self._stamp()
             self._arrived(len(self.frames))
@@ -91,7 +91,7 @@ class Wire(WSListener):
         self.heard_ns = first_ns = self._now_ns()
         self.stamps_ns += range(first_ns, first_ns + len(self.frames) - len(self.stamps_ns))
 
-    def _take_with_care(self, transport: WSTransport, frame: WSFrame, payload: bytes) -> None:
+    def _take_any_frame(self, transport: WSTransport, frame: WSFrame, payload: bytes) -> None:
         """Take what may be anything: short, in pieces, a ping or a goodbye."""
         kind = frame.msg_type
         if kind in _DATA:
@@ -172,23 +172,23 @@ class Wire(WSListener):
         self._transport.disconnect(graceful=False)
 
 
-async def open_wire(
+async def open_socket(
     url: str,
     arrived: Callable[[int], None],
     now_ns: Callable[[], int],
     *,
     pings_are_life: bool,
-) -> Wire:
+) -> Socket:
     """Connect; ``arrived`` is told how many frames wait to be taken, whenever some have come.
 
     Raises:
         NoWire: that is not possible, for now.
     """
-    wire = Wire(arrived, now_ns, pings_are_life=pings_are_life)
+    socket = Socket(arrived, now_ns, pings_are_life=pings_are_life)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await ws_connect(
-                lambda: wire,
+                lambda: socket,
                 _as_stream(url),
                 websocket_handshake_timeout=_CONNECT_S,
                 enable_auto_pong=False,  # so that a ping is seen: it may be the sign of life
@@ -200,12 +200,12 @@ async def open_wire(
                 use_aiofastnet=False,
             )
     except WSHandshakeError as error:
-        raise NoWire(_refusal(error)) from error
+        raise ConnectFailed(_refusal(error)) from error
     except (WSError, OSError, TimeoutError, ValueError) as error:
-        raise NoWire(mask_urls(str(error)) or type(error).__name__) from error
-    if not wire.open:  # picows reports no error, and no end either, if it never was
-        raise NoWire("closed before the handshake was complete")
-    return wire
+        raise ConnectFailed(mask_urls(str(error)) or type(error).__name__) from error
+    if not socket.open:  # picows reports no error, and no end either, if it never was
+        raise ConnectFailed("closed before the handshake was complete")
+    return socket
 
 
 def _as_stream(url: str) -> str:

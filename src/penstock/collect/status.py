@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from penstock.errors import NotOurRecord, StorageError
@@ -86,12 +86,12 @@ class IdsStatus(Struct, frozen=True, kw_only=True):
     missing: list[tuple[int, int]]
 
 
-class LegStatus(Struct, frozen=True, kw_only=True):
+class ConnectionStatus(Struct, frozen=True, kw_only=True):
     """One connection."""
 
     number: int
     state: str
-    leads: bool
+    is_primary: bool = field(name="leads")
     up_s: int | None = None
     """Seconds since it was opened; None if it is not open."""
     heard_s: float | None = None
@@ -106,7 +106,7 @@ class ShardStatus(Struct, frozen=True, kw_only=True):
     """Streams that are carried together, and the connections that carry them."""
 
     state: str
-    legs: list[LegStatus]
+    members: list[ConnectionStatus] = field(name="legs")
     reconnects: dict[str, int] = {}
     rotations: dict[str, int] = {}
     """How often one connection took over from another, by reason."""
@@ -171,7 +171,7 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     refusals: list[StreamCount] = []
     gaps: list[GapCount] = []
     """Holes in ids since the start; where ids do not tell, what may have been missed."""
-    mute: list[str] = []
+    stalled: list[str] = field(name="mute", default_factory=list)
     """Streams that are silent though their markets move."""
     fetches: list[FetchStatus] = []
     """What a fetcher fetches; a collector has none."""

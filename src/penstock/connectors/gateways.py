@@ -12,8 +12,8 @@ from penstock.connectors.counters import FleetCounters
 from penstock.connectors.gate import SharedGate
 from penstock.connectors.stops import StopTeller
 from penstock.exchanges import registry
-from penstock.exchanges.base import WayOut
-from penstock.exchanges.gateway import way_out_for
+from penstock.exchanges.base import ExchangeClient
+from penstock.exchanges.gateway import client_for
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet, tell_all
 
@@ -30,10 +30,10 @@ class FleetGateways:
         """Hears of every request; what else the fleet shall count, it has to be told."""
         self._stops = StopTeller(store, clock)
         self._listener = tell_all([self.counters, self._stops, listener])
-        self._opened: dict[str, tuple[WayOut, SharedGate]] = {}
+        self._opened: dict[str, tuple[ExchangeClient, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def open(self, exchange_id: str) -> WayOut:
+    def open(self, exchange_id: str) -> ExchangeClient:
         """The way out to an exchange. It is not asked anything yet.
 
         Raises:
@@ -43,7 +43,7 @@ class FleetGateways:
             self._opened[exchange_id] = self._made(exchange_id)
         return self._opened[exchange_id][0]
 
-    async def of(self, exchange_id: str) -> WayOut:
+    async def of(self, exchange_id: str) -> ExchangeClient:
         """The way out to an exchange whose clock is known.
 
         Raises:
@@ -74,7 +74,7 @@ class FleetGateways:
         await self._stops.aclose()
         await self.counters.aclose()
 
-    def _made(self, exchange_id: str) -> tuple[WayOut, SharedGate]:
+    def _made(self, exchange_id: str) -> tuple[ExchangeClient, SharedGate]:
         exchange = registry.load(exchange_id)
         requests = self._settings.requests
         gate = SharedGate(
@@ -86,4 +86,4 @@ class FleetGateways:
             guard_ms=requests.guard_ms,
             listener=self._listener,
         )
-        return way_out_for(exchange, self._settings, self._clock, self._listener, gate), gate
+        return client_for(exchange, self._settings, self._clock, self._listener, gate), gate

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.connectors.limits import restored, stored
 from penstock.errors import UNAVAILABLE
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap, WayOut
+from penstock.exchanges.base import ExchangeClient, Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
@@ -28,7 +28,7 @@ _LOOK_AGAIN_MS = 60_000
 class Gateways(Protocol):
     """The ways out, one per exchange; each pays from the fleet's budget."""
 
-    async def of(self, exchange_id: str) -> WayOut: ...
+    async def of(self, exchange_id: str) -> ExchangeClient: ...
 
 
 class ListingChange(NamedTuple):
@@ -46,7 +46,7 @@ class ExchangeListing(NamedTuple):
     """When that was, by the store's clock (ms)."""
     timeframes: tuple[str, ...]
     """Lengths of candles it can be asked for; none if an older version asked."""
-    markets: tuple[Listed, ...]
+    markets: tuple[ListedMarket, ...]
 
 
 class Markets:
@@ -103,7 +103,7 @@ class Markets:
         self._known[exchange_id] = (now_ms, symbols)
         return symbols
 
-    async def stored(self, exchange_id: str) -> tuple[Listed, ...]:
+    async def stored(self, exchange_id: str) -> tuple[ListedMarket, ...]:
         """What an exchange listed when any process last asked it; the exchange is not asked.
 
         Raises:
@@ -206,7 +206,9 @@ def _read(document: Document) -> SymbolMap:
     told = msgspec.convert(document.get("details", []), list[_DetailsRow])
     details = {each.native: MarketDetails(*each[1:]) for each in told}
     listed = [
-        Listed(r.native, Symbol.parse(r.slug), r.streamed, r.typed, details.get(r.native, _NONE))
+        ListedMarket(
+            r.native, Symbol.parse(r.slug), r.streamed, r.typed, details.get(r.native, _NONE)
+        )
         for r in rows
     ]
     return SymbolMap(document["exchange_id"], listed)

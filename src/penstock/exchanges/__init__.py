@@ -1,1 +1,1 @@
-"""Exchanges: one folder each, and the one way out to all of them."""
+"""Exchanges: one folder each, and the one client that sends requests to all of them."""

@@ -26,7 +26,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Letter(NamedTuple):
+class RawRequest(NamedTuple):
     """An HTTP request that somebody else's client has written: it is sent as it is."""
 
     url: str
@@ -49,10 +49,10 @@ class Request(Generic[T_co]):
     """Further parameters, which depend on the exchange's time (ms) when it is sent."""
     part: int = 0
     """The most to pay at a time, where the whole is more than passes a gate at once; 0 is all."""
-    letter: Letter | None = None
+    raw: RawRequest | None = None
     """What to send in place of path and parameters, which then only name it."""
-    refusal: Callable[[int, Mapping[str, str], bytes], "Complaint | None"] | None = None
-    """(status, headers, body) → what an answer complains of, where its asker knows better."""
+    refusal: Callable[[int, Mapping[str, str], bytes], "ApiError | None"] | None = None
+    """(status, headers, body) → what an answer says is wrong, where its asker knows better."""
 
     def params_at(self, now_ms: int) -> Mapping[str, str | int]:
         """All parameters, if it is sent at this instant."""
@@ -70,7 +70,7 @@ class MarketDetails(NamedTuple):
     """Whether it is traded, in the exchange's own word."""
 
 
-class Listed(NamedTuple):
+class ListedMarket(NamedTuple):
     """One market, in every spelling the exchange has for it."""
 
     native: str
@@ -86,9 +86,9 @@ class Listed(NamedTuple):
 class SymbolMap:
     """An exchange's own spellings of its symbols, both ways."""
 
-    def __init__(self, exchange: str, listed: Iterable[tuple[str, Symbol] | Listed]) -> None:
+    def __init__(self, exchange: str, listed: Iterable[tuple[str, Symbol] | ListedMarket]) -> None:
         self.exchange = exchange
-        self.listed: tuple[Listed, ...] = ()
+        self.listed: tuple[ListedMarket, ...] = ()
         """Everything the map is made of: another one made of it is the same."""
         self._symbols: dict[str, Symbol] = {}
         self._natives: dict[Symbol, str] = {}
@@ -96,9 +96,9 @@ class SymbolMap:
         self._typed: dict[str, Symbol] = {}
         self.learn(listed)
 
-    def learn(self, listed: Iterable[tuple[str, Symbol] | Listed]) -> None:
+    def learn(self, listed: Iterable[tuple[str, Symbol] | ListedMarket]) -> None:
         """Know these too. What is no longer listed stays known: it may still be asked about."""
-        fresh = {each.native: each for each in (Listed(*each) for each in listed)}
+        fresh = {each.native: each for each in (ListedMarket(*each) for each in listed)}
         kept = (each for each in self.listed if each.native not in fresh)
         self.listed = (*kept, *fresh.values())
         for each in fresh.values():
@@ -181,7 +181,7 @@ Meaning = Literal["too_fast", "failed", "refused"]
 """What a refusal comes to: wait, ask again, or ask something else."""
 
 
-class Complaint(NamedTuple):
+class ApiError(NamedTuple):
     """What an exchange says when it refuses."""
 
     code: int | str
@@ -227,8 +227,8 @@ class TradePage(NamedTuple):
     a day, an empty one may lead on."""
 
 
-class Mark(NamedTuple):
-    """How far a market has come, as a look from outside tells it; another mark says it moved."""
+class MarketProgress(NamedTuple):
+    """How far a market has come, as one cheap request tells; it differs once the market moved."""
 
     state: str
     id: int | None = None
@@ -266,11 +266,11 @@ class Rest(Protocol):
         """The state of these markets; of all, if none is named."""
         ...
 
-    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
-        """The cheapest look at whether a stream has something to say.
+    def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
+        """The cheapest request that tells whether a stream should have brought something.
 
-        Its mark changes with what the stream speaks of, and with nothing else: a stream that stays
-        silent over a change is dead.
+        What it answers changes with what the stream reports, and with nothing else: a stream that
+        brings nothing although it changed has stalled.
         """
         ...
 
@@ -292,8 +292,8 @@ class Feed(Protocol):
         ...
 
 
-class WayOut(Protocol):
-    """The way out to an exchange. Whoever holds it cannot ask without paying."""
+class ExchangeClient(Protocol):
+    """Sends requests to one exchange; each is paid for at the gate first."""
 
     @property
     def exchange(self) -> "Exchange": ...
@@ -346,10 +346,10 @@ class Exchange:
     dialect: Callable[[SymbolMap], Dialect]
     usages: Callable[[Mapping[str, str]], Sequence[Usage]]
     """What an answer's headers (names in lower case) tell of the budgets used."""
-    complaint: Callable[[bytes], Complaint | None]
+    read_api_error: Callable[[bytes], ApiError | None]
     """What the body of a refusal says; None if it is none of the exchange's own."""
     refuses_with_200: bool = False
-    """Whether a refusal may come with status 200: then every body is searched for a complaint."""
+    """Whether a refusal may come with status 200: then every body is searched for an error."""
     time_step_ms: int = 1
     """How finely ``time`` is told."""
     consecutive: frozenset[str] = frozenset()
@@ -357,7 +357,7 @@ class Exchange:
     trade_pages: TradePages = "from_id"
     intervals: tuple[str, ...] = COMMON
     """Lengths of candles it can be asked for."""
-    newest_candles: int | None = None
+    latest_candles: int | None = None
     """How many candles back from now can be had; None if all can."""
     candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many days back there are candles, for lengths that are not kept for ever."""
@@ -370,6 +370,6 @@ class Exchange:
     """Whether there is a candle where nothing was traded; if not, a hole proves nothing."""
     asset_names: AssetNames | None = None
     """What is asked before ``info``, where that does not name its assets."""
-    way_out: "Callable[[Gateway, Exchanges], WayOut] | None" = None
+    make_client: "Callable[[Gateway, Exchanges], ExchangeClient] | None" = None
     """What to ask through in place of the gateway itself, where a request takes more than one
     answer. All that leaves goes through the gateway; the addresses are an operator's."""

@@ -1,4 +1,4 @@
-"""The gateway: the only way out to an exchange's REST side.
+"""The gateway: what sends every request to an exchange's REST side.
 
 Gate, send, sync with the usage the answer tells, read. It is built with a gate and sends nothing
 without a grant; every repetition pays again. When the exchange says stop, the gate is shut before
@@ -26,16 +26,16 @@ from penstock.errors import (
     UnexpectedAnswer,
 )
 from penstock.exchanges.base import (
-    Complaint,
+    ApiError,
     Exchange,
+    ExchangeClient,
     Feed,
     Info,
     Meaning,
     Request,
     SymbolMap,
-    WayOut,
 )
-from penstock.exchanges.http import Answer, HttpTransport, SendsLetters, Transport
+from penstock.exchanges.http import Answer, HttpTransport, SendsRaw, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import (
     CapacityLow,
@@ -206,10 +206,10 @@ class Gateway:
         return exchanged
 
     async def _carry(self, request: Request[T], leaving: Callable[[], None]) -> Answer:
-        if request.letter is None:
+        if request.raw is None:
             return await self.transport.send(request.path, self._params(request), leaving)
-        assert isinstance(self.transport, SendsLetters), "nobody here carries letters"
-        return await self.transport.send_letter(request.letter, leaving)
+        assert isinstance(self.transport, SendsRaw), "this transport cannot send raw requests"
+        return await self.transport.send_raw(request.raw, leaving)
 
     def _params(self, request: Request[T]) -> Mapping[str, str | int]:
         ahead_ms = self.offset.middle_ms if self.offset else 0
@@ -245,51 +245,51 @@ class Gateway:
     def _check(self, request: Request[T], exchanged: _Exchanged) -> None:
         """Raise what a refusal means: a status other than 200, or words in the body."""
         status, name = exchanged.answer.status, self.exchange.name
-        complaint = self._complaint(request, exchanged.answer)
-        if status == 200 and complaint is None:
+        api_error = self._api_error(request, exchanged.answer)
+        if status == 200 and api_error is None:
             return
-        words = complaint.message if complaint else ""
-        meaning = (complaint.meaning if complaint else None) or _meaning(status)
-        if status == _SHUT_OUT or (status == _FIREWALL and complaint is None):
-            until_ms = self._stop(request, exchanged, complaint)
+        words = api_error.message if api_error else ""
+        meaning = (api_error.meaning if api_error else None) or _meaning(status)
+        if status == _SHUT_OUT or (status == _FIREWALL and api_error is None):
+            until_ms = self._stop(request, exchanged, api_error)
             raise Banned(name, until_ms=until_ms, status=status, words=words)
         if meaning == "too_fast":
-            until_ms = self._stop(request, exchanged, complaint)
+            until_ms = self._stop(request, exchanged, api_error)
             reason = f"{name} says stop: {words or 'too many requests'}"
             raise RateLimited(reason, retry_at_ms=until_ms, status=status)
         if meaning == "failed":
             raise ExchangeError(
                 f"{name} failed to answer {request.path} ({status}). {words}", status=status
             )
-        if complaint is None:
+        if api_error is None:
             start = exchanged.answer.body[:80].decode(errors="replace")
             raise UnexpectedAnswer(f"{request.path} was answered with {status} and {start!r}")
         raise BadRequest(
             f"{request.path} {dict(self._params(request))}",
             status=status,
-            code=complaint.code,
-            message=complaint.message,
+            code=api_error.code,
+            message=api_error.message,
         )
 
-    def _complaint(self, request: Request[T], answer: Answer) -> Complaint | None:
+    def _api_error(self, request: Request[T], answer: Answer) -> ApiError | None:
         if request.refusal is not None:
             return request.refusal(answer.status, answer.headers, answer.body)
         if answer.status == 200 and not self.exchange.refuses_with_200:
             return None
-        return self.exchange.complaint(answer.body)
+        return self.exchange.read_api_error(answer.body)
 
-    def _stop(self, request: Request[T], exchanged: _Exchanged, complaint: Complaint | None) -> int:
+    def _stop(self, request: Request[T], exchanged: _Exchanged, api_error: ApiError | None) -> int:
         """Shut the gate until the exchange listens again; when that is."""
         now_ms, until_ms = exchanged.received_ms, 0
-        named_ms = complaint.until_ms if complaint else None
+        named_ms = api_error.until_ms if api_error else None
         retry_after = exchanged.answer.headers.get("retry-after", "")
         if retry_after.isascii() and retry_after.isdecimal():
             until_ms = now_ms + int(retry_after[:9]) * 1000
         if named_ms is not None:
             offset_ms = self.offset.low_ms if self.offset else 0
             until_ms = max(until_ms, round(named_ms - offset_ms))
-        if complaint is not None and complaint.wait_ms is not None:
-            until_ms = max(until_ms, now_ms + complaint.wait_ms)
+        if api_error is not None and api_error.wait_ms is not None:
+            until_ms = max(until_ms, now_ms + api_error.wait_ms)
         asked_ms = until_ms or now_ms + _UNNAMED_STOP_MS
         # One answer, from whomever it is, does not stop everything for years.
         until_ms = min(asked_ms, now_ms + self.longest_stop_ms)
@@ -301,7 +301,7 @@ class Gateway:
                 status=exchanged.answer.status,
                 until_ms=until_ms,
                 asked_ms=asked_ms,
-                words=complaint.message[:_LONGEST_WORDS] if complaint else "",
+                words=api_error.message[:_LONGEST_WORDS] if api_error else "",
             )
         )
         return until_ms
@@ -337,16 +337,16 @@ def gateway_for(
     )
 
 
-def way_out_for(
+def client_for(
     exchange: Exchange,
     settings: Settings,
     clock: Clock,
     listener: Listener = quiet,
     gate: Gate | None = None,
-) -> WayOut:
+) -> ExchangeClient:
     """What an exchange is asked through: a gateway, or what it has in place of one."""
     gateway = gateway_for(exchange, settings, clock, listener, gate)
-    return exchange.way_out(gateway, settings.exchanges) if exchange.way_out else gateway
+    return exchange.make_client(gateway, settings.exchanges) if exchange.make_client else gateway
 
 
 def _own_gate(

@@ -17,7 +17,7 @@ from yarl import URL
 from penstock import __version__
 from penstock.config import Requests
 from penstock.errors import NeverSent, NoAnswer
-from penstock.exchanges.base import Letter
+from penstock.exchanges.base import RawRequest
 
 # The largest answer anybody needs, a full listing of symbols, is a quarter of this.
 LARGEST_ANSWER = 64_000_000
@@ -52,10 +52,10 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class SendsLetters(Protocol):
+class SendsRaw(Protocol):
     """A transport that also carries what somebody else has written."""
 
-    async def send_letter(self, letter: Letter, leaving: Callable[[], None]) -> Answer:
+    async def send_raw(self, raw: RawRequest, leaving: Callable[[], None]) -> Answer:
         """As ``Transport.send``."""
         ...
 
@@ -93,13 +93,13 @@ class HttpTransport:
     ) -> Answer:
         """See ``Transport``."""
         url = URL(self._base_url + path).extend_query(params)
-        return await self._carry(Letter(str(url)), f"{self._base_url}{path}", leaving)
+        return await self._send(RawRequest(str(url)), f"{self._base_url}{path}", leaving)
 
-    async def send_letter(self, letter: Letter, leaving: Callable[[], None]) -> Answer:
-        """See ``SendsLetters``."""
-        return await self._carry(letter, letter.url.partition("?")[0], leaving)
+    async def send_raw(self, raw: RawRequest, leaving: Callable[[], None]) -> Answer:
+        """See ``SendsRaw``."""
+        return await self._send(raw, raw.url.partition("?")[0], leaving)
 
-    async def _carry(self, letter: Letter, what: str, leaving: Callable[[], None]) -> Answer:
+    async def _send(self, raw: RawRequest, what: str, leaving: Callable[[], None]) -> Answer:
         left = False
 
         def mark() -> None:
@@ -116,10 +116,10 @@ class HttpTransport:
 
         try:
             async with self._open().request(
-                letter.method,
-                URL(letter.url, encoded=True),
-                headers=letter.headers,
-                data=letter.body,
+                raw.method,
+                URL(raw.url, encoded=True),
+                headers=raw.headers,
+                data=raw.body,
                 allow_redirects=False,
                 middlewares=(guard,),
             ) as response:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import Request, Rest, WayOut
+from penstock.exchanges.base import ExchangeClient, Request, Rest
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.held import HeldCandles
@@ -44,7 +44,7 @@ class CandleWalk:
 
     context: HandlerContext
     job_run: JobRun
-    gateway: WayOut
+    gateway: ExchangeClient
     rest: Rest
     symbol: Symbol
     interval: Interval

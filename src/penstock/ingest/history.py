@@ -22,8 +22,8 @@ def iso(at_ms: int) -> str:
 def kept_from_ms(exchange: Exchange, interval: Interval, now_ms: int) -> int:
     """When the oldest candle began that is still kept; 0 where all are."""
     kept_ms = 0
-    if exchange.newest_candles is not None and interval.fixed_ms is not None:
-        kept_ms = interval.open_of(now_ms) - exchange.newest_candles * interval.fixed_ms
+    if exchange.latest_candles is not None and interval.fixed_ms is not None:
+        kept_ms = interval.open_of(now_ms) - exchange.latest_candles * interval.fixed_ms
     if (days := exchange.candle_days.get(interval.text)) is not None:
         kept_ms = max(kept_ms, interval.next_open(interval.open_of(now_ms - days * DAY_MS)))
     return max(0, kept_ms)

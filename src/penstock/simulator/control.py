@@ -54,7 +54,7 @@ class _NoSuchPath(Exception):
     pass
 
 
-class Truth(Protocol):
+class LedgerPort(Protocol):
     """Knows what really happened on the markets that are simulated."""
 
     @property
@@ -75,9 +75,13 @@ class Control:
     """Answers what lies under ``/_sim/``."""
 
     def __init__(
-        self, engine: Engine, streams: Streams, truth: Truth | None, state: Callable[[], object]
+        self,
+        engine: Engine,
+        streams: Streams,
+        ledger: LedgerPort | None,
+        state: Callable[[], object],
     ) -> None:
-        self._engine, self._streams, self._truth = engine, streams, truth
+        self._engine, self._streams, self._ledger = engine, streams, ledger
         self._questions: Mapping[str, _Question] = {
             "GET state": _Question(lambda *_: state()),
             "GET requests": _Question(self._requests, ("after",)),
@@ -108,9 +112,9 @@ class Control:
     ) -> object:
         query = read_query([*request.query.items()])
         if method == "GET" and name.startswith(_LEDGER):
-            if self._truth is None:
+            if self._ledger is None:
                 raise BadQuestion("This simulator keeps no ledger.")
-            work = self._truth.answer_in_turns(name[len(_LEDGER) :], query)
+            work = self._ledger.answer_in_turns(name[len(_LEDGER) :], query)
             return await in_turns(work, self._engine.clock, _PIECES)
         question = self._questions.get(f"{method} {name}")
         if question is None:
@@ -126,11 +130,11 @@ class Control:
         )
 
     def _requests(self, query: Query, _: bytes) -> object:
-        admission = self._engine.admission
-        rows, dropped = admission.packed_arrivals(_after(query), _MOST_ROWS)
+        limiter = self._engine.limiter
+        rows, dropped = limiter.packed_arrivals(_after(query), _MOST_ROWS)
         return {
             "in_flight": self._engine.in_flight,
-            "totals": admission.totals,
+            "totals": limiter.totals,
             "dropped": dropped,
             "requests": rows,
         }
@@ -168,8 +172,8 @@ class Control:
         return {"plan": plan.text, "seed": plan.seed}
 
     def _unban(self, *_: object) -> object:
-        banned = self._engine.admission.banned(self._engine.clock.now_ms())
-        self._engine.admission.unban()
+        banned = self._engine.limiter.banned(self._engine.clock.now_ms())
+        self._engine.limiter.unban()
         return {"forgiven": sorted(banned)}
 
     def _disconnect(self, query: Query, _: bytes) -> object:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from penstock.clock import Clock
 from penstock.config import Simulator
+from penstock.simulator.broadcaster import Broadcaster
 from penstock.simulator.exchange import SimulatedExchange
 from penstock.simulator.faults import read_plan
 from penstock.simulator.injection import FaultLog, Injector
-from penstock.simulator.limits import MINUTE_MS, Admission, Verdict
-from penstock.simulator.pump import Pump
+from penstock.simulator.limits import MINUTE_MS, RequestLimiter, Verdict
 from penstock.simulator.routing import Router
 from penstock.simulator.windows import LoopWatch, Windows
 from penstock.telemetry import Listener, RequestRefused
@@ -23,11 +23,11 @@ class Engine:
     settings: Simulator
     clock: Clock
     tell: Listener
-    admission: Admission
+    limiter: RequestLimiter
     injector: Injector
     windows: Windows
     watch: LoopWatch
-    pump: Pump
+    broadcaster: Broadcaster
     requests: int = 0
     refusals: int = 0
     in_flight: int = 0
@@ -38,7 +38,7 @@ class Engine:
         """Count a refusal and tell of it."""
         self.refusals += 1
         name = verdict.broken.name if verdict.broken else next(iter(verdict.used), "")
-        limits = {rule.name: rule.limit for rule in self.admission.rules}
+        limits = {rule.name: rule.limit for rule in self.limiter.rules}
         self.tell(
             RequestRefused(
                 exchange=self.exchange.name,
@@ -75,9 +75,9 @@ def build_engine(
         settings=settings,
         clock=clock,
         tell=listener,
-        admission=Admission(exchange.rules, exchange.bans),
+        limiter=RequestLimiter(exchange.rules, exchange.bans),
         injector=Injector(plan, FaultLog(exchange.name, listener)),
         windows=windows,
         watch=LoopWatch(clock, windows),
-        pump=Pump(exchange, clock),
+        broadcaster=Broadcaster(exchange, clock),
     )

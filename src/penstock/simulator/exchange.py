@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from penstock.simulator.limits import ANYWHERE, BanPolicy, Place, Rule, Verdict
+from penstock.simulator.limits import ANY_TARGET, BanPolicy, LimitTarget, Rule, Verdict
 from penstock.simulator.pieces import Work
 
 Query = Mapping[str, str]
@@ -43,8 +43,8 @@ class Refused(Exception):
         super().__init__(reply.body.decode(errors="replace"))
 
 
-def _anywhere(_asked: Asked) -> Place:
-    return ANYWHERE
+def _any_target(_asked: Asked) -> LimitTarget:
+    return ANY_TARGET
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Route:
 
     Raises Refused.
     """
-    place: Callable[[Asked], Place] = _anywhere
+    target: Callable[[Asked], LimitTarget] = _any_target
     """Which group of limits counts it, and under which key. Never raises."""
 
 
 @dataclass(frozen=True)
-class Feed:
+class StreamFeed:
     """One stream, as a pure function of time.
 
     Its name holds everything that shapes its frames: market, depth, interval, format. So clients
@@ -187,7 +187,7 @@ class SimulatedExchange(Protocol):
         """The answer to a message over the limit; None to end the connection instead."""
         ...
 
-    def feed(self, stream: str, dialect: str) -> Feed | None:
+    def feed(self, stream: str, dialect: str) -> StreamFeed | None:
         """The stream of that name; None if there is none (accepted silently, as exchanges do)."""
         ...
 

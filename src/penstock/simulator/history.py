@@ -41,7 +41,7 @@ class History(Generic[Row]):
     def __init__(self, row: type[Row], kept: int) -> None:
         self._kept = kept
         self._blocks: deque[bytes] = deque()
-        self._newest: list[bytes] = []
+        self._latest: list[bytes] = []
         """Rows that do not make a block yet."""
         self._encode = msgspec.json.Encoder().encode
         self._decode = msgspec.json.Decoder(list[row]).decode  # type: ignore[valid-type]
@@ -49,11 +49,11 @@ class History(Generic[Row]):
 
     def append(self, row: Row) -> None:
         """Keep a row; its number is one more than that of the row before."""
-        self._newest.append(self._encode(row))
+        self._latest.append(self._encode(row))
         self.written += 1
-        if len(self._newest) == _BLOCK_ROWS:
-            self._blocks.append(zlib.compress(_BETWEEN.join(self._newest)))
-            self._newest.clear()
+        if len(self._latest) == _BLOCK_ROWS:
+            self._blocks.append(zlib.compress(_BETWEEN.join(self._latest)))
+            self._latest.clear()
             if (len(self._blocks) - 1) * _BLOCK_ROWS >= self._kept:
                 self._blocks.popleft()
 
@@ -72,7 +72,7 @@ class History(Generic[Row]):
 
     def _parts(self, begin: int, end: int) -> Iterator[bytes]:
         """The rows behind the number ``begin`` up to the number ``end``, many at a time."""
-        before = self.written - len(self._newest) - len(self._blocks) * _BLOCK_ROWS
+        before = self.written - len(self._latest) - len(self._blocks) * _BLOCK_ROWS
         for block in self._blocks:
             first, last = max(begin - before, 0), min(end - before, _BLOCK_ROWS)
             if first < last:
@@ -81,7 +81,7 @@ class History(Generic[Row]):
                 yield text if whole else _BETWEEN.join(text.split(_BETWEEN)[first:last])
             before += _BLOCK_ROWS
         if end > before:
-            yield _BETWEEN.join(self._newest[max(begin - before, 0) : end - before])
+            yield _BETWEEN.join(self._latest[max(begin - before, 0) : end - before])
 
 
 def kept_text(text: str) -> str:

@@ -18,7 +18,7 @@ from penstock.telemetry import FaultInjected, Listener
 
 _LONGEST_DELAY_MS = 500
 _OLDEST_MS = 2000
-_NEWEST_MS = 1000
+_LATEST_MS = 1000
 _SHOWN_BYTES = 300
 _QUOTED_NUMBER = re.compile(rb'"-?[0-9]+(?:\.[0-9]+)?"')
 # Of bare numbers only those with a point: whole ones are ids and times more often than amounts.
@@ -232,7 +232,7 @@ def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
     if plan.strikes("stale", path, seq):
         shift_ms = -1 - plan.draw("older", path, seq) % _OLDEST_MS
     elif plan.strikes("early", path, seq):
-        shift_ms = 1 + plan.draw("newer", path, seq) % _NEWEST_MS
+        shift_ms = 1 + plan.draw("newer", path, seq) % _LATEST_MS
     cut_body = plan.strikes("cutbody", path, seq)
     return RequestFaults(latency_ms, cut_body=cut_body, shift_ms=shift_ms)
 

@@ -73,18 +73,18 @@ class Ledger:
             row = yield from row
         return {"symbol": symbol, **row}
 
-    def _horizon_ms(self) -> int:
+    def _latest_ms(self) -> int:
         return self._clock.now_ms() + AHEAD_MS
 
     def _trades(self, symbol: str, query: Query) -> Work[Row]:
         market = self._markets[symbol]
-        ids = _page(query, market.id_at(self._horizon_ms()))
+        ids = _page(query, market.id_at(self._latest_ms()))
         rows = (_trade(market, each) for each in _in_pieces(market.trades, ids))
         return {"trades": (yield from listed(rows))}
 
     def _agg_trades(self, symbol: str, query: Query) -> Work[Row]:
         market = self._markets[symbol]
-        ids = _page(query, market.agg_id_at(self._horizon_ms()))
+        ids = _page(query, market.agg_id_at(self._latest_ms()))
         rows = (_agg_trade(market, each) for each in _in_pieces(market.agg_trades, ids))
         return {"agg_trades": (yield from listed(rows))}
 
@@ -103,18 +103,18 @@ class Ledger:
 
         A book changes in slots, and a change is told when its slot has ended.
         """
-        book, horizon_ms = self._book_of(symbol), self._horizon_ms()
+        book, latest_ms = self._book_of(symbol), self._latest_ms()
         listed_ms = self._markets[symbol].listing.listed_at_ms
         if "at_ms" not in query:
-            known = book.update_id(listed_ms // Book.SLOT_MS - 1), _last_id(book, horizon_ms)
+            known = book.update_id(listed_ms // Book.SLOT_MS - 1), _last_id(book, latest_ms)
             return whole(query, "update_id", known, because=_LATER)
         if "update_id" in query:
             raise BadQuestion("Give update_id or at_ms, not both.")
-        at_ms = whole(query, "at_ms", (listed_ms, horizon_ms), because=_LATER)
+        at_ms = whole(query, "at_ms", (listed_ms, latest_ms), because=_LATER)
         return _last_id(book, at_ms)
 
     def _candles(self, symbol: str, query: Query) -> Row:
-        market, boundaries = self._markets[symbol], _boundaries(query, self._horizon_ms())
+        market, boundaries = self._markets[symbol], _boundaries(query, self._latest_ms())
         return {
             "candles": [
                 {
@@ -140,7 +140,7 @@ class Ledger:
 
     def _ids(self, symbol: str, query: Query) -> Row:
         market = self._markets[symbol]
-        at_ms = whole(query, "at_ms", (0, self._horizon_ms()), because=_LATER)
+        at_ms = whole(query, "at_ms", (0, self._latest_ms()), because=_LATER)
         return {
             "at_ms": at_ms,
             "next_trade_id": market.id_at(at_ms),
@@ -194,15 +194,15 @@ def _last_id(book: Book, at_ms: int) -> int:
     return book.update_id(at_ms // Book.SLOT_MS - 1)
 
 
-def _boundaries(query: Query, horizon_ms: int) -> list[int]:
+def _boundaries(query: Query, latest_ms: int) -> list[int]:
     """Given one by one, or as a range with a step; without a step, one candle."""
-    instants = 0, horizon_ms
+    instants = 0, latest_ms
     if "boundaries" in query:
-        boundaries = _listed(query["boundaries"], horizon_ms)
+        boundaries = _listed(query["boundaries"], latest_ms)
     else:
         start_ms = whole(query, "start_ms", instants, because=_LATER)
         end_ms = whole(query, "end_ms", instants, because=_LATER)
-        step_ms = whole(query, "step_ms", (1, horizon_ms), max(1, end_ms - start_ms))
+        step_ms = whole(query, "step_ms", (1, latest_ms), max(1, end_ms - start_ms))
         boundaries = [*range(start_ms, end_ms, step_ms)[: _MOST_ROWS + 2], end_ms]
     if not 2 <= len(boundaries) <= _MOST_ROWS + 1:
         raise BadQuestion(f"Ask for 1 to {_MOST_ROWS} candles.")
@@ -223,7 +223,7 @@ def _check_cost(boundaries: Sequence[int]) -> None:
         )
 
 
-def _listed(text: str, horizon_ms: int) -> list[int]:
+def _listed(text: str, latest_ms: int) -> list[int]:
     parts = text.split(",")
     wrong = [each for each in parts if not (each.isascii() and each.isdecimal())]
     if wrong:
@@ -231,7 +231,7 @@ def _listed(text: str, horizon_ms: int) -> list[int]:
             f"boundaries must be milliseconds separated by commas, not {shown(wrong[0])!r}."
         )
     return [
-        whole({"boundaries": each}, "boundaries", (0, horizon_ms), None, _LATER) for each in parts
+        whole({"boundaries": each}, "boundaries", (0, latest_ms), None, _LATER) for each in parts
     ]
 
 

@@ -42,7 +42,7 @@ class Rule:
     period_ms: int
     limit: int
     scope: Literal["ip", "key", "connection"]
-    """What is counted apart: addresses, keys of an address (see ``Place``), or connections."""
+    """What is counted apart: addresses, keys of an address (``LimitTarget``), or connections."""
     unit: Unit
     counts_refused: bool = True
     """Whether an arrival that was refused is charged nevertheless."""
@@ -50,7 +50,7 @@ class Rule:
     """Counts only what is sent to this group of endpoints; everything if empty."""
 
 
-class Place(NamedTuple):
+class LimitTarget(NamedTuple):
     """Where an arrival belongs, as the limits see it."""
 
     group: str = ""
@@ -59,7 +59,7 @@ class Place(NamedTuple):
     """What rules of scope ``key`` count apart, such as a market. One of few: each is remembered."""
 
 
-ANYWHERE = Place()
+ANY_TARGET = LimitTarget()
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class _Offender:
     banned_until_ms: int = 0
 
 
-class Admission:
+class RequestLimiter:
     """Counts arrivals against the rules. Nothing here waits, so no arrival can slip between."""
 
     def __init__(
@@ -191,18 +191,18 @@ class Admission:
         return sum(map(len, self._usages.values()))
 
     def admit(
-        self, ip: str, path: str, weight: int, at_ms: int, place: Place = ANYWHERE
+        self, ip: str, path: str, weight: int, at_ms: int, target: LimitTarget = ANY_TARGET
     ) -> Verdict:
         """Count one request."""
-        verdict = self._judge(ip, {"weight": weight, "request": 1}, at_ms, place)
-        self._write("request", ip, path, weight, verdict, place)
+        verdict = self._judge(ip, {"weight": weight, "request": 1}, at_ms, target)
+        self._write("request", ip, path, weight, verdict, target)
         return verdict
 
     def connect(self, ip: str, path: str, at_ms: int, group: str = "") -> Verdict:
         """Count one attempt to open a stream connection."""
-        place = Place(group)
-        verdict = self._judge(ip, {"connect": 1}, at_ms, place)
-        self._write("connect", ip, path, 0, verdict, place)
+        target = LimitTarget(group)
+        verdict = self._judge(ip, {"connect": 1}, at_ms, target)
+        self._write("connect", ip, path, 0, verdict, target)
         return verdict
 
     def message(self, connection: int, at_ms: int, ip: str = "") -> bool:
@@ -259,11 +259,11 @@ class Admission:
         """The same, as JSON."""
         return self._log.packed(after_seq, most)
 
-    def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int, place: Place) -> Verdict:
+    def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int, target: LimitTarget) -> Verdict:
         charged = [
-            (rule, self._usage(rule, (ip, place.key) if rule.scope == "key" else ip, at_ms))
+            (rule, self._usage(rule, (ip, target.key) if rule.scope == "key" else ip, at_ms))
             for rule in self._rules.values()
-            if rule.unit in costs and rule.group in ("", place.group)
+            if rule.unit in costs and rule.group in ("", target.group)
         ]
         waits = {r: usage.wait_ms(r, costs[r.unit], at_ms) for r, usage in charged}
         slowest = max(waits, key=waits.__getitem__, default=None)
@@ -339,7 +339,7 @@ class Admission:
         path: str,
         weight: int,
         verdict: Verdict,
-        place: Place,
+        target: LimitTarget,
     ) -> None:
         self.totals.update((unit, str(verdict.status)))
         first = next((r.name for r in self._rules.values() if r.name in verdict.used), "")
@@ -354,8 +354,8 @@ class Admission:
                 weight=weight,
                 used_after=verdict.used.get(first, 0),
                 status=verdict.status,
-                group=place.group,
-                key=place.key,
+                group=target.group,
+                key=target.key,
             )
         )
 

@@ -14,7 +14,7 @@ At = Callable[[int], bytes | None]
 """The frame that falls due at an instant, if any."""
 
 
-class Quiet:
+class IdleSpan:
     """The stretch in which a market is known not to trade, so that asking again costs nothing."""
 
     def __init__(self) -> None:
@@ -33,15 +33,15 @@ class DueTrades:
     """The trades of a market that fall due in a stretch."""
 
     def __init__(self, market: Market) -> None:
-        self._market, self._quiet = market, Quiet()
+        self._market, self._idle = market, IdleSpan()
 
     def __call__(self, after_ms: int, upto_ms: int) -> list[Trade]:
         """Those in (after_ms, upto_ms]."""
-        if self._quiet.covers(after_ms, upto_ms):
+        if self._idle.covers(after_ms, upto_ms):
             return []
         first, end = self._market.id_at(after_ms + 1), self._market.id_at(upto_ms + 1)
         *due, following = self._market.trades(first, end - first + 1)
-        self._quiet.learn(upto_ms, following.at_ms)
+        self._idle.learn(upto_ms, following.at_ms)
         return due
 
 

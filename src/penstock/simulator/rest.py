@@ -18,7 +18,7 @@ from aiohttp import web
 from penstock.simulator.engine import Engine
 from penstock.simulator.exchange import Asked, Refused, Reply, Route, SimulatedExchange
 from penstock.simulator.injection import RequestFaults
-from penstock.simulator.limits import ANYWHERE, Verdict
+from penstock.simulator.limits import ANY_TARGET, Verdict
 from penstock.simulator.rng import key, mix
 from penstock.simulator.turns import in_turns
 
@@ -27,7 +27,7 @@ _TURN_NS = 1_000_000  # after an answer that took longer, others on the loop hav
 _PAGE = b"<html><head><title>Error</title></head><body><h1>Sorry, not now.</h1></body></html>"
 
 
-class Rest:
+class RestServer:
     """Answers requests."""
 
     def __init__(self, engine: Engine) -> None:
@@ -49,15 +49,15 @@ class Rest:
     async def _answer(self, request: web.BaseRequest, seq: int) -> web.StreamResponse:
         engine, path = self._engine, request.path
         found = engine.router.find(path) if request.method == "GET" else None
-        weight, place, asked = _UNKNOWN_PATH_WEIGHT, ANYWHERE, Asked({}, request.headers)
+        weight, target, asked = _UNKNOWN_PATH_WEIGHT, ANY_TARGET, Asked({}, request.headers)
         if found is not None:
             route, named = found
             asked = Asked({**_parameters(request), **named}, request.headers)
-            weight, place = route.cost(asked.query), route.place(asked)
+            weight, target = route.cost(asked.query), route.target(asked)
         await self._travel(seq)
 
         ip, now_ms = request.remote or "", engine.clock.now_ms()
-        verdict = engine.admission.admit(ip, path, weight, now_ms, place)
+        verdict = engine.limiter.admit(ip, path, weight, now_ms, target)
         engine.windows.count(weight, verdict)
         faults = engine.injector.for_request(path, seq)
         await self._think(seq, faults)
@@ -123,7 +123,7 @@ class Rest:
                 at_ms=verdict.at_ms,
                 window=verdict.window,
                 used=verdict.used,
-                broken=self._engine.admission.rules[0],
+                broken=self._engine.limiter.rules[0],
                 retry_after_s=faults.retry_after_s,
                 banned_until_ms=until_ms if faults.status == 418 else None,
             )

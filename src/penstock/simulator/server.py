@@ -1,7 +1,7 @@
 """The server: one simulated exchange on one address.
 
 It opens the port, hands each request to whoever answers it, and keeps the background tasks going:
-the pump, the sweeper and the watch over the loop. Nothing a client does, and no defect in an
+the broadcaster, the sweeper and the watch over the loop. Nothing a client does, and no defect in an
 exchange's file, ends it.
 """
 
@@ -16,20 +16,20 @@ from aiohttp import web
 from penstock.clock import Clock
 from penstock.config import Simulator
 from penstock.errors import ConfigError, PortInUse
-from penstock.simulator.control import PREFIX, Control, Truth
+from penstock.net.port_owner import port_owner
+from penstock.simulator.control import PREFIX, Control, LedgerPort
 from penstock.simulator.engine import build_engine
 from penstock.simulator.exchange import SimulatedExchange
 from penstock.simulator.history import kept_text
-from penstock.simulator.ports import holder_of
-from penstock.simulator.rest import Rest, respond
+from penstock.simulator.rest import RestServer, respond
 from penstock.simulator.streams import GOING_AWAY, Streams
 from penstock.simulator.sweeper import Sweeper
 from penstock.telemetry import Listener, log_error, quiet
 
-_PATIENCE_S = 0.5  # with requests and farewells still under way when the server stops
+_STOP_TIMEOUT_S = 0.5  # with requests and farewells still under way when the server stops
 _LONGEST_ADDRESS_BYTES = 128 * 1024  # all the streams of a connection may stand in its address
 _UNREAD_S = 30.0  # how long an answer waits for its reader
-_BREATH_S = 0.1  # between a background task's failure and its next try
+_RETRY_S = 0.1  # between a background task's failure and its next try
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class SimulatorServer:
         settings: Simulator,
         clock: Clock,
         listener: Listener = quiet,
-        truth: Truth | None = None,
+        ledger: LedgerPort | None = None,
     ) -> None:
-        self._settings, self._clock, self._truth = settings, clock, truth
+        self._settings, self._clock, self._ledger = settings, clock, ledger
         self._engine = build_engine(exchange, settings, clock, listener)
-        self._rest = Rest(self._engine)
+        self._rest = RestServer(self._engine)
         self._streams = Streams(self._engine)
         self._sweeper = Sweeper(self._engine, self._streams)
-        self._control = Control(self._engine, self._streams, truth, self.state)
+        self._control = Control(self._engine, self._streams, ledger, self.state)
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.ServerRunner | None = None
         self._started_ms = 0
@@ -94,7 +94,7 @@ class SimulatorServer:
     @property
     def symbols(self) -> tuple[str, ...]:
         """What is listed, by slug, as the truth knows it."""
-        return self._truth.symbols if self._truth is not None else ()
+        return self._ledger.symbols if self._ledger is not None else ()
 
     @property
     def port(self) -> int:
@@ -116,7 +116,7 @@ class SimulatorServer:
                 # An answer that nobody waits for any more is not held until it is due.
                 handler_cancellation=True,
             ),
-            shutdown_timeout=_PATIENCE_S,
+            shutdown_timeout=_STOP_TIMEOUT_S,
         )
         await runner.setup()
         try:
@@ -128,7 +128,7 @@ class SimulatorServer:
         self._port = runner.addresses[0][1]
         self._started_ms = self._clock.now_ms()
         self._engine.injector.install(self._engine.injector.plan, self._started_ms)
-        for job in (self._engine.pump.run, self._sweeper.run, self._engine.watch.run):
+        for job in (self._engine.broadcaster.run, self._sweeper.run, self._engine.watch.run):
             self._tasks.append(asyncio.create_task(self._keep_up(job)))
 
     async def stop(self) -> None:
@@ -152,20 +152,20 @@ class SimulatorServer:
             at_ms=now_ms,
             uptime_ms=now_ms - self._started_ms if self._started_ms else 0,
             clients=len(self._streams.open),
-            streams=engine.pump.streams,
-            frames_sent=engine.pump.frames_sent,
-            frames_per_s=engine.pump.frames_per_s,
+            streams=engine.broadcaster.streams,
+            frames_sent=engine.broadcaster.frames_sent,
+            frames_per_s=engine.broadcaster.frames_per_s,
             requests=engine.requests,
             in_flight=engine.in_flight,
             refusals=engine.refusals,
-            used=engine.admission.used(now_ms),
-            limits={rule.name: rule.limit for rule in engine.admission.rules},
-            bans=engine.admission.banned(now_ms),
+            used=engine.limiter.used(now_ms),
+            limits={rule.name: rule.limit for rule in engine.limiter.rules},
+            bans=engine.limiter.banned(now_ms),
             faults=engine.injector.plan.text,
             injected=dict(engine.injector.log.counts),
             lag_ms=engine.watch.lag_ms,
-            slow_clients=engine.pump.slow_clients,
-            feed_failures=engine.pump.feed_failures,
+            slow_clients=engine.broadcaster.slow_clients,
+            feed_failures=engine.broadcaster.feed_failures,
             failures=engine.failures,
         )
 
@@ -204,12 +204,12 @@ class SimulatorServer:
             except Exception as error:
                 self._engine.failures += 1
                 log_error("background_task_failed", task=repr(job), error=repr(error))
-                await self._clock.sleep(_BREATH_S)
+                await self._clock.sleep(_RETRY_S)
 
     def _explained(self, error: OSError) -> PortInUse | ConfigError:
         host, port = self._settings.host, self._settings.port
         if error.errno == errno.EADDRINUSE:
-            return PortInUse(host, port, holder_of(port))
+            return PortInUse(host, port, port_owner(port))
         name = "simulator.host" if isinstance(error, socket.gaierror) else "simulator.port"
         return ConfigError(
             name, problem=f"cannot listen on {host}:{port}: {error.strerror}.", origin="settings"

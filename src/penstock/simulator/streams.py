@@ -41,9 +41,7 @@ class Streams:
             return respond(engine.exchange, refused.reply)
         if opening is None:
             return respond(engine.exchange, engine.exchange.not_found(request.path))
-        verdict = engine.admission.connect(
-            request.remote or "", request.path, now_ms, opening.group
-        )
+        verdict = engine.limiter.connect(request.remote or "", request.path, now_ms, opening.group)
         if not verdict.admitted:
             engine.tell_refused(request.path, verdict)
             return respond(engine.exchange, engine.exchange.refusal(verdict))
@@ -63,7 +61,7 @@ class Streams:
         """Let the plan of faults now in force hold for connections already open."""
         for client in self.open.values():
             for held in client.faults.release() if client.faults is not None else ():
-                self._engine.pump.put(client, held.stream, held.payload)
+                self._engine.broadcaster.put(client, held.stream, held.payload)
             client.faults = self._engine.injector.for_connection(
                 client.id, client.path, client.opened_ms
             )
@@ -73,7 +71,7 @@ class Streams:
         now_ms = self._engine.clock.now_ms()
         notice = self._engine.exchange.shutdown_notice(now_ms, client.subscriber.dialect)
         if notice is not None:
-            self._engine.pump.put(client, *notice)
+            self._engine.broadcaster.put(client, *notice)
         client.leaves_ms = leaves_ms
 
     def _welcome(self, request: web.BaseRequest, opening: Opening) -> Client:
@@ -99,14 +97,14 @@ class Streams:
         for payload in engine.exchange.greeting(client.id, now_ms):
             client.put(payload)
         if not self._has_too_many(client):
-            engine.pump.attach(client)
+            engine.broadcaster.attach(client)
         return client
 
     def _farewell(self, client: Client) -> None:
         engine = self._engine
         client.gone("the client left", engine.clock.now_ms())
-        engine.pump.detach(client)
-        engine.admission.forget(client.id)
+        engine.broadcaster.detach(client)
+        engine.limiter.forget(client.id)
         del self.open[client.id]
         self.ended.append(client)
         engine.tell(
@@ -127,7 +125,7 @@ class Streams:
         client.messages_received += 1
         client.stirred_ms = now_ms
         text = self._text_of(message)
-        if not engine.admission.message(client.id, now_ms, client.ip):
+        if not engine.limiter.message(client.id, now_ms, client.ip):
             self._overrun(text or "", client)
         elif message.type is WSMsgType.PING:
             client.outbox.append(encode(bytes(message.data), PONG))
@@ -155,7 +153,7 @@ class Streams:
             client.put(answer)
             return
         client.close(POLICY_VIOLATION, "Too many requests", now_ms)
-        self._engine.admission.offend(client.ip, now_ms)
+        self._engine.limiter.offend(client.ip, now_ms)
 
     def _obey(self, text: str, client: Client) -> None:
         engine, now_ms = self._engine, self._engine.clock.now_ms()
@@ -170,7 +168,7 @@ class Streams:
             client.subscriber.streams = dict.fromkeys(before)
             return
         client.changed(now_ms)
-        engine.pump.resubscribe(client, before)
+        engine.broadcaster.resubscribe(client, before)
 
     def _answer(self, reply: ControlReply, client: Client, before: tuple[str, ...]) -> None:
         engine = self._engine

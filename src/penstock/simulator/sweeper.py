@@ -9,7 +9,7 @@ from penstock.simulator.engine import Engine
 from penstock.simulator.streams import GOING_AWAY, POLICY_VIOLATION, Streams
 from penstock.simulator.wire import PING, Client, encode
 
-_LOOK_S = 0.1
+_CHECK_S = 0.1
 _LINGER_MS = 3000  # a client that does not take its close frame is hung up on
 
 
@@ -19,17 +19,17 @@ class Sweeper:
     def __init__(self, engine: Engine, streams: Streams) -> None:
         self._engine, self._streams = engine, streams
         self._first_limit = next(
-            (rule for rule in engine.admission.rules if rule.unit in ("weight", "request")), None
+            (rule for rule in engine.limiter.rules if rule.unit in ("weight", "request")), None
         )
         self._upkeep = engine.exchange.upkeep
         # Times shorter than the usual look need a closer one.
         every_ms = self._upkeep.ping_every_ms
-        self._look_s = _LOOK_S if every_ms is None else min(_LOOK_S, every_ms / 4000)
+        self._check_s = _CHECK_S if every_ms is None else min(_CHECK_S, every_ms / 4000)
 
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            await self._engine.clock.sleep(self._look_s)
+            await self._engine.clock.sleep(self._check_s)
             self.sweep()
 
     def sweep(self) -> None:
@@ -38,11 +38,11 @@ class Sweeper:
         self._follow_limit(now_ms)
         for client in list(self._streams.open.values()):
             if client.closed_ms is None:
-                self._look_after(client, now_ms)
+                self._check_client(client, now_ms)
             elif now_ms - client.closed_ms > _LINGER_MS:
                 client.transport.abort()
 
-    def _look_after(self, client: Client, now_ms: int) -> None:
+    def _check_client(self, client: Client, now_ms: int) -> None:
         if client.faults is not None:
             self._strike(client, now_ms)
         if client.closed_ms is not None:
@@ -92,9 +92,9 @@ class Sweeper:
             return
         name = self._first_limit.name
         wanted = self._engine.injector.changed_limit(now_ms) or self._first_limit.limit
-        now = next(rule.limit for rule in self._engine.admission.rules if rule.name == name)
+        now = next(rule.limit for rule in self._engine.limiter.rules if rule.name == name)
         if wanted != now:
-            self._engine.admission.change(name, wanted)
+            self._engine.limiter.change(name, wanted)
             text = f"limit {now} became {wanted}".encode()
             self._engine.injector.log.write(now_ms, "limit", name, (0, 0), text)
 

@@ -1,8 +1,8 @@
 """The wire: frames as bytes, and what is known of the client at the other end.
 
 A server's frames are not masked, so one encoded frame serves every client. It is put into each
-client's outbox and written once per tick of the pump: joining twenty frames into one write costs a
-tenth of writing them one by one. A client that does not read is cut off, as exchanges do.
+client's outbox and written once per tick of the broadcaster: joining twenty frames into one write
+costs a tenth of writing them one by one. A client that does not read is cut off, as exchanges do.
 """
 
 import asyncio

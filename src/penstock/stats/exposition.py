@@ -14,7 +14,7 @@ from penstock.web import WebServer, hosts_of, only_for
 
 @contextmanager
 def exposed(
-    settings: Settings, holder_of: Callable[[int], str | None], folder: Path
+    settings: Settings, port_owner: Callable[[int], str | None], folder: Path
 ) -> Iterator[Metrics]:
     """A listener that counts, and shows what it counted until the block is left.
 
@@ -30,5 +30,5 @@ def exposed(
     hosts = hosts_of(settings.host, settings.hosts)
     application = only_for(hosts, make_asgi_app(metrics.registry), "metrics.hosts")
     # In a thread of its own, so that metrics are shown while the process is busy.
-    with WebServer(application, address, holder_of, section="metrics").in_thread():
+    with WebServer(application, address, port_owner, section="metrics").in_thread():
         yield metrics

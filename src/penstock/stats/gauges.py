@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from penstock.collect.status import CollectorStatus, LegStatus, own_statuses
+from penstock.collect.status import CollectorStatus, ConnectionStatus, own_statuses
 
 _STATES = ("syncing", "synced", "stale", "stopped")
 
@@ -66,22 +66,26 @@ def _troubles(status: CollectorStatus) -> Iterator[Metric]:
 
 def _connections(status: CollectorStatus) -> Iterator[Metric]:
     exchange = status.exchange
-    legs = [(str(number), leg) for number, each in enumerate(status.shards) for leg in each.legs]
+    members = [
+        (str(number), member)
+        for number, each in enumerate(status.shards)
+        for member in each.members
+    ]
     uptime = _gauge("connection_uptime_seconds", "Since a connection is open.", "shard", "leg")
     age = _gauge("last_message_age_seconds", "Since the newest frame.", "shard", "leg")
-    for shard, leg in legs:
-        place = [exchange, shard, str(leg.number)]
-        if leg.up_s is not None:
-            uptime.add_metric(place, leg.up_s)
-        if leg.heard_s is not None:
-            age.add_metric(place, leg.heard_s)
+    for shard, member in members:
+        place = [exchange, shard, str(member.number)]
+        if member.up_s is not None:
+            uptime.add_metric(place, member.up_s)
+        if member.heard_s is not None:
+            age.add_metric(place, member.heard_s)
     yield uptime
     yield age
     asked = _gauge("subscriptions_asked", "Streams that connections are to bring.")
-    asked.add_metric([exchange], _sum_of(legs, "asked"))
+    asked.add_metric([exchange], _sum_of(members, "asked"))
     yield asked
     acked = _gauge("subscriptions_acked", "Streams that the exchange has answered for.")
-    acked.add_metric([exchange], _sum_of(legs, "asked") - _sum_of(legs, "pending"))
+    acked.add_metric([exchange], _sum_of(members, "asked") - _sum_of(members, "pending"))
     yield acked
     for name, words, found in (
         ("reconnects", "Connections that were lost, by reason.", [status.reconnects]),
@@ -128,8 +132,8 @@ def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
     return CounterMetricFamily(f"penstock_{name}", words, labels=["exchange", *labels])
 
 
-def _sum_of(legs: Iterable[tuple[str, LegStatus]], field: str) -> int:
-    return sum(getattr(leg, field) for _, leg in legs)
+def _sum_of(members: Iterable[tuple[str, ConnectionStatus]], field: str) -> int:
+    return sum(getattr(member, field) for _, member in members)
 
 
 def _rotations(status: CollectorStatus) -> list[dict[str, int]]:

@@ -18,14 +18,14 @@ from penstock.telemetry import (
     FetchDone,
     FetchFailed,
     LoginFailed,
-    LookTaken,
     MessagesDropped,
     RequestCrashed,
     RequestFailed,
     RequestSent,
     RequestServed,
-    StreamMute,
-    StreamSpeaks,
+    StreamProbed,
+    StreamRecovered,
+    StreamStalled,
     StreamSuspected,
 )
 
@@ -134,39 +134,39 @@ class _StreamMetrics:
             "penstock_stream_suspicions", "Silences that were longer than usual.", labels,
             registry=registry,
         )  # fmt: skip
-        self._looks = Counter(
+        self._probes = Counter(
             "penstock_stream_looks", "Looks whether a silent stream had something to say.",
             ["exchange", "found"], registry=registry,
         )  # fmt: skip
         self._remedies = Counter(
-            "penstock_stream_remedies", "What was done about mute streams.",
+            "penstock_stream_remedies", "What was done about stalled streams.",
             ["exchange", "remedy"], registry=registry,
         )  # fmt: skip
-        self._mute = Gauge(
+        self._stalled = Gauge(
             "penstock_streams_mute", "Streams that are silent though their markets move.", labels,
             registry=registry,
         )  # fmt: skip
-        self._are_mute: set[tuple[str, str, str]] = set()
+        self._stalled_streams: set[tuple[str, str, str]] = set()
 
     def count(self, fact: Fact) -> None:
         """Hear a fact."""
         match fact:
             case StreamSuspected():
                 self._suspected.labels(fact.exchange, fact.channel).inc()
-            case LookTaken():
-                self._looks.labels(fact.exchange, fact.found).inc()
-            case StreamMute():
+            case StreamProbed():
+                self._probes.labels(fact.exchange, fact.found).inc()
+            case StreamStalled():
                 self._remedies.labels(fact.exchange, fact.remedy).inc()
-                self._tell_mute(fact, mute=True)
-            case StreamSpeaks():
-                self._tell_mute(fact, mute=False)
+                self._note_stalled(fact, stalled=True)
+            case StreamRecovered():
+                self._note_stalled(fact, stalled=False)
 
-    def _tell_mute(self, fact: StreamMute | StreamSpeaks, *, mute: bool) -> None:
-        """Count each stream once, however often it is found to be mute."""
+    def _note_stalled(self, fact: StreamStalled | StreamRecovered, *, stalled: bool) -> None:
+        """Count each stream once, however often it is found to be stalled."""
         stream = (fact.exchange, fact.channel, fact.symbol)
-        if mute is not (stream in self._are_mute):
-            self._are_mute ^= {stream}
-            self._mute.labels(fact.exchange, fact.channel).inc(1 if mute else -1)
+        if stalled is not (stream in self._stalled_streams):
+            self._stalled_streams ^= {stream}
+            self._stalled.labels(fact.exchange, fact.channel).inc(1 if stalled else -1)
 
 
 class _FetchMetrics:

@@ -21,7 +21,7 @@ from penstock.streaming.streamed_book import StreamedBook, empty_book
 
 Sides = tuple[list[LevelText], list[LevelText]]
 """Bids and asks, best first."""
-Told = BookDelta | BookSnapshot
+BookChange = BookDelta | BookSnapshot
 _Price = tuple[bool, Decimal]
 """Whether it is bid, and the price."""
 _Levels = dict[_Price, Decimal]
@@ -112,7 +112,7 @@ class Shadow:
             self._sync.shadow = None
 
 
-class Seen(NamedTuple):
+class Comparison(NamedTuple):
     """What a comparison without numbers found."""
 
     drift: int
@@ -124,7 +124,7 @@ class Seen(NamedTuple):
     was in the middle of a change, after it."""
 
 
-class Passage:
+class StateHistory:
     """The states an unnumbered book passes through from now on. Close it in the end."""
 
     def __init__(self, sync: StreamedBook, rules: BookRules, depth: int) -> None:
@@ -135,7 +135,7 @@ class Passage:
         decimals = rules.fetched_decimals
         self._step = _NOTHING if decimals is None else Decimal(1).scaleb(-decimals)
         self._start: Sides = sync.book.texts(depth)
-        self._told: list[Told] = []
+        self._told: list[BookChange] = []
         sync.told = self._told
 
     @property
@@ -143,7 +143,7 @@ class Passage:
         """Whether the book could be believed all the time."""
         return self._sync.told is self._told
 
-    def compare(self, snapshot: BookSnapshot) -> Seen:
+    def compare(self, snapshot: BookSnapshot) -> Comparison:
         """Find the state that differs least from a snapshot.
 
         Raises:
@@ -168,25 +168,25 @@ class Passage:
     def _ends(self) -> Ends:
         return ends_of(self._start, self._depth)
 
-    def _walk(self, theirs: Sides, ends: Ends) -> Iterator[Seen]:
+    def _walk(self, theirs: Sides, ends: Ends) -> Iterator[Comparison]:
         """Through the states of a whole book, looking only at what changes."""
         ends = ends.within(self._ends())
         ours, truth = _levels(self._start, ends), _levels(theirs, ends)
         wrong = _wrong(ours, truth, self._step)
         for changes, told in enumerate(self._told):
-            changed = _levels(_told_sides(told), ends)
+            changed = _levels(_sides_of_change(told), ends)
             if isinstance(told, BookSnapshot):
                 changed = dict.fromkeys(ours, _NOTHING) | changed
-            yield self._seen(wrong, changed, truth, changes)
+            yield self._comparison(wrong, changed, truth, changes)
             for price, quantity in changed.items():
                 ours[price] = quantity
                 if _alike(quantity, truth.get(price, _NOTHING), self._step):
                     wrong.discard(price)
                 else:
                     wrong.add(price)
-        yield Seen(len(wrong), 0, len(self._told))
+        yield Comparison(len(wrong), 0, len(self._told))
 
-    def _walk_top(self, theirs: Sides, ends: Ends) -> Iterator[Seen]:
+    def _walk_top(self, theirs: Sides, ends: Ends) -> Iterator[Comparison]:
         """Through the states of a short book, which does not say what it no longer shows."""
         states = self._states(self._told)
         now = next(states)
@@ -196,15 +196,17 @@ class Passage:
             ours, then, truth = (_levels(each, both) for each in (now, after, theirs))
             touched = _wrong(ours, then, _NOTHING)
             if isinstance(told, BookDelta):
-                touched |= _levels(_told_sides(told), both).keys()
+                touched |= _levels(_sides_of_change(told), both).keys()
             changed = {price: then.get(price, _NOTHING) for price in touched}
-            yield self._seen(_wrong(ours, truth, self._step), changed, truth, changes)
+            yield self._comparison(_wrong(ours, truth, self._step), changed, truth, changes)
             now = after
         ends = ends.within(ends_of(now, self._rules.depth))
         wrong = _wrong(_levels(now, ends), _levels(theirs, ends), self._step)
-        yield Seen(len(wrong), 0, len(self._told))
+        yield Comparison(len(wrong), 0, len(self._told))
 
-    def _seen(self, wrong: set[_Price], changed: _Levels, truth: _Levels, changes: int) -> Seen:
+    def _comparison(
+        self, wrong: set[_Price], changed: _Levels, truth: _Levels, changes: int
+    ) -> Comparison:
         """What a snapshot is that shows the book before a change, or in the middle of it."""
         moving = wrong & changed.keys()
         unlike = [
@@ -212,9 +214,9 @@ class Passage:
             for price in moving
             if not _alike(changed[price], truth.get(price, _NOTHING), self._step)
         ]
-        return Seen(len(wrong) - len(moving), len(unlike), changes + bool(moving))
+        return Comparison(len(wrong) - len(moving), len(unlike), changes + bool(moving))
 
-    def _states(self, told: Sequence[Told]) -> Iterator[Sides]:
+    def _states(self, told: Sequence[BookChange]) -> Iterator[Sides]:
         """The book as it was in the beginning, and after each change."""
         book = empty_book(self._rules)
         yield self._start
@@ -224,13 +226,13 @@ class Passage:
             if isinstance(book, WholeBook):
                 book.load_raw(each.bids_raw, each.asks_raw)
             elif isinstance(each, BookSnapshot):
-                book.load_plain(*_told_sides(each))
+                book.load_plain(*_sides_of_change(each))
             else:
-                book.apply_plain(*_told_sides(each))
+                book.apply_plain(*_sides_of_change(each))
             yield book.texts()
 
 
-def _told_sides(told: Told) -> Sides:
+def _sides_of_change(told: BookChange) -> Sides:
     return split_levels(told.bids_raw), split_levels(told.asks_raw)
 
 

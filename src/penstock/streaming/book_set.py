@@ -6,7 +6,7 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
-from penstock.streaming.wanted import Place
+from penstock.streaming.wanted import StreamKey
 
 
 class BookSet(dict[Symbol, BookSync | StreamedBook]):
@@ -14,27 +14,27 @@ class BookSet(dict[Symbol, BookSync | StreamedBook]):
 
     def __init__(self, rules: BookRules, *, keep_levels: bool) -> None:
         super().__init__()
-        self._rules, self._keep_levels, self._twins = rules, keep_levels, False
+        self._rules, self._keep_levels, self._copies = rules, keep_levels, False
         self.holes: set[Symbol] = set()
         """Books that hold deltas back until another connection has brought what is missing."""
 
-    def begin(self, places: Iterable[Place]) -> None:
+    def begin(self, stream_keys: Iterable[StreamKey]) -> None:
         """Keep the books that these streams tell of."""
-        for channel, symbol in places:
+        for channel, symbol in stream_keys:
             if channel != "book_deltas":
                 continue
             if self._rules.begins == "rest":
                 numbered = self[symbol] = BookSync(keep_levels=self._keep_levels)
-                numbered.have_twins(twins=self._twins)
+                numbered.expect_copies(copies=self._copies)
             else:
                 self[symbol] = StreamedBook(self._rules, keep_levels=self._keep_levels)
 
-    def have_twins(self, *, twins: bool) -> None:
+    def expect_copies(self, *, copies: bool) -> None:
         """Whether other connections bring the same; then somebody has to see to the ``holes``."""
-        self._twins = twins
+        self._copies = copies
         for book in self.values():
             if isinstance(book, BookSync):
-                book.have_twins(twins=twins)
+                book.expect_copies(copies=copies)
 
     def fill_holes(self, others: Sequence["BookSet"], until_ns: int) -> list[Symbol]:
         """Take from others what is missing here; holes found before that instant are given up.
@@ -45,8 +45,8 @@ class BookSet(dict[Symbol, BookSync | StreamedBook]):
         for symbol in [*self.holes]:
             book = self.get(symbol)
             theirs = [other.get(symbol) for other in others]
-            twins = [each for each in theirs if isinstance(each, BookSync)]
-            if not (isinstance(book, BookSync) and book.fill(twins, until_ns)):
+            copies = [each for each in theirs if isinstance(each, BookSync)]
+            if not (isinstance(book, BookSync) and book.fill(copies, until_ns)):
                 self.holes.discard(symbol)
             if book is not None and book.wants_snapshot:
                 lost.append(symbol)

@@ -32,7 +32,7 @@ _LAST_PART = 0.2
 """Of a snapshot's levels: a price that comes among these nears the end of what is known."""
 
 
-class Reach(NamedTuple):
+class SideDepth(NamedTuple):
     """How far one side of a snapshot went. Of what rests below, a book knows only what changes."""
 
     levels: int = 0
@@ -63,10 +63,10 @@ class BookSync:
         "_recent",
         "book",
         "held",
-        "reach",
         "reason",
         "resyncs",
         "shadow",
+        "side_depths",
         "state",
         "update_id",
         "wants_snapshot",
@@ -81,7 +81,7 @@ class BookSync:
         self.resyncs = 0
         """How often a book that was synced had to begin again."""
         self.book = OrderBook() if keep_levels else None
-        self.reach = Reach(), Reach()
+        self.side_depths = SideDepth(), SideDepth()
         """Of the bids and asks of the snapshot that it goes on from."""
         self.shadow: BookSync | None = None
         """Another one that is given everything this one is given; see ``audit``."""
@@ -91,9 +91,9 @@ class BookSync:
         self._recent: deque[_Numbered] | None = None
         """What came lately; None while no other connection brings the same."""
 
-    def have_twins(self, *, twins: bool) -> None:
+    def expect_copies(self, *, copies: bool) -> None:
         """Whether other connections bring the same deltas; ask ``fill`` for what is held then."""
-        self._recent = (self._recent or deque(maxlen=_RECENT_DELTAS)) if twins else None
+        self._recent = (self._recent or deque(maxlen=_RECENT_DELTAS)) if copies else None
 
     def receive(self, delta: BookDelta) -> None:
         """Take the next delta of the stream."""
@@ -170,7 +170,7 @@ class BookSync:
             if self.book is not None:
                 bids, asks = split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
                 self.book.load_plain(bids, asks)
-                self.reach = _reach(bids), _reach(asks)
+                self.side_depths = _side_depth(bids), _side_depth(asks)
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False
@@ -188,14 +188,14 @@ class BookSync:
             return False
         if self.book is not None and other.book is not None:
             self.book.load_plain(*other.book.texts())
-            self.reach = other.reach
+            self.side_depths = other.side_depths
         self._follow(other.update_id)
         return True
 
     def continue_from(self, other: "BookSync") -> None:
         """Go on with the levels of another that stands at the same update, and is not used on."""
         self.state, self.reason, self.wants_snapshot = "synced", "", False
-        self.book, self.reach, self.update_id = other.book, other.reach, other.update_id
+        self.book, self.side_depths, self.update_id = other.book, other.side_depths, other.update_id
         self._buffer.clear()
 
     def _reached_by(self, update_id: int) -> bool:
@@ -247,8 +247,8 @@ class BookSync:
             self.distrust(f"crossed at {self.update_id}: somebody bids what is asked")
 
 
-def _reach(levels: list[LevelText]) -> Reach:
+def _side_depth(levels: list[LevelText]) -> SideDepth:
     if not levels:
-        return Reach()
+        return SideDepth()
     late = min(len(levels) - 1, round(len(levels) * (1 - _LAST_PART)))
-    return Reach(len(levels), levels[-1][0], levels[late][0])
+    return SideDepth(len(levels), levels[-1][0], levels[late][0])

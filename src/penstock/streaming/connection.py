@@ -16,8 +16,7 @@ from typing import Literal
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Cause
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.asking import ACK_WITHIN_S, SECOND_NS, Asking
-from penstock.streaming.beginnings import Beginnings
+from penstock.streaming.book_restarts import BookRestarts
 from penstock.streaming.book_set import BookSet
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import (
@@ -29,10 +28,11 @@ from penstock.streaming.commands import (
     Subscription,
     WakeAt,
 )
-from penstock.streaming.complaints import Complaints
 from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, ReadsMany, Received, Refusal
 from penstock.streaming.streamed_book import StreamedBook
-from penstock.streaming.wanted import Place, Wanted
+from penstock.streaming.subscribe_requests import ACK_WITHIN_S, SECOND_NS, SubscribeRequests
+from penstock.streaming.subscription_failures import SubscriptionFailures
+from penstock.streaming.wanted import StreamKey, WantedStreams
 
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
@@ -60,10 +60,10 @@ class Connection:
         self._read = dialect.read
         self._read_many = dialect.read_many if isinstance(dialect, ReadsMany) else None
         self._ack_within_s = ack_within_s
-        self._wanted = Wanted(dialect)
+        self._wanted = WantedStreams(dialect)
         ack_within_ns = round(ack_within_s * SECOND_NS)
-        self._asking = Asking(dialect, self._wanted.group_of, ack_within_ns)
-        self.complaints = Complaints(self._wanted.place)
+        self._requests = SubscribeRequests(dialect, self._wanted.group_of, ack_within_ns)
+        self.failures = SubscriptionFailures(self._wanted.key)
         self._begins = dialect.books.begins
         self.books = BookSet(dialect.books, keep_levels=keep_levels)
         for wanted in subscriptions:
@@ -81,8 +81,8 @@ class Connection:
         """Received, and not taken yet."""
         self.commands: list[Command] = []
         """To be carried out, and not taken yet."""
-        self._interruptions: list[tuple[Place, str, Cause]] = []
-        self._beginnings = Beginnings(backoff, random, ack_within_ns)
+        self._interruptions: list[tuple[StreamKey, str, Cause]] = []
+        self._book_restarts = BookRestarts(backoff, random, ack_within_ns)
         self._now_ns = self._retry = self._opens_at_ns = self._pings_at_ns = 0
         self._wakes_at_ns: int | None = None
 
@@ -96,8 +96,8 @@ class Connection:
         """The socket is open: ask for everything."""
         self.state, self._wakes_at_ns = "connected", None
         self._pings_at_ns = at_ns + self._ping_every_ns
-        self._asking.clear(at_ns)
-        self._asking.ask(self._wanted.names(self._wanted))
+        self._requests.clear(at_ns)
+        self._requests.ask(self._wanted.names(self._wanted))
         self._send_due(at_ns)
 
     def add(self, wanted: Subscription, at_ns: int) -> None:
@@ -109,27 +109,27 @@ class Connection:
         fresh = self._wanted.add(wanted)
         self.books.begin(fresh)
         if self.state == "connected":
-            self._asking.ask(self._wanted.names(fresh))
+            self._requests.ask(self._wanted.names(fresh))
             self._send_due(at_ns)
 
     def remove(self, wanted: Subscription, at_ns: int) -> None:
         """Stream this no longer; the rest goes on undisturbed."""
         names = self._wanted.remove(wanted)
-        self.complaints.clear(names)
+        self.failures.clear(names)
         for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
             self.books.pop(symbol, None)
-            self._beginnings.drop(symbol)
+            self._book_restarts.drop(symbol)
         # Even while there is no connection: some dialects ask for all that was not ended.
-        self._asking.end(names)
+        self._requests.end(names)
         if names and self.state == "connected":
             self._send_due(at_ns)
 
-    def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
+    def resubscribe(self, channel: str, symbol: Symbol, at_ns: int) -> None:
         """End a stream and ask for it again: it may have died in silence."""
         name = self._wanted.name(channel, symbol)
         if name is not None and self.state == "connected":
             self._interruptions.append(((channel, symbol), "asked for anew", "asked_anew"))
-            self._asking.ask_anew(name)
+            self._requests.resubscribe(name)
             self._send_due(at_ns)
 
     def received(self, frame: bytes | str, at_ns: int) -> None:
@@ -155,8 +155,8 @@ class Connection:
             return
         self.state = "reconnecting"
         self.reconnects[reason] += 1
-        self._asking.clear(at_ns)
-        self._beginnings.clear()
+        self._requests.clear(at_ns)
+        self._book_restarts.clear()
         for book in self.books.values():
             book.distrust(f"disconnected: {reason}")
         wait_s = self._backoff.delay(self._retry, self._random())
@@ -173,33 +173,33 @@ class Connection:
             if self._wakes_at_ns is not None and at_ns >= self._wakes_at_ns - _EARLY_NS:
                 self._wakes_at_ns = None
             self._now_ns = at_ns
-            overdue = self._asking.overdue(at_ns)
+            overdue = self._requests.overdue(at_ns)
             if overdue.names:
-                self.complaints.miss(overdue.names, self._ack_within_s)
+                self.failures.miss(overdue.names, self._ack_within_s)
             if overdue.silent:
-                self._asking.clear(at_ns)
+                self._requests.clear(at_ns)
                 self.commands.append(Close("no acknowledgement"))
                 return
             if overdue.given_up:
-                times = self.complaints.times(overdue.given_up)
+                times = self.failures.times(overdue.given_up)
                 self._put_off(overdue.given_up, times, "not acknowledged")
             self._send_due(at_ns)
 
     def snapshot_arrived(self, snapshot: BookSnapshot) -> None:
         """A book that was asked for: the new baseline, recorded like any event."""
-        self._beginnings.fetched(snapshot.symbol)
+        self._book_restarts.fetched(snapshot.symbol)
         self.events.append(snapshot)
         book = self.books.get(snapshot.symbol)
         if not isinstance(book, BookSync):
             return  # wanted no longer
         if book.wants_snapshot and book.join(snapshot):
-            self._beginnings.joined(snapshot.symbol)
+            self._book_restarts.joined(snapshot.symbol)
         elif book.wants_snapshot:
             self._fetch(snapshot.symbol)
 
     def snapshot_failed(self, symbol: Symbol) -> None:
         """A book could not be had; ask again if it is still wanted."""
-        self._beginnings.fetched(symbol)
+        self._book_restarts.fetched(symbol)
         book = self.books.get(symbol)
         if book is not None and book.wants_snapshot:
             self._fetch(symbol)
@@ -209,7 +209,7 @@ class Connection:
         book = self.books.get(symbol)
         if not isinstance(book, BookSync) or not book.join_from(other):
             return False
-        self._beginnings.joined(symbol)
+        self._book_restarts.joined(symbol)
         return True
 
     def fill_holes(self, others: Sequence["Connection"], until_ns: int) -> None:
@@ -220,7 +220,7 @@ class Connection:
     @property
     def beginning(self) -> bool:
         """Whether a book that comes in its stream is waited for."""
-        return bool(self._beginnings.instants_ns())
+        return bool(self._book_restarts.instants_ns())
 
     @property
     def loss_shows(self) -> bool:
@@ -229,7 +229,7 @@ class Connection:
     @property
     def settled(self) -> bool:
         """Whether it is open and everything asked for was answered."""
-        return self.state == "connected" and self._asking.settled
+        return self.state == "connected" and self._requests.settled
 
     @property
     def asked(self) -> int:
@@ -239,12 +239,12 @@ class Connection:
     @property
     def pending(self) -> list[str]:
         """Streams that were asked for, or are about to be, and not answered yet."""
-        return list(dict.fromkeys(self._asking.pending() + self.complaints.unanswered))
+        return list(dict.fromkeys(self._requests.pending() + self.failures.unanswered))
 
     @property
     def unheard(self) -> frozenset[str]:
         """Streams that brought nothing yet, where only that would acknowledge them."""
-        return self._asking.unheard
+        return self._requests.unheard
 
     def stop(self, reason: str = "stopped") -> None:
         """End for good."""
@@ -257,14 +257,14 @@ class Connection:
         events, self.events = self.events, []
         return events
 
-    def take_interruptions(self) -> list[tuple[Place, str, Cause]]:
+    def take_interruptions(self) -> list[tuple[StreamKey, str, Cause]]:
         """Streams that lost something while the connection stood, since the last call, and why."""
         interruptions, self._interruptions = self._interruptions, []
         return interruptions
 
-    def carried(self) -> set[Place]:
+    def carried(self) -> set[StreamKey]:
         """The streams that come by this connection, as far as that is known."""
-        return {*self._wanted} - {*map(self._wanted.place, self.pending)} - self.complaints.refused
+        return {*self._wanted} - {*map(self._wanted.key, self.pending)} - self.failures.refused
 
     def take_commands(self) -> list[Command]:
         """What is to be done since the last call, in order."""
@@ -304,10 +304,10 @@ class Connection:
             self.commands.append(Rotate("the exchange announced its shutdown"))
         else:
             if isinstance(said, Ack):
-                self.complaints.clear(self._asking.answered(said.request_id, said.names))
+                self.failures.clear(self._requests.answered(said.request_id, said.names))
             else:
                 self._refuse(said)
-            if self._asking.settled:
+            if self._requests.settled:
                 self._retry = 0  # everything asked for is answered: the connection is good
 
     def _doubt_books(self, said: Malformed) -> None:
@@ -322,23 +322,23 @@ class Connection:
     def _refuse(self, said: Refusal) -> None:
         """Some streams cannot be had, for now: ask for them again, ever more slowly."""
         self.refusals.append(said)
-        names = self._asking.answered(said.request_id, said.names)
+        names = self._requests.answered(said.request_id, said.names)
         if len(names) > 1 and not said.names:
             # One of them may be at fault, and which is not said: ask for each half by itself.
-            self._asking.ask_halves(names)
+            self._requests.ask_halves(names)
             self._send_due(self._now_ns)
             return
-        times = self.complaints.refuse(said, names)
+        times = self.failures.refuse(said, names)
         self._put_off(names, times, f"refused: {said.words}")
 
     def _put_off(self, names: Sequence[str], times: int, reason: str) -> None:
         """Ask for streams that could not be had once more, after a pause that grows."""
         for symbol in filter(None, map(self._wanted.book_of, names)):
             self.books[symbol].distrust(reason)
-            self._beginnings.drop(symbol)
+            self._book_restarts.drop(symbol)
         if names:
             pause_s = self._backoff.delay(times - 1, self._random())
-            self._asking.ask_later(names, self._now_ns + round(pause_s * SECOND_NS))
+            self._requests.ask_later(names, self._now_ns + round(pause_s * SECOND_NS))
             self._wake_for_next()
 
     def _begun(self, snapshot: BookSnapshot) -> None:
@@ -347,37 +347,37 @@ class Connection:
         book = self.books.get(symbol)
         if isinstance(book, StreamedBook):
             book.begin(snapshot)
-            if self.complaints.open or not self._asking.settled:  # to have begun is an answer too
-                self.complaints.clear(self._asking.answered(None, (self._book_stream(symbol),)))
+            if self.failures.open or not self._requests.settled:  # to have begun is an answer too
+                self.failures.clear(self._requests.answered(None, (self._book_stream(symbol),)))
             if book.wants_snapshot:
                 self._begin(symbol, at_ns)
             else:
-                self._beginnings.begun(symbol, at_ns)
+                self._book_restarts.begun(symbol, at_ns)
 
     def _begin(self, symbol: Symbol, at_ns: int) -> None:
         """Do what gets a book that was lost its snapshot."""
         if self._begins == "rest":
             self._fetch(symbol)
-        elif self._begins == "stream" and self._beginnings.plan(symbol, at_ns):
-            place, reason = ("book_deltas", symbol), self.books[symbol].reason
-            self._interruptions.append((place, reason, "book"))
+        elif self._begins == "stream" and self._book_restarts.plan(symbol, at_ns):
+            stream_key, reason = ("book_deltas", symbol), self.books[symbol].reason
+            self._interruptions.append((stream_key, reason, "book"))
             self._send_due(at_ns)
 
     def _fetch(self, symbol: Symbol) -> None:
-        fetch = self._beginnings.fetch(symbol)
+        fetch = self._book_restarts.fetch(symbol)
         if fetch is not None:
             self.commands.append(fetch)
 
     def _send_due(self, at_ns: int) -> None:
         """Send what is due, and ask to be woken for what is not."""
-        for symbol in self._beginnings.due(at_ns):
-            self._asking.ask_anew(self._book_stream(symbol))
-            self._beginnings.wait(symbol, at_ns, anew=True)
-        for text, names in self._asking.take_due(at_ns):
+        for symbol in self._book_restarts.due(at_ns):
+            self._requests.resubscribe(self._book_stream(symbol))
+            self._book_restarts.wait(symbol, at_ns, anew=True)
+        for text, names in self._requests.take_due(at_ns):
             self.commands.append(Send(text))
             if self._begins == "stream":
                 for symbol in filter(None, map(self._wanted.book_of, names)):
-                    self._beginnings.wait(symbol, at_ns)
+                    self._book_restarts.wait(symbol, at_ns)
         if self._ping_every_ns and at_ns >= self._pings_at_ns:
             self.commands.append(Send(self._dialect.limits.ping))
             self._pings_at_ns = at_ns + self._ping_every_ns
@@ -389,8 +389,8 @@ class Connection:
         return name
 
     def _wake_for_next(self) -> None:
-        due = self._beginnings.instants_ns()
-        if (next_ns := self._asking.next_ns()) is not None:
+        due = self._book_restarts.instants_ns()
+        if (next_ns := self._requests.next_ns()) is not None:
             due.append(next_ns)
         if self._ping_every_ns:
             due.append(self._pings_at_ns)

@@ -1,7 +1,7 @@
 """Dedupe: the same event from two connections is one event.
 
 While more than one connection brings the same streams, every event comes as often as there are
-connections. What tells copies of one event from two events that look alike is its *twin key*: the
+connections. What tells copies of one event from two events that look alike is its *dedupe key*: the
 exchange's own number where there is one, and otherwise everything it says, its time included. Where
 neither is enough an event has no key, and only one connection can be listened to.
 """
@@ -25,7 +25,7 @@ REMEMBERED = 100_000
 """Keys in a generation: half a minute of three thousand events a second."""
 
 
-def twin_key(event: AnyEvent) -> Hashable | None:
+def dedupe_key(event: AnyEvent) -> Hashable | None:
     """What copies of an event share and no other event has; None if nothing tells."""
     kind = type(event)
     if isinstance(event, Trade | AggTrade):
@@ -50,7 +50,7 @@ def contents(event: Ticker | Candle) -> Hashable:
     return type(event), *astuple(replace(event, received_at_ns=0))
 
 
-class Twins:
+class RecentKeys:
     """The keys seen lately, and who brought each first. Memory is bounded: the oldest go."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
@@ -63,15 +63,15 @@ class Twins:
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def note(self, key: Hashable, leg: int) -> int | None:
-        """Note that a leg brought a key; who did before, or None if nobody did."""
+    def note(self, key: Hashable, member: int) -> int | None:
+        """Note that a connection brought a key; who did before, or None if nobody did."""
         first = self._young.get(key)
         if first is None:
             first = self._old.get(key)
         if first is None:
             if len(self._young) >= self._remembered:
                 self._old, self._young = self._young, {}
-            self._young[key] = leg
+            self._young[key] = member
         return first
 
 
@@ -79,39 +79,41 @@ Note = Callable[[AnyEvent, int, int | None, bool], None]
 """Is told of an event, who brought it, who had brought it before, and whether it has a key."""
 
 
-class Sieve:
+class Deduplicator:
     """Lets every event through once, while it is in use."""
 
     def __init__(self) -> None:
-        self.key_of: Callable[[AnyEvent], Hashable | None] = twin_key
+        self.key_of: Callable[[AnyEvent], Hashable | None] = dedupe_key
         self.passed: list[AnyEvent] = []
         self.dropped = 0
         """Copies that were held back."""
-        self._twins: Twins | None = None
+        self._recent_keys: RecentKeys | None = None
 
     @property
-    def in_use(self) -> bool:
+    def enabled(self) -> bool:
         """Whether copies may come."""
-        return self._twins is not None
+        return self._recent_keys is not None
 
-    def use(self) -> None:
+    def enable(self) -> None:
         """From now on copies may come."""
-        self._twins = self._twins or Twins()
+        self._recent_keys = self._recent_keys or RecentKeys()
 
-    def put_away(self) -> None:
+    def disable(self) -> None:
         """From now on there are none."""
-        self._twins = None
+        self._recent_keys = None
 
-    def sift(self, events: Sequence[AnyEvent], leg: int, note: Note | None, *, leads: bool) -> None:
-        """Let through what nobody has brought, and what has no key only from who leads."""
-        assert self._twins is not None
-        seen, key_of, passed = self._twins.note, self.key_of, self.passed.append
+    def filter(
+        self, events: Sequence[AnyEvent], member: int, note: Note | None, *, is_primary: bool
+    ) -> None:
+        """Let through what nobody has brought, and what has no key only from the primary."""
+        assert self._recent_keys is not None
+        seen, key_of, passed = self._recent_keys.note, self.key_of, self.passed.append
         for event in events:
             key = key_of(event)
-            first = seen(key, leg) if key is not None else None
-            if first is None and (leads or key is not None):
+            first = seen(key, member) if key is not None else None
+            if first is None and (is_primary or key is not None):
                 passed(event)
             else:
                 self.dropped += 1
             if note is not None:
-                note(event, leg, first, key is not None)
+                note(event, member, first, key is not None)

@@ -176,12 +176,12 @@ class ReadsMany(Protocol):
 
 
 @runtime_checkable
-class KnowsTwins(Protocol):
+class HasDedupeKey(Protocol):
     """A dialect whose exchange stamps an event anew on every connection."""
 
-    def twin_key(self, event: AnyEvent) -> Hashable | None:
+    def dedupe_key(self, event: AnyEvent) -> Hashable | None:
         """What copies of an event on two connections share, and no other event has.
 
-        None if nothing tells. Without this, ``dedupe.twin_key`` is what counts.
+        None if nothing tells. Without this, ``dedupe.dedupe_key`` is what counts.
         """
         ...

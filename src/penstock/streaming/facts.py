@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from penstock.streaming.complaints import Complaint
+from penstock.streaming.subscription_failures import SubscriptionFailure
 from penstock.telemetry import Fact, Level
 
 _NAMED = 50
@@ -41,15 +41,15 @@ class StreamsPending(Fact, frozen=True, kw_only=True):
     times: int
 
 
-def facts_of(exchange: str, complaints: Sequence[Complaint]) -> list[Fact]:
-    """What to tell of complaints that came together: those of one kind and code in one fact."""
-    kinds: dict[tuple[str, int | str], list[Complaint]] = {}
-    for each in complaints:
+def facts_of(exchange: str, failures: Sequence[SubscriptionFailure]) -> list[Fact]:
+    """What to tell of failures that came together: those of one kind and code in one fact."""
+    kinds: dict[tuple[str, int | str], list[SubscriptionFailure]] = {}
+    for each in failures:
         kinds.setdefault((each.kind, each.code), []).append(each)
     facts: list[Fact] = []
     for (kind, code), some in kinds.items():
-        places = dict.fromkeys(place for each in some for place in each.places)
-        streams = tuple(f"{channel} {symbol.slug}" for channel, symbol in places)
+        stream_keys = dict.fromkeys(stream_key for each in some for stream_key in each.stream_keys)
+        streams = tuple(f"{channel} {symbol.slug}" for channel, symbol in stream_keys)
         named, times = streams[:_NAMED], max(each.times for each in some)
         reason, count = some[0].words, len(streams)
         if kind == "refused":

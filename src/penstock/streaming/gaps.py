@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 
-class Gap(NamedTuple):
+class IdGap(NamedTuple):
     """Consecutive ids that are missing, both ends included."""
 
     first: int
@@ -75,9 +75,9 @@ class IdRuns:
         """Every run of consecutive ids seen, both ends included."""
         return list(zip(self._firsts, self._lasts, strict=True))
 
-    def gaps(self, upto: int | None = None) -> list[Gap]:
+    def gaps(self, upto: int | None = None) -> list[IdGap]:
         """What is missing between the ids seen, and up to ``upto`` where that is known to exist."""
-        return [Gap(*hole) for hole in self.missing(upto)]
+        return [IdGap(*hole) for hole in self.missing(upto)]
 
     def missing(self, upto: int | None = None) -> list[tuple[int, int]]:
         """The same as plain pairs: there may be thousands, and they are written every second."""

@@ -14,7 +14,7 @@ from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection
-from penstock.streaming.leg import Leg
+from penstock.streaming.shard_connection import ShardConnection
 from penstock.streaming.streamed_book import StreamedBook
 
 _Kind = tuple[type[AnyEvent], Symbol]
@@ -22,7 +22,7 @@ _Kind = tuple[type[AnyEvent], Symbol]
 
 @dataclass(slots=True)
 class Handover:
-    """From one leg of a shard to another, by their numbers."""
+    """From one connection of a shard to another, by their numbers."""
 
     old: int
     new: int
@@ -31,26 +31,26 @@ class Handover:
     """It is given up then."""
     overlap_ns: int
     settled_ns: int | None = None
-    """Since when the new leg has everything."""
+    """Since when the new connection has everything."""
     owed: set[_Kind] = field(default_factory=set)
-    """What the old leg brought since."""
+    """What the old connection brought since."""
     met: set[_Kind] = field(default_factory=set)
     """What both brought."""
 
-    def note(self, event: AnyEvent, leg: int, first: int | None, keyed: bool) -> None:
-        """A leg brought an event; who had brought it first, if somebody had."""
+    def note(self, event: AnyEvent, member: int, first: int | None, keyed: bool) -> None:
+        """A connection brought an event; who had brought it first, if somebody had."""
         if event.source != "live":
-            return  # fetched, and for one leg alone
+            return  # fetched, and for one connection alone
         kind = type(event), event.symbol
-        if leg == self.old:
+        if member == self.old:
             self.owed.add(kind)
-        if (keyed and first is not None and self.new in (leg, first) and leg != first) or (
-            not keyed and leg == self.new
+        if (keyed and first is not None and self.new in (member, first) and member != first) or (
+            not keyed and member == self.new
         ):
             self.met.add(kind)
 
     def ready(self, old: Connection, new: Connection, at_ns: int) -> bool:
-        """Whether the old leg may go."""
+        """Whether the old connection may go."""
         if not new.settled:
             self.settled_ns = None
             return False
@@ -75,14 +75,14 @@ def _as_good(old: _Books, new: _Books) -> bool:
     )
 
 
-def better(lead: Leg, others: Sequence[Leg]) -> Leg | None:
-    """A leg that has every book the leading one has, and one more that was lost there."""
-    mine = lead.connection.books
-    for leg in others:
-        if leg is not lead and leg.live and leg.synced_books > lead.synced_books:
-            theirs = leg.connection.books
+def better(primary: ShardConnection, others: Sequence[ShardConnection]) -> ShardConnection | None:
+    """A connection that has every book the primary has, and one more that was lost there."""
+    mine = primary.connection.books
+    for member in others:
+        if member is not primary and member.live and member.synced_books > primary.synced_books:
+            theirs = member.connection.books
             if mine.keys() == theirs.keys() and _as_good(mine, theirs):
-                return leg
+                return member
     return None
 
 
@@ -108,8 +108,8 @@ def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSna
     return shown
 
 
-def carry_resyncs(old: Leg, new: Leg) -> None:
-    """Go on counting how often a book had to begin again where the old leg's count ends.
+def carry_resyncs(old: ShardConnection, new: ShardConnection) -> None:
+    """Go on counting how often a book had to begin again where the old connection's count ends.
 
     Not if that was lost: its books have stopped to be believed, and the new one's have not.
     """

@@ -29,8 +29,8 @@ _MEMORY_S = 300.0
 _MEMORY_ARRIVALS = 30.0
 _KNOWN_ARRIVALS = 5
 """After fewer a rate is a guess, and the stream is judged like one that never spoke."""
-_PATIENCE_HALVES_S = 6 * 3600.0
-_MOST_PATIENCE = 64.0
+_TOLERANCE_HALVES_S = 6 * 3600.0
+_MOST_TOLERANCE = 64.0
 
 S = TypeVar("S", bound=Hashable)
 
@@ -43,7 +43,7 @@ class Silence(NamedTuple, Generic[S]):
     """When it last spoke, or was asked for."""
     rate: float
     """Arrivals a second that were usual; 0 where that is not known."""
-    looks: int
+    probes: int
     """How often this silence was found to be real before."""
 
 
@@ -56,12 +56,12 @@ class _Watched:
         "due_ns",
         "from_ns",
         "last_ns",
-        "looks",
         "next_arrival_ns",
-        "patience",
-        "patient_ns",
+        "probes",
         "queued_ns",
         "span_s",
+        "tolerance",
+        "tolerance_set_ns",
         "wait_ns",
         "weight",
     )
@@ -84,9 +84,9 @@ class _Watched:
         """When the queue will come across it, never later than it is due; 0 while it is suspect."""
         self.next_arrival_ns = at_ns
         """What comes sooner belongs to the arrival before it."""
-        self.looks = 0
-        self.patience = 1.0
-        self.patient_ns = at_ns
+        self.probes = 0
+        self.tolerance = 1.0
+        self.tolerance_set_ns = at_ns
 
     @property
     def rate(self) -> float:
@@ -106,15 +106,15 @@ class _Watched:
         self.counted_ns = at_ns
         self.arrivals += arrivals
 
-    def patience_at(self, at_ns: int) -> float:
-        halves = max(0, at_ns - self.patient_ns) / SECOND_NS / _PATIENCE_HALVES_S
-        return 1.0 + (self.patience - 1.0) * exp(-log(2) * halves)
+    def tolerance_at(self, at_ns: int) -> float:
+        halves = max(0, at_ns - self.tolerance_set_ns) / SECOND_NS / _TOLERANCE_HALVES_S
+        return 1.0 + (self.tolerance - 1.0) * exp(-log(2) * halves)
 
 
 class Liveness(Generic[S]):
     """The streams somebody waits for, and which of them have been silent for too long.
 
-    Whoever is told of a silence has to say what came of it: ``clear``, ``excuse`` or ``confirm``;
+    Whoever is told of a silence has to say what came of it: ``clear``, ``postpone`` or ``confirm``;
     until then it is not told again. To hear of it in time, ask at ``next_ns``, which may come
     nearer whenever something is heard, but never nearer than ``least_s``.
     """
@@ -152,8 +152,8 @@ class Liveness(Generic[S]):
         if watched is None or last_at_ns < watched.last_ns:
             return
         watched.last_ns = watched.from_ns = last_at_ns
-        if watched.looks or not watched.queued_ns or last_at_ns >= watched.next_arrival_ns:
-            watched.looks = 0
+        if watched.probes or not watched.queued_ns or last_at_ns >= watched.next_arrival_ns:
+            watched.probes = 0
             watched.next_arrival_ns = last_at_ns + ONE_ARRIVAL_NS
             watched.count(last_at_ns, 1)
             self._plan(stream, watched)
@@ -175,7 +175,7 @@ class Liveness(Generic[S]):
         while (next_ns := self.next_ns()) is not None and next_ns <= now_ns:
             _, _, stream, watched = heappop(self._queue)
             watched.queued_ns = 0
-            found.append(Silence(stream, watched.last_ns, watched.rate, watched.looks))
+            found.append(Silence(stream, watched.last_ns, watched.rate, watched.probes))
         return sorted(found, key=lambda each: -each.rate)
 
     def next_ns(self) -> int | None:
@@ -196,9 +196,9 @@ class Liveness(Generic[S]):
         if watched is None or watched.queued_ns:
             return
         watched.count(now_ns, 0)
-        if not watched.looks:
-            watched.patience = min(_MOST_PATIENCE, 2 * watched.patience_at(now_ns))
-            watched.patient_ns = now_ns
+        if not watched.probes:
+            watched.tolerance = min(_MOST_TOLERANCE, 2 * watched.tolerance_at(now_ns))
+            watched.tolerance_set_ns = now_ns
         self._wait_on(stream, watched, now_ns, 1)
 
     def confirm(self, stream: S, now_ns: int) -> None:
@@ -207,14 +207,14 @@ class Liveness(Generic[S]):
         if watched is not None and not watched.queued_ns:
             self._wait_on(stream, watched, now_ns, 1)
 
-    def excuse(self, stream: S, now_ns: int) -> None:
+    def postpone(self, stream: S, now_ns: int) -> None:
         """The silence proves nothing, for example because nobody could look: begin it anew."""
         watched = self._watched.get(stream)
         if watched is not None and not watched.queued_ns:
             self._wait_on(stream, watched, now_ns, 0)
 
-    def _wait_on(self, stream: S, watched: _Watched, now_ns: int, looks: int) -> None:
-        watched.looks += looks
+    def _wait_on(self, stream: S, watched: _Watched, now_ns: int, probes: int) -> None:
+        watched.probes += probes
         watched.from_ns = now_ns
         self._plan(stream, watched)
 
@@ -222,9 +222,9 @@ class Liveness(Generic[S]):
         """Set when it will be suspect, and see to it that the queue comes across it by then."""
         rate = watched.rate
         wait_s = max(self._least_s, _usual_s(rate) if rate else self._first_s)
-        if watched.patience > 1.0:
-            wait_s *= watched.patience_at(watched.from_ns)
-        wait_s = min(wait_s * 2.0 ** min(watched.looks, 40), _LONGEST_S)
+        if watched.tolerance > 1.0:
+            wait_s *= watched.tolerance_at(watched.from_ns)
+        wait_s = min(wait_s * 2.0 ** min(watched.probes, 40), _LONGEST_S)
         watched.wait_ns = round(wait_s * SECOND_NS)
         watched.due_ns = watched.from_ns + watched.wait_ns
         if not watched.queued_ns or watched.due_ns < watched.queued_ns:

@@ -1,17 +1,18 @@
 """A shard: some streams of one exchange, over as many connections as it takes to lose nothing.
 
-Usually one *leg* (a connection) carries them. Before the exchange ends a connection, or when it
-says that it will, another leg is opened beside the old one; the old one is closed only after the
-new one has shown that it brings the same. Where redundancy is wanted several legs run all the time.
-One leg *leads*: its books are the shard's. What can be told apart by a key is taken from whichever
-leg brings it first, the rest from the leading one.
+Usually one connection carries them. Before the exchange ends a connection, or when
+it says that it will, another connection is opened beside the old one; the old one is closed only
+after the new one has shown that it brings the same. Where redundancy is wanted several connections
+run all the time. One connection is the *primary*: its books are the shard's. What can be told apart
+by a key is taken from whichever connection brings it first, the rest from the primary.
 
     disconnected ── start ──→ connecting ── opened ──→ connected ←── handed over, given up ──┐
                                   ↑                        │ │ └── old age, a notice ──→ rotating
                                   └──── woken ── reconnecting┘
 
-Like a connection it does nothing itself: events go in with the number of a leg, commands come out
-with one. Number 0 is the shard's own. While one leg is open nothing is added to its path.
+Like a connection it does nothing itself: events go in with the number of a connection, commands
+come out with one. Number 0 is the shard's own. While one connection is open nothing is added to its
+path.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,28 +20,28 @@ from typing import Literal
 
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.streaming.asking import SECOND_NS
 from penstock.streaming.commands import Close, FetchSnapshot, Rotate, Subscription, WakeAt
 from penstock.streaming.dialect import Dialect
 from penstock.streaming.handover import Handover, baselines, better, carry_resyncs
-from penstock.streaming.leg import Leg, Plan
-from penstock.streaming.legs import Legs
+from penstock.streaming.shard_connection import Plan, ShardConnection
+from penstock.streaming.shard_connections import ShardConnections
+from penstock.streaming.subscribe_requests import SECOND_NS
 
 SHARD = 0
-"""The number of the shard itself, where others are of legs."""
-_LOOK_NS = SECOND_NS // 5
-"""How often it is looked whether a leg can take over."""
+"""The number of the shard itself, where others are of connections."""
+_CHECK_NS = SECOND_NS // 5
+"""How often it is looked whether a connection can take over."""
 _LINGER_NS = 10 * SECOND_NS
-"""How long a leg may lag behind one that is gone: so long copies are looked for after it."""
+"""How long a connection may lag behind one that is gone: so long copies are looked for after it."""
 FILL_WITHIN_NS = 2 * SECOND_NS
-"""How long a leg may take to bring what another leg has lost."""
+"""How long a connection may take to bring what another connection has lost."""
 _SPREAD = 0.2
-"""The share of a leg's life that chance takes off."""
+"""The share of a connection's life that chance takes off."""
 
 State = Literal["disconnected", "connecting", "connected", "rotating", "reconnecting"]
 
 
-class Shard(Legs):
+class Shard(ShardConnections):
     """Some streams of one exchange, and the books they carry."""
 
     def __init__(
@@ -56,7 +57,7 @@ class Shard(Legs):
         super().__init__(exchange, dialect, subscriptions, random, plan, keep_levels=keep_levels)
         self._lingers_ns = 0
         self._handover: Handover | None = None
-        self._vain = self._again_ns = 0
+        self._failed_rotations = self._again_ns = 0
         self._wakes_ns: int | None = None
 
     @property
@@ -64,80 +65,80 @@ class Shard(Legs):
         """How it is with the shard as a whole."""
         if self._handover is not None:
             return "rotating"
-        return "connected" if self.lead.live else self.lead.connection.state
+        return "connected" if self.primary.live else self.primary.connection.state
 
     def start(self, at_ns: int) -> None:
-        """Begin: open every leg that is wanted."""
-        for _ in range(self.plan.redundancy - len(self.legs)):
-            self._add_leg()
-        if len(self.legs) > 1:
-            self._look_for_twins()
-        for leg in self.legs.values():
-            leg.connection.start()
-            self._sort(leg, at_ns)
+        """Begin: open every connection that is wanted."""
+        for _ in range(self.plan.redundancy - len(self.members)):
+            self._add_member()
+        if len(self.members) > 1:
+            self._start_deduplicating()
+        for member in self.members.values():
+            member.connection.start()
+            self._sort(member, at_ns)
 
     def opened(self, number: int, at_ns: int) -> None:
-        """A leg's socket is open."""
-        leg = self.legs.get(number)
-        if leg is None or leg.leaving:
+        """A connection's socket is open."""
+        member = self.members.get(number)
+        if member is None or member.leaving:
             # Too late: nobody wants it any more.
             self._commands.append((number, Close("not wanted any more")))
             return
-        leg.opened_ns = leg.heard_ns = at_ns
+        member.opened_ns = member.heard_ns = at_ns
         life_s = self.plan.rotate_after_s * (1 - _SPREAD * self._random())
-        leg.rotates_ns = at_ns + round(life_s * SECOND_NS)
-        leg.connection.opened(at_ns)
-        self._sort(leg, at_ns)
-        self._choose_lead(at_ns)
+        member.rotates_ns = at_ns + round(life_s * SECOND_NS)
+        member.connection.opened(at_ns)
+        self._sort(member, at_ns)
+        self._choose_primary(at_ns)
         self._plan_wake(at_ns)
 
     def received_many(self, number: int, frames: Sequence[bytes | str], at_ns: list[int]) -> None:
-        """Frames arrived on a leg, each at its instant."""
-        leg = self.legs.get(number)
-        if leg is None or not frames:
+        """Frames arrived on a connection, each at its instant."""
+        member = self.members.get(number)
+        if member is None or not frames:
             return
-        connection, now_ns = leg.connection, at_ns[-1]
+        connection, now_ns = member.connection, at_ns[-1]
         connection.received_many(frames, at_ns)
-        leg.heard_ns = now_ns
-        if self.sieve.in_use:
-            self._sift_leg(leg)
+        member.heard_ns = now_ns
+        if self.deduplicator.enabled:
+            self._deduplicate_member(member)
         if connection.commands:
-            self._sort(leg, now_ns)
-        if self.sieve.in_use:
+            self._sort(member, now_ns)
+        if self.deduplicator.enabled:
             self._go_on(now_ns)
 
     def closed(self, number: int, reason: str, at_ns: int) -> None:
-        """A leg's socket is closed, or could not be opened."""
-        leg = self.legs.get(number)
-        if leg is None or (leg.connection.state == "disconnected" and not leg.leaving):
+        """A connection's socket is closed, or could not be opened."""
+        member = self.members.get(number)
+        if member is None or (member.connection.state == "disconnected" and not member.leaving):
             return
-        handover, was_live = self._handover, leg.live
-        if leg.leaving:
-            self._forget(leg, at_ns)
+        handover, was_live = self._handover, member.live
+        if member.leaving:
+            self._forget(member, at_ns)
         elif handover is not None and number == handover.new:
             self._give_up(reason, at_ns)
-            self._forget(leg, at_ns)
+            self._forget(member, at_ns)
         else:
-            self.tally.reconnects[reason] += 1
+            self.stats.reconnects[reason] += 1
             if handover is not None and number == handover.old:
-                # It went before its time: the new leg is all there is.
+                # It went before its time: the new connection is all there is.
                 self._handover = None
-                self._forget(leg, at_ns)
+                self._forget(member, at_ns)
             else:
-                leg.lost(reason, at_ns)
-                self._sort(leg, at_ns)
+                member.lost(reason, at_ns)
+                self._sort(member, at_ns)
         if was_live:
-            self._mark_loss(self.wanted.places(), leg, reason, at_ns)
-        self._choose_lead(at_ns)
+            self._mark_loss(self.wanted.stream_keys(), member, reason, at_ns)
+        self._choose_primary(at_ns)
         self._go_on(at_ns)
         self._plan_wake(at_ns)
 
     def woken(self, number: int, at_ns: int) -> None:
-        """Time has passed, for a leg or for the shard."""
-        leg = self.legs.get(number)
-        if leg is not None and not leg.leaving:
-            leg.connection.woken(at_ns)
-            self._sort(leg, at_ns)
+        """Time has passed, for a connection or for the shard."""
+        member = self.members.get(number)
+        if member is not None and not member.leaving:
+            member.connection.woken(at_ns)
+            self._sort(member, at_ns)
         elif number == SHARD:
             if self._wakes_ns is not None and at_ns >= self._wakes_ns:
                 self._wakes_ns = None
@@ -147,23 +148,23 @@ class Shard(Legs):
 
     def snapshot_arrived(self, number: int, snapshot: BookSnapshot, at_ns: int) -> None:
         """A book that was asked for."""
-        leg = self.legs.get(number)
-        if leg is not None:
-            leg.connection.snapshot_arrived(snapshot)
-            if self.sieve.in_use:
-                self._sift_leg(leg)
-            self._sort(leg, at_ns)
+        member = self.members.get(number)
+        if member is not None:
+            member.connection.snapshot_arrived(snapshot)
+            if self.deduplicator.enabled:
+                self._deduplicate_member(member)
+            self._sort(member, at_ns)
 
     def snapshot_failed(self, number: int, symbol: Symbol, at_ns: int) -> None:
         """A book could not be had."""
-        leg = self.legs.get(number)
-        if leg is not None:
-            leg.connection.snapshot_failed(symbol)
-            self._sort(leg, at_ns)
+        member = self.members.get(number)
+        if member is not None:
+            member.connection.snapshot_failed(symbol)
+            self._sort(member, at_ns)
 
     def rotate(self, reason: str, at_ns: int) -> None:
-        """Replace the leading leg, if it is open; one at a time."""
-        self._rotate(self.lead, reason, at_ns)
+        """Replace the primary connection, if it is open; one at a time."""
+        self._rotate(self.primary, reason, at_ns)
 
     def add(self, wanted: Subscription, at_ns: int) -> None:
         """Stream this too.
@@ -171,123 +172,123 @@ class Shard(Legs):
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
         """
-        for leg in self._staying():
-            leg.connection.add(wanted, at_ns)
-            self._sort(leg, at_ns)
+        for member in self._staying():
+            member.connection.add(wanted, at_ns)
+            self._sort(member, at_ns)
         self.wanted.add(wanted)
 
     def remove(self, wanted: Subscription, at_ns: int) -> None:
         """Stream this no longer."""
         self.wanted.remove(wanted)
-        places = [(wanted.channel, symbol) for symbol in wanted.symbols]
-        for leg in self._staying():
-            leg.connection.remove(wanted, at_ns)
+        stream_keys = [(wanted.channel, symbol) for symbol in wanted.symbols]
+        for member in self._staying():
+            member.connection.remove(wanted, at_ns)
             if wanted.channel == "book_deltas":
                 for symbol in wanted.symbols:
-                    leg.joining.pop(symbol, None)
-            self._sort(leg, at_ns)
-        self._mark_loss(places, self.lead, "removed", at_ns, "removed")
+                    member.joining.pop(symbol, None)
+            self._sort(member, at_ns)
+        self._mark_loss(stream_keys, self.primary, "removed", at_ns, "removed")
 
-    def ask_anew(self, channel: str, symbol: Symbol, at_ns: int) -> None:
-        """End a stream on the leading leg, and ask for it again."""
-        self.lead.connection.ask_anew(channel, symbol, at_ns)
-        self._sort(self.lead, at_ns)
+    def resubscribe(self, channel: str, symbol: Symbol, at_ns: int) -> None:
+        """End a stream on the primary connection, and ask for it again."""
+        self.primary.connection.resubscribe(channel, symbol, at_ns)
+        self._sort(self.primary, at_ns)
 
     def stop(self, at_ns: int) -> None:
         """End for good."""
         self._handover = None
         live = self._live()
-        for leg in self.legs.values():
-            self._leave(leg, "stopped")
+        for member in self.members.values():
+            self._leave(member, "stopped")
         if live:
-            newest = max(live, key=lambda leg: leg.heard_ns or 0)
-            self._mark_loss(self.wanted.places(), newest, "stopped", at_ns, "stopped")
+            latest = max(live, key=lambda member: member.heard_ns or 0)
+            self._mark_loss(self.wanted.stream_keys(), latest, "stopped", at_ns, "stopped")
 
-    def _look_for_twins(self) -> None:
-        self._have_twins(twins=True)
-        self._sift_leg(self.lead)
+    def _start_deduplicating(self) -> None:
+        self._expect_copies(copies=True)
+        self._deduplicate_member(self.primary)
 
     def _fill_holes(self, at_ns: int) -> None:
-        """Let every leg take from the others what it lost; a lost book from who still has it."""
+        """Let every connection take what it lost from the others; lost books likewise."""
         live = self._live()
-        for leg in self._staying():
-            if leg.connection.books.holes:
-                others = [other.connection for other in live if other is not leg]
-                leg.connection.fill_holes(others, at_ns - FILL_WITHIN_NS)
-                self._sort(leg, at_ns)
-        if any(leg.connection.books.holes for leg in live):
+        for member in self._staying():
+            if member.connection.books.holes:
+                others = [other.connection for other in live if other is not member]
+                member.connection.fill_holes(others, at_ns - FILL_WITHIN_NS)
+                self._sort(member, at_ns)
+        if any(member.connection.books.holes for member in live):
             self._plan_wake(at_ns)
-        if self.lead.connection.beginning and (found := better(self.lead, live)) is not None:
-            self._lead_by(found, at_ns)
+        if self.primary.connection.beginning and (found := better(self.primary, live)) is not None:
+            self._make_primary(found, at_ns)
 
-    def _sift_leg(self, leg: Leg) -> None:
-        self._sift(leg, self._handover.note if self._handover is not None else None)
+    def _deduplicate_member(self, member: ShardConnection) -> None:
+        self._deduplicate(member, self._handover.note if self._handover is not None else None)
 
-    def _sort(self, leg: Leg, at_ns: int) -> None:
-        """Pass a leg's commands on, but for what the shard does itself."""
-        for place, reason, cause in leg.connection.take_interruptions():
-            self._mark_loss([place], leg, reason, at_ns, cause)
-        for command in leg.connection.take_commands():
+    def _sort(self, member: ShardConnection, at_ns: int) -> None:
+        """Pass a connection's commands on, but for what the shard does itself."""
+        for stream_key, reason, cause in member.connection.take_interruptions():
+            self._mark_loss([stream_key], member, reason, at_ns, cause)
+        for command in member.connection.take_commands():
             if isinstance(command, Rotate):
-                self._rotate(leg, command.reason, at_ns)
-            elif leg.leaving and not isinstance(command, Close):
+                self._rotate(member, command.reason, at_ns)
+            elif member.leaving and not isinstance(command, Close):
                 continue
-            elif isinstance(command, FetchSnapshot) and leg.wait_for(
-                self.lead, command.symbol, at_ns
+            elif isinstance(command, FetchSnapshot) and member.wait_for(
+                self.primary, command.symbol, at_ns
             ):
                 self._plan_wake(at_ns)
             else:
-                self._commands.append((leg.number, command))
+                self._commands.append((member.number, command))
 
     def _join_books(self, at_ns: int) -> None:
-        for leg in self._staying():
-            if leg.joining:
-                fetch = leg.join_books(self.lead, at_ns)
-                self._commands += [(leg.number, command) for command in fetch]
+        for member in self._staying():
+            if member.joining:
+                fetch = member.join_books(self.primary, at_ns)
+                self._commands += [(member.number, command) for command in fetch]
 
-    def _choose_lead(self, at_ns: int) -> None:
-        """See to it that a live leg leads, if there is one."""
-        if self.lead.live:
+    def _choose_primary(self, at_ns: int) -> None:
+        """See to it that a live connection leads, if there is one."""
+        if self.primary.live:
             return
         staying = list(self._staying())
-        live = [leg for leg in staying if leg.live]
+        live = [member for member in staying if member.live]
         if live:
-            self._lead_by(max(live, key=lambda leg: leg.synced_books), at_ns)
-        elif staying and self.lead not in staying:
-            self.lead = staying[0]
+            self._make_primary(max(live, key=lambda member: member.synced_books), at_ns)
+        elif staying and self.primary not in staying:
+            self.primary = staying[0]
 
-    def _lead_by(self, leg: Leg, at_ns: int) -> None:
+    def _make_primary(self, member: ShardConnection, at_ns: int) -> None:
         """Pass the lead over; where books have no numbers, the new one's are a new beginning."""
-        carry_resyncs(self.lead, leg)
-        self.lead = leg
-        if self.sieve.in_use:
-            self._sift_leg(leg)
-            self.sieve.passed += baselines(self.exchange, leg.connection, at_ns)
+        carry_resyncs(self.primary, member)
+        self.primary = member
+        if self.deduplicator.enabled:
+            self._deduplicate_member(member)
+            self.deduplicator.passed += baselines(self.exchange, member.connection, at_ns)
         self._join_books(at_ns)
 
     def _go_on(self, at_ns: int) -> None:
         """Do what others have made possible."""
-        if not self.sieve.in_use:
+        if not self.deduplicator.enabled:
             return
         self._fill_holes(at_ns)
         self._join_books(at_ns)
         handover = self._handover
         if handover is not None:
-            new = self.legs[handover.new]
-            if handover.ready(self.legs[handover.old].connection, new.connection, at_ns):
+            new = self.members[handover.new]
+            if handover.ready(self.members[handover.old].connection, new.connection, at_ns):
                 self._finish(handover, new, at_ns)
             elif at_ns >= handover.until_ns:
                 self._give_up("it did not take over in time", at_ns)
                 self._leave(new, "given up")
-        elif len(self.legs) == 1 and at_ns >= self._lingers_ns:
-            self._have_twins(twins=False)
+        elif len(self.members) == 1 and at_ns >= self._lingers_ns:
+            self._expect_copies(copies=False)
 
     def _rotate_old(self, at_ns: int) -> None:
-        for leg in self._staying():
-            if leg.rotates_ns is not None and at_ns >= leg.rotates_ns:
-                self._rotate(leg, "old age", at_ns)
+        for member in self._staying():
+            if member.rotates_ns is not None and at_ns >= member.rotates_ns:
+                self._rotate(member, "old age", at_ns)
 
-    def _rotate(self, old: Leg, reason: str, at_ns: int) -> None:
+    def _rotate(self, old: ShardConnection, reason: str, at_ns: int) -> None:
         handover = self._handover
         if not old.live:
             return  # what is not open is opened anew in any case
@@ -295,11 +296,11 @@ class Shard(Legs):
             old.rotates_ns = self._again_ns
             self._plan_wake(at_ns)
         elif handover is None:
-            self._look_for_twins()
-            new = self._add_leg()
+            self._start_deduplicating()
+            new = self._add_member()
             old.rotates_ns = None
             overlap_ns = round(self.plan.overlap_s * SECOND_NS)
-            until_ns = at_ns + overlap_ns + round(self.plan.patience_s * SECOND_NS)
+            until_ns = at_ns + overlap_ns + round(self.plan.takeover_timeout_s * SECOND_NS)
             self._handover = Handover(old.number, new.number, reason, until_ns, overlap_ns)
             new.connection.start()
             self._sort(new, at_ns)
@@ -310,50 +311,52 @@ class Shard(Legs):
         elif old.number != handover.old:
             old.rotates_ns = at_ns  # its turn comes
 
-    def _finish(self, handover: Handover, new: Leg, at_ns: int) -> None:
-        self._handover, self._vain = None, 0
-        self.tally.rotations[handover.reason] += 1
-        old = self.legs[handover.old]
-        if old is self.lead:
-            self._lead_by(new, at_ns)
+    def _finish(self, handover: Handover, new: ShardConnection, at_ns: int) -> None:
+        self._handover, self._failed_rotations = None, 0
+        self.stats.rotations[handover.reason] += 1
+        old = self.members[handover.old]
+        if old is self.primary:
+            self._make_primary(new, at_ns)
         self._leave(old, handover.reason)
         self._plan_wake(at_ns)
 
     def _give_up(self, reason: str, at_ns: int) -> None:
-        """Keep the old leg, and try later."""
+        """Keep the old connection, and try later."""
         handover, self._handover = self._handover, None
         assert handover is not None
-        self.tally.given_up[reason] += 1
-        pause_s = self.plan.rotate_again.delay(self._vain, self._random())
-        self._vain += 1
+        self.stats.given_up[reason] += 1
+        pause_s = self.plan.rotate_again.delay(self._failed_rotations, self._random())
+        self._failed_rotations += 1
         self._again_ns = at_ns + round(pause_s * SECOND_NS)
-        self.legs[handover.old].rotates_ns = self._again_ns
+        self.members[handover.old].rotates_ns = self._again_ns
 
-    def _leave(self, leg: Leg, reason: str) -> None:
-        if not leg.leaving:
-            leg.leaving = True
-            leg.connection.stop(reason)
-            asked = leg.connection.take_commands()
-            self._commands += [(leg.number, each) for each in asked if isinstance(each, Close)]
+    def _leave(self, member: ShardConnection, reason: str) -> None:
+        if not member.leaving:
+            member.leaving = True
+            member.connection.stop(reason)
+            asked = member.connection.take_commands()
+            self._commands += [(member.number, each) for each in asked if isinstance(each, Close)]
 
-    def _forget(self, leg: Leg, at_ns: int) -> None:
-        if self.sieve.in_use:
-            self._sift_leg(leg)
-        del self.legs[leg.number]
-        leg.leaving = True
+    def _forget(self, member: ShardConnection, at_ns: int) -> None:
+        if self.deduplicator.enabled:
+            self._deduplicate_member(member)
+        del self.members[member.number]
+        member.leaving = True
         self._lingers_ns = at_ns + _LINGER_NS
 
     def _plan_wake(self, at_ns: int) -> None:
         """Ask to be woken for what is to be done next."""
         due: list[int] = []
-        legs = self.legs.values()
+        members = self.members.values()
         if self._handover is not None or any(
-            leg.joining or leg.connection.books.holes for leg in legs
+            member.joining or member.connection.books.holes for member in members
         ):
-            due = [at_ns + _LOOK_NS]
+            due = [at_ns + _CHECK_NS]
         if self._handover is None:
-            due += [leg.rotates_ns for leg in self._staying() if leg.rotates_ns is not None]
-        if self.sieve.in_use and len(self.legs) == 1:
+            due += [
+                member.rotates_ns for member in self._staying() if member.rotates_ns is not None
+            ]
+        if self.deduplicator.enabled and len(self.members) == 1:
             due.append(self._lingers_ns)
         next_ns = min(due, default=None)
         if next_ns is not None and (self._wakes_ns is None or next_ns < self._wakes_ns):

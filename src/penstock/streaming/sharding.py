@@ -7,9 +7,9 @@ first, so that no connection is opened without need; removed ones leave room. Bo
 from collections import deque
 from collections.abc import Iterable
 
-from penstock.streaming.asking import SECOND_NS
 from penstock.streaming.dialect import StreamLimits
-from penstock.streaming.wanted import Place
+from penstock.streaming.subscribe_requests import SECOND_NS
+from penstock.streaming.wanted import StreamKey
 
 _SHARE = 0.8
 """Of the connections an exchange allows; the rest is for others at the same address."""
@@ -22,41 +22,41 @@ class Sharding:
 
     def __init__(self, streams_per_connection: int) -> None:
         self._room = streams_per_connection
-        self._shard_of: dict[Place, int] = {}
+        self._shard_of: dict[StreamKey, int] = {}
         self._sizes: dict[int, int] = {}
         self._shards_ever = 0
 
     @property
-    def shards(self) -> dict[int, list[Place]]:
+    def shards(self) -> dict[int, list[StreamKey]]:
         """The streams of every shard that has any."""
-        shards: dict[int, list[Place]] = {number: [] for number in self._sizes}
-        for place, number in self._shard_of.items():
-            shards[number].append(place)
+        shards: dict[int, list[StreamKey]] = {number: [] for number in self._sizes}
+        for stream_key, number in self._shard_of.items():
+            shards[number].append(stream_key)
         return shards
 
-    def shard_of(self, place: Place) -> int | None:
+    def shard_of(self, stream_key: StreamKey) -> int | None:
         """Where a stream is."""
-        return self._shard_of.get(place)
+        return self._shard_of.get(stream_key)
 
-    def add(self, places: Iterable[Place]) -> dict[int, list[Place]]:
+    def add(self, stream_keys: Iterable[StreamKey]) -> dict[int, list[StreamKey]]:
         """Find room for streams; those that were not there, by shard."""
-        added: dict[int, list[Place]] = {}
-        for place in places:
-            if place not in self._shard_of:
+        added: dict[int, list[StreamKey]] = {}
+        for stream_key in stream_keys:
+            if stream_key not in self._shard_of:
                 number = self._with_room()
-                self._shard_of[place] = number
+                self._shard_of[stream_key] = number
                 self._sizes[number] += 1
-                added.setdefault(number, []).append(place)
+                added.setdefault(number, []).append(stream_key)
         return added
 
-    def remove(self, places: Iterable[Place]) -> dict[int, list[Place]]:
+    def remove(self, stream_keys: Iterable[StreamKey]) -> dict[int, list[StreamKey]]:
         """Let go of streams; those that were there, by shard. A shard without any is gone."""
-        removed: dict[int, list[Place]] = {}
-        for place in places:
-            number = self._shard_of.pop(place, None)
+        removed: dict[int, list[StreamKey]] = {}
+        for stream_key in stream_keys:
+            number = self._shard_of.pop(stream_key, None)
             if number is not None:
                 self._sizes[number] -= 1
-                removed.setdefault(number, []).append(place)
+                removed.setdefault(number, []).append(stream_key)
         for number in removed:
             if not self._sizes[number]:
                 del self._sizes[number]
@@ -71,7 +71,7 @@ class Sharding:
         return self._shards_ever
 
 
-class ConnectPace:
+class ConnectLimiter:
     """When the next connection to an exchange may be opened, whoever of us wants one."""
 
     def __init__(self, limits: StreamLimits) -> None:

@@ -6,7 +6,7 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
 from penstock.streaming.dialect import Dialect
 
-Place = tuple[str, Symbol]
+StreamKey = tuple[str, Symbol]
 """A channel and a symbol."""
 
 
@@ -21,7 +21,7 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return (Subscription(channel, tuple(each)) for channel, each in self._channels.items())
 
-    def places(self) -> list[Place]:
+    def stream_keys(self) -> list[StreamKey]:
         """The same, stream by stream."""
         return [(channel, symbol) for channel, each in self._channels.items() for symbol in each]
 
@@ -38,49 +38,54 @@ class Subscriptions:
             self._channels.pop(wanted.channel, None)
 
     @classmethod
-    def of(cls, places: Iterable[Place]) -> "Subscriptions":
+    def of(cls, stream_keys: Iterable[StreamKey]) -> "Subscriptions":
         """The same, given stream by stream."""
         wanted = cls()
-        for channel, symbol in places:
+        for channel, symbol in stream_keys:
             wanted.add(Subscription(channel, (symbol,)))
         return wanted
 
 
-class Wanted:
-    """The streams of one connection, by place and by name."""
+class WantedStreams:
+    """The streams of one connection, by key and by name."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._names: dict[Place, str] = {}
-        self._places: dict[str, Place] = {}
+        self._names: dict[StreamKey, str] = {}
+        self._stream_keys: dict[str, StreamKey] = {}
         """Those that are wanted no longer included: a late answer may name one."""
         self._books: dict[str, Symbol] = {}
 
     def __len__(self) -> int:
         return len(self._names)
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[StreamKey]:
         return iter(self._names)
 
-    def add(self, wanted: Subscription) -> list[Place]:
-        """Learn the names of streams; the places of those that were not known.
+    def add(self, wanted: Subscription) -> list[StreamKey]:
+        """Learn the names of streams; the keys of those that were not known.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have one; none was added.
         """
         channel = wanted.channel
         fresh = [each for each in wanted.symbols if (channel, each) not in self._names]
-        names, places = self._dialect.streams(channel, fresh), [(channel, each) for each in fresh]
-        self._names.update(zip(places, names, strict=True))
-        self._places.update(zip(names, places, strict=True))
+        names, stream_keys = (
+            self._dialect.streams(channel, fresh),
+            [(channel, each) for each in fresh],
+        )
+        self._names.update(zip(stream_keys, names, strict=True))
+        self._stream_keys.update(zip(names, stream_keys, strict=True))
         if channel == "book_deltas":
             self._books.update(zip(names, fresh, strict=True))
-        return places
+        return stream_keys
 
     def remove(self, wanted: Subscription) -> list[str]:
         """Forget streams; the names of those that were known."""
-        places = [(wanted.channel, symbol) for symbol in wanted.symbols]
-        names = [self._names.pop(place) for place in places if place in self._names]
+        stream_keys = [(wanted.channel, symbol) for symbol in wanted.symbols]
+        names = [
+            self._names.pop(stream_key) for stream_key in stream_keys if stream_key in self._names
+        ]
         for name in names:
             self._books.pop(name, None)
         return names
@@ -93,14 +98,14 @@ class Wanted:
         """Whose book a stream tells of, if it does."""
         return self._books.get(name)
 
-    def names(self, places: Iterable[Place]) -> list[str]:
+    def names(self, stream_keys: Iterable[StreamKey]) -> list[str]:
         """What the exchange calls these streams."""
-        return [self._names[place] for place in places]
+        return [self._names[stream_key] for stream_key in stream_keys]
 
-    def place(self, name: str) -> Place | None:
+    def key(self, name: str) -> StreamKey | None:
         """Which stream the exchange calls so; it may be wanted no longer."""
-        return self._places.get(name)
+        return self._stream_keys.get(name)
 
     def group_of(self, name: str) -> str:
         """What streams that may be asked for in one message have in common."""
-        return "" if self._dialect.limits.mixed_channels else self._places[name][0]
+        return "" if self._dialect.limits.mixed_channels else self._stream_keys[name][0]

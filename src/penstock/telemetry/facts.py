@@ -307,7 +307,7 @@ class BusRefused(Fact, frozen=True, kw_only=True):
 
 
 class StreamSuspected(Fact, frozen=True, kw_only=True):
-    """A stream is silent for longer than is usual for it: somebody looks. Told once a silence."""
+    """A stream is silent for longer than is usual for it: the market is probed. Once a silence."""
 
     exchange: str
     channel: str
@@ -315,7 +315,7 @@ class StreamSuspected(Fact, frozen=True, kw_only=True):
     silent_s: float
 
 
-class LookTaken(Fact, frozen=True, kw_only=True):
+class StreamProbed(Fact, frozen=True, kw_only=True):
     """Whether a silent stream had something to say: ``nothing``, ``news``, or it is not known."""
 
     exchange: str
@@ -324,7 +324,7 @@ class LookTaken(Fact, frozen=True, kw_only=True):
     found: Literal["nothing", "news", "failed"]
 
 
-class StreamMute(Fact, frozen=True, kw_only=True):
+class StreamStalled(Fact, frozen=True, kw_only=True):
     """A stream does not bring what happens on its market, and what is done about it."""
 
     exchange: str
@@ -333,8 +333,8 @@ class StreamMute(Fact, frozen=True, kw_only=True):
     remedy: Literal["asked_anew", "rotated"]
 
 
-class StreamSpeaks(Fact, frozen=True, kw_only=True):
-    """A stream that was mute brings something again."""
+class StreamRecovered(Fact, frozen=True, kw_only=True):
+    """A stream that was stalled brings something again."""
 
     exchange: str
     channel: str

@@ -34,7 +34,7 @@ _LEVELS: dict[type[Fact], Level] = {
     # There may be thousands of these, and they are counted elsewhere.
     facts.FaultInjected: "debug",
     facts.FetchDone: "debug",
-    facts.LookTaken: "debug",
+    facts.StreamProbed: "debug",
     facts.RequestSent: "debug",
     # Something is not as it should be: it is being dealt with, or something is missing.
     facts.BookDrifted: "warning",
@@ -55,7 +55,7 @@ _LEVELS: dict[type[Fact], Level] = {
     facts.SendingStopped: "warning",
     facts.SnapshotFailed: "warning",
     facts.StatusUnreadable: "warning",
-    facts.StreamMute: "warning",
+    facts.StreamStalled: "warning",
     # It stays so until somebody does something.
     facts.BudgetUnreachable: "error",
     facts.ListenerFailed: "error",

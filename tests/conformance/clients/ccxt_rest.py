@@ -57,7 +57,7 @@ candles = {
     "1w": paged_candles("BTC/USDT", "1w", exchange.parse8601("2018-01-01T00:00:00Z"), 400),
     "1M": paged_candles("BTC/USDT", "1M", exchange.parse8601("2018-01-01T00:00:00Z"), 90),
 }
-newest = exchange.fetch_ohlcv("BTC/USDT", "1m", limit=3)
+latest = exchange.fetch_ohlcv("BTC/USDT", "1m", limit=3)
 by_ccxt = exchange.fetch_ohlcv(
     "BTC/USDT", "5m", day_ago, 2500, {"paginate": True, "until": now - HOUR_MS}
 )
@@ -91,7 +91,7 @@ json.dump(
             for symbol, market in markets.items()
         },
         "candles": candles,
-        "newest": newest,
+        "newest": latest,
         "by_ccxt": by_ccxt,
         "agg_trades": agg_trades,
         "trades": trades,

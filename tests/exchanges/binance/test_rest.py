@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
-from penstock.exchanges.base import Complaint, Request, Rest, SymbolMap
-from penstock.exchanges.binance.rest import INFO, PING, TIME, BinanceRest, read_complaint
+from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
+from penstock.exchanges.binance.rest import INFO, PING, TIME, BinanceRest, read_api_error
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
@@ -106,12 +106,12 @@ def test_an_answer_that_is_not_as_documented_is_refused(
         request_.read(body, AT_NS)
 
 
-def test_a_complaint_is_read_and_a_page_of_html_is_none() -> None:
-    assert read_complaint(b'{"code":-1121,"msg":"Invalid symbol."}') == Complaint(
+def test_an_api_error_is_read_and_a_page_of_html_is_none() -> None:
+    assert read_api_error(b'{"code":-1121,"msg":"Invalid symbol."}') == ApiError(
         -1121, "Invalid symbol."
     )
     banned = b'{"code":-1003,"msg":"Way too much; IP banned until 1573474564000. Please"}'
-    complaint = read_complaint(banned)
-    assert complaint is not None
-    assert complaint.until_ms == 1573474564000
-    assert read_complaint(b"<html>") is None
+    api_error = read_api_error(banned)
+    assert api_error is not None
+    assert api_error.until_ms == 1573474564000
+    assert read_api_error(b"<html>") is None

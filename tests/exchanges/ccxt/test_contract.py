@@ -4,13 +4,13 @@ from typing import cast
 
 import pytest
 
-from penstock.exchanges.base import Exchange, Listed, Request, SymbolMap
+from penstock.exchanges.base import Exchange, ListedMarket, Request, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.market.interval import MINUTE_MS
 from penstock.market.symbol import Symbol
 
 from .. import test_contract as contract
-from .twins import TWINS, opened
+from .simulated import SIMULATED, opened
 
 CASES = [
     contract.test_01_the_folder_exports_an_exchange_of_its_own_name,
@@ -19,7 +19,7 @@ CASES = [
     contract.test_04_requests_are_data,
     contract.test_06_candles_are_offered_in_the_lengths_it_says_and_no_others,
     contract.test_07_an_answer_that_is_none_of_its_own_is_refused_whole,
-    contract.test_08_a_page_of_html_is_no_complaint,
+    contract.test_08_a_page_of_html_is_no_api_error,
 ]
 LIVE_CASES = [
     contract.test_20_learning_maps_every_symbol_both_ways,
@@ -44,29 +44,29 @@ def requests_of(exchange: Exchange, symbols: SymbolMap, symbol: Symbol) -> list[
         rest.candles(symbol, contract.MINUTE, 0, MINUTE_MS),
         rest.tickers([symbol]),
         rest.tickers([]),
-        *(rest.newest(symbol, channel) for channel in CHANNELS),
+        *(rest.latest(symbol, channel) for channel in CHANNELS),
     ]
 
 
-every_twin = pytest.mark.parametrize("name", sorted(TWINS))
+every_simulated = pytest.mark.parametrize("name", sorted(SIMULATED))
 
 
-@every_twin
+@every_simulated
 def test_the_cases_that_need_the_folder_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = [Listed("AAAUSD", contract.A), Listed("币USD", contract.ODD)]
+    listed = [ListedMarket("AAAUSD", contract.A), ListedMarket("币USD", contract.ODD)]
     monkeypatch.setitem(contract.MAP_OF, name, SymbolMap(name, listed))
     monkeypatch.setattr(contract, "requests_of", requests_of)
     for case in CASES:
         case(name)
 
 
-@every_twin
-async def test_the_cases_that_speak_to_the_twin(name: str) -> None:
-    async with opened(name) as twin:
-        info = await twin.way.learn()
-        address, symbols = twin.server.address, list(twin.symbols)
+@every_simulated
+async def test_the_cases_that_use_the_simulator(name: str) -> None:
+    async with opened(name) as simulated:
+        info = await simulated.client.learn()
+        address, symbols = simulated.server.address, list(simulated.symbols)
         # They ask it nothing but what any way out can be asked.
-        gateway = cast("Gateway", twin.way)
-        live = contract.Live(twin.exchange, gateway, info, address, twin.http, symbols)
+        gateway = cast("Gateway", simulated.client)
+        live = contract.Live(simulated.exchange, gateway, info, address, simulated.http, symbols)
         for case in LIVE_CASES:
             await case(live)

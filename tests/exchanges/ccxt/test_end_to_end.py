@@ -47,7 +47,7 @@ from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import ConnectionLost, Fact, RequestSent
 
-from .twins import TWINS, addresses
+from .simulated import SIMULATED, addresses
 
 
 @dataclass
@@ -87,7 +87,9 @@ class Place:
 
 @asynccontextmanager
 async def placed(name: str, folder: Path, **collect: Any) -> AsyncIterator[Place]:
-    server = build_simulator(Simulator(port=0, latency_ms=1), SystemClock(), exchange=TWINS[name])
+    server = build_simulator(
+        Simulator(port=0, latency_ms=1), SystemClock(), exchange=SIMULATED[name]
+    )
     await server.start()
     settings = Settings(
         exchanges=addresses(name, server.address),

@@ -37,7 +37,7 @@ def test_limits_intervals_and_channels_of_every_exchange_can_be_read() -> None:
         assert UNITS * limit.period_ms / limit.amount >= made.rateLimit
         assert (exchange.candle_span or 0) >= 1
         assert exchange.consecutive == frozenset()
-        assert exchange.newest_candles is None
+        assert exchange.latest_candles is None
         for text in exchange.intervals:
             length_ms = Interval.parse(text).fixed_ms
             assert length_ms is not None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval, UnknownSymbol
-from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.exchanges.ccxt.calls import book_row, ticker_row, trade_rows
 from penstock.exchanges.ccxt.limits import UNITS
 from penstock.exchanges.ccxt.numbers import ExactNumber
@@ -19,7 +19,7 @@ from penstock.storage.log.keys import key_of_id
 NAME = "ccxt:okx"
 BTC = Symbol("BTC", "USDT")
 MINUTE = Interval.parse("1m")
-MAP = SymbolMap(NAME, [Listed("BTC-USDT", BTC, "BTC/USDT")])
+MAP = SymbolMap(NAME, [ListedMarket("BTC-USDT", BTC, "BTC/USDT")])
 REST = CcxtRest(NAME, ("1m", "1h"), 100, MAP)
 PAGES = (b"<!DOCTYPE html><html>blocked</html>", b"", b"[", b"null", b"\xff\xfe", b"[" * 50_000)
 encode = msgspec.json.encode

@@ -99,17 +99,17 @@ class Client:
 def test_an_answer_means_what_ccxt_or_the_status_says(
     status: int, error: Exception, meaning: Meaning
 ) -> None:
-    complaint = judge_of(Client(error), Parser(), ("http://x/y", "GET", {}, None))(
+    api_error = judge_of(Client(error), Parser(), ("http://x/y", "GET", {}, None))(
         status, {}, b"{}"
     )
 
-    assert complaint is not None
-    assert complaint.meaning == meaning
-    assert complaint.code == type(error).__name__
+    assert api_error is not None
+    assert api_error.meaning == meaning
+    assert api_error.code == type(error).__name__
 
 
 @pytest.mark.parametrize("error", [None, KeyError("data"), TypeError("none")])
-def test_an_answer_that_ccxt_has_nothing_to_say_of_is_no_complaint(error: Exception) -> None:
+def test_an_answer_that_ccxt_has_nothing_to_say_of_is_no_api_error(error: Exception) -> None:
     client, headers = Client(error), {"date": "today"}
     judge = judge_of(client, Parser(), ("http://x/y", "POST", {"a": "b"}, "{}"))
 

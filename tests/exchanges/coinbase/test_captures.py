@@ -104,7 +104,7 @@ def test_recorded_tickers_keep_their_digits(captures: Path) -> None:
 
 def test_recorded_books_never_cross_and_end_as_their_changes_say(captures: Path) -> None:
     books: dict[Symbol, StreamedBook] = {}
-    newest: dict[tuple[Symbol, str, float], float] = {}
+    latest: dict[tuple[Symbol, str, float], float] = {}
     for message, said in read_all(captures):
         for each in said:
             if isinstance(each, BookSnapshot):
@@ -112,11 +112,11 @@ def test_recorded_books_never_cross_and_end_as_their_changes_say(captures: Path)
                 books[each.symbol].begin(each)
                 for side, name in (("buy", "bids"), ("sell", "asks")):
                     for price, size in message[name]:
-                        newest[each.symbol, side, float(price)] = float(size)
+                        latest[each.symbol, side, float(price)] = float(size)
             elif isinstance(each, BookDelta):
                 books[each.symbol].receive(each)
                 for side, price, size in message["changes"]:
-                    newest[each.symbol, side, float(price)] = float(size)
+                    latest[each.symbol, side, float(price)] = float(size)
 
     assert len(books) == 10
     for symbol, sync in books.items():
@@ -127,7 +127,7 @@ def test_recorded_books_never_cross_and_end_as_their_changes_say(captures: Path)
             for side, levels in zip(("buy", "sell"), sync.book.texts(), strict=True)
             for price, size in levels
         }
-        told = {key: size for key, size in newest.items() if key[0] is symbol and size}
+        told = {key: size for key, size in latest.items() if key[0] is symbol and size}
         assert kept == told
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import Complaint, SymbolMap
+from penstock.exchanges.base import ApiError, SymbolMap
 from penstock.exchanges.coinbase import EXCHANGE
 from penstock.exchanges.coinbase.limits import limits_at, usages
-from penstock.exchanges.coinbase.rest import TIME, CoinbaseRest, read_complaint
+from penstock.exchanges.coinbase.rest import TIME, CoinbaseRest, read_api_error
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
 
@@ -147,7 +147,7 @@ def test_one_ticker_is_whole() -> None:
     assert (ticker.volume_text, ticker.at_ms) == ("1903188.03750000", 1_580_177_613_012)
 
 
-def test_several_tickers_are_the_newest_prices_of_those_asked_for() -> None:
+def test_several_tickers_are_the_latest_prices_of_those_asked_for() -> None:
     rows = [[1639472400, 4.26, 4.38, 4.35, 4.27], [1639468800, 4.31, 4.45, 4.35, 4.35]]
     answer = body({"BTC-USD": rows, "ETH-USD": rows[1:], "NEW-USD": rows, "币-USD": []})
 
@@ -162,8 +162,8 @@ def test_the_clock_is_told_in_milliseconds() -> None:
 
 
 def test_a_refusal_is_its_words() -> None:
-    assert read_complaint(b'{"message":"NotFound"}') == Complaint("NotFound", "NotFound")
-    assert read_complaint(b'{"msg":"NotFound"}') is None
+    assert read_api_error(b'{"message":"NotFound"}') == ApiError("NotFound", "NotFound")
+    assert read_api_error(b'{"msg":"NotFound"}') is None
 
 
 def test_the_bucket_is_never_asked_for_more_than_it_holds() -> None:
@@ -179,4 +179,4 @@ def test_what_it_can_do_is_told_as_data() -> None:
     assert EXCHANGE.trade_pages == "before_id"
     assert not EXCHANGE.empty_candles
     assert EXCHANGE.intervals == ("1m", "5m", "15m", "1h", "6h", "1d")
-    assert EXCHANGE.newest_candles is None
+    assert EXCHANGE.latest_candles is None

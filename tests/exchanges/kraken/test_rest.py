@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval, UnknownSymbol
-from penstock.exchanges.base import Complaint, Request, Rest, SymbolMap
+from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
 from penstock.exchanges.kraken.limits import limits_at, usages
-from penstock.exchanges.kraken.rest import INFO, TIME, KrakenRest, read_complaint
+from penstock.exchanges.kraken.rest import INFO, TIME, KrakenRest, read_api_error
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
@@ -83,12 +83,12 @@ def test_a_call_for_a_pair_counts_for_the_pair_and_for_the_address() -> None:
         ("EGeneral:Unknown method", "refused"),
     ],
 )
-def test_a_complaint_behind_status_200_is_found_and_understood(error: str, meaning: str) -> None:
-    complaint = read_complaint(f'{{"error":["{error}"]}}'.encode())
+def test_an_api_error_behind_status_200_is_found_and_understood(error: str, meaning: str) -> None:
+    api_error = read_api_error(f'{{"error":["{error}"]}}'.encode())
 
-    assert complaint is not None
+    assert api_error is not None
     code, _, words = error.partition(":")
-    assert (complaint.code, complaint.message, complaint.meaning) == (code, words, meaning)
+    assert (api_error.code, api_error.message, api_error.meaning) == (code, words, meaning)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_a_complaint_behind_status_200_is_found_and_understood(error: str, meani
         b"[]",
     ],
 )
-def test_an_answer_a_warning_and_a_page_of_html_are_no_complaint(body: bytes) -> None:
-    assert read_complaint(body) is None
+def test_an_answer_a_warning_and_a_page_of_html_are_no_api_error(body: bytes) -> None:
+    assert read_api_error(body) is None
 
 
 def test_an_error_without_a_class_is_still_one() -> None:
-    assert read_complaint(b'{"error":["E"]}') == Complaint("E", "E", meaning="refused")
+    assert read_api_error(b'{"error":["E"]}') == ApiError("E", "E", meaning="refused")
 
 
 def test_the_time_is_told_in_whole_seconds() -> None:
@@ -137,7 +137,7 @@ def test_a_page_of_trades_ends_with_the_cursor_of_the_next() -> None:
     assert REST.trades(BTC, 5).read(empty, AT_NS) == ([], 5)
 
 
-def test_the_newest_trades_are_the_end_of_the_page() -> None:
+def test_the_latest_trades_are_the_end_of_the_page() -> None:
     rows = [TRADE.replace(b"10218208", str(number).encode()) for number in range(7, 12)]
     body = answer(b'{"XXBTZUSD":[' + b",".join(rows) + b'],"last":"1"}')
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnknownChannel, UnknownSymbol
-from penstock.exchanges.base import Listed, SymbolMap
+from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.exchanges.kraken.stream import LARGEST_FRAME, KrakenDialect
 from penstock.market.events import BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.symbol import Symbol
@@ -19,9 +19,9 @@ APPLE = Symbol("AAPLX", "USD")
 SYMBOLS = SymbolMap(
     "kraken",
     [
-        Listed("XXBTZUSD", BTC, "BTC/USD"),
-        Listed("MINAGBP", MINA, "MINA/GBP"),
-        Listed("AAPLxUSD", APPLE, "AAPLx/USD"),
+        ListedMarket("XXBTZUSD", BTC, "BTC/USD"),
+        ListedMarket("MINAGBP", MINA, "MINA/GBP"),
+        ListedMarket("AAPLxUSD", APPLE, "AAPLx/USD"),
     ],
 )
 AT_NS = 1_700_000_000_000_000_000
@@ -210,7 +210,7 @@ def test_candles_of_two_lengths_do_not_close_each_other() -> None:
     assert shown(made.read(candles(candle(26, "1.6")), AT_NS)) == [(26, "1.6", False)]
 
 
-def test_what_was_heard_before_the_stream_was_asked_for_anew_closes_nothing() -> None:
+def test_what_was_heard_before_the_stream_was_subscribed_again_closes_nothing() -> None:
     made = dialect()
     made.read(candles(candle(25, "1.5")), AT_NS)
     made.subscribe(["ohlc-1:BTC/USD"], 9)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import Complaint, SymbolMap, Usage
+from penstock.exchanges.base import ApiError, SymbolMap, Usage
 from penstock.exchanges.upbit import EXCHANGE
 from penstock.exchanges.upbit.limits import GROUPS, limits_at, usages
-from penstock.exchanges.upbit.rest import PAGE, UpbitRest, read_complaint
+from penstock.exchanges.upbit.rest import PAGE, UpbitRest, read_api_error
 from penstock.market.events import Trade
 from penstock.market.interval import DAY_MS, MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
@@ -223,9 +223,9 @@ def test_tickers_are_asked_for_by_name_or_by_what_is_paid_with() -> None:
 )
 def test_a_refusal_tells_how_long_it_lasts(words: str, wait_ms: int | None) -> None:
     for name in ("too_many_requests", 429):
-        complaint = read_complaint(body({"error": {"name": name, "message": words}}))
-        assert complaint == Complaint(name, words, wait_ms=wait_ms)
-    assert read_complaint(b"Too many API requests.") is None
+        api_error = read_api_error(body({"error": {"name": name, "message": words}}))
+        assert api_error == ApiError(name, words, wait_ms=wait_ms)
+    assert read_api_error(b"Too many API requests.") is None
 
 
 def test_every_group_has_its_own_limit_which_no_second_passes() -> None:

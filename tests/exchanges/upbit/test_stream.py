@@ -176,7 +176,7 @@ def test_a_market_that_has_not_spoken_is_asked_for_again_and_is_pending_but_not_
     assert (machine.state, machine.settled) == ("connected", True)
     assert machine.pending == ["trade:KRW-BTC"]
     assert not machine.refusals
-    assert {each.kind for each in machine.complaints.untold} == {"unanswered"}
+    assert {each.kind for each in machine.failures.unreported} == {"unanswered"}
     machine.received(frame(TRADE, cd="KRW-BTC"), AT_NS + 101_000_000_000)
     assert machine.pending == []
 

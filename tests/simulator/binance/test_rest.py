@@ -106,11 +106,11 @@ def test_a_trade_shows_from_its_own_instant_on(get: Get, instruments: Instrument
     market = instruments[QUIET].market
     trade = market.last_before(market.listing.listed_at_ms + DAY_MS)
 
-    def newest(as_of_ms: int) -> int:
+    def latest(as_of_ms: int) -> int:
         page = get("trades", as_of_ms, symbol=QUIET, limit=1)
         return int(page[0]["id"])
 
-    assert newest(trade.at_ms - 1) < trade.id <= newest(trade.at_ms)
+    assert latest(trade.at_ms - 1) < trade.id <= latest(trade.at_ms)
 
 
 def test_right_after_listing_there_is_history_of_nothing(
@@ -313,8 +313,8 @@ def test_nothing_is_shown_of_the_future(get: Get, as_of_ms: int) -> None:
     assert get("historicalTrades", symbol=QUIET, fromId=10**15) == []
     for interval in ("1m", "1M"):
         assert get("klines", symbol=QUIET, interval=interval, startTime=late_ms) == []
-        newest = get("klines", symbol=QUIET, interval=interval, endTime=late_ms, limit=3)
-        assert newest == get("klines", symbol=QUIET, interval=interval, limit=3)
+        latest = get("klines", symbol=QUIET, interval=interval, endTime=late_ms, limit=3)
+        assert latest == get("klines", symbol=QUIET, interval=interval, limit=3)
 
 
 def test_nothing_is_shown_from_before_the_listing(get: Get, instruments: Instruments) -> None:

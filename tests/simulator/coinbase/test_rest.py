@@ -141,10 +141,10 @@ def test_candles_are_sums_of_trades_and_missing_where_there_are_none(
     product, step_ms = products[product_id], granularity * 1000
     rows = get(f"products/{product_id}/candles", granularity=granularity)
 
-    newest_ms = as_of_ms - as_of_ms % step_ms
+    latest_ms = as_of_ms - as_of_ms % step_ms
     truth = []
     for number in range(300):
-        open_ms = newest_ms - number * step_ms
+        open_ms = latest_ms - number * step_ms
         if open_ms < product.listed_at_ms:
             break
         sums = product.market.sums(open_ms, min(open_ms + step_ms, as_of_ms + 1))

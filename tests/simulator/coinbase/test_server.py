@@ -16,7 +16,7 @@ from penstock.errors import ConfigError
 from penstock.simulator.coinbase import CATALOGUE, build
 from penstock.simulator.coinbase.rules import rules_from
 from penstock.simulator.ledger import Ledger
-from penstock.simulator.limits import Admission
+from penstock.simulator.limits import RequestLimiter
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.server import SimulatorServer
 
@@ -40,7 +40,7 @@ async def serve(markets: list[Market]) -> AsyncIterator[Serve]:
         chosen = Simulator(port=0, uplink_ms=0, latency_ms=1, **settings)
         exchange = build(markets, chosen)
         server = SimulatorServer(
-            exchange, chosen, SystemClock(), truth=Ledger(markets, SystemClock())
+            exchange, chosen, SystemClock(), ledger=Ledger(markets, SystemClock())
         )
         servers.append(server)
         await server.start()
@@ -88,11 +88,11 @@ async def test_the_third_request_of_two_is_refused_and_nobody_is_banned(
 
 
 def test_a_bucket_of_fifteen_fills_at_ten_a_second() -> None:
-    admission = Admission(rules_from(Simulator()), None)
+    limiter = RequestLimiter(rules_from(Simulator()), None)
 
-    at_once = [admission.admit("a", "/time", 1, 1_000_000).admitted for _ in range(20)]
-    tenth_later = [admission.admit("a", "/time", 1, 1_000_100).admitted for _ in range(2)]
-    second_later = [admission.admit("a", "/time", 1, 1_001_100).admitted for _ in range(20)]
+    at_once = [limiter.admit("a", "/time", 1, 1_000_000).admitted for _ in range(20)]
+    tenth_later = [limiter.admit("a", "/time", 1, 1_000_100).admitted for _ in range(2)]
+    second_later = [limiter.admit("a", "/time", 1, 1_001_100).admitted for _ in range(20)]
 
     assert at_once == [True] * 15 + [False] * 5
     assert tenth_later == [True, False], "what was refused has taken nothing"
@@ -100,14 +100,14 @@ def test_a_bucket_of_fifteen_fills_at_ten_a_second() -> None:
 
 
 def test_connects_and_messages_have_limits_of_their_own() -> None:
-    admission = Admission(rules_from(Simulator()), None)
+    limiter = RequestLimiter(rules_from(Simulator()), None)
 
-    connects = [admission.connect("a", "/", 1_000_000).admitted for _ in range(25)]
-    said = [admission.message(number % 3, 1_000_000, "a") for number in range(120)]
+    connects = [limiter.connect("a", "/", 1_000_000).admitted for _ in range(25)]
+    said = [limiter.message(number % 3, 1_000_000, "a") for number in range(120)]
 
     assert connects == [True] * 20 + [False] * 5
     assert said == [True] * 100 + [False] * 20, "of all connections of an address together"
-    assert admission.admit("a", "/time", 1, 1_000_000).admitted
+    assert limiter.admit("a", "/time", 1, 1_000_000).admitted
 
 
 def test_a_limit_that_does_not_exist_cannot_be_set() -> None:

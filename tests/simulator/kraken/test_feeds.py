@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.simulator.answers import opened
 
 from penstock.simulator.book import Book
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.checksum import checksum
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
@@ -37,7 +37,7 @@ def _read(frame: bytes) -> Any:
     return json.loads(frame, parse_float=str, parse_int=str)
 
 
-def _feed(exchange: Kraken, name: str) -> Feed:
+def _feed(exchange: Kraken, name: str) -> StreamFeed:
     feed = exchange.feed(name)
     assert feed is not None
     return feed

@@ -12,7 +12,7 @@ from penstock.simulator.exchange import Asked
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
 from penstock.simulator.kraken.rest import INTERVALS
-from penstock.simulator.limits import Place
+from penstock.simulator.limits import LimitTarget
 from penstock.simulator.market import Sums
 
 from .conftest import body_of
@@ -155,12 +155,12 @@ def test_a_minute_without_trades_is_flat(get: Get, instruments: Instruments) -> 
 
 
 def test_no_candle_older_than_the_newest_720_can_be_had(get: Get) -> None:
-    newest = get("OHLC", pair="ETHUSD")["XETHZUSD"]
+    latest = get("OHLC", pair="ETHUSD")["XETHZUSD"]
 
-    assert get("OHLC", pair="ETHUSD", since=0)["XETHZUSD"] == newest
-    polled = get("OHLC", pair="ETHUSD", since=newest[-3][0])
-    assert polled["XETHZUSD"] == newest[-2:]
-    assert get("OHLC", pair="ETHUSD", since=newest[-1][0])["XETHZUSD"] == []
+    assert get("OHLC", pair="ETHUSD", since=0)["XETHZUSD"] == latest
+    polled = get("OHLC", pair="ETHUSD", since=latest[-3][0])
+    assert polled["XETHZUSD"] == latest[-2:]
+    assert get("OHLC", pair="ETHUSD", since=latest[-1][0])["XETHZUSD"] == []
 
 
 def test_a_young_market_has_the_candles_since_its_listing(
@@ -279,11 +279,13 @@ def test_nothing_is_listed_before_its_day(get: Get, error: Error, instruments: I
 
 def test_candles_and_trades_are_counted_by_pair_whatever_it_is_called(exchange: Kraken) -> None:
     for name in ("OHLC", "Trades"):
-        place = exchange.routes[f"/0/public/{name}"].place
-        keys = {place(Asked({"pair": pair})) for pair in ("ETHUSD", "XETHZUSD", "ETH/USD")}
-        assert keys == {Place("pair", "XETHZUSD")}
-        assert place(Asked({"pair": "NOPE"})) == place(Asked({})) == Place("pair", "")
-    assert exchange.routes["/0/public/Depth"].place(Asked({"pair": "ETHUSD"})) == Place("public")
+        target = exchange.routes[f"/0/public/{name}"].target
+        keys = {target(Asked({"pair": pair})) for pair in ("ETHUSD", "XETHZUSD", "ETH/USD")}
+        assert keys == {LimitTarget("pair", "XETHZUSD")}
+        assert target(Asked({"pair": "NOPE"})) == target(Asked({})) == LimitTarget("pair", "")
+    assert exchange.routes["/0/public/Depth"].target(Asked({"pair": "ETHUSD"})) == LimitTarget(
+        "public"
+    )
 
 
 def test_unknown_paths(exchange: Kraken) -> None:

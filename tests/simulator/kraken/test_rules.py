@@ -6,30 +6,30 @@ from penstock.config import Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.rules import rules_from, upkeep_from
-from penstock.simulator.limits import Admission, Place, Verdict
+from penstock.simulator.limits import LimitTarget, RequestLimiter, Verdict
 
 IP = "127.0.0.1"
-ETH, XTZ = Place("pair", "XETHZUSD"), Place("pair", "XTZUSD")
+ETH, XTZ = LimitTarget("pair", "XETHZUSD"), LimitTarget("pair", "XTZUSD")
 
 
-def _admission(**settings: object) -> Admission:
-    return Admission(rules_from(Simulator(**settings)), None)  # type: ignore[arg-type]
+def _admission(**settings: object) -> RequestLimiter:
+    return RequestLimiter(rules_from(Simulator(**settings)), None)  # type: ignore[arg-type]
 
 
 def test_a_request_a_second_is_always_safe_and_a_burst_of_fifteen_is() -> None:
-    admission = _admission()
+    limiter = _admission()
 
-    assert all(admission.admit(IP, "/", 1, 0, ETH).admitted for _ in range(15))
-    assert not admission.admit(IP, "/", 1, 0, ETH).admitted
-    later = [admission.admit(IP, "/", 1, 2000 + 1000 * n, ETH).admitted for n in range(60)]
+    assert all(limiter.admit(IP, "/", 1, 0, ETH).admitted for _ in range(15))
+    assert not limiter.admit(IP, "/", 1, 0, ETH).admitted
+    later = [limiter.admit(IP, "/", 1, 2000 + 1000 * n, ETH).admitted for n in range(60)]
     assert all(later)
 
 
 def test_whoever_goes_on_is_refused_for_longer() -> None:
     patient, stubborn = _admission(), _admission()
-    for admission, refused in ((patient, 1), (stubborn, 30)):
+    for limiter, refused in ((patient, 1), (stubborn, 30)):
         for _ in range(15 + refused):
-            admission.admit(IP, "/", 1, 0, ETH)
+            limiter.admit(IP, "/", 1, 0, ETH)
 
     assert patient.admit(IP, "/", 1, 3000, ETH).admitted
     assert not stubborn.admit(IP, "/", 1, 3000, ETH).admitted
@@ -38,25 +38,25 @@ def test_whoever_goes_on_is_refused_for_longer() -> None:
 
 def test_pairs_use_up_the_limit_of_the_address_unless_told_not_to() -> None:
     together, apart = _admission(), _admission(markets_use_address_limit=False)
-    for admission in (together, apart):
+    for limiter in (together, apart):
         for _ in range(15):
-            assert admission.admit(IP, "/", 1, 0, ETH).admitted
+            assert limiter.admit(IP, "/", 1, 0, ETH).admitted
 
     assert not together.admit(IP, "/", 1, 0, XTZ).admitted
     assert apart.admit(IP, "/", 1, 0, XTZ).admitted
-    assert apart.admit(IP, "/", 1, 0, Place("public")).admitted
+    assert apart.admit(IP, "/", 1, 0, LimitTarget("public")).admitted
     assert not apart.admit(IP, "/", 1, 0, ETH).admitted
 
 
-def _refused(admission: Admission, place: Place) -> Verdict:
+def _refused(limiter: RequestLimiter, place: LimitTarget) -> Verdict:
     for _ in range(30):
-        verdict = admission.admit(IP, "/", 1, 0, place)
+        verdict = limiter.admit(IP, "/", 1, 0, place)
     assert not verdict.admitted
     return verdict
 
 
 def test_refusals_are_errors_inside_a_200(exchange: Kraken) -> None:
-    public = exchange.refusal(_refused(_admission(), Place("public")))
+    public = exchange.refusal(_refused(_admission(), LimitTarget("public")))
     pair = exchange.refusal(_refused(_admission(markets_use_address_limit=False), ETH))
 
     assert (public.status, pair.status) == (200, 200)
@@ -66,13 +66,13 @@ def test_refusals_are_errors_inside_a_200(exchange: Kraken) -> None:
 
 
 def test_connections_beyond_150_in_ten_minutes_meet_a_page(exchange: Kraken) -> None:
-    admission = _admission()
-    verdicts = [admission.connect(IP, "/v2", 1000 * n) for n in range(151)]
+    limiter = _admission()
+    verdicts = [limiter.connect(IP, "/v2", 1000 * n) for n in range(151)]
 
     assert [verdict.admitted for verdict in verdicts] == [True] * 150 + [False]
     reply = exchange.refusal(verdicts[-1])
     assert (reply.status, reply.content_type) == (429, "text/html; charset=UTF-8")
-    assert admission.connect(IP, "/v2", 601_000).admitted
+    assert limiter.connect(IP, "/v2", 601_000).admitted
 
 
 def test_an_operator_may_change_any_of_them() -> None:

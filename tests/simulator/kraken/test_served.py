@@ -35,7 +35,7 @@ async def serve_kraken(instruments: Instruments) -> AsyncIterator[Serve]:
         listed = list(instruments.values())
         exchange = Kraken(listed, rules_from(settings), upkeep_from(settings))
         truth = Ledger([each.market for each in listed], SystemClock())
-        server = SimulatorServer(exchange, settings, SystemClock(), truth=truth)
+        server = SimulatorServer(exchange, settings, SystemClock(), ledger=truth)
         await server.start()
         servers.append(server)
         return server

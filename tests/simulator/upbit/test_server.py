@@ -12,7 +12,7 @@ from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.simulator.exchange import Asked
 from penstock.simulator.ledger import Ledger
-from penstock.simulator.limits import Admission
+from penstock.simulator.limits import RequestLimiter
 from penstock.simulator.market import Libraries, Market
 from penstock.simulator.server import SimulatorServer
 from penstock.simulator.upbit import CATALOGUE, Upbit, build
@@ -38,7 +38,7 @@ async def serve(markets: list[Market]) -> AsyncIterator[Serve]:
         chosen = Simulator(port=0, uplink_ms=0, latency_ms=1, **settings)
         exchange = build(markets, chosen)
         server = SimulatorServer(
-            exchange, chosen, SystemClock(), truth=Ledger(markets, SystemClock())
+            exchange, chosen, SystemClock(), ledger=Ledger(markets, SystemClock())
         )
         servers.append(server)
         await server.start()
@@ -115,12 +115,12 @@ async def test_a_page_in_a_browser_may_ask_once_in_ten_seconds(
 
 
 def test_no_second_anywhere_has_more_than_ten() -> None:
-    admission = Admission(rules_from(Simulator()), None)
+    limiter = RequestLimiter(rules_from(Simulator()), None)
     upbit = Upbit([], Simulator())
-    place = upbit.routes["/v1/ticker"].place(Asked({}))
+    target = upbit.routes["/v1/ticker"].target(Asked({}))
 
     def admitted(at_ms: int, count: int) -> int:
-        verdicts = [admission.admit("a", "/", 1, at_ms, place) for _ in range(count)]
+        verdicts = [limiter.admit("a", "/", 1, at_ms, target) for _ in range(count)]
         return sum(verdict.admitted for verdict in verdicts)
 
     assert admitted(1_000_900, 10) == 10
@@ -129,14 +129,14 @@ def test_no_second_anywhere_has_more_than_ten() -> None:
 
 
 def test_connects_and_messages_are_counted() -> None:
-    admission = Admission(rules_from(Simulator()), None)
+    limiter = RequestLimiter(rules_from(Simulator()), None)
 
     connects = [
-        admission.connect("a", "/websocket/v1", 1_000_000, "websocket-connect").admitted
+        limiter.connect("a", "/websocket/v1", 1_000_000, "websocket-connect").admitted
         for _ in range(6)
     ]
-    in_a_second = [admission.message(1, 1_000_000) for _ in range(6)]
-    in_a_minute = [admission.message(2, 1_000_000 + 400 * number) for number in range(110)]
+    in_a_second = [limiter.message(1, 1_000_000) for _ in range(6)]
+    in_a_minute = [limiter.message(2, 1_000_000 + 400 * number) for number in range(110)]
 
     assert connects == [True] * 5 + [False]
     assert in_a_second == [True] * 5 + [False]

@@ -2,7 +2,7 @@
 
 from penstock.exchanges.base import Exchange
 from penstock.exchanges.binance.limits import limits_at, usages
-from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_complaint
+from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_api_error
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.binance.symbols import NAME
 
@@ -16,6 +16,6 @@ EXCHANGE = Exchange(
     rest=BinanceRest,
     dialect=BinanceDialect,
     usages=usages,
-    complaint=read_complaint,
+    read_api_error=read_api_error,
     consecutive=frozenset({"trades", "agg_trades"}),
 )

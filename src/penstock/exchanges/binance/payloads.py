@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Text, Whole
+from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.times import MS_NS, Millis
-from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import (
     AggTrade,
     AnyEvent,
@@ -27,7 +27,7 @@ from penstock.market.events import (
 )
 from penstock.market.symbol import Symbol
 
-EXCHANGE = "binance"
+NAME = "binance"
 S = TypeVar("S")
 Reader = Callable[[Any, Symbol, int], AnyEvent]
 """(payload, symbol, received_at_ns) → event. Raises ValidationError."""
@@ -172,16 +172,16 @@ class DepthPayload(Struct, gc=False):
     asks: Raw
 
 
-def trade_reader(unchecked: Unchecked) -> Reader:
+def trade_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@trade."""
-    texts = unchecked.texts
+    texts = deferred.texts
 
     def read(data: TradePayload[str], symbol: Symbol, received_at_ns: int) -> Trade:
         price, quantity = data.price, data.quantity
         texts.append(price)
         texts.append(quantity)
         return Trade(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             id=data.id,
@@ -194,9 +194,9 @@ def trade_reader(unchecked: Unchecked) -> Reader:
     return read
 
 
-def agg_trade_reader(unchecked: Unchecked) -> Reader:
+def agg_trade_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@aggTrade."""
-    texts = unchecked.texts
+    texts = deferred.texts
 
     def read(data: AggTradePayload[str], symbol: Symbol, received_at_ns: int) -> AggTrade:
         price, quantity, first_id, last_id = data.price, data.quantity, data.first_id, data.last_id
@@ -205,7 +205,7 @@ def agg_trade_reader(unchecked: Unchecked) -> Reader:
         if first_id > last_id:
             raise msgspec.ValidationError(f"trades {first_id} to {last_id} run backwards")
         return AggTrade(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             id=data.id,
@@ -220,9 +220,9 @@ def agg_trade_reader(unchecked: Unchecked) -> Reader:
     return read
 
 
-def delta_reader(unchecked: Unchecked) -> Reader:
+def delta_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@depth@100ms."""
-    levels = unchecked.levels
+    levels = deferred.levels
 
     def read(data: DeltaPayload[str], symbol: Symbol, received_at_ns: int) -> BookDelta:
         first_id, final_id, bids, asks = data.first_id, data.final_id, data.bids, data.asks
@@ -231,7 +231,7 @@ def delta_reader(unchecked: Unchecked) -> Reader:
         if first_id > final_id:
             raise msgspec.ValidationError(f"updates {first_id} to {final_id} run backwards")
         return BookDelta(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             first_update_id=first_id,
@@ -244,16 +244,16 @@ def delta_reader(unchecked: Unchecked) -> Reader:
     return read
 
 
-def book_ticker_reader(unchecked: Unchecked) -> Reader:
+def book_ticker_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@bookTicker."""
-    texts = unchecked.texts
+    texts = deferred.texts
 
     def read(data: BookTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker:
         bid, bid_quantity = data.bid, data.bid_quantity
         ask, ask_quantity = data.ask, data.ask_quantity
         texts.extend((bid, bid_quantity, ask, ask_quantity))
         return Ticker(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             update_id=data.update_id,
@@ -266,15 +266,15 @@ def book_ticker_reader(unchecked: Unchecked) -> Reader:
     return read
 
 
-def day_ticker_reader(unchecked: Unchecked) -> Reader:
+def day_ticker_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@ticker."""
-    texts = unchecked.texts
+    texts = deferred.texts
 
     def read(data: DayTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker:
         texts.extend((data.last, data.bid, data.bid_quantity, data.ask, data.ask_quantity))
         texts.extend((data.open, data.high, data.low, data.volume, data.quote_volume))
         return Ticker(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             at_ns=data.at_ms * MS_NS,
@@ -293,16 +293,16 @@ def day_ticker_reader(unchecked: Unchecked) -> Reader:
     return read
 
 
-def candle_reader(unchecked: Unchecked) -> Reader:
+def candle_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@kline_<interval>."""
-    texts = unchecked.texts
+    texts = deferred.texts
 
     def read(data: CandlePayload[str], symbol: Symbol, received_at_ns: int) -> Candle:
         k = data.kline
         texts.extend((k.open, k.high, k.low, k.close, k.volume, k.quote_volume))
         texts.extend((k.taker_buy_volume, k.taker_buy_quote_volume))
         return Candle(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             interval=k.interval,
@@ -325,14 +325,14 @@ def candle_reader(unchecked: Unchecked) -> Reader:
     return read
 
 
-def depth_reader(unchecked: Unchecked) -> Reader:
+def depth_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@depth20@100ms."""
-    levels = unchecked.levels
+    levels = deferred.levels
 
     def read(data: DepthPayload, symbol: Symbol, received_at_ns: int) -> BookSnapshot:
         levels.extend((data.bids, data.asks))
         return BookSnapshot(
-            exchange=EXCHANGE,
+            exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,
             update_id=data.update_id,

@@ -19,10 +19,10 @@ from penstock.exchanges.answers import (
     plain_number,
     surely_over_ms,
 )
-from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
-from penstock.exchanges.binance.payloads import EXCHANGE
+from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.binance.payloads import NAME
 from penstock.exchanges.binance.symbols import read_info
-from penstock.exchanges.marks import levels, marked, newest_update
+from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
@@ -127,7 +127,7 @@ class _Ticker(Struct):
     at_ms: Millis = field(name="closeTime")
 
 
-class _Newest(Struct):
+class _Latest(Struct):
     """The parts of that element that tell how far a market has come; -1 without a trade."""
 
     last_id: int = field(name="lastId")
@@ -137,7 +137,7 @@ class _Newest(Struct):
     ask_quantity: Text = field(name="askQty")
 
 
-class _Complaint(Struct):
+class _ApiError(Struct):
     """{"code":-1121,"msg":"Invalid symbol."}"""
 
     code: int
@@ -150,21 +150,21 @@ _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_agg_trades = msgspec.json.Decoder(list[_AggTrade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode
 _decode_tickers = msgspec.json.Decoder(list[_Ticker]).decode
-_decode_newest = msgspec.json.Decoder(tuple[_Newest]).decode
-_decode_complaint = msgspec.json.Decoder(_Complaint).decode
+_decode_latest = msgspec.json.Decoder(tuple[_Latest]).decode
+_decode_api_error = msgspec.json.Decoder(_ApiError).decode
 
 
-def read_complaint(body: bytes) -> Complaint | None:
+def read_api_error(body: bytes) -> ApiError | None:
     """What a refusal says; None if the body is a page of HTML or the like.
 
     A ban names its end: "Way too much request weight used; IP banned until 1573474564000. …"
     """
     try:
-        complaint = _decode_complaint(body)
+        api_error = _decode_api_error(body)
     except UNREADABLE:
         return None
-    end = _BAN_END.search(complaint.msg)
-    return Complaint(complaint.code, complaint.msg, int(end[1]) if end else None)
+    end = _BAN_END.search(api_error.msg)
+    return ApiError(api_error.code, api_error.msg, int(end[1]) if end else None)
 
 
 PING: Request[None] = Request("/api/v3/ping", cost=1, read=lambda _body, _at_ns: None)
@@ -190,7 +190,7 @@ class BinanceRest:
             _check_levels(data.bids)
             _check_levels(data.asks)
             return BookSnapshot(
-                exchange=EXCHANGE,
+                exchange=NAME,
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source=source,
@@ -263,19 +263,19 @@ class BinanceRest:
 
         return Request("/api/v3/ticker/24hr", cost, read, params)
 
-    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+    def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The last trade's id or the best prices, for 2; of books the update's id, for 5."""
         if channel == "book_deltas":
-            return marked(self.book(symbol, 1), newest_update)
+            return progress_request(self.book(symbol, 1), latest_update)
         if channel == "book_snapshots":
-            return marked(self.book(symbol, 20), levels)
+            return progress_request(self.book(symbol, 20), levels)
 
-        def read(body: bytes, _received_at_ns: int) -> Mark:
-            (row,) = decoded(_decode_newest, body)
+        def read(body: bytes, _received_at_ns: int) -> MarketProgress:
+            (row,) = decoded(_decode_latest, body)
             if channel == "tickers":
-                return Mark(f"{row.bid} {row.bid_quantity} {row.ask} {row.ask_quantity}")
+                return MarketProgress(f"{row.bid} {row.bid_quantity} {row.ask} {row.ask_quantity}")
             numbered = channel in ("trades", "agg_trades")
-            return Mark(str(row.last_id), row.last_id if numbered else None)
+            return MarketProgress(str(row.last_id), row.last_id if numbered else None)
 
         params = {"symbols": msgspec.json.encode([self._symbols.native(symbol)]).decode()}
         return Request("/api/v3/ticker/24hr", _TICKER_COSTS[0][1], read, params)
@@ -286,7 +286,7 @@ def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], lis
         rows = decoded(_decode_trades, body)
         return [
             Trade(
-                exchange=EXCHANGE,
+                exchange=NAME,
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source=source,
@@ -307,7 +307,7 @@ def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int],
         rows = decoded(_decode_agg_trades, body)
         return [
             AggTrade(
-                exchange=EXCHANGE,
+                exchange=NAME,
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source=source,
@@ -333,7 +333,7 @@ def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int]
         last = len(rows) - 1
         return [
             Candle(
-                exchange=EXCHANGE,
+                exchange=NAME,
                 symbol=symbol,
                 received_at_ns=received_at_ns,
                 source="rest",
@@ -359,7 +359,7 @@ def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int]
 
 def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
     return Ticker(
-        exchange=EXCHANGE,
+        exchange=NAME,
         symbol=symbol,
         received_at_ns=received_at_ns,
         source="rest",

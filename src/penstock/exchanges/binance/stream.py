@@ -24,12 +24,12 @@ from penstock.exchanges.binance import payloads
 from penstock.exchanges.binance.limits import STREAM_LIMITS
 from penstock.exchanges.binance.payloads import Reader
 from penstock.exchanges.binance.rest import DEEPEST_BOOK
+from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
-from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import AnyEvent, Ticker
 from penstock.market.interval import COMMON
 from penstock.market.symbol import Symbol
-from penstock.streaming.dedupe import contents, twin_key
+from penstock.streaming.dedupe import contents, dedupe_key
 from penstock.streaming.dialect import Ack, BookRules, Notice, Received, Refusal
 
 # The longest frame seen is some hundred kilobytes: a whole second of a busy book.
@@ -42,7 +42,7 @@ class _Channel(NamedTuple):
     """What the names of its streams end with."""
     payload: Any
     """The structure of its payloads; for one symbol, where they name it."""
-    reader: Callable[[Unchecked], Reader]
+    reader: Callable[[DeferredNumbers], Reader]
 
 
 _CHANNELS: Final[dict[str, _Channel]] = {
@@ -113,7 +113,7 @@ class BinanceDialect:
         """The structure of each stream's frames."""
         self._readers: dict[type[Struct], tuple[Reader, Symbol]] = {}
         self._decode: Callable[[bytes | str], Any] = _decode_nothing
-        self._unchecked = Unchecked()
+        self._deferred = DeferredNumbers()
 
     def url(self, base: str) -> str:
         """The combined endpoint; streams are asked for by message."""
@@ -124,7 +124,7 @@ class BinanceDialect:
         if channel not in _CHANNELS:
             raise UnknownChannel(self._symbols.exchange, channel, self.channels)
         wanted = _CHANNELS[channel]
-        read = wanted.reader(self._unchecked)
+        read = wanted.reader(self._deferred)
         natives = [self._symbols.native(symbol) for symbol in symbols]
         names = [f"{native.lower()}@{wanted.suffix}" for native in natives]
         for name, native, symbol in zip(names, natives, symbols, strict=True):
@@ -156,7 +156,7 @@ class BinanceDialect:
             except _UNREADABLE:
                 pass
             else:
-                if self._unchecked.are_plain():
+                if self._deferred.are_plain():
                     return [event]
         return [self._read_carefully(frame, received_at_ns)]
 
@@ -177,20 +177,20 @@ class BinanceDialect:
             except _UNREADABLE:
                 pass
             else:
-                if self._unchecked.are_plain():
+                if self._deferred.are_plain():
                     return events
-        self._unchecked.forget()
+        self._deferred.forget()
         return None
 
-    def twin_key(self, event: AnyEvent) -> Hashable | None:
-        """See ``KnowsTwins``; ``E`` is stamped on each connection by itself."""
+    def dedupe_key(self, event: AnyEvent) -> Hashable | None:
+        """See ``HasDedupeKey``; ``E`` is stamped on each connection by itself."""
         if isinstance(event, Ticker) and event.update_id is None:
             return contents(replace(event, at_ns=None))
-        return twin_key(event)
+        return dedupe_key(event)
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> Received:
         """What a frame says, whatever it is."""
-        self._unchecked.forget()
+        self._deferred.forget()
         if len(frame) > LARGEST_FRAME:
             return malformed("too_large", f"{len(frame)} bytes", frame)
         try:
@@ -206,9 +206,9 @@ class BinanceDialect:
             event = read(envelope.data, symbol, received_at_ns)
         except NOT_READ as error:
             return unreadable(error, frame)
-        complaint = self._unchecked.complaint()
-        if complaint is not None:
-            return malformed("not_a_number", complaint, frame)
+        problem = self._deferred.problem()
+        if problem is not None:
+            return malformed("not_a_number", problem, frame)
         return event
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from penstock.errors import MalformedSymbol, UnexpectedAnswer
 from penstock.exchanges.answers import step_text, word
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.exchanges.binance.limits import RateLimit, announced
 from penstock.market.symbol import Symbol
 
@@ -41,11 +41,11 @@ class _Listed(Struct, frozen=True):
     status: object = None
     filters: tuple[_Filter, ...] = ()
 
-    def listed(self) -> Listed:
+    def listed(self) -> ListedMarket:
         ticks = (step_text(each.tick_size) for each in self.filters if each.type == "PRICE_FILTER")
         lots = (step_text(each.step_size) for each in self.filters if each.type == "LOT_SIZE")
         details = MarketDetails(next(ticks, None), next(lots, None), word(self.status))
-        return Listed(self.native, Symbol(self.base, self.quote), details=details)
+        return ListedMarket(self.native, Symbol(self.base, self.quote), details=details)
 
 
 class _ExchangeInfo(Struct, frozen=True):
@@ -71,7 +71,7 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     return Info(SymbolMap(NAME, _listed(info.symbols)), announced(info.rate_limits))
 
 
-def _listed(rows: list[_Listed]) -> Iterator[Listed]:
+def _listed(rows: list[_Listed]) -> Iterator[ListedMarket]:
     """Every market that can be named."""
     for row in rows:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import MissingExtra, UnknownExchange
-from penstock.exchanges.base import Letter, Request
+from penstock.exchanges.base import RawRequest, Request
 from penstock.exchanges.ccxt.limits import UNITS, units
 from penstock.exchanges.ccxt.numbers import ExactNumber, exact_float
 from penstock.exchanges.ccxt.refusals import Parser, judge_of
@@ -84,7 +84,7 @@ def pay_through(client: Any, gateway: Gateway, rest_url: str | None) -> None:
             cost=units(cost.get()),
             read=lambda answer, _at_ns: _readable(answer, answers),
             part=UNITS,
-            letter=Letter(url, method, sent, body.encode() if body else None),
+            raw=RawRequest(url, method, sent, body.encode() if body else None),
             refusal=judge_of(client, answers, (url, method, sent, body)),
         )
         return await gateway.fetch(request)

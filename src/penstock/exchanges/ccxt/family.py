@@ -42,19 +42,19 @@ def load(name: str) -> Exchange:
         rest=rest,
         dialect=partial(_no_dialect, ours),
         usages=lambda _headers: [],
-        complaint=lambda _body: None,
+        read_api_error=lambda _body: None,
         time_step_ms=1000,
         trade_pages="after_ns",
         intervals=intervals,
         candle_span=page,
         opened_ms=_OPENED_MS,
         empty_candles=False,
-        way_out=opened,
+        make_client=opened,
     )
 
 
 def _no_dialect(exchange: str, _symbols: SymbolMap) -> NoReturn:
-    raise TypeError(f"{exchange} is streamed by its feed: ask the way out for it")
+    raise TypeError(f"{exchange} is streamed by its feed: ask its client for it")
 
 
 def _intervals(client: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The way out through ccxt: its methods on one side, the ordinary gateway on the other."""
+"""The exchange client on ccxt: its methods on one side, the ordinary gateway on the other."""
 
 from collections.abc import Awaitable
 from typing import Any, TypeVar
@@ -94,7 +94,7 @@ class CcxtGateway:
 
 
 def opened(gateway: Gateway, places: Exchanges) -> CcxtGateway:
-    """The way out of an exchange, given the gateway it has to use."""
+    """The client of an exchange, given the gateway it has to use."""
     name = gateway.exchange.name
     client = make(name.removeprefix(PREFIX))
     pay_through(client, gateway, places.rest_urls.get(name))

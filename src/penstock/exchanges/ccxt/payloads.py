@@ -22,7 +22,7 @@ from penstock.exchanges.answers import (
     step_text,
     surely_over_ms,
 )
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -110,7 +110,7 @@ def read_time(body: bytes, _received_at_ns: int) -> int:
 
 def read_info(exchange: str, body: bytes) -> Info:
     """What is listed for spot trading; ccxt announces no limits beside those it knows."""
-    listed: dict[Symbol, Listed] = {}
+    listed: dict[Symbol, ListedMarket] = {}
     for market in decoded(_decode_markets, body):
         if not market.spot or market.active is False or not (market.base and market.quote):
             continue
@@ -121,7 +121,7 @@ def read_info(exchange: str, body: bytes) -> Info:
         # The first of two that are spelt alike: ccxt finds markets in this order too.
         tick, lot = step_text(market.tick_size), step_text(market.lot_size)
         details = MarketDetails(tick, lot, "active" if market.active else None)
-        listed.setdefault(symbol, Listed(market.id, symbol, market.symbol, details=details))
+        listed.setdefault(symbol, ListedMarket(market.id, symbol, market.symbol, details=details))
     return Info(SymbolMap(exchange, listed.values()), ())
 
 

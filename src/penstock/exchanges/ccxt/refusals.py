@@ -17,7 +17,7 @@ from penstock.errors import (
     UnexpectedAnswer,
     UnknownSymbol,
 )
-from penstock.exchanges.base import Complaint, Meaning
+from penstock.exchanges.base import ApiError, Meaning
 
 _MEANINGS: dict[str, Meaning] = {
     "RateLimitExceeded": "too_fast",
@@ -30,7 +30,7 @@ CONFUSED = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError)
 """What ccxt raises over an answer that nobody foresaw."""
 _STOP_MS = 60_000
 
-Judge = Callable[[int, Mapping[str, str], bytes], Complaint | None]
+Judge = Callable[[int, Mapping[str, str], bytes], ApiError | None]
 
 
 class Parser:
@@ -60,7 +60,7 @@ def judge_of(client: Any, answers: Parser, asked: tuple[str, str, object, object
     """
     url, method, headers, body = asked
 
-    def judge(status: int, got: Mapping[str, str], answer: bytes) -> Complaint | None:
+    def judge(status: int, got: Mapping[str, str], answer: bytes) -> ApiError | None:
         text = answer.decode(errors="replace").strip()
         try:
             client.handle_errors(
@@ -72,7 +72,7 @@ def judge_of(client: Any, answers: Parser, asked: tuple[str, str, object, object
             if not is_ccxts(error):
                 raise
             meaning = _by_status(status, error) or meaning_of(error)
-            return Complaint(type(error).__name__, _words(error), meaning=meaning)
+            return ApiError(type(error).__name__, _words(error), meaning=meaning)
         return None
 
     return judge

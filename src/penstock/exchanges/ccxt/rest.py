@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import UnknownInterval
-from penstock.exchanges.base import Info, Mark, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Info, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.ccxt.limits import UNITS
 from penstock.exchanges.ccxt.payloads import (
     read_book,
@@ -19,7 +19,7 @@ from penstock.exchanges.ccxt.payloads import (
     read_time,
     read_trades,
 )
-from penstock.exchanges.marks import levels, marked, trading
+from penstock.exchanges.progress import last_trade_only, levels, progress_request
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -47,7 +47,7 @@ class CcxtRest:
 
     def book(self, symbol: Symbol, _depth: int = 0) -> Request[BookSnapshot]:
         """A book as deep as the exchange tells of it unasked: it refuses most other depths."""
-        return self._asking(
+        return self._request_for(
             "/fetch_order_book",
             symbol,
             lambda body, at_ns: read_book(self.exchange, symbol, body, at_ns, "rest"),
@@ -55,7 +55,7 @@ class CcxtRest:
 
     def recent_trades(self, symbol: Symbol, limit: int = 100) -> Request[list[Trade]]:
         """The newest trades. ccxt is told no limit: some exchanges would then give the oldest."""
-        return self._asking(
+        return self._request_for(
             "/fetch_trades",
             symbol,
             lambda body, at_ns: read_trades(self.exchange, symbol, body, at_ns, "rest")[-limit:],
@@ -74,7 +74,7 @@ class CcxtRest:
             found = read_trades(self.exchange, symbol, body, received_at_ns, source)
             return _page([each for each in found if each.at_ms >= since_ms], cursor)
 
-        return self._asking("/fetch_trades", symbol, read, since=since_ms)
+        return self._request_for("/fetch_trades", symbol, read, since=since_ms)
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -90,7 +90,7 @@ class CcxtRest:
             found = read_candles(self.exchange, symbol, interval, body, received_at_ns)
             return [each for each in found if start_ms <= each.open_ms < end_ms]
 
-        return self._asking(
+        return self._request_for(
             "/fetch_ohlcv", symbol, read, timeframe=interval.text, since=since_ms, limit=count
         )
 
@@ -104,13 +104,13 @@ class CcxtRest:
         params = {"symbols": ",".join(by_name)} if symbols else {}
         return Request("/fetch_tickers", UNITS, read, params)
 
-    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+    def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade; of a book its levels. No id: streams may have others than answers."""
         if channel == "book_deltas":
-            return marked(self.book(symbol), levels)
-        return marked(self.recent_trades(symbol), trading)
+            return progress_request(self.book(symbol), levels)
+        return progress_request(self.recent_trades(symbol), last_trade_only)
 
-    def _asking(
+    def _request_for(
         self, path: str, symbol: Symbol, read: Callable[[bytes, int], R], **params: str | int
     ) -> Request[R]:
         return Request(path, UNITS, read, {"symbol": self.symbols.stream_name(symbol), **params})

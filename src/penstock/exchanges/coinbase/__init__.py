@@ -9,7 +9,7 @@ from penstock.exchanges.coinbase.rest import (
     OPENED_MS,
     TIME,
     CoinbaseRest,
-    read_complaint,
+    read_api_error,
 )
 from penstock.exchanges.coinbase.stream import CoinbaseDialect
 from penstock.exchanges.coinbase.symbols import NAME
@@ -24,7 +24,7 @@ EXCHANGE = Exchange(
     rest=CoinbaseRest,
     dialect=CoinbaseDialect,
     usages=usages,
-    complaint=read_complaint,
+    read_api_error=read_api_error,
     consecutive=frozenset({"trades"}),
     trade_pages="before_id",
     intervals=tuple(GRANULARITIES),

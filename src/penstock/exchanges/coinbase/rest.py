@@ -21,11 +21,11 @@ from penstock.exchanges.answers import (
     plain_number,
     surely_over_ms,
 )
-from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
+from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
 from penstock.exchanges.coinbase.symbols import NAME, read_info
 from penstock.exchanges.frames import Number, spelled_out
-from penstock.exchanges.marks import levels, marked
+from penstock.exchanges.progress import levels, progress_request
 from penstock.exchanges.times import MS_NS, epoch_ns
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -112,7 +112,7 @@ class _Ticker(Struct):
     volume: Text
 
 
-class _Newest(Struct):
+class _Latest(Struct):
     """The part of that answer that every trade changes."""
 
     trade_id: Whole
@@ -132,7 +132,7 @@ class _Spark(Struct, array_like=True):
     close: Number
 
 
-class _Complaint(Struct):
+class _ApiError(Struct):
     """{"message":"NotFound"}"""
 
     message: str
@@ -143,18 +143,18 @@ _decode_book = msgspec.json.Decoder(_Book).decode
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle], float_hook=str).decode
 _decode_ticker = msgspec.json.Decoder(_Ticker).decode
-_decode_newest = msgspec.json.Decoder(_Newest).decode
+_decode_latest = msgspec.json.Decoder(_Latest).decode
 _decode_sparks = msgspec.json.Decoder(dict[str, list[_Spark]], float_hook=str).decode
-_decode_complaint = msgspec.json.Decoder(_Complaint).decode
+_decode_api_error = msgspec.json.Decoder(_ApiError).decode
 
 
-def read_complaint(body: bytes) -> Complaint | None:
+def read_api_error(body: bytes) -> ApiError | None:
     """What a refusal says, in words alone; None if the body is a page of HTML or the like."""
     try:
-        words = _decode_complaint(body).message
+        words = _decode_api_error(body).message
     except UNREADABLE:
         return None
-    return Complaint(words, words)
+    return ApiError(words, words)
 
 
 def _read_time(body: bytes) -> int:
@@ -186,12 +186,12 @@ class CoinbaseRest:
                 asks_raw=_levels(data.asks),
             )
 
-        return self._asking(symbol, "book", read, level=1 if depth <= 1 else 2)
+        return self._request_for(symbol, "book", read, level=1 if depth <= 1 else 2)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
         read = _trades_reader(symbol, "rest")
-        return self._asking(symbol, "trades", read, limit=max(1, min(limit, PAGE)))
+        return self._request_for(symbol, "trades", read, limit=max(1, min(limit, PAGE)))
 
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
@@ -203,7 +203,7 @@ class CoinbaseRest:
             trades = read_trades(body, received_at_ns)
             return TradePage(trades, trades[0].id if trades else cursor)
 
-        return self._asking(symbol, "trades", read, after=cursor, limit=PAGE)
+        return self._request_for(symbol, "trades", read, after=cursor, limit=PAGE)
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -227,7 +227,9 @@ class CoinbaseRest:
             return [each for each in candles if start_ms <= each.open_ms < end_ms]
 
         start, end = _iso(first_ms), _iso(last_ms)
-        return self._asking(symbol, "candles", read, granularity=granularity, start=start, end=end)
+        return self._request_for(
+            symbol, "candles", read, granularity=granularity, start=start, end=end
+        )
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The state of one market; of several, and of all if none is named, only the last price."""
@@ -240,16 +242,16 @@ class CoinbaseRest:
 
         return Request("/products/spark-lines", cost=1, read=read)
 
-    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+    def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id; of a book its best level."""
         if channel == "book_deltas":
-            return marked(self.book(symbol, 1), levels)
+            return progress_request(self.book(symbol, 1), levels)
 
-        def read(body: bytes, _received_at_ns: int) -> Mark:
-            trade_id = decoded(_decode_newest, body).trade_id
-            return Mark(str(trade_id), trade_id if channel == "trades" else None)
+        def read(body: bytes, _received_at_ns: int) -> MarketProgress:
+            trade_id = decoded(_decode_latest, body).trade_id
+            return MarketProgress(str(trade_id), trade_id if channel == "trades" else None)
 
-        return self._asking(symbol, "ticker", read)
+        return self._request_for(symbol, "ticker", read)
 
     def _ticker(self, symbol: Symbol) -> Request[list[Ticker]]:
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:
@@ -267,7 +269,7 @@ class CoinbaseRest:
             )
             return [ticker]
 
-        return self._asking(symbol, "ticker", read)
+        return self._request_for(symbol, "ticker", read)
 
     def _read_sparks(self, body: bytes, wanted: set[str], received_at_ns: int) -> list[Ticker]:
         """The newest price of each; the rest of a row is of less than a day."""
@@ -288,7 +290,7 @@ class CoinbaseRest:
             for row, symbol in listed
         ]
 
-    def _asking(
+    def _request_for(
         self, symbol: Symbol, what: str, read: Callable[[bytes, int], R], **params: str | int
     ) -> Request[R]:
         native = quote(self._symbols.native(symbol), safe="")

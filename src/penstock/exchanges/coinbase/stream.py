@@ -23,8 +23,8 @@ from penstock.exchanges.coinbase.payloads import (
     spell_at_once,
     spell_with_care,
 )
+from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
-from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
@@ -76,8 +76,8 @@ class CoinbaseDialect:
         self._streams: dict[str, tuple[str, str]] = {}
         """The exchange's channel and product, by stream name."""
         self._asked: dict[str, dict[str, Symbol]] = {name: {} for name in _CHANNELS.values()}
-        self._unchecked = Unchecked()
-        self._make = EventMaker(self._asked, self._unchecked.texts).make
+        self._deferred = DeferredNumbers()
+        self._make = EventMaker(self._asked, self._deferred.texts).make
         self._unanswered: dict[int, set[str]] = {}
         """Streams that were asked for and not listed since, by request, the oldest first."""
 
@@ -133,9 +133,9 @@ class CoinbaseDialect:
             except NOT_READ:
                 pass
             else:
-                if self._unchecked.are_plain():
+                if self._deferred.are_plain():
                     return events
-        self._unchecked.forget()
+        self._deferred.forget()
         return None
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
@@ -145,12 +145,12 @@ class CoinbaseDialect:
             message = _decode_message(frame)
             if message.type in TYPES:
                 events = self._make([decode(frame)], [received_at_ns], spell_with_care)
-                complaint = self._unchecked.complaint()
-                if complaint is not None:
-                    return [malformed("not_a_number", complaint, frame)]
+                problem = self._deferred.problem()
+                if problem is not None:
+                    return [malformed("not_a_number", problem, frame)]
                 return [*events]
         except NOT_READ as error:
-            self._unchecked.forget()
+            self._deferred.forget()
             return [unreadable(error, frame)]
         if message.type == "subscriptions":
             return self._read_listing(message, frame)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from penstock.errors import MalformedSymbol
 from penstock.exchanges.answers import decoded, step_text, word
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 NAME = "coinbase"
@@ -46,11 +46,11 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
 
 
-def _listed(products: list[_Product]) -> Iterator[Listed]:
+def _listed(products: list[_Product]) -> Iterator[ListedMarket]:
     """Every product that can be named."""
     for product in products:
         base, _, quote = product.id.partition("-")
         try:
-            yield Listed(product.id, Symbol(base, quote), details=product.details())
+            yield ListedMarket(product.id, Symbol(base, quote), details=product.details())
         except MalformedSymbol:
             continue  # one bad name must not hide the others

@@ -5,12 +5,12 @@ from penstock.exchanges.kraken.limits import limits_at, usages
 from penstock.exchanges.kraken.rest import (
     ASSETS,
     INFO,
+    LATEST_CANDLES,
     MINUTES,
-    NEWEST_CANDLES,
     TIME,
     KrakenRest,
     info_with,
-    read_complaint,
+    read_api_error,
 )
 from penstock.exchanges.kraken.stream import KrakenDialect
 from penstock.exchanges.kraken.symbols import NAME
@@ -26,11 +26,11 @@ EXCHANGE = Exchange(
     rest=KrakenRest,
     dialect=KrakenDialect,
     usages=usages,
-    complaint=read_complaint,
+    read_api_error=read_api_error,
     refuses_with_200=True,
     time_step_ms=1000,
     consecutive=frozenset({"trades"}),
     trade_pages="after_ns",
     intervals=tuple(MINUTES),
-    newest_candles=NEWEST_CANDLES,
+    latest_candles=LATEST_CANDLES,
 )

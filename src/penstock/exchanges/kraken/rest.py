@@ -14,11 +14,19 @@ from msgspec import Meta, Raw, Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
-from penstock.exchanges.base import Complaint, Info, Mark, Meaning, Request, SymbolMap, TradePage
+from penstock.exchanges.base import (
+    ApiError,
+    Info,
+    MarketProgress,
+    Meaning,
+    Request,
+    SymbolMap,
+    TradePage,
+)
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.symbols import NAME, read_assets, read_info
-from penstock.exchanges.marks import levels, marked, newest_trade
+from penstock.exchanges.progress import latest_trade, levels, progress_request
 from penstock.exchanges.times import LATEST_NS, SECOND_NS
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -28,7 +36,7 @@ from penstock.market.symbol import Symbol
 PAGE = 1000
 """The most trades one answer holds."""
 DEEPEST_BOOK = 500
-NEWEST_CANDLES = 720
+LATEST_CANDLES = 720
 """Older ones cannot be had, whatever ``since`` says; the running one comes on top."""
 MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
 """Intervals by name. There are weeks and fifteen days too, but not which day they begin on."""
@@ -122,7 +130,7 @@ class _Ticker(Struct):
     high: tuple[Text, Text] = field(name="h")
 
 
-class _Newest(Struct):
+class _Latest(Struct):
     """The parts of that value that tell how far a market has come; see ``_Ticker``."""
 
     ask: tuple[Text, Text, Text] = field(name="a")
@@ -138,12 +146,12 @@ _decode_rows = msgspec.json.Decoder(_Answer[dict[str, Raw]]).decode
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode
 _decode_tickers = msgspec.json.Decoder(_Answer[dict[str, _Ticker]]).decode
-_decode_newest = msgspec.json.Decoder(_Answer[dict[str, _Newest]]).decode
+_decode_latest = msgspec.json.Decoder(_Answer[dict[str, _Latest]]).decode
 _decode_last = msgspec.json.Decoder(Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]).decode
 
 
-def read_complaint(body: bytes) -> Complaint | None:
-    """What an answer complains of; None if it does not, or is a page of HTML or the like."""
+def read_api_error(body: bytes) -> ApiError | None:
+    """What an answer says is wrong; None if it does not, or is a page of HTML or the like."""
     if body.startswith(b'{"error":[]'):
         return None
     try:
@@ -154,7 +162,7 @@ def read_complaint(body: bytes) -> Complaint | None:
         return None
     code, _, message = errors[0].partition(":")
     meaning = _MEANINGS.get(errors[0], "failed" if code == "EService" else "refused")
-    return Complaint(code, message or code, meaning=meaning)
+    return ApiError(code, message or code, meaning=meaning)
 
 
 TIME: Request[int] = Request(
@@ -197,7 +205,7 @@ class KrakenRest:
             )
 
         count = max(1, min(depth, DEEPEST_BOOK))
-        return self._asking("Depth", symbol, read, count=count)
+        return self._request_for("Depth", symbol, read, count=count)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
@@ -207,7 +215,7 @@ class KrakenRest:
             return trades[-limit:]
 
         # Without a count: whether that takes the newest or the first of a page is not written.
-        return self._asking("Trades", symbol, read)
+        return self._request_for("Trades", symbol, read)
 
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
@@ -218,7 +226,7 @@ class KrakenRest:
             trades, last_ns = _read_trades(body, symbol, received_at_ns, source)
             return TradePage(trades, last_ns if trades else cursor)
 
-        return self._asking("Trades", symbol, read, since=cursor, count=PAGE)
+        return self._request_for("Trades", symbol, read, since=cursor, count=PAGE)
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -237,7 +245,7 @@ class KrakenRest:
 
         # A second earlier: whether `since` itself is included is not written.
         since = max(0, start_ms // 1000 - 1)
-        return self._asking("OHLC", symbol, read, interval=MINUTES[interval.text], since=since)
+        return self._request_for("OHLC", symbol, read, interval=MINUTES[interval.text], since=since)
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all, if none is named."""
@@ -252,24 +260,24 @@ class KrakenRest:
         params: dict[str, str | int] = {"pair": ",".join(natives)} if natives else {}
         return Request("/0/public/Ticker", cost=1, read=read, params=params)
 
-    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+    def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id; the levels of a book; the best prices; or the last one's."""
         if channel == "trades":
-            return marked(self.recent_trades(symbol, 1), newest_trade)
+            return progress_request(self.recent_trades(symbol, 1), latest_trade)
         if channel == "book_deltas":
-            return marked(self.book(symbol, CHECKSUM.levels), levels)
+            return progress_request(self.book(symbol, CHECKSUM.levels), levels)
 
-        def read(body: bytes, _received_at_ns: int) -> Mark:
-            row = _only(decoded(_decode_newest, body).result)
+        def read(body: bytes, _received_at_ns: int) -> MarketProgress:
+            row = _only(decoded(_decode_latest, body).result)
             if channel == "tickers":
-                return Mark(f"{row.bid[0]} {row.ask[0]}")
+                return MarketProgress(f"{row.bid[0]} {row.ask[0]}")
             # Since midnight: the trades of 24 hours become fewer by themselves.
-            return Mark(f"{' '.join(row.last)} {row.trades[0]}")
+            return MarketProgress(f"{' '.join(row.last)} {row.trades[0]}")
 
         native = self._symbols.native(symbol)
         return Request("/0/public/Ticker", cost=1, read=read, params={"pair": native})
 
-    def _asking(
+    def _request_for(
         self,
         endpoint: Literal["Depth", "Trades", "OHLC"],
         symbol: Symbol,

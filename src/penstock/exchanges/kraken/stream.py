@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, RunningCandles, malformed, unreadable
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
@@ -25,7 +26,6 @@ from penstock.exchanges.kraken.payloads import (
     spell_with_care,
 )
 from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
-from penstock.exchanges.unchecked import Unchecked
 from penstock.market.events import AnyEvent, Candle
 from penstock.market.symbol import Symbol
 from penstock.streaming.counting import AckCounts
@@ -99,8 +99,8 @@ class KrakenDialect:
         self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
         self._candles_asked: dict[tuple[str, int], tuple[Symbol, str]] = {}
         self._running = RunningCandles()
-        self._unchecked = Unchecked()
-        self._make = EventMaker(self._asked, self._candles_asked, self._unchecked.texts).make
+        self._deferred = DeferredNumbers()
+        self._make = EventMaker(self._asked, self._candles_asked, self._deferred.texts).make
         self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
         """Names of streams by the exchange's symbol, of the newest requests: a refusal does not
@@ -162,9 +162,9 @@ class KrakenDialect:
             except NOT_READ:
                 pass
             else:
-                if self._unchecked.are_plain():
+                if self._deferred.are_plain():
                     return self._closed(events)
-        self._unchecked.forget()
+        self._deferred.forget()
         return None
 
     def _closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
@@ -190,11 +190,11 @@ class KrakenDialect:
                 raise KeyError(message.channel)
             events = self._make([decode(frame)], [received_at_ns], spell_with_care)
         except NOT_READ as error:
-            self._unchecked.forget()
+            self._deferred.forget()
             return [unreadable(error, frame)]
-        complaint = self._unchecked.complaint()
-        if complaint is not None:
-            return [malformed("not_a_number", complaint, frame)]
+        problem = self._deferred.problem()
+        if problem is not None:
+            return [malformed("not_a_number", problem, frame)]
         return [*self._closed(events)]
 
     def _read_control(self, message: _Message, frame: bytes) -> list[Received]:

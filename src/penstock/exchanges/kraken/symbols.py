@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from penstock.errors import MalformedSymbol, UnexpectedAnswer
 from penstock.exchanges.answers import UNREADABLE, step_of_digits, step_text, word
-from penstock.exchanges.base import Info, Listed, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"
@@ -96,7 +96,7 @@ def read_info(
     return Info(SymbolMap(NAME, _listed(pairs, names)), limits=())
 
 
-def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[Listed]:
+def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[ListedMarket]:
     """Every pair that can be named."""
     for pair_id, pair in pairs.items():
         base, slash, quote = pair.wsname.partition("/")
@@ -110,4 +110,4 @@ def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[Liste
             continue  # one bad name must not hide the others
         # Streams want the exchange's own case, which a symbol does not keep: AAPLx/USD.
         typed = (pair.altname, pair.wsname)
-        yield Listed(pair_id, symbol, f"{base}/{quote}", typed, pair.details())
+        yield ListedMarket(pair_id, symbol, f"{base}/{quote}", typed, pair.details())

@@ -9,7 +9,7 @@ from penstock.exchanges.upbit.rest import (
     OPENED_MS,
     PATHS,
     UpbitRest,
-    read_complaint,
+    read_api_error,
 )
 from penstock.exchanges.upbit.stream import UpbitDialect
 from penstock.exchanges.upbit.symbols import NAME
@@ -24,7 +24,7 @@ EXCHANGE = Exchange(
     rest=UpbitRest,
     dialect=UpbitDialect,
     usages=usages,
-    complaint=read_complaint,
+    read_api_error=read_api_error,
     trade_pages="before_id",
     intervals=tuple(PATHS),
     empty_candles=False,

@@ -16,10 +16,10 @@ from msgspec import Struct, field
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import UNREADABLE, Whole, decoded, surely_over_ms
-from penstock.exchanges.base import Complaint, Mark, Request, SymbolMap, TradePage
+from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.frames import Number, spelled_out
-from penstock.exchanges.marks import levels as shown_levels
-from penstock.exchanges.marks import marked, newest_trade, trading
+from penstock.exchanges.progress import last_trade_only, latest_trade, progress_request
+from penstock.exchanges.progress import levels as shown_levels
 from penstock.exchanges.times import MS_NS, Millis, epoch_ns
 from penstock.exchanges.upbit.payloads import TAKER, levels
 from penstock.exchanges.upbit.symbols import NAME, read_info
@@ -141,7 +141,7 @@ _decode_tickers = msgspec.json.Decoder(list[_Ticker], float_hook=str).decode
 _decode_refused = msgspec.json.Decoder(_Refused).decode
 
 
-def read_complaint(body: bytes) -> Complaint | None:
+def read_api_error(body: bytes) -> ApiError | None:
     """What a refusal says; None if the body is plain text, a page of HTML or the like.
 
     Whoever is shut out is told for how long.
@@ -152,9 +152,9 @@ def read_complaint(body: bytes) -> Complaint | None:
         return None
     found = _SHUT_OUT.search(error.message)
     if found is None:
-        return Complaint(error.name, error.message)
+        return ApiError(error.name, error.message)
     unit_ms = MINUTE_MS if found[2][0] in "mM분" else SECOND_MS
-    return Complaint(error.name, error.message, wait_ms=int(found[1]) * unit_ms)
+    return ApiError(error.name, error.message, wait_ms=int(found[1]) * unit_ms)
 
 
 INFO = Request("/v1/market/all", cost=1, read=read_info, category="market")
@@ -244,12 +244,12 @@ class UpbitRest:
         quotes = ",".join(sorted({symbol.quote for symbol in self._symbols}))
         return Request("/v1/ticker/all", 1, read, {"quote_currencies": quotes}, "ticker")
 
-    def newest(self, symbol: Symbol, channel: str) -> Request[Mark]:
+    def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id; of a book all its levels."""
         if channel == "book_deltas":
-            return marked(self.book(symbol), shown_levels)
-        tell = newest_trade if channel == "trades" else trading
-        return marked(self.recent_trades(symbol, 1), tell)
+            return progress_request(self.book(symbol), shown_levels)
+        tell = latest_trade if channel == "trades" else last_trade_only
+        return progress_request(self.recent_trades(symbol, 1), tell)
 
     def _ticks(
         self,

@@ -73,7 +73,7 @@ class UpbitDialect:
         """Kind and market of what is asked for by now, by stream name."""
         self._unheard: set[str] = set()
         """Streams that nothing has come on since they were asked for."""
-        self._newest: tuple[str, ...] = ()
+        self._latest: tuple[str, ...] = ()
         """What the newest request asked for that the one before did not, or asked for again."""
 
     def url(self, base: str) -> str:
@@ -95,7 +95,7 @@ class UpbitDialect:
             kind, _, native = name.partition(":")
             self._wanted[name] = kind, native
         self._unheard.update(names)
-        self._newest = tuple(names)
+        self._latest = tuple(names)
         return self._request(request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
@@ -148,7 +148,7 @@ class UpbitDialect:
         if message.error is not UNSET:
             # Which part of the request it was is not said: all it added and that is not heard of
             # is refused. Older streams that are not heard of may be of quiet markets.
-            said, names = message.error, tuple(sorted(self._unheard.intersection(self._newest)))
+            said, names = message.error, tuple(sorted(self._unheard.intersection(self._latest)))
             return [Refusal(None, said.name, said.message or str(said.name), names)]
         if message.status:
             return []

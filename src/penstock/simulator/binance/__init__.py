@@ -18,11 +18,11 @@ from penstock.simulator.binance.units import UNITS
 from penstock.simulator.exchange import (
     Asked,
     ControlReply,
-    Feed,
     Opening,
     Reply,
     Route,
     SimulatedExchange,
+    StreamFeed,
     Subscriber,
     Upkeep,
 )
@@ -97,7 +97,7 @@ class Binance:
     def overrun(self, text: str) -> None:
         """Too many messages end a connection."""
 
-    def feed(self, stream: str, dialect: str = "") -> Feed | None:
+    def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:
         """The stream of that name, with times in the unit that the dialect names."""
         return self._streams[dialect].feed(stream)
 

@@ -15,7 +15,7 @@ from penstock.simulator.binance.periods import SECOND_MS, Period
 from penstock.simulator.binance.windows import Statistics
 from penstock.simulator.book import Book
 from penstock.simulator.market import Sums
-from penstock.simulator.pacing import DueTrades, Frames, Quiet, every
+from penstock.simulator.pacing import DueTrades, Frames, IdleSpan, every
 
 
 def trades(instrument: Instrument) -> Frames:
@@ -30,14 +30,14 @@ def trades(instrument: Instrument) -> Frames:
 
 def agg_trades(instrument: Instrument) -> Frames:
     """``@aggTrade``: the trades of a group share an instant, so when due it is whole."""
-    market, spell, quiet = instrument.market, instrument.spelling.agg_trade_frame, Quiet()
+    market, spell, idle = instrument.market, instrument.spelling.agg_trade_frame, IdleSpan()
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
-        if quiet.covers(after_ms, upto_ms):
+        if idle.covers(after_ms, upto_ms):
             return []
         first, end = market.agg_id_at(after_ms + 1), market.agg_id_at(upto_ms + 1)
         *due, following = market.agg_trades(first, end - first + 1)
-        quiet.learn(upto_ms, following.at_ms)
+        idle.learn(upto_ms, following.at_ms)
         return [spell(group) for group in due]
 
     return frames
@@ -46,13 +46,13 @@ def agg_trades(instrument: Instrument) -> Frames:
 def touches(instrument: Instrument) -> Frames:
     """``@bookTicker``: every change of the best bid or offer. Only trades move them."""
     market, book, spell = instrument.market, instrument.book, instrument.spelling.touch_frame
-    quiet = Quiet()
+    idle = IdleSpan()
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
-        if quiet.covers(after_ms, upto_ms):
+        if idle.covers(after_ms, upto_ms):
             return []
         (following,) = market.trades(market.id_at(upto_ms + 1), 1)
-        quiet.learn(upto_ms, following.at_ms)
+        idle.learn(upto_ms, following.at_ms)
         return [
             spell(update_id, (bid, bid_quantity), (ask, ask_quantity))
             for update_id, bid, bid_quantity, ask, ask_quantity in book.touches(after_ms, upto_ms)
@@ -130,13 +130,13 @@ def day_ticker(instrument: Instrument) -> Frames:
     def at(due_ms: int) -> bytes:
         window = windows.day_up_to(due_ms)
         counted = windows.statistics(instrument, window)
-        standing = windows.standing(instrument, window)
+        quotes = windows.ticker_quotes(instrument, window)
         return (
             f'{{"e":"24hrTicker","E":{instrument.spelling.time(due_ms)},'
             f'"s":"{instrument.symbol}","p":"{counted.change}",'
-            f'"P":"{counted.change_percent}","w":"{counted.average}","x":"{standing.before}",'
-            f'"c":"{counted.last}","Q":"{standing.last_quantity}","b":"{standing.bid}",'
-            f'"B":"{standing.bid_quantity}","a":"{standing.ask}","A":"{standing.ask_quantity}",'
+            f'"P":"{counted.change_percent}","w":"{counted.average}","x":"{quotes.before}",'
+            f'"c":"{counted.last}","Q":"{quotes.last_quantity}","b":"{quotes.bid}",'
+            f'"B":"{quotes.bid_quantity}","a":"{quotes.ask}","A":"{quotes.ask_quantity}",'
             f"{_prices(counted)},{_totals(counted)}}}"
         ).encode()
 

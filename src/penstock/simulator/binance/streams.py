@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from penstock.simulator.binance import feeds
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.periods import HOUR_MS, LENGTHS_MS, SECOND_MS, Period, window_ms
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.pacing import Frames
 
 ALL_MINI_TICKERS = "!miniTicker@arr"
@@ -31,10 +31,10 @@ class Streams:
             each.symbol.lower(): each for each in instruments
         }
 
-    def feed(self, stream: str) -> Feed | None:
+    def feed(self, stream: str) -> StreamFeed | None:
         """The feed of that name."""
         frames = self._frames(stream)
-        return None if frames is None else Feed(stream, frames)
+        return None if frames is None else StreamFeed(stream, frames)
 
     def _frames(self, stream: str) -> Frames | None:
         if stream == ALL_MINI_TICKERS:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from penstock.simulator.binance import refusals, windows
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.parameters import MOST_SYMBOLS, Listed, Parameters
-from penstock.simulator.binance.windows import Standing, Statistics, Window
+from penstock.simulator.binance.windows import Statistics, TickerQuotes, Window
 from penstock.simulator.exchange import Query
 
 DAY = ("symbol", "symbols", "type", "symbolStatus")
@@ -35,7 +35,7 @@ class Tickers:
             counted = windows.statistics(instrument, window)
             if mini:
                 return _mini(counted)
-            return _full_day(counted, windows.standing(instrument, window))
+            return _full_day(counted, windows.ticker_quotes(instrument, window))
 
         return self._answer(parameters, as_of_ms, row)
 
@@ -108,13 +108,13 @@ class Tickers:
         return f"[{','.join(map(row, chosen))}]".encode()
 
 
-def _full_day(counted: Statistics, standing: Standing) -> str:
+def _full_day(counted: Statistics, quotes: TickerQuotes) -> str:
     return (
         f'{{"symbol":"{counted.symbol}",{_changes(counted)},'
-        f'"prevClosePrice":"{standing.before}","lastPrice":"{counted.last}",'
-        f'"lastQty":"{standing.last_quantity}","bidPrice":"{standing.bid}",'
-        f'"bidQty":"{standing.bid_quantity}","askPrice":"{standing.ask}",'
-        f'"askQty":"{standing.ask_quantity}",{_prices(counted)},{_totals(counted)}}}'
+        f'"prevClosePrice":"{quotes.before}","lastPrice":"{counted.last}",'
+        f'"lastQty":"{quotes.last_quantity}","bidPrice":"{quotes.bid}",'
+        f'"bidQty":"{quotes.bid_quantity}","askPrice":"{quotes.ask}",'
+        f'"askQty":"{quotes.ask_quantity}",{_prices(counted)},{_totals(counted)}}}'
     )
 
 

@@ -44,7 +44,7 @@ class Statistics(NamedTuple):
     trades: int
 
 
-class Standing(NamedTuple):
+class TickerQuotes(NamedTuple):
     """What a ticker shows beside its window: the trade before it, the last one, the touch."""
 
     before: str
@@ -103,14 +103,14 @@ def sums_of(instrument: Instrument, window: Window) -> Sums:
     return instrument.market.sums(start_ms, window.counted_to_ms + 1)
 
 
-def standing(instrument: Instrument, window: Window) -> Standing:
+def ticker_quotes(instrument: Instrument, window: Window) -> TickerQuotes:
     """What stands beside a window."""
     spelling = instrument.spelling
     before = instrument.market.last_before(window.open_ms)
     last = instrument.market.last_before(window.counted_to_ms + 1)
     _, bids, asks = instrument.book.snapshot(window.counted_to_ms, 1)
     (bid, bid_quantity), (ask, ask_quantity) = bids[0], asks[0]
-    return Standing(
+    return TickerQuotes(
         # The market puts one of id 0 before the first trade; for the exchange there is none.
         before=spelling.price(before.price if before.id else 0),
         last_quantity=spelling.quantity(last.quantity),

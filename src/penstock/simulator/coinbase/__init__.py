@@ -14,11 +14,11 @@ from penstock.simulator.coinbase.product import Product, list_market
 from penstock.simulator.exchange import (
     Asked,
     ControlReply,
-    Feed,
     Opening,
     Reply,
     Route,
     SimulatedExchange,
+    StreamFeed,
     Subscriber,
 )
 from penstock.simulator.limits import BanPolicy, Rule, Verdict
@@ -26,7 +26,7 @@ from penstock.simulator.market import Market
 
 __all__ = ["CATALOGUE", "Coinbase", "build"]
 
-_FEEDS: Mapping[str, Callable[[str, Product], Feed]] = {
+_FEEDS: Mapping[str, Callable[[str, Product], StreamFeed]] = {
     "matches": feeds.matches,
     "ticker": feeds.ticker,
     "ticker_batch": feeds.ticker_batch,
@@ -56,7 +56,7 @@ class Coinbase:
 
     def __init__(self, products: Sequence[Product], limits: Sequence[Rule]) -> None:
         self._products = {each.id: each for each in products}
-        self._desk = control.Desk(self._products)
+        self._handler = control.MessageHandler(self._products)
         self.rules: Sequence[Rule] = limits
         self.upkeep = rules.upkeep()
         self.routes: Mapping[str, Route] = rest.routes(products)
@@ -87,12 +87,12 @@ class Coinbase:
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:  # noqa: ARG002
         """Carry out a client's message."""
-        return self._desk.answer(text, subscriber)
+        return self._handler.answer(text, subscriber)
 
     def overrun(self, text: str) -> None:
         """Too many messages end a connection."""
 
-    def feed(self, stream: str, dialect: str = "") -> Feed | None:  # noqa: ARG002 - there is one
+    def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:  # noqa: ARG002 - there is one
         """The stream of that name: a channel, and the product it is of."""
         if stream == control.STATUS:
             return feeds.status(stream, [*self._products.values()])

@@ -46,15 +46,15 @@ def _numbers(query: Query, step_ms: int, as_of_ms: int) -> range:
     """Candles by number: that of its opening in steps since the epoch."""
     start, end = query.get("start"), query.get("end")
     if not start or not end:
-        newest = as_of_ms // step_ms
-        return range(newest - MOST_CANDLES + 1, newest + 1)
+        latest = as_of_ms // step_ms
+        return range(latest - MOST_CANDLES + 1, latest + 1)
     start_ms, end_ms = instant_ms("start", start), instant_ms("end", end)
     if start_ms > end_ms:
         raise refusals.backwards()
-    newest = end_ms // step_ms
-    if newest - -(-start_ms // step_ms) + 1 > MOST_CANDLES:
+    latest = end_ms // step_ms
+    if latest - -(-start_ms // step_ms) + 1 > MOST_CANDLES:
         raise refusals.too_many_candles(MOST_CANDLES)
-    return range(max(start_ms // step_ms, newest - MOST_CANDLES + 1), newest + 1)
+    return range(max(start_ms // step_ms, latest - MOST_CANDLES + 1), latest + 1)
 
 
 def _rows(product: Product, numbers: range, step_ms: int, as_of_ms: int) -> list[str]:

@@ -45,7 +45,7 @@ class _Wrong(Exception):
         super().__init__(message)
 
 
-class Desk:
+class MessageHandler:
     """Carries out what clients say about these products."""
 
     def __init__(self, product_ids: Collection[str]) -> None:

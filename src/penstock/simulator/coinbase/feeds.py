@@ -17,7 +17,7 @@ from penstock.simulator.coinbase import catalogue
 from penstock.simulator.coinbase.product import WHOLE_BOOK, Product
 from penstock.simulator.coinbase.spelling import time, whole_time
 from penstock.simulator.coinbase.statistics import statistics
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.market import Trade
 from penstock.simulator.pacing import DueTrades, every, instants
 from penstock.simulator.pieces import Work
@@ -29,7 +29,7 @@ Opening = Callable[[int], list[bytes] | Work[list[bytes]]]
 """What whoever joins at an instant hears first."""
 
 
-def matches(name: str, product: Product) -> Feed:
+def matches(name: str, product: Product) -> StreamFeed:
     """``matches``: every trade."""
     due = DueTrades(product.market)
 
@@ -40,10 +40,10 @@ def matches(name: str, product: Product) -> Feed:
         last = product.market.last_before(at_ms + 1)
         return [_match("last_match", product, last)] if last.id else []
 
-    return Feed(name, frames, opening)
+    return StreamFeed(name, frames, opening)
 
 
-def ticker(name: str, product: Product) -> Feed:
+def ticker(name: str, product: Product) -> StreamFeed:
     """``ticker``: once for all the trades of an instant, with the last of them."""
     due = DueTrades(product.market)
 
@@ -51,10 +51,10 @@ def ticker(name: str, product: Product) -> Feed:
         instants = groupby(due(after_ms, upto_ms), key=lambda trade: trade.at_ms)
         return [_ticker(product, [*cascade][-1]) for _, cascade in instants]
 
-    return Feed(name, frames, _ticker_now(product))
+    return StreamFeed(name, frames, _ticker_now(product))
 
 
-def ticker_batch(name: str, product: Product) -> Feed:
+def ticker_batch(name: str, product: Product) -> StreamFeed:
     """``ticker_batch``: every five seconds in which there was a trade."""
     market = product.market
 
@@ -62,10 +62,10 @@ def ticker_batch(name: str, product: Product) -> Feed:
         last = market.last_before(due_ms)
         return _ticker(product, last) if last.at_ms >= due_ms - TICKER_BATCH_MS else None
 
-    return Feed(name, every(TICKER_BATCH_MS, at, product.listed_at_ms), _ticker_now(product))
+    return StreamFeed(name, every(TICKER_BATCH_MS, at, product.listed_at_ms), _ticker_now(product))
 
 
-def heartbeat(name: str, product: Product) -> Feed:
+def heartbeat(name: str, product: Product) -> StreamFeed:
     """``heartbeat``: every second the last trade, so that a lost one is noticed."""
 
     def at(due_ms: int) -> bytes:
@@ -75,10 +75,10 @@ def heartbeat(name: str, product: Product) -> Feed:
             f'"last_trade_id":{last.id},"product_id":"{product.id}","time":"{time(due_ms)}"}}'
         ).encode()
 
-    return Feed(name, every(SECOND_MS, at, product.listed_at_ms))
+    return StreamFeed(name, every(SECOND_MS, at, product.listed_at_ms))
 
 
-def level2(name: str, product: Product) -> Feed:
+def level2(name: str, product: Product) -> StreamFeed:
     """``level2``: every change of the book by itself."""
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
@@ -90,20 +90,20 @@ def level2(name: str, product: Product) -> Feed:
             sent += map(partial(_l2update, product), changes, times)
         return sent
 
-    return Feed(name, frames, _snapshot(product))
+    return StreamFeed(name, frames, _snapshot(product))
 
 
-def level2_batch(name: str, product: Product) -> Feed:
+def level2_batch(name: str, product: Product) -> StreamFeed:
     """``level2_batch``: the changes of a slot together."""
 
     def at(due_ms: int) -> bytes | None:
         changes = _changes(product, due_ms)
         return _l2update(product, ",".join(changes), whole_time(due_ms)) if changes else None
 
-    return Feed(name, every(Book.SLOT_MS, at, product.listed_at_ms), _snapshot(product))
+    return StreamFeed(name, every(Book.SLOT_MS, at, product.listed_at_ms), _snapshot(product))
 
 
-def status(name: str, listed: Sequence[Product]) -> Feed:
+def status(name: str, listed: Sequence[Product]) -> StreamFeed:
     """``status``: everything that is listed, again and again."""
     payload = msgspec.json.encode(
         {
@@ -112,7 +112,7 @@ def status(name: str, listed: Sequence[Product]) -> Feed:
             "currencies": catalogue.currencies(listed),
         }
     )
-    return Feed(name, every(STATUS_MS, lambda _: payload), lambda _: [payload])
+    return StreamFeed(name, every(STATUS_MS, lambda _: payload), lambda _: [payload])
 
 
 def _match(kind: str, product: Product, trade: Trade) -> bytes:

@@ -80,11 +80,11 @@ def _of_product(
 
 def _spark_lines(listed: Sequence[Product], _query: Query, as_of_ms: int) -> bytes:
     """A day of hourly candles of every product, newest first, without volumes."""
-    newest_ms = as_of_ms - as_of_ms % HOUR_MS
-    borders = [newest_ms + HOUR_MS * (number - 23) for number in range(24)]
+    latest_ms = as_of_ms - as_of_ms % HOUR_MS
+    borders = [latest_ms + HOUR_MS * (number - 23) for number in range(24)]
     lines = []
     for each in listed:
-        sums = [*each.market.candles(borders), each.market.sums(newest_ms, as_of_ms + 1)]
+        sums = [*each.market.candles(borders), each.market.sums(latest_ms, as_of_ms + 1)]
         rows = map(each.spelling.spark, borders, sums)
         lines.append(f'"{each.id}":[{",".join([*rows][::-1])}]')
     return f"{{{','.join(lines)}}}".encode()

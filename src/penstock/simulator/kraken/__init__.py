@@ -11,11 +11,11 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import (
     Asked,
     ControlReply,
-    Feed,
     Opening,
     Reply,
     Route,
     SimulatedExchange,
+    StreamFeed,
     Subscriber,
     Upkeep,
 )
@@ -59,7 +59,7 @@ class Kraken:
         self.rules, self.upkeep = limits, upkeep
         self.routes: Mapping[str, Route] = rest.routes(instruments)
         self._streams = Streams(instruments)
-        self._control = control.Control(self._streams)
+        self._handler = control.MessageHandler(self._streams)
 
     def not_found(self, path: str) -> Reply:
         """A method that does not exist is an error like any other; elsewhere there is a page."""
@@ -89,13 +89,13 @@ class Kraken:
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
         """Carry out a client's message."""
-        return self._control.answer(text, subscriber, at_ms)
+        return self._handler.answer(text, subscriber, at_ms)
 
     def overrun(self, text: str) -> bytes | None:
         """A message too many is answered, and not carried out."""
         return control.overrun(text)
 
-    def feed(self, stream: str, dialect: str = "") -> Feed | None:  # noqa: ARG002 - as the port
+    def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:  # noqa: ARG002 - as the port
         """The stream of that name."""
         return self._streams.feed(stream)
 

@@ -36,7 +36,7 @@ class _Wrong(Exception):
     pass
 
 
-class Control:
+class MessageHandler:
     """Carries out messages."""
 
     def __init__(self, streams: Streams) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from penstock.simulator.book import Book
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.kraken import info, times
 from penstock.simulator.kraken.checksum import checksum
 from penstock.simulator.kraken.depth import Depth
@@ -28,21 +28,21 @@ AtTrades = Callable[[int, list[Trade]], bytes]
 """The frame for the trades of one instant."""
 
 
-def heartbeat(name: str) -> Feed:
+def heartbeat(name: str) -> StreamFeed:
     """Once a second, whatever else is sent."""
-    return Feed(name, every(HEARTBEAT_MS, lambda _: HEARTBEAT))
+    return StreamFeed(name, every(HEARTBEAT_MS, lambda _: HEARTBEAT))
 
 
-def instruments(name: str, listed: Sequence[Instrument], snapshot: bool) -> Feed:
+def instruments(name: str, listed: Sequence[Instrument], snapshot: bool) -> StreamFeed:
     """``instrument``: nothing about a pair ever changes here."""
 
     def opening(at_ms: int) -> list[bytes]:
         return [info.instruments([each for each in listed if each.listed_at_ms <= at_ms])]
 
-    return Feed(name, lambda *_: [], opening if snapshot else None)
+    return StreamFeed(name, lambda *_: [], opening if snapshot else None)
 
 
-def trades(name: str, instrument: Instrument, snapshot: bool) -> Feed:
+def trades(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
     """``trade``."""
     market = instrument.market
 
@@ -54,10 +54,10 @@ def trades(name: str, instrument: Instrument, snapshot: bool) -> Feed:
     def told(_at_ms: int, traded: list[Trade]) -> bytes:
         return _trades(instrument, "update", traded)
 
-    return Feed(name, _on_trades(instrument, told), opening if snapshot else None)
+    return StreamFeed(name, _on_trades(instrument, told), opening if snapshot else None)
 
 
-def ticker(name: str, instrument: Instrument, snapshot: bool) -> Feed:
+def ticker(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
     """``ticker`` of either trigger: here the best offers change with trades alone."""
 
     def opening(at_ms: int) -> list[bytes]:
@@ -66,10 +66,10 @@ def ticker(name: str, instrument: Instrument, snapshot: bool) -> Feed:
     def told(at_ms: int, _traded: list[Trade]) -> bytes:
         return _ticker(instrument, "update", at_ms)
 
-    return Feed(name, _on_trades(instrument, told), opening if snapshot else None)
+    return StreamFeed(name, _on_trades(instrument, told), opening if snapshot else None)
 
 
-def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> Feed:
+def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> StreamFeed:
     """``ohlc``: the running candle, whenever it changes; nobody says when it is finished."""
     step_ms = minutes * MINUTE_MS
 
@@ -87,10 +87,10 @@ def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> Fee
         sums = instrument.market.sums(start_ms, at_ms + 1)
         return _candles("update", at_ms, [_candle(instrument, number, minutes, sums)])
 
-    return Feed(name, _on_trades(instrument, told), opening if snapshot else None)
+    return StreamFeed(name, _on_trades(instrument, told), opening if snapshot else None)
 
 
-def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> Feed:
+def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> StreamFeed:
     """``book``: the levels that changed among the best, with the checksum of the ten best."""
     levels, cut = instrument.spelling.levels, Depth(instrument.book, depth)
 
@@ -114,7 +114,7 @@ def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> Feed:
                 told.append(frame("update", slot, *map(levels, changes)))
         return told
 
-    return Feed(name, frames, opening if snapshot else None)
+    return StreamFeed(name, frames, opening if snapshot else None)
 
 
 def _on_trades(instrument: Instrument, told: AtTrades) -> Frames:

@@ -15,7 +15,7 @@ from penstock.simulator.kraken import parameters, refusals, rules, times
 from penstock.simulator.kraken.info import Information
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
 from penstock.simulator.kraken.parameters import SECOND_NS, Listed
-from penstock.simulator.limits import Place
+from penstock.simulator.limits import LimitTarget
 from penstock.simulator.market import Sums, Trade
 from penstock.simulator.rng import mix
 
@@ -48,12 +48,12 @@ def routes(instruments: Sequence[Instrument]) -> dict[str, Route]:
     }
     by_pair = ("OHLC", "Trades")
 
-    def place(asked: Asked) -> Place:
-        return Place(rules.PAIR, listed.key(asked.query))
+    def target(asked: Asked) -> LimitTarget:
+        return LimitTarget(rules.PAIR, listed.key(asked.query))
 
     return {
         PREFIX + name: Route(
-            PREFIX + name, _cost, _enveloped(answer), place if name in by_pair else _public
+            PREFIX + name, _cost, _enveloped(answer), target if name in by_pair else _public
         )
         for name, answer in answers.items()
     }
@@ -226,5 +226,5 @@ def _cost(_query: Query) -> int:
     return 1
 
 
-def _public(_asked: Asked) -> Place:
-    return Place(rules.PUBLIC)
+def _public(_asked: Asked) -> LimitTarget:
+    return LimitTarget(rules.PUBLIC)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.kraken import feeds
 from penstock.simulator.kraken.instrument import Instrument
 
@@ -59,7 +59,7 @@ class Streams:
         instrument = self._by_symbol.get(symbol)
         return instrument is not None and instrument.listed_at_ms <= at_ms
 
-    def feed(self, name: str) -> Feed | None:
+    def feed(self, name: str) -> StreamFeed | None:
         """The feed of that name."""
         channel, symbol, option, snapshot = read(name)
         if channel == HEARTBEAT:

@@ -11,11 +11,11 @@ from penstock.config import Simulator
 from penstock.simulator.exchange import (
     Asked,
     ControlReply,
-    Feed,
     Opening,
     Reply,
     Route,
     SimulatedExchange,
+    StreamFeed,
     Subscriber,
 )
 from penstock.simulator.limits import BanPolicy, Rule, Verdict, ban_policy
@@ -49,12 +49,14 @@ class Upbit:
 
     def __init__(self, instruments: Sequence[Instrument], settings: Simulator) -> None:
         codes = [each.code for each in instruments]
-        self._desk = control.Desk(codes, replaces=settings.requests_replace)
+        self._handler = control.MessageHandler(codes, replaces=settings.requests_replace)
         self._streams = Streams(instruments)
         self.rules: Sequence[Rule] = rules.rules_from(settings)
         self.bans: BanPolicy | None = ban_policy(settings)
         self.upkeep = rules.upkeep()
-        self.routes: Mapping[str, Route] = rest.routes(instruments, rules.reach_from(settings))
+        self.routes: Mapping[str, Route] = rest.routes(
+            instruments, rules.history_depth_from(settings)
+        )
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it
         """There is nothing at that path."""
@@ -85,12 +87,12 @@ class Upbit:
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:  # noqa: ARG002
         """Carry out a client's message."""
-        return self._desk.answer(text, subscriber)
+        return self._handler.answer(text, subscriber)
 
     def overrun(self, text: str) -> None:
         """Too many messages end a connection."""
 
-    def feed(self, stream: str, dialect: str = "") -> Feed | None:  # noqa: ARG002 - in the name
+    def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:  # noqa: ARG002 - in the name
         """The stream of that name."""
         return self._streams.feed(stream)
 

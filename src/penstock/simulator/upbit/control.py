@@ -64,7 +64,7 @@ class _Wrong(Exception):
         super().__init__(name)
 
 
-class Desk:
+class MessageHandler:
     """Carries out what clients say about these markets."""
 
     def __init__(self, codes: Collection[str], replaces: bool) -> None:

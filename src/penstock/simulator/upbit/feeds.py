@@ -7,7 +7,7 @@ or so is held up for a moment, as has been seen on the real exchange.
 from functools import partial
 
 from penstock.simulator.book import Book
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.market import Trade
 from penstock.simulator.pacing import DueTrades, every
 from penstock.simulator.rng import key, mix
@@ -32,7 +32,7 @@ _HELD_MS = 300
 _ONE_IN = 128
 
 
-def trades(name: str, instrument: Instrument, form: str) -> Feed:
+def trades(name: str, instrument: Instrument, form: str) -> StreamFeed:
     """``trade``."""
     in_time, held = DueTrades(instrument.market), DueTrades(instrument.market)
     luck = key(instrument.market.purpose, "held up")
@@ -51,10 +51,10 @@ def trades(name: str, instrument: Instrument, form: str) -> Feed:
         last = instrument.market.last_before(at_ms + 1)
         return [_sent(_trade(instrument, last), SNAPSHOT, form)] if last.id else []
 
-    return Feed(name, frames, opening)
+    return StreamFeed(name, frames, opening)
 
 
-def ticker(name: str, instrument: Instrument, form: str) -> Feed:
+def ticker(name: str, instrument: Instrument, form: str) -> StreamFeed:
     """``ticker``: once for all the trades of an instant."""
     due = DueTrades(instrument.market)
 
@@ -65,10 +65,10 @@ def ticker(name: str, instrument: Instrument, form: str) -> Feed:
     def opening(at_ms: int) -> list[bytes]:
         return [_sent(_ticker(instrument, at_ms), SNAPSHOT, form)]
 
-    return Feed(name, frames, opening)
+    return StreamFeed(name, frames, opening)
 
 
-def book(name: str, instrument: Instrument, form: str, units: int) -> Feed:
+def book(name: str, instrument: Instrument, form: str, units: int) -> StreamFeed:
     """``orderbook``: the best levels, whenever any has changed."""
 
     def at(due_ms: int) -> bytes | None:
@@ -81,10 +81,10 @@ def book(name: str, instrument: Instrument, form: str, units: int) -> Feed:
         update_id = instrument.update_id_at(at_ms)
         return [_sent(_book(instrument, update_id, units, form), SNAPSHOT, form)]
 
-    return Feed(name, every(Book.SLOT_MS, at, instrument.listed_at_ms), opening)
+    return StreamFeed(name, every(Book.SLOT_MS, at, instrument.listed_at_ms), opening)
 
 
-def candle(name: str, instrument: Instrument, form: str, period: Period) -> Feed:
+def candle(name: str, instrument: Instrument, form: str, period: Period) -> StreamFeed:
     """``candle.1s`` … ``candle.240m``: the running candle, every second in which it has changed.
 
     What was traded up to a second, exclusive, is in the frame of that second.
@@ -103,17 +103,17 @@ def candle(name: str, instrument: Instrument, form: str, period: Period) -> Feed
         fields = told(at_ms) or told(market.last_before(at_ms + 1).at_ms)
         return [] if fields is None else [_sent(fields, SNAPSHOT, form)]
 
-    return Feed(name, every(SECOND_MS, at, instrument.listed_at_ms), opening)
+    return StreamFeed(name, every(SECOND_MS, at, instrument.listed_at_ms), opening)
 
 
-def only_realtime(feed: Feed) -> Feed:
+def only_realtime(feed: StreamFeed) -> StreamFeed:
     """A stream without its snapshot."""
-    return Feed(feed.name, feed.frames)
+    return StreamFeed(feed.name, feed.frames)
 
 
-def only_snapshot(feed: Feed) -> Feed:
+def only_snapshot(feed: StreamFeed) -> StreamFeed:
     """A stream of which nothing follows the snapshot."""
-    return Feed(feed.name, lambda _, __: [], feed.opening)
+    return StreamFeed(feed.name, lambda _, __: [], feed.opening)
 
 
 def _sent(fields: Fields, stream_type: str, form: str) -> bytes:
@@ -144,7 +144,7 @@ def _trade(instrument: Instrument, trade: Trade) -> Fields:
 
 
 def _ticker(instrument: Instrument, at_ms: int) -> Fields:
-    volume, now = instrument.spelling.volume, tickers.standing(instrument, at_ms)
+    volume, now = instrument.spelling.volume, tickers.market_state(instrument, at_ms)
     date, clock = compact(utc(now.last.at_ms))
     return {
         "type": '"ticker"',

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from penstock.simulator.exchange import Asked, Query, Route
-from penstock.simulator.limits import Place
+from penstock.simulator.limits import LimitTarget
 from penstock.simulator.market import Trade
 from penstock.simulator.upbit import refusals
 from penstock.simulator.upbit.candles import MOST_CANDLES, Page, candles, closing_price, row
@@ -14,7 +14,7 @@ from penstock.simulator.upbit.instrument import DAY_MS, IDS_PER_MS, Instrument, 
 from penstock.simulator.upbit.names import names_of
 from penstock.simulator.upbit.parameters import Listed, clock_ms, count, instant_ms, whole
 from penstock.simulator.upbit.periods import MINUTES, Period
-from penstock.simulator.upbit.rules import ORIGIN, Reach
+from penstock.simulator.upbit.rules import ORIGIN, HistoryDepth
 from penstock.simulator.upbit.spelling import utc
 from penstock.simulator.upbit.ticker import rest_ticker
 
@@ -32,20 +32,20 @@ _CAUTIONS = (
 Answer = Callable[[Query, int], bytes]
 
 
-def routes(instruments: Sequence[Instrument], reach: Reach) -> dict[str, Route]:
-    """Every endpoint by its path; ``reach`` says how far back history goes."""
+def routes(instruments: Sequence[Instrument], history_depth: HistoryDepth) -> dict[str, Route]:
+    """Every endpoint by its path; ``history_depth`` says how far back history goes."""
     listed = Listed(instruments)
     found: dict[str, tuple[str, Answer]] = {
         "/market/all": ("market", partial(_markets, listed)),
-        "/trades/ticks": ("trade", partial(_trades, listed, reach)),
+        "/trades/ticks": ("trade", partial(_trades, listed, history_depth)),
         "/orderbook": ("orderbook", partial(_books, listed)),
         "/orderbook/instruments": ("orderbook", partial(_steps, listed)),
         "/ticker": ("ticker", partial(_tickers, listed.several)),
         "/ticker/all": ("ticker", partial(_tickers, listed.quoted_in)),
-        "/candles/minutes/{unit}": ("candle", partial(_minutes, listed, reach)),
+        "/candles/minutes/{unit}": ("candle", partial(_minutes, listed, history_depth)),
     }
     for kind in ("seconds", "days", "weeks", "months", "years"):
-        answer = partial(_candles, listed, reach, Period(kind))
+        answer = partial(_candles, listed, history_depth, Period(kind))
         found[f"/candles/{kind}"] = ("candle", answer)
     return {
         PREFIX + path: Route(PREFIX + path, _cost, partial(_answered, answer), _placed_in(group))
@@ -61,12 +61,12 @@ def _answered(answer: Answer, asked: Asked, as_of_ms: int) -> bytes:
     return answer(asked.query, as_of_ms)
 
 
-def _placed_in(group: str) -> Callable[[Asked], Place]:
-    def place(asked: Asked) -> Place:
+def _placed_in(group: str) -> Callable[[Asked], LimitTarget]:
+    def target(asked: Asked) -> LimitTarget:
         # What comes from a page in a browser is counted apart, and far more strictly.
-        return Place(ORIGIN if "Origin" in asked.headers else group)
+        return LimitTarget(ORIGIN if "Origin" in asked.headers else group)
 
-    return place
+    return target
 
 
 def _markets(listed: Listed, query: Query, as_of_ms: int) -> bytes:
@@ -86,20 +86,22 @@ def _markets(listed: Listed, query: Query, as_of_ms: int) -> bytes:
     return msgspec.json.encode(rows)
 
 
-def _minutes(listed: Listed, reach: Reach, query: Query, as_of_ms: int) -> bytes:
+def _minutes(listed: Listed, history_depth: HistoryDepth, query: Query, as_of_ms: int) -> bytes:
     if query["unit"] not in map(str, MINUTES):
         raise refusals.invalid("unit")
-    return _candles(listed, reach, Period("minutes", int(query["unit"])), query, as_of_ms)
+    return _candles(listed, history_depth, Period("minutes", int(query["unit"])), query, as_of_ms)
 
 
-def _candles(listed: Listed, reach: Reach, period: Period, query: Query, as_of_ms: int) -> bytes:
+def _candles(
+    listed: Listed, history_depth: HistoryDepth, period: Period, query: Query, as_of_ms: int
+) -> bytes:
     instrument = listed.one(query, as_of_ms)
     before_ms = instant_ms(query, "to")
     page = Page(
         period,
         as_of_ms + 1 if before_ms is None else before_ms,
         count(query, MOST_CANDLES),
-        as_of_ms - reach.second_candles_ms if period.kind == "seconds" else 0,
+        as_of_ms - history_depth.second_candles_ms if period.kind == "seconds" else 0,
     )
     converts = query.get("converting_price_unit", query.get("convertingPriceUnit")) == "KRW"
     found = candles(instrument, page, as_of_ms)
@@ -107,7 +109,7 @@ def _candles(listed: Listed, reach: Reach, period: Period, query: Query, as_of_m
     return f"[{','.join(rows)}]".encode()
 
 
-def _trades(listed: Listed, reach: Reach, query: Query, as_of_ms: int) -> bytes:
+def _trades(listed: Listed, history_depth: HistoryDepth, query: Query, as_of_ms: int) -> bytes:
     """Trades of a day, newest first: today's, or those of a day not long ago."""
     instrument, most = listed.one(query, as_of_ms), count(query, MOST_TRADES)
     days_ago, cursor = whole(query, "days_ago", "daysAgo"), whole(query, "cursor")
@@ -117,7 +119,7 @@ def _trades(listed: Listed, reach: Reach, query: Query, as_of_ms: int) -> bytes:
     day_ms = today_ms - (days_ago or 0) * DAY_MS
     clock = clock_ms(query, "to")
     end_ms = min(as_of_ms + 1, day_ms + (DAY_MS if clock is None else clock))
-    start_ms = day_ms if reach.pages_end_at_midnight else today_ms - MOST_DAYS_AGO * DAY_MS
+    start_ms = day_ms if history_depth.pages_end_at_midnight else today_ms - MOST_DAYS_AGO * DAY_MS
     market = instrument.market
     end = market.id_at(end_ms)
     if cursor is not None:

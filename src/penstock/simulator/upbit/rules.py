@@ -22,7 +22,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
-class Reach:
+class HistoryDepth:
     """How far back history can be asked for."""
 
     second_candles_ms: int
@@ -30,9 +30,9 @@ class Reach:
     """Whether a page of trades ends with the day it is of."""
 
 
-def reach_from(settings: Simulator) -> Reach:
+def history_depth_from(settings: Simulator) -> HistoryDepth:
     """What an operator has set."""
-    return Reach(
+    return HistoryDepth(
         settings.second_candle_days * _DAY_MS,
         settings.trade_pages_end_at_midnight,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.simulator.exchange import Feed
+from penstock.simulator.exchange import StreamFeed
 from penstock.simulator.upbit import feeds
 from penstock.simulator.upbit.control import (
     CANDLES,
@@ -20,7 +20,7 @@ class Streams:
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._by_code: Mapping[str, Instrument] = {each.code: each for each in instruments}
 
-    def feed(self, name: str) -> Feed | None:
+    def feed(self, name: str) -> StreamFeed | None:
         """The feed of that name."""
         kind, asked, form, part = read_name(name)
         code, _, units = asked.partition(".")

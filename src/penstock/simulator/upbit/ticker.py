@@ -21,7 +21,7 @@ Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Standing:
+class MarketState:
     """Where a market stands at an instant."""
 
     instrument: Instrument
@@ -31,17 +31,17 @@ class Standing:
     """Of the day so far, in UTC."""
 
 
-def standing(instrument: Instrument, at_ms: int) -> Standing:
+def market_state(instrument: Instrument, at_ms: int) -> MarketState:
     """Look at a market."""
     market, day_ms = instrument.market, at_ms - at_ms % DAY_MS
-    return Standing(
+    return MarketState(
         instrument, at_ms, market.last_before(at_ms + 1), market.sums(day_ms, at_ms + 1)
     )
 
 
 def rest_ticker(instrument: Instrument, as_of_ms: int) -> str:
     """An element of ``ticker``."""
-    now = standing(instrument, as_of_ms)
+    now = market_state(instrument, as_of_ms)
     date, clock = compact(utc(now.last.at_ms))
     korean_date, korean_clock = compact(kst(now.last.at_ms))
     return written(
@@ -67,7 +67,7 @@ def written(fields: Fields) -> str:
     return "{" + ",".join([f'"{name}":{value}' for name, value in fields.items()]) + "}"
 
 
-def prices(now: Standing, number: Number) -> Fields:
+def prices(now: MarketState, number: Number) -> Fields:
     """The day's first, highest, lowest and last price."""
     price = now.instrument.spelling.price
     return {
@@ -89,7 +89,7 @@ def change(instrument: Instrument, price: int, at_ms: int, number: Number) -> Fi
     }
 
 
-def changes(now: Standing, number: Number, finer: Number) -> Fields:
+def changes(now: MarketState, number: Number, finer: Number) -> Fields:
     """The same of the last price, with rates and signs; ``finer`` is for prices."""
     instrument, price = now.instrument, now.last.price
     before = closing_price(instrument, now.at_ms)
@@ -102,7 +102,7 @@ def changes(now: Standing, number: Number, finer: Number) -> Fields:
     }
 
 
-def sums(now: Standing, number: Number) -> Fields:
+def sums(now: MarketState, number: Number) -> Fields:
     """What was traded in the day so far, and in the last 24 hours."""
     instrument, spelling = now.instrument, now.instrument.spelling
     since_ms = max(now.at_ms + 1 - DAY_MS, instrument.listed_at_ms)
@@ -115,7 +115,7 @@ def sums(now: Standing, number: Number) -> Fields:
     }
 
 
-def year(now: Standing, number: Number) -> Fields:
+def year(now: MarketState, number: Number) -> Fields:
     """The highest and the lowest price of 52 weeks and today."""
     day_ms = now.at_ms - now.at_ms % DAY_MS
     before = now.instrument.year_before(day_ms) or Extremes(0, 0, now.today.low, day_ms)

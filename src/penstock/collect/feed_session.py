@@ -1,0 +1,251 @@
+"""A session on somebody else's sockets: what a feed brings, recorded.
+
+Every channel of every market is followed by itself: it is asked for what comes next, again and
+again, and if it has nothing but an error, after a pause. Books are believed from one snapshot to
+the next error, as far as the feed can be.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import random
+
+from penstock.clock import Clock
+from penstock.collect.batching import Batching, Flushing
+from penstock.errors import (
+    SUSPENDED,
+    UNAVAILABLE,
+    ExchangeUnreachable,
+    UnexpectedAnswer,
+    UnknownChannel,
+    UnknownSymbol,
+)
+from penstock.exchanges.base import Feed
+from penstock.market.events import AnyEvent, BookSnapshot, Cause
+from penstock.market.symbol import Symbol
+from penstock.resilience.backoff import Backoff
+from penstock.streaming.connection import State
+from penstock.streaming.dialect import BookRules, Malformed, Refusal
+from penstock.streaming.disconnects import Disconnects
+from penstock.streaming.shard_connection import RECONNECT, ConnectionStats
+from penstock.streaming.streamed_book import StreamedBook
+from penstock.streaming.wanted import StreamKey
+from penstock.telemetry import ConnectionLost, Listener, quiet
+
+_TROUBLE = (*UNAVAILABLE, UnknownSymbol)
+"""What a channel may recover from, or the others need not suffer from."""
+_CANCEL_S = 2.0
+"""How long a feed may take to let go; a library may swallow what should have stopped it."""
+_EXCERPT = 200
+
+
+class FeedState:
+    """What is known of the channels that are followed."""
+
+    def __init__(self) -> None:
+        self.state: State = "connecting"
+        self.books: dict[Symbol, StreamedBook] = {}
+        self.stats = ConnectionStats()
+
+    def note_failure(self, error: Exception, stream_key: StreamKey) -> None:
+        """A channel could not be read."""
+        words, stats = str(error), self.stats
+        stream = f"{stream_key[0]} {stream_key[1].slug}"
+        if isinstance(error, UnexpectedAnswer):
+            stats.malformed["wrong_shape"] += 1
+            stats.quarantine.append(Malformed("wrong_shape", words, words[:_EXCERPT], stream))
+        elif isinstance(error, SUSPENDED):
+            self.state = "reconnecting"  # a client may ask before it streams
+        elif isinstance(error, ExchangeUnreachable):
+            self.state = "reconnecting"
+            stats.reconnects[words[:_EXCERPT]] += 1
+        else:
+            stats.refusals.append(Refusal(None, type(error).__name__, words, (stream,)))
+            stats.refused[stream_key] += 1
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """What is to be read from a feed."""
+
+    exchange: str
+    feed: Feed
+    levels: int
+    """Of a book, on each side."""
+    again: Backoff = RECONNECT
+    """How long to wait before a channel that failed is asked again."""
+
+
+class FeedSession:
+    """Follows a feed until told to stop."""
+
+    def __init__(
+        self,
+        options: FeedOptions,
+        record: Callable[[Sequence[AnyEvent]], Awaitable[object]],
+        clock: Clock,
+        flushing: Flushing,
+        tell: Listener = quiet,
+    ) -> None:
+        self._options, self._record, self._clock = options, record, clock
+        self._flushing, self._tell = flushing, tell
+        self._batching = Batching(flushing, clock)
+        self.feed_state = FeedState()
+        self._stream_keys: dict[StreamKey, asyncio.Task[None] | None] = {}
+        """What is followed, and by whom once it runs."""
+        self._shown: dict[Symbol, tuple[bytes, bytes]] = {}
+        """The levels that were last recorded of each book."""
+        self._heard_ns: dict[StreamKey, int] = {}
+        """When channels that bring something last answered."""
+        self._events: list[AnyEvent] = []
+        self._room = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._is_running = self._is_over = False
+
+    @property
+    def waiting(self) -> int:
+        """Events received and not handed to the recorder yet."""
+        return len(self._events)
+
+    def add(self, stream_keys: Iterable[StreamKey]) -> None:
+        """Follow these too.
+
+        Raises:
+            UnknownChannel: the feed does not have it; nothing was changed.
+        """
+        wanted, feed = list(stream_keys), self._options.feed
+        for channel, _ in wanted:
+            if channel not in feed.channels:
+                raise UnknownChannel(self._options.exchange, channel, feed.channels)
+        for stream_key in wanted:
+            if stream_key not in self._stream_keys:
+                self._stream_keys[stream_key] = (
+                    self._begin(stream_key) if self._is_running else None
+                )
+                if stream_key[0] == "book_deltas":
+                    self.feed_state.books[stream_key[1]] = StreamedBook(BookRules(begins="frame"))
+        self._changed.set()
+
+    def remove(self, stream_keys: Iterable[StreamKey]) -> None:
+        """Follow these no longer."""
+        for stream_key in stream_keys:
+            if stream_key in self._stream_keys:
+                self._mark([stream_key], "removed", "removed")
+            task = self._stream_keys.pop(stream_key, None)
+            if task is not None:
+                task.cancel()
+            if stream_key[0] == "book_deltas":
+                self.feed_state.books.pop(stream_key[1], None)
+        self._changed.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Follow and record until ``stop``; then let go, and record what had arrived.
+
+        Raises:
+            StorageError: what arrived cannot be recorded.
+        """
+        flushing = asyncio.create_task(self._flush_forever())
+        stopping = asyncio.create_task(stop.wait())
+        self._is_running = True
+        for stream_key in self._stream_keys:
+            self._stream_keys[stream_key] = self._begin(stream_key)
+        try:
+            while not (stopping.done() or flushing.done() or self._failed()):
+                self._changed.clear()
+                changing = asyncio.create_task(self._changed.wait())
+                await asyncio.wait(
+                    [flushing, stopping, changing, *self._tasks()],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                changing.cancel()
+        finally:
+            self._is_over, self.feed_state.state = True, "disconnected"
+            self._batching.arrived()  # lets the task that writes see that it is over
+            for task in (stopping, *self._tasks()):
+                task.cancel()
+            await asyncio.wait([stopping, *self._tasks()], timeout=_CANCEL_S)
+            await asyncio.wait([flushing])
+        for task in (flushing, *self._failed()):
+            task.result()
+        self._mark(self._stream_keys, "stopped", "stopped")
+        await self._flush()
+
+    def _begin(self, stream_key: StreamKey) -> asyncio.Task[None]:
+        return asyncio.create_task(self._follow(*stream_key))
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in self._stream_keys.values() if task is not None]
+
+    def _failed(self) -> list[asyncio.Task[None]]:
+        """Those who ended by an error that nobody here can mend."""
+        return [
+            task
+            for task in self._tasks()
+            if task.done() and not task.cancelled() and task.exception() is not None
+        ]
+
+    async def _follow(self, channel: str, symbol: Symbol) -> None:
+        options, retry = self._options, 0
+        while not self._is_over:
+            try:
+                events = await options.feed.next(channel, symbol, options.levels)
+            except _TROUBLE as error:
+                if not retry:
+                    self._mark([(channel, symbol)], str(error))
+                self._note_failure(error, channel, symbol)
+                await self._clock.sleep(options.again.delay(retry, random()))
+                retry += 1
+                continue
+            retry, self.feed_state.state = 0, "connected"
+            self._heard_ns[channel, symbol] = self._clock.now_ns()
+            self._take(events)
+            if len(self._events) >= self._flushing.most_waiting:
+                self._room.clear()
+                await self._room.wait()
+
+    def _mark(
+        self, stream_keys: Iterable[StreamKey], reason: str, cause: Cause = "disconnected"
+    ) -> None:
+        """Record that streams that had brought something may lack something from now on."""
+        exchange, now_ns = self._options.exchange, self._clock.now_ns()
+        for stream_key in stream_keys:
+            since_ns = self._heard_ns.pop(stream_key, None)
+            if since_ns is not None:  # else it is marked already, or was never heard
+                marker = Disconnects(exchange, [(stream_key[0], (stream_key[1],))])
+                self._events += marker.mark(reason, now_ns, since_ns, cause)
+
+    def _take(self, events: Sequence[AnyEvent]) -> None:
+        for event in events:
+            if isinstance(event, BookSnapshot) and not self._is_news(event):
+                continue
+            self._events.append(event)
+            self._batching.arrived()
+
+    def _is_news(self, snapshot: BookSnapshot) -> bool:
+        """Keep the book; whether its best levels differ from those recorded before."""
+        symbol, levels = snapshot.symbol, (bytes(snapshot.bids_raw), bytes(snapshot.asks_raw))
+        book = self.feed_state.books.get(symbol)
+        if book is not None:
+            book.begin(snapshot)
+        is_news = self._shown.get(symbol) != levels
+        self._shown[symbol] = levels
+        return is_news
+
+    def _note_failure(self, error: Exception, channel: str, symbol: Symbol) -> None:
+        self.feed_state.note_failure(error, (channel, symbol))
+        if channel == "book_deltas" and symbol in self.feed_state.books:
+            self.feed_state.books[symbol].distrust(str(error))
+        if isinstance(error, ExchangeUnreachable):
+            self._tell(ConnectionLost(exchange=self._options.exchange, reason=str(error)))
+
+    async def _flush_forever(self) -> None:
+        while not self._is_over:
+            await self._batching.due(lambda: len(self._events))
+            await self._flush()
+            self._batching.written()
+
+    async def _flush(self) -> None:
+        events, self._events = self._events, []
+        if events:
+            await self._record(events)
+        self._room.set()

@@ -1,0 +1,1 @@
+"""The network of this machine: what the operating system tells about its ports."""

@@ -1,0 +1,130 @@
+"""One connection of a shard, and what the shard remembers of it."""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from penstock.market.symbol import Symbol
+from penstock.resilience.backoff import Backoff
+from penstock.streaming.book_sync import BookSync
+from penstock.streaming.commands import FetchSnapshot
+from penstock.streaming.connection import QUARANTINED, Connection
+from penstock.streaming.dialect import Malformed, Refusal
+from penstock.streaming.subscribe_requests import ACK_WITHIN_S, SECOND_NS
+from penstock.streaming.subscription_failures import SubscriptionFailure
+from penstock.streaming.wanted import StreamKey
+
+_JOIN_WITHIN_NS = 5 * SECOND_NS
+"""How long a book waits for the primary connection's to reach it before a snapshot is fetched."""
+RECONNECT = Backoff(first_s=0.25, longest_s=30.0)
+ROTATE_AGAIN = Backoff(first_s=10.0, longest_s=600.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a shard's connections are kept."""
+
+    redundancy: int = 1
+    """Connections that run all the time."""
+    rotate_after_s: float = 23 * 3600.0
+    """The age at which a connection is replaced; up to a fifth is taken off, so that not all are at
+    once."""
+    overlap_s: float = 5.0
+    """How long the old connection stays open after the new one is settled, at least."""
+    takeover_timeout_s: float = 60.0
+    """How long a new connection may take until it can take over."""
+    reconnect: Backoff = RECONNECT
+    rotate_again: Backoff = ROTATE_AGAIN
+    """How long to wait after a rotation that was given up."""
+    ack_within_s: float = ACK_WITHIN_S
+    """How long the exchange may take to answer a request for streams."""
+
+
+@dataclass(slots=True)
+class ConnectionStats:
+    """What happened to a shard's connections, whichever it was."""
+
+    reconnects: Counter[str] = field(default_factory=Counter)
+    """How often a connection was lost, by reason."""
+    rotations: Counter[str] = field(default_factory=Counter)
+    """How often a connection was replaced by another, by reason."""
+    given_up: Counter[str] = field(default_factory=Counter)
+    """How often that was tried in vain, by reason."""
+    malformed: Counter[str] = field(default_factory=Counter)
+    """Frames that could not be read, by reason."""
+    quarantine: deque[Malformed] = field(default_factory=lambda: deque(maxlen=QUARANTINED))
+    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=QUARANTINED))
+    refused: Counter[StreamKey] = field(default_factory=Counter)
+    """How often each stream was refused."""
+    failures: list[SubscriptionFailure] = field(default_factory=list)
+    """Refusals and missing answers that nobody was told of yet."""
+
+    def collect_from(self, connection: Connection) -> None:
+        """From now on what is wrong with a connection is noted here: connections come and go."""
+        connection.malformed, connection.quarantine = self.malformed, self.quarantine
+        connection.refusals = self.refusals
+        connection.failures.totals = self.refused
+        connection.failures.unreported = self.failures
+
+    def take_failures(self) -> list[SubscriptionFailure]:
+        """What is to be told since the last call."""
+        failures = self.failures.copy()
+        self.failures.clear()
+        return failures
+
+
+@dataclass(slots=True, eq=False)
+class ShardConnection:
+    """One connection of a shard."""
+
+    number: int
+    connection: Connection
+    opened_ns: int | None = None
+    """Since when it is open."""
+    heard_ns: int | None = None
+    """When the newest frame came."""
+    rotates_ns: int | None = None
+    """When it is to be replaced."""
+    leaving: bool = False
+    """It was told to close."""
+    joining: dict[Symbol, int] = field(default_factory=dict)
+    """Books that wait for the primary connection's to reach them, and until when."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it is open, and is to stay so."""
+        return self.connection.state == "connected" and not self.leaving
+
+    @property
+    def synced_books(self) -> int:
+        """How many of its books can be believed."""
+        return sum(book.state == "synced" for book in self.connection.books.values())
+
+    def wait_for(self, primary: "ShardConnection", symbol: Symbol, at_ns: int) -> bool:
+        """Let a book wait for the primary connection's; False if there is none to wait for."""
+        # The primary never joins from another: what is wrong with its book may be wrong there.
+        if primary is self or not primary.live:
+            return False
+        self.joining[symbol] = at_ns + _JOIN_WITHIN_NS
+        return True
+
+    def join_books(self, primary: "ShardConnection", at_ns: int) -> list[FetchSnapshot]:
+        """Begin books from the primary's; returns those that have to be fetched instead."""
+        fetch = []
+        for symbol, until_ns in list(self.joining.items()):
+            theirs = primary.connection.books.get(symbol)
+            if primary is self or not primary.live or at_ns >= until_ns:
+                del self.joining[symbol]
+                fetch.append(FetchSnapshot(symbol, 0.0))
+            elif not isinstance(theirs, BookSync) or theirs.state != "synced":
+                self.joining[symbol] = at_ns + _JOIN_WITHIN_NS  # one snapshot is for both
+            elif self.connection.join_book(symbol, theirs):
+                del self.joining[symbol]
+        return fetch
+
+    def lost(self, reason: str, at_ns: int) -> None:
+        """Its socket is gone; it comes back by itself."""
+        self.opened_ns = self.rotates_ns = None
+        self.connection.closed(reason, at_ns)
+        for symbol in self.joining:
+            self.connection.snapshot_failed(symbol)
+        self.joining.clear()

@@ -1,0 +1,91 @@
+"""Subscription failures: streams that an exchange refused or did not answer for, counted and told.
+
+All of it is counted. Told is the first time that it happens to a stream, the second, the fourth and
+so on, until the stream is acknowledged: whoever reads a log wants to know of each stream, but not
+every half minute.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from penstock.streaming.dialect import Refusal
+from penstock.streaming.wanted import StreamKey
+
+
+class SubscriptionFailure(NamedTuple):
+    """Streams that could not be had for one reason."""
+
+    kind: Literal["refused", "unanswered"]
+    code: int | str
+    words: str
+    stream_keys: tuple[StreamKey, ...]
+    times: int
+    """How often in a row, for the stream that it happened to most often."""
+
+
+class SubscriptionFailures:
+    """Those of one connection."""
+
+    def __init__(self, key_of: Callable[[str], StreamKey | None]) -> None:
+        self._key_of = key_of
+        self.totals: Counter[StreamKey] = Counter()
+        """How often each stream was ever refused."""
+        self.unreported: list[SubscriptionFailure] = []
+        self._refused: Counter[str] = Counter()
+        """How often a stream was refused since it was last acknowledged."""
+        self._unanswered: Counter[str] = Counter()
+        """Likewise, how often it was not acknowledged in time."""
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Streams that were not acknowledged in time, and not since."""
+        return list(self._unanswered)
+
+    @property
+    def refused(self) -> set[StreamKey]:
+        """Streams that were refused, and not acknowledged since."""
+        return set(self._stream_keys(self._refused))
+
+    @property
+    def open(self) -> bool:
+        """Whether there are any such."""
+        return bool(self._unanswered)
+
+    def refuse(self, said: Refusal, names: Sequence[str]) -> int:
+        """The exchange refused these streams; how often in a row, at most."""
+        self.totals.update(self._stream_keys(names))
+        return self._note(SubscriptionFailure("refused", said.code, said.words, (), 0), names)
+
+    def miss(self, names: Sequence[str], within_s: float) -> None:
+        """These streams were not acknowledged in time."""
+        words = f"no acknowledgement within {within_s:g} s"
+        self._note(SubscriptionFailure("unanswered", "silent", words, (), 0), names)
+
+    def times(self, names: Iterable[str]) -> int:
+        """How often in a row these were not acknowledged in time, at most."""
+        return max((self._unanswered[name] for name in names), default=0)
+
+    def clear(self, names: Iterable[str]) -> None:
+        """These streams were acknowledged, or are wanted no longer."""
+        for name in names:
+            self._refused.pop(name, None)
+            self._unanswered.pop(name, None)
+
+    def _note(self, failure: SubscriptionFailure, names: Sequence[str]) -> int:
+        counts = self._refused if failure.kind == "refused" else self._unanswered
+        if failure.kind == "refused":
+            for name in names:
+                self._unanswered.pop(name, None)  # that was an answer
+        counts.update(names)
+        times = max((counts[name] for name in names), default=1)
+        # Powers of two have one bit.
+        worth = tuple(name for name in names if counts[name].bit_count() == 1)
+        if worth or not names:
+            self.unreported.append(
+                failure._replace(stream_keys=self._stream_keys(worth), times=times)
+            )
+        return times
+
+    def _stream_keys(self, names: Iterable[str]) -> tuple[StreamKey, ...]:
+        return tuple(stream_key for name in names if (stream_key := self._key_of(name)) is not None)

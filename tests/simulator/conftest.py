@@ -168,13 +168,13 @@ Serve = Callable[..., Awaitable[SimulatorServer]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Start a toy server; give it settings, and perhaps a listener, the truth, another toy."""
+    """Start a toy server; give it settings, and perhaps a listener, the ledger, another toy."""
     servers: list[SimulatorServer] = []
 
     async def start(
         settings: Simulator = QUICK,
         listener: Listener = quiet,
-        truth: object = None,
+        ledger: object = None,
         toy: Callable[[Simulator], ToyExchange] = ToyExchange,
     ) -> SimulatorServer:
         server = SimulatorServer(
@@ -182,7 +182,7 @@ async def serve() -> AsyncIterator[Serve]:
             settings,
             SystemClock(),
             listener,
-            truth,  # type: ignore[arg-type]
+            ledger,  # type: ignore[arg-type]
         )
         await server.start()
         servers.append(server)

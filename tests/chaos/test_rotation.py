@@ -21,7 +21,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from penstock.app import open_collector
+from penstock.app.collector import open_collector
 from penstock.cli.judge import gather
 from penstock.cli.processes import running
 from penstock.clock import SystemClock

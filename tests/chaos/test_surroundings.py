@@ -27,7 +27,7 @@ from typing import Any
 
 import aiohttp
 
-from penstock.app import open_state
+from penstock.app.state import open_state
 from penstock.cli.processes import running
 from penstock.clock import SystemClock
 from penstock.config import Settings, State

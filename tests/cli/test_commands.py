@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,18 @@ def test_it_has_as_many_files_open_as_the_system_lets_it_have(tmp_path: Path) ->
 
     (line,) = (line for line in told.splitlines() if line.startswith("Max open files"))
     assert line.split()[3] == line.split()[4]
+
+
+def test_a_command_imports_what_it_uses_and_not_what_others_use() -> None:
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = ['penstock', 'config', '--help']\n"
+        "try:\n    runpy.run_module('penstock', run_name='__main__')\n"
+        "except SystemExit:\n    pass\n"
+        "print(*{'aiohttp', 'rocksdict', 'zmq'} & set(sys.modules), file=sys.stderr)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "Usage" in done.stdout
+    assert done.stderr.strip() == ""

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, open_collector
+from penstock.app.collector import open_collector
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.collect.absences import Absences
 from penstock.collect.collector import Collector

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, open_collector
+from penstock.app.collector import open_collector
+from penstock.app.simulator import build_simulator
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.books import BookMaintainer

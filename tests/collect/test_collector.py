@@ -12,7 +12,9 @@ import pytest
 from msgspec.structs import replace as replace_struct
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, measured, open_collector
+from penstock.app.collector import open_collector
+from penstock.app.metrics import measured
+from penstock.app.simulator import build_simulator
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector

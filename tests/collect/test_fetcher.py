@@ -10,7 +10,9 @@ import pytest
 from aiohttp import ClientSession
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, open_fetcher, open_state
+from penstock.app.fetcher import open_fetcher
+from penstock.app.simulator import build_simulator
+from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.fetch_schedule import FetchTiming

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, open_collector
+from penstock.app.collector import open_collector
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Collect, Exchanges, Settings, Simulator

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from tests import servers
 from tests.waiting import PATIENCE_S
 
-from penstock.app import open_collector, open_fetcher, open_state
+from penstock.app.collector import open_collector
+from penstock.app.fetcher import open_fetcher
+from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.facts import RequestsResumed, RequestsSuspended
 from penstock.collect.listings import Listings

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType, web
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Exchanges, Settings, Simulator

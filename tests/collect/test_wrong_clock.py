@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, open_collector
+from penstock.app.collector import open_collector
+from penstock.app.simulator import build_simulator
 from penstock.clock import Clock, SystemClock
 from penstock.collect.absences import Absences
 from penstock.collect.status import CollectorStatus, read_status

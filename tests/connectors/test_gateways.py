@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.config import Exchanges, Settings, Simulator
 from penstock.connectors.gateways import FleetGateways

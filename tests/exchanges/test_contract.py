@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.collect.known_depth import KnownDepth
 from penstock.collect.session import Endpoint, Session, SessionHooks

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.config import Exchanges, Settings, Simulator
 from penstock.exchanges import registry as exchanges

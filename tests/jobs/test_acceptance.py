@@ -15,7 +15,8 @@ import pytest
 from aiohttp import ClientSession
 from tests.waiting import PATIENCE_S
 
-from penstock.app import build_simulator, open_worker
+from penstock.app.simulator import build_simulator
+from penstock.app.worker import open_worker
 from penstock.clock import SystemClock
 from penstock.config import Collect, Exchanges, Jobs, Requests, Settings, Simulator
 from penstock.connectors import ConnectorManager

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from penstock.api.access import rules_of
 from penstock.api.logins import FREE_FAILURES, Logins
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.cli import app
 from penstock.clock import ManualClock, SystemClock
 from penstock.config import Api, Metrics, Secret, Simulator

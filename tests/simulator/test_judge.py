@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenTrade, total

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 

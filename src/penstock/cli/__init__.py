@@ -1,36 +1,21 @@
 """The command line: words in, parts built by ``app``, facts out.
 
-One module per group of commands. This one joins them, turns errors made for people into one line
-and an exit code, and is the only place that reads the environment.
+One module per command or group of commands, of the same name. This one joins them, turns errors
+made for people into one line and an exit code, and is the only place that reads the environment.
 """
 
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli.apply import apply
-from penstock.cli.bus import bus
-from penstock.cli.collect import collect
-from penstock.cli.connectors import connectors
 from penstock.cli.context import Sources
-from penstock.cli.demo import demo
 from penstock.cli.descriptors import take_all_descriptors
-from penstock.cli.fetch import fetch
-from penstock.cli.gaps import gaps
-from penstock.cli.jobs import jobs
-from penstock.cli.judge import judge
-from penstock.cli.log import log
-from penstock.cli.markets import markets
-from penstock.cli.serve import serve
-from penstock.cli.settings import config
-from penstock.cli.sim import sim
-from penstock.cli.status import status
-from penstock.cli.tail import tail
-from penstock.cli.work import work
+from penstock.cli.lazy import LazyCommands
 from penstock.errors import PenstockError
 from penstock.signals import obey_hangups
 
@@ -38,31 +23,27 @@ DEFAULT_FILE = "penstock.toml"
 _STAYING = ("collect", "fetch", "work", "serve", "bus")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
+_COMMANDS = (
+    "demo", "collect", "fetch", "work", "serve", "apply", "status", "gaps", "bus", "tail",
+    "connectors", "jobs", "markets", "log", "sim", "judge", "config",
+)  # fmt: skip
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = LazyCommands(_COMMANDS, self.rich_markup_mode)
+
+
 app = typer.Typer(
     name="penstock",
+    cls=_Commands,
     help="Collect crypto market data: every gap known, every rate limit kept.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(collect)
-app.command()(fetch)
-app.command()(work)
-app.command()(serve)
-app.command()(apply)
-app.command()(status)
-app.command()(gaps)
-app.add_typer(bus, name="bus")
-app.command()(tail)
-app.add_typer(connectors, name="connectors")
-app.add_typer(jobs, name="jobs")
-app.command()(markets)
-app.add_typer(log, name="log")
-app.command()(sim)
-app.command()(judge)
-app.command()(config)
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import typer
 
-from penstock.app import open_admin
+from penstock.app.admin import open_admin
 from penstock.cli.context import read_settings
 from penstock.clock import SystemClock
 from penstock.ingest.admin import FleetAdmin

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.app import measured
 from penstock.app.bus import bus_endpoints, open_bus
+from penstock.app.metrics import measured
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
 from penstock.cli.running import (

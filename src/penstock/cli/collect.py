@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import measured, open_collector
+from penstock.app.collector import open_collector
+from penstock.app.metrics import measured
 from penstock.cli.collector_view import describe_collector, draw_collector
 from penstock.cli.context import read_settings, symbols_or_named
 from penstock.cli.memory import give_back_large_pieces

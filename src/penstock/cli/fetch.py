@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import measured, open_fetcher
+from penstock.app.fetcher import open_fetcher
+from penstock.app.metrics import measured
 from penstock.cli.collect import state_of
 from penstock.cli.collector_view import draw_collector
 from penstock.cli.context import read_settings, symbols_or_named

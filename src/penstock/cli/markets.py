@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.api.views import ListingView, listing_view
-from penstock.app import renew_listing
+from penstock.app.admin import renew_listing
 from penstock.cli.admin import with_admin
 from penstock.cli.context import read_settings
 from penstock.cli.instants import instant

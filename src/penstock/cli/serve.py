@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import open_server
+from penstock.app.server import open_server
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, default, say
 from penstock.cli.running import last_words_logged, run_process, stop_after, stop_on_signals

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.cli.context import read_settings
 from penstock.cli.memory import give_back_large_pieces, keep_for_good
 from penstock.cli.options import (

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.app import measured, open_worker
+from penstock.app.metrics import measured
+from penstock.app.worker import open_worker
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, SlotOption, default, say
 from penstock.cli.painter import write

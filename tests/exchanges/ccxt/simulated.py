@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from penstock.app import build_simulator
+from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.config import Exchanges, Requests, Settings, Simulator
 from penstock.exchanges import registry

@@ -13,14 +13,12 @@ from aiohttp import ClientSession
 from msgspec.structs import replace
 from tests.waiting import PATIENCE_S
 
-from penstock.app import (
-    build_simulator,
-    open_admin,
-    open_collector,
-    open_fetcher,
-    open_state,
-    open_worker,
-)
+from penstock.app.admin import open_admin
+from penstock.app.collector import open_collector
+from penstock.app.fetcher import open_fetcher
+from penstock.app.simulator import build_simulator
+from penstock.app.state import open_state
+from penstock.app.worker import open_worker
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.fetcher import Fetcher

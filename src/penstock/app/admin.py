@@ -1,0 +1,63 @@
+"""Connectors, jobs and listings, for those who change or read them."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from msgspec.structs import replace
+
+from penstock.app.state import open_state
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.connectors import ConnectorManager
+from penstock.connectors.gateways import FleetGateways
+from penstock.connectors.markets import Markets
+from penstock.ingest import registry as handlers
+from penstock.ingest.admin import FleetAdmin
+from penstock.jobs.service import JobService
+from penstock.storage.state import StateStore
+from penstock.telemetry import Listener, quiet
+
+
+@asynccontextmanager
+async def open_admin(
+    settings: Settings, clock: Clock, listener: Listener = quiet, *, read_only: bool = False
+) -> AsyncIterator[FleetAdmin]:
+    """Connectors and jobs, to administer them. An exchange is asked only if need be, and once.
+
+    With ``read_only`` a state file is neither made nor changed.
+
+    Raises:
+        StoreUnreachable, NewerStore: the state cannot be had.
+    """
+    async with (
+        open_state(settings, clock, read_only=read_only) as store,
+        _open_markets(settings, store, clock, listener) as markets,
+    ):
+        yield FleetAdmin(ConnectorManager(store), JobService(store, handlers.kinds()), markets)
+
+
+async def renew_listing(
+    settings: Settings, exchange: str, clock: Clock, listener: Listener = quiet
+) -> None:
+    """Ask an exchange what it lists, and keep that for all processes.
+
+    Raises:
+        StoreUnreachable, NewerStore: the state cannot be had.
+        ExchangeError, ExchangeUnreachable: the exchange cannot be asked just now.
+    """
+    async with (
+        open_state(settings, clock) as store,
+        _open_markets(settings, store, clock, listener) as markets,
+    ):
+        await markets.renew(exchange)
+
+
+@asynccontextmanager
+async def _open_markets(
+    settings: Settings, store: StateStore, clock: Clock, listener: Listener
+) -> AsyncIterator[Markets]:
+    """What exchanges list, for somebody who waits for it."""
+    hasty = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout, attempts=1)
+    gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
+    async with aclosing(gateways):
+        yield Markets(store, gateways, listener)

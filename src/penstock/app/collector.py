@@ -1,0 +1,106 @@
+"""A collector, built from settings."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+
+from penstock.app.bus import publishing
+from penstock.app.slots import slot_name
+from penstock.app.startup import until_possible
+from penstock.app.state import open_state
+from penstock.clock import Clock
+from penstock.collect.absences import Absences
+from penstock.collect.availability import RestAvailability
+from penstock.collect.collector import Collector
+from penstock.collect.continuity import Continuity
+from penstock.collect.listings import Listings
+from penstock.collect.log_repair import damage_told
+from penstock.collect.recording import RetryingRecorder
+from penstock.collect.reporter import Reporter, StatusLocation, ending_told
+from penstock.collect.resuming import resume
+from penstock.config import Settings
+from penstock.connectors import ConnectorManager
+from penstock.connectors.gateways import FleetGateways
+from penstock.connectors.markets import Markets
+from penstock.exchanges import registry as exchanges
+from penstock.publish.endpoints import resolve_endpoints
+from penstock.recorder import Recorder
+from penstock.storage.log import open_log
+from penstock.telemetry import Listener, quiet
+
+
+@asynccontextmanager
+async def open_collector(
+    settings: Settings, name: str, clock: Clock, listener: Listener = quiet, slot: str | None = None
+) -> AsyncIterator[Collector]:
+    """A collector for one exchange, in a slot of its own, that knows what it missed while away.
+
+    Several on one folder need names for their slots.
+
+    Raises:
+        ConfigError: the bus cannot be as it is set.
+        UnknownExchange: there is none of that name.
+        SlotInUse: another process collects from it into the same folder.
+        StorageError: the folder cannot be written.
+        StoreUnreachable, NewerStore: the state cannot be had.
+    """
+    exchange = exchanges.load(name)
+    endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir))
+    folder, slot = Path(settings.collect.data_dir), slot_name("collect", name, slot)
+    continuity = Continuity(exchange.consecutive, listener)
+    reporter = Reporter(StatusLocation(name, slot, folder), continuity, clock, listener)
+    log = open_log(f"rocksdb:{folder}")
+    async with AsyncExitStack() as stack:
+        absences = Absences(name)
+        with damage_told(folder, slot):
+            writer = stack.enter_context(closing(log.writer(slot)))
+            with closing(log.reader()) as reader:
+                resume(reporter.location, reader, continuity, absences, listener)
+            reporter.numbered = sum(writer.last_numbers().values())
+        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
+        if publisher is not None:
+            reporter.bus = publisher.counts
+        recorder = Recorder(
+            writer,
+            publisher,
+            (continuity, absences, reporter),
+            durability=settings.collect.durability,
+            listener=listener,
+        )
+        stack.enter_context(closing(recorder))
+        patient = RetryingRecorder(recorder, name, folder, clock, listener, continuity.recovered)
+        availability = RestAvailability(
+            name,
+            clock,
+            lambda: gateways.check(name),
+            note=partial(reporter.note, "asking"),
+            tell=listener,
+        )
+
+        def say(error: Exception) -> None:
+            availability.failed(error)
+            reporter.write("starting", trouble=str(error))
+
+        with ending_told(reporter):
+            opened = partial(open_state, settings, clock)
+            store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
+            manager = ConnectorManager(store)
+            await until_possible(partial(manager.ensure_connector, name), clock, say)
+        gateways = FleetGateways(store, settings, clock, listener)
+        await stack.enter_async_context(aclosing(gateways))
+        markets = Markets(store, gateways, listener)
+        yield Collector(
+            exchange=exchange,
+            gateway=gateways.open(name),
+            recorder=patient,
+            availability=availability,
+            listings=Listings(partial(markets.stored, name), clock),
+            continuity=continuity,
+            absences=absences,
+            reporter=reporter,
+            clock=clock,
+            settings=settings.collect,
+            stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
+            tell=listener,
+        )

@@ -1,0 +1,112 @@
+"""A fetcher, built from settings."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.app.bus import publishing
+from penstock.app.slots import slot_name
+from penstock.app.startup import until_possible
+from penstock.app.state import open_state
+from penstock.clock import Clock
+from penstock.collect.availability import RestAvailability
+from penstock.collect.continuity import Continuity
+from penstock.collect.fetcher import Fetcher, FetcherServices, OperatorLimit, build_fetcher
+from penstock.collect.fetches import FetchContext, kinds_to_fetch
+from penstock.collect.listings import Listings
+from penstock.collect.recording import RetryingRecorder
+from penstock.collect.reporter import Reporter, StatusLocation, ending_told
+from penstock.config import Settings
+from penstock.connectors import ConnectorManager
+from penstock.connectors.gateways import FleetGateways
+from penstock.connectors.markets import Markets
+from penstock.exchanges import registry as exchanges
+from penstock.publish.endpoints import resolve_endpoints
+from penstock.recorder import Recorder
+from penstock.storage.log import LogWriter, open_log
+from penstock.telemetry import Listener, quiet
+
+
+@asynccontextmanager
+async def open_fetcher(
+    settings: Settings,
+    name: str,
+    symbols: Sequence[str],
+    clock: Clock,
+    listener: Listener = quiet,
+    slot: str | None = None,
+) -> AsyncIterator[Fetcher]:
+    """A fetcher for one exchange, in a slot of its own, once it is known that it can be asked.
+
+    Raises:
+        UnknownExchange, UnknownSymbol: something is named that does not exist.
+        ConfigError: something of a market is asked for, and none is named; or the bus cannot be as
+            it is set.
+        ExchangeError, ExchangeUnreachable, UnexpectedAnswer: the exchange cannot be asked.
+        SlotInUse: another process fetches from it into the same folder.
+        StorageError: the folder cannot be written.
+        StoreUnreachable, NewerStore: the state cannot be had.
+    """
+    exchange = exchanges.load(name)
+    kinds_to_fetch(settings.fetch, symbols)
+    folder, slot = Path(settings.collect.data_dir), slot_name("fetch", name, slot)
+    endpoints, log = resolve_endpoints(settings.bus, folder), open_log(f"rocksdb:{folder}")
+    reporter = Reporter(
+        StatusLocation(name, slot, folder), Continuity((), listener), clock, listener
+    )
+    availability = RestAvailability(
+        name,
+        clock,
+        lambda: gateways.check(name),
+        note=partial(reporter.note, "asking"),
+        tell=listener,
+    )
+    owned: list[LogWriter] = []
+    async with AsyncExitStack() as stack:
+
+        def own() -> LogWriter:
+            # Only once it is known that there is something to record, or that it must wait for it.
+            if not owned:
+                owned.append(stack.enter_context(closing(log.writer(slot))))
+            return owned[0]
+
+        def say(error: Exception) -> None:
+            own()
+            availability.failed(error)
+            reporter.write("starting", trouble=str(error))
+
+        with ending_told(reporter, lambda: bool(owned)):
+            opened = partial(open_state, settings, clock)
+            store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
+            # A loop retries by itself, and for longer.
+            once = replace(settings, requests=replace(settings.requests, attempts=1))
+            gateways = FleetGateways(store, once, clock, listener)
+            await stack.enter_async_context(aclosing(gateways))
+            gateway = await until_possible(partial(gateways.of, name), clock, say)
+            markets = Markets(store, gateways, listener)
+            listed = await until_possible(partial(markets.of, name), clock, say)
+            wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
+            manager = ConnectorManager(store)
+            await until_possible(partial(manager.ensure_connector, name), clock, say)
+            writer = own()
+        reader = stack.enter_context(closing(log.reader()))
+        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
+        if publisher is not None:
+            reporter.bus = publisher.counts
+        recorder = Recorder(
+            writer,
+            publisher,
+            (reporter,),
+            durability=settings.collect.durability,
+            listener=listener,
+        )
+        stack.enter_context(closing(recorder))
+        rest, turn = exchange.rest(listed), OperatorLimit(settings.fetch, clock)
+        patient = RetryingRecorder(recorder, name, folder, clock, listener)
+        context = FetchContext(exchange, rest, gateway, patient, reader, clock, turn, listener)
+        listings = Listings(partial(markets.stored, name), clock, listed)
+        services = FetcherServices(reporter, availability, listings, settings.collect.stop_timeout)
+        yield build_fetcher(context, markets, wanted, settings.fetch, services)

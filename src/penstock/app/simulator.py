@@ -1,0 +1,25 @@
+"""A simulated exchange, built from settings."""
+
+from penstock.clock import Clock
+from penstock.config import Simulator
+from penstock.simulator import registry
+from penstock.simulator.ledger import Ledger
+from penstock.simulator.market import Libraries, Market
+from penstock.simulator.server import SimulatorServer
+from penstock.telemetry import Listener, quiet
+
+
+def build_simulator(
+    settings: Simulator, clock: Clock, listener: Listener = quiet, exchange: str | None = None
+) -> SimulatorServer:
+    """A simulated exchange, ready to start; the first there is, unless one is named.
+
+    Raises:
+        ConfigError: a fault or a limit is none.
+        UnknownExchange, UnknownSymbol: something is named that does not exist.
+    """
+    libraries, name = Libraries(), exchange or registry.names()[0]
+    listings = registry.catalogue(name).find(settings.symbols)
+    markets = [Market(each, settings.seed, libraries.of(each)) for each in listings]
+    built = registry.build(name, markets, settings)
+    return SimulatorServer(built, settings, clock, listener, Ledger(markets, clock))

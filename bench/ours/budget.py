@@ -19,7 +19,7 @@ from contextlib import aclosing
 from itertools import cycle, islice
 from random import random
 
-from penstock.app import open_state
+from penstock.app.state import open_state
 from penstock.clock import SystemClock
 from penstock.config import Exchanges, Settings, State
 from penstock.connectors.gateways import FleetGateways

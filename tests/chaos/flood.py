@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import msgspec
 from aiohttp import WSMsgType, web
 
-from penstock.simulator.wire import TEXT, encode_all
+from penstock.simulator.engine.wire import TEXT, encode_all
 
 MARKETS = 10
 TICK_S = 0.01

@@ -27,7 +27,7 @@ from urllib.parse import quote
 import aiohttp
 
 from penstock.cli.processes import running
-from penstock.simulator.control import WORKED
+from penstock.simulator.engine.control import WORKED
 
 from .visitors import PLANS, VALUES, Visitors
 

@@ -28,7 +28,7 @@ from penstock.collect.status import CollectorStatus, read_status
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import SymbolMap
 from penstock.simulator import registry
-from penstock.simulator.listings import slug
+from penstock.simulator.market.listings import slug
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 24)

@@ -23,8 +23,8 @@ from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Judge
-from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.storage.log.keys import Stream, id_of_key
 from penstock.telemetry import (

@@ -36,8 +36,8 @@ from penstock.exchanges.gateway import Gateway
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
 from penstock.simulator import registry as simulators
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Evidence, Judge, SeenTrade
-from penstock.simulator.server import SimulatorServer
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import Fact, FetchDone, FetchFailed

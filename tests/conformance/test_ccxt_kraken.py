@@ -15,7 +15,7 @@ import pytest
 
 from penstock.simulator.kraken.listings import CATALOGUE
 from penstock.simulator.kraken.names import pair
-from penstock.simulator.listings import slug
+from penstock.simulator.market.listings import slug
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import Simulated

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.simulator.listings import slug
+from penstock.simulator.market.listings import slug
 from penstock.simulator.upbit import CATALOGUE
 
 if TYPE_CHECKING:

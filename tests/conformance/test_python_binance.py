@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.simulator.binance.listings import CATALOGUE
-from penstock.simulator.listings import slug
+from penstock.simulator.market.listings import slug
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import Simulated

@@ -33,10 +33,10 @@ from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.simulator import registry as simulators
-from penstock.simulator.exchange import Asked
-from penstock.simulator.ledger import Ledger
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.routing import Router
+from penstock.simulator.engine.exchange import Asked
+from penstock.simulator.engine.ledger import Ledger
+from penstock.simulator.engine.routing import Router
+from penstock.simulator.market.market import Libraries, Market
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store

@@ -22,7 +22,7 @@ from penstock.cli import app
 from penstock.clock import ManualClock, SystemClock
 from penstock.config import Api, Metrics, Secret, Simulator
 from penstock.errors import ConfigError, PenstockError, mask_urls
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.stats.exposition import exposed
 from penstock.storage.state import open_store
 from penstock.telemetry import LoginFailed, configure_logging, log_error

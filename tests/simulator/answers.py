@@ -2,8 +2,8 @@
 
 from collections.abc import Generator
 
-from penstock.simulator.exchange import Asked, Reply, Route, StreamFeed
-from penstock.simulator.pieces import finished
+from penstock.simulator.engine.exchange import Asked, Reply, Route, StreamFeed
+from penstock.simulator.market.pieces import finished
 
 
 def answered(route: Route, asked: Asked, as_of_ms: int) -> bytes | Reply:

@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
-from penstock.simulator.exchange import (
+from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
     Opening,
@@ -24,8 +24,8 @@ from penstock.simulator.exchange import (
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.limits import BanPolicy, Rule, Verdict, ban_policy
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict, ban_policy
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Listener, quiet
 
 STEP_MS = 10

@@ -14,9 +14,9 @@ from tests.simulator.answers import answered
 
 from penstock.config import Simulator
 from penstock.simulator import registry
-from penstock.simulator.exchange import Asked, Refused, SimulatedExchange, Subscriber
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.timeline import DAY_MS, MOST_DAYS
+from penstock.simulator.engine.exchange import Asked, Refused, SimulatedExchange, Subscriber
+from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.timeline import DAY_MS, MOST_DAYS
 
 VALUES = (
     "", "0", "-1", "NaN", "1e30", "9" * 18, "9" * 20, "9" * 5000, "99999999999",

@@ -3,9 +3,9 @@
 from penstock.clock import Clock
 from penstock.config import Simulator
 from penstock.simulator import registry
-from penstock.simulator.ledger import Ledger
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.ledger import Ledger
+from penstock.simulator.engine.server import SimulatorServer
+from penstock.simulator.market.market import Libraries, Market
 from penstock.telemetry import Listener, quiet
 
 

@@ -34,9 +34,9 @@ from penstock.config import Simulator, environment_name
 from penstock.errors import ConfigError, PenstockError, UnknownExchange
 from penstock.exchanges import registry as exchanges
 from penstock.simulator import registry as simulators
-from penstock.simulator.faults import read_plan
+from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.judge import Findings, total
-from penstock.simulator.listings import slug
+from penstock.simulator.market.listings import slug
 
 _START_S = 60.0
 _POLL_S = 0.25

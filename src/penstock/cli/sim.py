@@ -29,7 +29,7 @@ from penstock.cli.running import (
 from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
 from penstock.simulator import registry
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import log_facts
 
 

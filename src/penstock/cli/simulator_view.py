@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.fitting import Viewport
-from penstock.simulator.server import State
+from penstock.simulator.engine.server import State
 
 
 def draw_state(state: State, viewport: Viewport) -> RenderableType:

@@ -1,6 +1,6 @@
-"""Which exchanges can be simulated: every folder of this package that builds one.
+"""Which exchanges can be simulated: every folder of this package but those that all of them share.
 
-A folder offers ``build(markets, settings)`` and ``CATALOGUE``, what the exchange would list.
+An exchange's folder offers ``build(markets, settings)`` and ``CATALOGUE``, what it would list.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,18 @@ from types import ModuleType
 from penstock import simulator
 from penstock.config import Simulator
 from penstock.errors import UnknownExchange
-from penstock.simulator.exchange import SimulatedExchange
-from penstock.simulator.listings import Catalogue
-from penstock.simulator.market import Market
+from penstock.simulator.engine.exchange import SimulatedExchange
+from penstock.simulator.market.listings import Catalogue
+from penstock.simulator.market.market import Market
+
+SHARED = ("engine", "market")
+"""Folders that are no exchange."""
 
 
 def names() -> tuple[str, ...]:
     """The exchanges there are, by folder."""
-    return tuple(module.name for module in iter_modules(simulator.__path__) if module.ispkg)
+    folders = (module.name for module in iter_modules(simulator.__path__) if module.ispkg)
+    return tuple(name for name in folders if name not in SHARED)
 
 
 def build(name: str, markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:

@@ -14,7 +14,7 @@ from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, ExchangeClient, Info, Rest
 from penstock.exchanges.gateway import client_for
 from penstock.market.symbol import Symbol
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Fact, RequestSent
 
 SIMULATED = {

@@ -12,8 +12,8 @@ from penstock.simulator.binance import Binance
 from penstock.simulator.binance.instrument import Instrument, list_market
 from penstock.simulator.binance.listings import CATALOGUE
 from penstock.simulator.binance.rules import limits_from
-from penstock.simulator.exchange import Asked, Refused
-from penstock.simulator.market import Libraries, Market
+from penstock.simulator.engine.exchange import Asked, Refused
+from penstock.simulator.market.market import Libraries, Market
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC, a Wednesday
 NAMES = ("btc_usdt", "eth_btc", "1inch_usdt", "shib_usdt", "币安人生_usdt")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.simulator.binance import Binance
-from penstock.simulator.exchange import Asked, Subscriber
+from penstock.simulator.engine.exchange import Asked, Subscriber
 
 
 def say(exchange: Binance, subscriber: Subscriber, message: object) -> Any:

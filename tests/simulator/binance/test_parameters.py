@@ -7,7 +7,7 @@ import pytest
 
 from penstock.simulator.binance import Binance
 from penstock.simulator.binance.instrument import Instrument
-from penstock.simulator.exchange import Asked, Refused
+from penstock.simulator.engine.exchange import Asked, Refused
 
 Refusal = Callable[..., tuple[int, str]]
 

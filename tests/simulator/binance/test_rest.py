@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.periods import DAY_MS, HOUR_MS, LENGTHS_MS, MINUTE_MS, Period
-from penstock.simulator.market import AggTrade, Market, Trade
+from penstock.simulator.market.market import AggTrade, Market, Trade
 
 Get = Callable[..., Any]
 Instruments = dict[str, Instrument]

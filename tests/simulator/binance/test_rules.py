@@ -7,7 +7,7 @@ from penstock.config import Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.binance import Binance, build
 from penstock.simulator.binance.rules import Limits, limits_from
-from penstock.simulator.limits import Verdict
+from penstock.simulator.engine.limits import Verdict
 
 
 def verdict(limits: Limits, **changes: object) -> Verdict:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.simulator.binance.spelling import Kline, Spelling, exact
-from penstock.simulator.market import AggTrade, Listing, Sums, Trade
+from penstock.simulator.market.market import AggTrade, Listing, Sums, Trade
 
 decimals = st.integers(0, 8)
 units = st.integers(0, 10**15)

@@ -12,8 +12,8 @@ from tests.waiting import PATIENCE_S
 from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.simulator.binance import Binance
-from penstock.simulator.exchange import Asked, Refused
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.exchange import Asked, Refused
+from penstock.simulator.engine.server import SimulatorServer
 
 HEADER, MICRO = "X-MBX-TIME-UNIT", "MICROSECOND"
 WRONG = {

@@ -11,9 +11,9 @@ from penstock.config import Simulator
 from penstock.simulator.coinbase import CATALOGUE, Coinbase
 from penstock.simulator.coinbase.product import Product, list_market
 from penstock.simulator.coinbase.rules import rules_from
-from penstock.simulator.exchange import Asked, Refused, Reply
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.routing import Router
+from penstock.simulator.engine.exchange import Asked, Refused, Reply
+from penstock.simulator.engine.routing import Router
+from penstock.simulator.market.market import Libraries, Market
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC
 NAMES = ("btc_usd", "eth_btc", "1inch_usd", "shib_usd")

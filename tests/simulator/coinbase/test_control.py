@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from penstock.simulator.coinbase import Coinbase
-from penstock.simulator.exchange import Asked, Subscriber
+from penstock.simulator.engine.exchange import Asked, Subscriber
 
 SIGNED = {
     "key": "anybody",

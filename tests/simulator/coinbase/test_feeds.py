@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.simulator.book import Book
 from penstock.simulator.coinbase import Coinbase
 from penstock.simulator.coinbase.product import SEQUENCE_BITS, Product
+from penstock.simulator.market.book import Book
 
 Frames = Callable[..., list[Any]]
 Products = dict[str, Product]

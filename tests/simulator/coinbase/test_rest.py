@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.simulator.book import Book
 from penstock.simulator.coinbase import Coinbase
 from penstock.simulator.coinbase.product import SEQUENCE_BITS, Product
-from penstock.simulator.exchange import Asked, Refused, Reply
+from penstock.simulator.engine.exchange import Asked, Refused, Reply
+from penstock.simulator.market.book import Book
 
 Get = Callable[..., Any]
 Refusal = Callable[..., tuple[int, str]]

@@ -15,10 +15,10 @@ from penstock.config import Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.coinbase import CATALOGUE, build
 from penstock.simulator.coinbase.rules import rules_from
-from penstock.simulator.ledger import Ledger
-from penstock.simulator.limits import RequestLimiter
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.ledger import Ledger
+from penstock.simulator.engine.limits import RequestLimiter
+from penstock.simulator.engine.server import SimulatorServer
+from penstock.simulator.market.market import Libraries, Market
 
 Serve = Callable[..., Awaitable[str]]
 SLOW = {"public": "2/3600", "connections": "2/3600", "messages": "3/3600"}

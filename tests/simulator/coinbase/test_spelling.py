@@ -14,7 +14,7 @@ from penstock.simulator.coinbase.spelling import (
     time,
     whole_time,
 )
-from penstock.simulator.market import Listing
+from penstock.simulator.market.market import Listing
 
 UNITS, DECIMALS = st.integers(0, 10**15), st.integers(0, 8)
 INSTANTS = st.integers(0, 4_000_000_000_000)

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import Asked, Refused
+from penstock.simulator.engine.exchange import Asked, Refused
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.instrument import Instrument, list_markets
 from penstock.simulator.kraken.listings import CATALOGUE
 from penstock.simulator.kraken.rules import rules_from, upkeep_from
-from penstock.simulator.market import Libraries, Market
+from penstock.simulator.market.market import Libraries, Market
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC, a Wednesday
 NAMES = ("btc_usd", "eth_usd", "btc_eur", "eth_btc", "xtz_usd", "usdt_usd", "shib_usd")

@@ -6,9 +6,9 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.simulator.book import Level
 from penstock.simulator.kraken.checksum import checksum
 from penstock.simulator.kraken.spelling import exact
+from penstock.simulator.market.book import Level
 
 ASKS = """45285.2/0.00100000 45286.4/1.54571953 45286.6/1.54571109 45289.6/1.54560911
 45290.2/0.15890660 45291.8/1.54553491 45294.7/0.04454749 45296.1/0.35380000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.simulator.exchange import Asked, Opening, Subscriber
+from penstock.simulator.engine.exchange import Asked, Opening, Subscriber
 from penstock.simulator.kraken import Kraken
 
 AT_MS = 1_741_178_096_789

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.simulator.book import Book, Level
 from penstock.simulator.kraken.depth import Depth
 from penstock.simulator.kraken.instrument import Instrument
+from penstock.simulator.market.book import Book, Level
 
 Truncate = Callable[[dict[int, int], int], None]
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulator.answers import opened
 
-from penstock.simulator.book import Book
-from penstock.simulator.exchange import StreamFeed
+from penstock.simulator.engine.exchange import StreamFeed
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.checksum import checksum
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
+from penstock.simulator.market.book import Book
 
 Instruments = dict[str, Instrument]
 MINUTE_MS = 60_000

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.simulator.kraken.listings import CATALOGUE
 from penstock.simulator.kraken.names import asset, pair
-from penstock.simulator.market import Listing
+from penstock.simulator.market.market import Listing
 
 RECORDED = Path(__file__).parents[4] / "shared" / "captures" / "cryptofeed" / "KRAKEN.0"
 SYMBOLS = {"XBT": "BTC", "XDG": "DOGE"}

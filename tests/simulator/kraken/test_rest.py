@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.simulator.book import Book
-from penstock.simulator.exchange import Asked
+from penstock.simulator.engine.exchange import Asked
+from penstock.simulator.engine.limits import LimitTarget
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
 from penstock.simulator.kraken.rest import INTERVALS
-from penstock.simulator.limits import LimitTarget
-from penstock.simulator.market import Sums
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Sums
 
 from .conftest import body_of
 

@@ -4,9 +4,9 @@ import pytest
 
 from penstock.config import Simulator
 from penstock.errors import ConfigError
+from penstock.simulator.engine.limits import LimitTarget, RequestLimiter, Verdict
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.rules import rules_from, upkeep_from
-from penstock.simulator.limits import LimitTarget, RequestLimiter, Verdict
 
 IP = "127.0.0.1"
 ETH, XTZ = LimitTarget("pair", "XETHZUSD"), LimitTarget("pair", "XTZUSD")

@@ -14,12 +14,12 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
+from penstock.simulator.engine.ledger import Ledger
+from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.instrument import Instrument
 from penstock.simulator.kraken.rules import rules_from, upkeep_from
-from penstock.simulator.ledger import Ledger
-from penstock.simulator.server import SimulatorServer
 
 Instruments = dict[str, Instrument]
 Serve = Callable[..., Awaitable[SimulatorServer]]

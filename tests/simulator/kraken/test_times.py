@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.simulator.kraken import times
 from penstock.simulator.kraken.instrument import Instrument
-from penstock.simulator.shapes import RATES, Library
+from penstock.simulator.market.shapes import RATES, Library
 
 
 def test_every_trade_has_an_instant_of_its_own_in_order(

@@ -8,9 +8,9 @@ import pytest
 from tests.simulator.answers import opened
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import Asked, Refused
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.routing import Router
+from penstock.simulator.engine.exchange import Asked, Refused
+from penstock.simulator.engine.routing import Router
+from penstock.simulator.market.market import Libraries, Market
 from penstock.simulator.upbit import CATALOGUE, Upbit
 from penstock.simulator.upbit.instrument import Instrument, list_market
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import Asked, Subscriber
+from penstock.simulator.engine.exchange import Asked, Subscriber
 from penstock.simulator.upbit import Upbit
 from penstock.simulator.upbit.control import TYPES, Stream, read_name
 from penstock.simulator.upbit.formats import FORMATS

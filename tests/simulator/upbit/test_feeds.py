@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulator.answers import opened
 
-from penstock.simulator.book import Book
+from penstock.simulator.market.book import Book
 from penstock.simulator.upbit import Upbit
 from penstock.simulator.upbit.instrument import Instrument
 

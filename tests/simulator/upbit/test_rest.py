@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from penstock.config import Simulator
-from penstock.simulator.book import Book
-from penstock.simulator.market import Sums
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Sums
 from penstock.simulator.upbit import Upbit
 from penstock.simulator.upbit.instrument import IDS_PER_MS, Instrument
 from penstock.simulator.upbit.periods import Period

@@ -10,11 +10,11 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
-from penstock.simulator.exchange import Asked
-from penstock.simulator.ledger import Ledger
-from penstock.simulator.limits import RequestLimiter
-from penstock.simulator.market import Libraries, Market
-from penstock.simulator.server import SimulatorServer
+from penstock.simulator.engine.exchange import Asked
+from penstock.simulator.engine.ledger import Ledger
+from penstock.simulator.engine.limits import RequestLimiter
+from penstock.simulator.engine.server import SimulatorServer
+from penstock.simulator.market.market import Libraries, Market
 from penstock.simulator.upbit import CATALOGUE, Upbit, build
 from penstock.simulator.upbit.rules import IDLE_MS, rules_from
 

@@ -15,7 +15,7 @@ from penstock.simulator.binance.refusals import error_body
 from penstock.simulator.binance.rules import Limits, limits_from, upkeep_from
 from penstock.simulator.binance.streams import Streams
 from penstock.simulator.binance.units import UNITS
-from penstock.simulator.exchange import (
+from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
     Opening,
@@ -26,8 +26,8 @@ from penstock.simulator.exchange import (
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.limits import BanPolicy, Rule, Verdict
-from penstock.simulator.market import Market
+from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.market.market import Market
 
 __all__ = ["CATALOGUE", "Binance", "build"]
 

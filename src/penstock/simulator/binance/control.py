@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.simulator.binance.units import PARAMETER, time_unit
-from penstock.simulator.exchange import ControlReply, Opening, Query, Subscriber
+from penstock.simulator.engine.exchange import ControlReply, Opening, Query, Subscriber
 
 _METHODS = ("SUBSCRIBE", "UNSUBSCRIBE", "LIST_SUBSCRIPTIONS", "SET_PROPERTY", "GET_PROPERTY")
 _WORD_ID = re.compile(r"[A-Za-z0-9\-_]{1,36}")

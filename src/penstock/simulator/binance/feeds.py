@@ -13,9 +13,9 @@ from penstock.simulator.binance import windows
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.periods import SECOND_MS, Period
 from penstock.simulator.binance.windows import Statistics
-from penstock.simulator.book import Book
-from penstock.simulator.market import Sums
-from penstock.simulator.pacing import DueTrades, Frames, IdleSpan, every
+from penstock.simulator.engine.pacing import DueTrades, Frames, IdleSpan, every
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Sums
 
 
 def trades(instrument: Instrument) -> Frames:

@@ -14,8 +14,8 @@ from penstock.simulator.binance.parameters import Listed, Parameters
 from penstock.simulator.binance.rules import Limits
 from penstock.simulator.binance.spelling import exact
 from penstock.simulator.binance.units import TimeUnit
-from penstock.simulator.exchange import Query
-from penstock.simulator.market import Listing
+from penstock.simulator.engine.exchange import Query
+from penstock.simulator.market.market import Listing
 
 PARAMETERS = ("symbol", "symbols", "permissions", "showPermissionSets", "symbolStatus")
 PERMISSION = "SPOT"

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from penstock.simulator.binance.spelling import Spelling
 from penstock.simulator.binance.units import TimeUnit
-from penstock.simulator.book import Book
-from penstock.simulator.market import Market
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Market
 
 
 @dataclass(frozen=True)

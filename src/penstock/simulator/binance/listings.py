@@ -4,7 +4,7 @@ Several quotes, a base that starts with a digit, one that is not ASCII, a coin f
 some busy, most quiet, listed on different days.
 """
 
-from penstock.simulator.listings import BUSIEST, BUSY, MIDDLING, QUIET, Catalogue, Row
+from penstock.simulator.market.listings import BUSIEST, BUSY, MIDDLING, QUIET, Catalogue, Row
 
 CATALOGUE = Catalogue(
     (

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from penstock.simulator.binance import refusals
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.periods import LENGTHS_MS, Period, window_ms, zone_ms
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 
 STATUSES = ("TRADING", "HALT", "BREAK")
 MOST_SYMBOLS = 100

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.simulator.exchange import Refused, Reply
+from penstock.simulator.engine.exchange import Refused, Reply
 
 # As the exchange prints them, in Java's dialect: any word character that is not lower case.
 LEGAL_NUMBER = "^[0-9]{1,20}$"

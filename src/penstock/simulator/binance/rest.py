@@ -17,8 +17,8 @@ from penstock.simulator.binance.rules import Limits
 from penstock.simulator.binance.spelling import Kline
 from penstock.simulator.binance.tickers import Tickers
 from penstock.simulator.binance.units import HEADER, MILLISECOND, TimeUnit, time_unit
-from penstock.simulator.exchange import Asked, Query, Route
-from penstock.simulator.pieces import PIECE, Work, finished
+from penstock.simulator.engine.exchange import Asked, Query, Route
+from penstock.simulator.market.pieces import PIECE, Work, finished
 
 PREFIX = "/api/v3/"
 ROWS, MOST_ROWS = 500, 1000

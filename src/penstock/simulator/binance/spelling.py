@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.simulator.binance.units import MILLISECOND, TimeUnit
-from penstock.simulator.book import Level
-from penstock.simulator.market import AggTrade, Listing, Sums, Trade
+from penstock.simulator.market.book import Level
+from penstock.simulator.market.market import AggTrade, Listing, Sums, Trade
 
 DECIMALS = 8
 

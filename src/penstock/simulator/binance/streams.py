@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from penstock.simulator.binance import feeds
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.periods import HOUR_MS, LENGTHS_MS, SECOND_MS, Period, window_ms
-from penstock.simulator.exchange import StreamFeed
-from penstock.simulator.pacing import Frames
+from penstock.simulator.engine.exchange import StreamFeed
+from penstock.simulator.engine.pacing import Frames
 
 ALL_MINI_TICKERS = "!miniTicker@arr"
 SLOW_MS, FAST_MS = SECOND_MS, 100

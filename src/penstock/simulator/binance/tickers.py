@@ -10,7 +10,7 @@ from penstock.simulator.binance import refusals, windows
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.parameters import MOST_SYMBOLS, Listed, Parameters
 from penstock.simulator.binance.windows import Statistics, TickerQuotes, Window
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 
 DAY = ("symbol", "symbols", "type", "symbolStatus")
 TRADING_DAY = ("symbol", "symbols", "timeZone", "type", "symbolStatus")

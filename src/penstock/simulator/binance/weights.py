@@ -5,7 +5,7 @@ costs what its absence would.
 """
 
 from penstock.simulator.binance.parameters import symbol_names
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 
 # Up to so many levels, so much weight.
 _DEPTH = ((100, 5), (500, 25), (1000, 50), (5000, 250))

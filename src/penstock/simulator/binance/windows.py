@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.simulator.binance.instrument import Instrument
 from penstock.simulator.binance.periods import DAY_MS, MINUTE_MS, Period
-from penstock.simulator.market import Sums
+from penstock.simulator.market.market import Sums
 
 AVERAGE_MINUTES = 5
 

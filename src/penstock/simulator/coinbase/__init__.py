@@ -11,7 +11,7 @@ from penstock.config import Simulator
 from penstock.simulator.coinbase import control, feeds, refusals, rest, rules
 from penstock.simulator.coinbase.listings import CATALOGUE
 from penstock.simulator.coinbase.product import Product, list_market
-from penstock.simulator.exchange import (
+from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
     Opening,
@@ -21,8 +21,8 @@ from penstock.simulator.exchange import (
     StreamFeed,
     Subscriber,
 )
-from penstock.simulator.limits import BanPolicy, Rule, Verdict
-from penstock.simulator.market import Market
+from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.market.market import Market
 
 __all__ = ["CATALOGUE", "Coinbase", "build"]
 

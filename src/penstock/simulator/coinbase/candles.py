@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from penstock.simulator.coinbase import refusals
 from penstock.simulator.coinbase.product import Product
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 
 MOST_CANDLES = 300
 GRANULARITIES = ("60", "300", "900", "3600", "21600", "86400")

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.simulator.exchange import ControlReply, Subscriber
-from penstock.simulator.rng import key
+from penstock.simulator.engine.exchange import ControlReply, Subscriber
+from penstock.simulator.market.rng import key
 
 SIGNED = ("level2", "level3", "full", "user")
 PUBLIC = (

@@ -12,15 +12,15 @@ from itertools import groupby
 
 import msgspec
 
-from penstock.simulator.book import Book
 from penstock.simulator.coinbase import catalogue
 from penstock.simulator.coinbase.product import WHOLE_BOOK, Product
 from penstock.simulator.coinbase.spelling import time, whole_time
 from penstock.simulator.coinbase.statistics import statistics
-from penstock.simulator.exchange import StreamFeed
-from penstock.simulator.market import Trade
-from penstock.simulator.pacing import DueTrades, every, instants
-from penstock.simulator.pieces import Work
+from penstock.simulator.engine.exchange import StreamFeed
+from penstock.simulator.engine.pacing import DueTrades, every, instants
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Trade
+from penstock.simulator.market.pieces import Work
 
 SECOND_MS = 1000
 TICKER_BATCH_MS = STATUS_MS = 5 * SECOND_MS

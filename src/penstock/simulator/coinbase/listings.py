@@ -1,6 +1,6 @@
 """What the simulated Coinbase lists: dollars first, then euros, pounds and coins."""
 
-from penstock.simulator.listings import BUSY, MIDDLING, QUIET, Catalogue, Row
+from penstock.simulator.market.listings import BUSY, MIDDLING, QUIET, Catalogue, Row
 
 CATALOGUE = Catalogue(
     (

@@ -9,10 +9,10 @@ known by in the ledger. Trades come first in their slot.
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.simulator.book import Book
 from penstock.simulator.coinbase.spelling import Spelling
-from penstock.simulator.market import Market, Trade
-from penstock.simulator.rng import key, mix
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Market, Trade
+from penstock.simulator.market.rng import key, mix
 
 SEQUENCE_BITS = 10
 WHOLE_BOOK = 1_000_000

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.simulator.exchange import Refused, Reply
+from penstock.simulator.engine.exchange import Refused, Reply
 
 NOT_FOUND = "NotFound"
 

@@ -6,14 +6,14 @@ from functools import partial
 
 import msgspec
 
-from penstock.simulator.book import Level
 from penstock.simulator.coinbase import catalogue, refusals
 from penstock.simulator.coinbase.candles import candles
 from penstock.simulator.coinbase.product import WHOLE_BOOK, Product, book_sequence
 from penstock.simulator.coinbase.spelling import server_time, time
 from penstock.simulator.coinbase.statistics import statistics
-from penstock.simulator.exchange import Asked, Query, Refused, Reply, Route
-from penstock.simulator.pieces import Work, finished, joined
+from penstock.simulator.engine.exchange import Asked, Query, Refused, Reply, Route
+from penstock.simulator.market.book import Level
+from penstock.simulator.market.pieces import Work, finished, joined
 
 MOST_TRADES = 1000
 HOUR_MS = 3_600_000

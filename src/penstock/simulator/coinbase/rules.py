@@ -6,8 +6,8 @@ takes nothing and is told so, without a word about when to come back. Nobody is 
 
 from penstock.config import Simulator
 from penstock.simulator.coinbase.refusals import said
-from penstock.simulator.exchange import Reply, Upkeep
-from penstock.simulator.limits import Rule, Verdict, replaced
+from penstock.simulator.engine.exchange import Reply, Upkeep
+from penstock.simulator.engine.limits import Rule, Verdict, replaced
 
 REQUESTS, CONNECTS, MESSAGES = "public", "connections", "messages"
 SUBSCRIBE_WITHIN_MS = 5000

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from penstock.simulator.book import Level
-from penstock.simulator.market import Listing, Sums, Trade
-from penstock.simulator.pieces import Work, joined
-from penstock.simulator.rng import mix
+from penstock.simulator.market.book import Level
+from penstock.simulator.market.market import Listing, Sums, Trade
+from penstock.simulator.market.pieces import Work, joined
+from penstock.simulator.market.rng import mix
 
 VOLUME_DECIMALS = 8
 

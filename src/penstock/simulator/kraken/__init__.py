@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import (
+from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
     Opening,
@@ -19,13 +19,13 @@ from penstock.simulator.exchange import (
     Subscriber,
     Upkeep,
 )
+from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict
 from penstock.simulator.kraken import control, refusals, rest, rules
 from penstock.simulator.kraken.instrument import Instrument, list_markets
 from penstock.simulator.kraken.listings import CATALOGUE
 from penstock.simulator.kraken.streams import Streams
-from penstock.simulator.limits import BanPolicy, Rule, Verdict
-from penstock.simulator.market import Market
-from penstock.simulator.rng import key, mix
+from penstock.simulator.market.market import Market
+from penstock.simulator.market.rng import key, mix
 
 __all__ = ["CATALOGUE", "Kraken", "build"]
 

@@ -7,7 +7,7 @@ decimals that leaves the digits of the number counted in its smallest unit, so i
 from collections.abc import Sequence
 from zlib import crc32
 
-from penstock.simulator.book import Level
+from penstock.simulator.market.book import Level
 
 LEVELS = 10
 

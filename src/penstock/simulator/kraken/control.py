@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.simulator.exchange import ControlReply, Subscriber
+from penstock.simulator.engine.exchange import ControlReply, Subscriber
 from penstock.simulator.kraken import times
 from penstock.simulator.kraken.rest import INTERVALS
 from penstock.simulator.kraken.streams import HEARTBEAT, INSTRUMENT, Stream, Streams, read

@@ -7,7 +7,7 @@ client ever holds too many and drops one that stays.
 
 from typing import NamedTuple
 
-from penstock.simulator.book import Book, Delta, Level
+from penstock.simulator.market.book import Book, Delta, Level
 
 MARGIN = 32
 """Levels held beyond those shown, so that few removals need another look at the whole book."""

@@ -8,16 +8,16 @@ costs a comparison.
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from penstock.simulator.book import Book
-from penstock.simulator.exchange import StreamFeed
+from penstock.simulator.engine.exchange import StreamFeed
+from penstock.simulator.engine.pacing import DueTrades, Frames, every
 from penstock.simulator.kraken import info, times
 from penstock.simulator.kraken.checksum import checksum
 from penstock.simulator.kraken.depth import Depth
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
 from penstock.simulator.kraken.rest import MINUTE_MS, candles, order_type
 from penstock.simulator.kraken.spelling import exact, rounded
-from penstock.simulator.market import Sums, Trade
-from penstock.simulator.pacing import DueTrades, Frames, every
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Sums, Trade
 
 HEARTBEAT = b'{"channel":"heartbeat"}'
 HEARTBEAT_MS = 1000

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 from penstock.simulator.kraken import refusals
 from penstock.simulator.kraken.instrument import Instrument
 from penstock.simulator.kraken.names import Asset, asset

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.simulator.book import Book, Level
 from penstock.simulator.kraken import names
 from penstock.simulator.kraken.names import Pair
 from penstock.simulator.kraken.spelling import Spelling
-from penstock.simulator.market import Market
+from penstock.simulator.market.book import Book, Level
+from penstock.simulator.market.market import Market
 
 DAY_MS = 86_400_000
 

@@ -4,7 +4,7 @@ Old assets with prefixed ids and new ones without, assets whose own name begins 
 prefix, one whose base is a currency, one that begins with a digit, a coin far below a cent.
 """
 
-from penstock.simulator.listings import BUSIEST, BUSY, MIDDLING, QUIET, Catalogue, Row
+from penstock.simulator.market.listings import BUSIEST, BUSY, MIDDLING, QUIET, Catalogue, Row
 
 CATALOGUE = Catalogue(
     (

@@ -7,7 +7,7 @@ of their assets, later ones by the short names. So the old ones are listed here,
 
 from typing import NamedTuple
 
-from penstock.simulator.market import Listing
+from penstock.simulator.market.market import Listing
 
 _SHORT = {"BTC": "XBT", "DOGE": "XDG"}
 _OLD_COINS = ("XBT", "ETH", "XRP", "LTC", "XDG", "XLM", "XMR", "ZEC", "ETC", "REP", "MLN")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 from penstock.simulator.kraken import refusals
 from penstock.simulator.kraken.instrument import Instrument
 

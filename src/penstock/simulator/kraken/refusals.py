@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.simulator.exchange import Refused, Reply
+from penstock.simulator.engine.exchange import Refused, Reply
 
 UNKNOWN_METHOD = "EGeneral:Unknown method"
 INTERNAL_ERROR = "EGeneral:Internal error"

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from penstock.simulator.book import Book
-from penstock.simulator.exchange import Asked, Query, Route
+from penstock.simulator.engine.exchange import Asked, Query, Route
+from penstock.simulator.engine.limits import LimitTarget
 from penstock.simulator.kraken import parameters, refusals, rules, times
 from penstock.simulator.kraken.info import Information
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
 from penstock.simulator.kraken.parameters import SECOND_NS, Listed
-from penstock.simulator.limits import LimitTarget
-from penstock.simulator.market import Sums, Trade
-from penstock.simulator.rng import mix
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Sums, Trade
+from penstock.simulator.market.rng import mix
 
 PREFIX = "/0/public/"
 INTERVALS = (1, 5, 15, 30, 60, 240, 1440, 10080, 21600)

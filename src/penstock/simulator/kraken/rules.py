@@ -9,9 +9,9 @@ whoever goes on is refused for longer.
 from collections.abc import Sequence
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import Reply, Upkeep
+from penstock.simulator.engine.exchange import Reply, Upkeep
+from penstock.simulator.engine.limits import Rule, Verdict, replaced
 from penstock.simulator.kraken import refusals
-from penstock.simulator.limits import Rule, Verdict, replaced
 
 PUBLIC, PAIR, CONNECTS, MESSAGES = "public", "pair", "connects", "messages"
 _SUBSCRIBE_WITHIN_S = 60.0

@@ -6,8 +6,8 @@ but elsewhere gives a price at least five decimals, and what rests in a book thr
 
 from collections.abc import Iterable
 
-from penstock.simulator.book import Level
-from penstock.simulator.market import Listing, Sums
+from penstock.simulator.market.book import Level
+from penstock.simulator.market.market import Listing, Sums
 
 QUANTITY_DECIMALS = 8
 _LEAST_PRICE_DECIMALS = 5

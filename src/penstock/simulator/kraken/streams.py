@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.simulator.exchange import StreamFeed
+from penstock.simulator.engine.exchange import StreamFeed
 from penstock.simulator.kraken import feeds
 from penstock.simulator.kraken.instrument import Instrument
 

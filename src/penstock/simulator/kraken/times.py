@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from penstock.simulator.market import Market, Trade
-from penstock.simulator.rng import key, mix
+from penstock.simulator.market.market import Market, Trade
+from penstock.simulator.market.rng import key, mix
 
 MOST_AT_ONCE = 400
 """Trades that fit into a millisecond."""

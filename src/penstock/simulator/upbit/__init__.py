@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import (
+from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
     Opening,
@@ -18,8 +18,8 @@ from penstock.simulator.exchange import (
     StreamFeed,
     Subscriber,
 )
-from penstock.simulator.limits import BanPolicy, Rule, Verdict, ban_policy
-from penstock.simulator.market import Market
+from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict, ban_policy
+from penstock.simulator.market.market import Market
 from penstock.simulator.upbit import control, refusals, rest, rules
 from penstock.simulator.upbit.instrument import Instrument, list_market
 from penstock.simulator.upbit.listings import CATALOGUE

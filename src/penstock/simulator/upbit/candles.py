@@ -6,7 +6,7 @@ So a page of two hundred may reach far back, and is looked for block by block.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.simulator.market import Sums
+from penstock.simulator.market.market import Sums
 from penstock.simulator.upbit.instrument import DAY_MS, Instrument
 from penstock.simulator.upbit.periods import Period
 from penstock.simulator.upbit.spelling import RATE_DECIMALS, kst, rate, rest_number, utc

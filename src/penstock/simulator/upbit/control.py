@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.simulator.exchange import ControlReply, Subscriber
+from penstock.simulator.engine.exchange import ControlReply, Subscriber
 from penstock.simulator.upbit.formats import FORMATS
 from penstock.simulator.upbit.periods import MINUTES, Period
 

@@ -6,11 +6,11 @@ or so is held up for a moment, as has been seen on the real exchange.
 
 from functools import partial
 
-from penstock.simulator.book import Book
-from penstock.simulator.exchange import StreamFeed
-from penstock.simulator.market import Trade
-from penstock.simulator.pacing import DueTrades, every
-from penstock.simulator.rng import key, mix
+from penstock.simulator.engine.exchange import StreamFeed
+from penstock.simulator.engine.pacing import DueTrades, every
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Trade
+from penstock.simulator.market.rng import key, mix
 from penstock.simulator.upbit import ticker as tickers
 from penstock.simulator.upbit.candles import candle_at
 from penstock.simulator.upbit.formats import encode, part

@@ -7,8 +7,8 @@ millisecond. So ids are unique, far from consecutive, and beyond what a double c
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.simulator.book import Book
-from penstock.simulator.market import Market, Trade
+from penstock.simulator.market.book import Book
+from penstock.simulator.market.market import Market, Trade
 from penstock.simulator.upbit.spelling import Spelling
 
 DAY_MS = 86_400_000

@@ -3,7 +3,7 @@
 A tick of bitcoin is a thousand won. Volumes have eight decimals where the price has none.
 """
 
-from penstock.simulator.listings import BUSY, MIDDLING, QUIET, Catalogue, Row
+from penstock.simulator.market.listings import BUSY, MIDDLING, QUIET, Catalogue, Row
 
 CATALOGUE = Catalogue(
     (

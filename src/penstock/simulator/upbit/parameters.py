@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from penstock.simulator.exchange import Query
+from penstock.simulator.engine.exchange import Query
 from penstock.simulator.upbit import refusals
 from penstock.simulator.upbit.instrument import Instrument
 

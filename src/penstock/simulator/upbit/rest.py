@@ -5,9 +5,9 @@ from functools import partial
 
 import msgspec
 
-from penstock.simulator.exchange import Asked, Query, Route
-from penstock.simulator.limits import LimitTarget
-from penstock.simulator.market import Trade
+from penstock.simulator.engine.exchange import Asked, Query, Route
+from penstock.simulator.engine.limits import LimitTarget
+from penstock.simulator.market.market import Trade
 from penstock.simulator.upbit import refusals
 from penstock.simulator.upbit.candles import MOST_CANDLES, Page, candles, closing_price, row
 from penstock.simulator.upbit.instrument import DAY_MS, IDS_PER_MS, Instrument, book_time_ms

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.config import Simulator
-from penstock.simulator.exchange import Reply, Upkeep
-from penstock.simulator.limits import Rule, Verdict, replaced
+from penstock.simulator.engine.exchange import Reply, Upkeep
+from penstock.simulator.engine.limits import Rule, Verdict, replaced
 from penstock.simulator.upbit.refusals import said
 
 GROUPS = ("market", "candle", "trade", "ticker", "orderbook")

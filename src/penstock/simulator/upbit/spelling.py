@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from penstock.simulator.market import Listing
+from penstock.simulator.market.market import Listing
 
 KST_MS = 9 * 3_600_000
 RATE_DECIMALS = 10

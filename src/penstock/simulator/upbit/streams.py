@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.simulator.exchange import StreamFeed
+from penstock.simulator.engine.exchange import StreamFeed
 from penstock.simulator.upbit import feeds
 from penstock.simulator.upbit.control import (
     CANDLES,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.simulator.market import Sums, Trade
+from penstock.simulator.market.market import Sums, Trade
 from penstock.simulator.upbit.candles import closing_price
 from penstock.simulator.upbit.instrument import DAY_MS, Extremes, Instrument
 from penstock.simulator.upbit.spelling import (

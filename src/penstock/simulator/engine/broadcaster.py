@@ -1,0 +1,229 @@
+"""The broadcaster: carries what falls due from the feeds to the clients.
+
+Each stream that anybody has subscribed to is asked once per tick what fell due since the last one;
+its frames are encoded once and the same bytes go to every healthy client of one dialect. Whoever
+joins hears the stream's opening first, as of where the stream has got to, so that what follows
+continues it; the stream waits while a long opening is made. A late broadcaster loses nothing: it
+asks for a longer stretch, and event times are the market's own. A feed that fails is counted and
+logged, and stops nobody else.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from penstock.clock import Clock
+from penstock.simulator.engine.exchange import SimulatedExchange, StreamFeed
+from penstock.simulator.engine.turns import in_turns
+from penstock.simulator.engine.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode_all
+from penstock.telemetry import log_error
+
+TICK_S = 0.01
+_LONGEST_STRETCH_MS = 1000  # what a broadcaster that was asleep asks of a feed at once
+_RATED_NS = 1_000_000_000
+_TURN_NS = 4_000_000  # after so much work others on the loop have their turn
+
+
+@dataclass
+class _Channel:
+    feed: StreamFeed
+    last_ms: int
+    clients: dict[int, Client] = field(default_factory=dict)
+    joining: dict[int, Client] = field(default_factory=dict)
+    """Who has yet to hear the opening."""
+    failed: bool = False
+
+
+class Broadcaster:
+    """Moves frames from feeds into outboxes, and outboxes onto the wire."""
+
+    def __init__(self, exchange: SimulatedExchange, clock: Clock) -> None:
+        self._exchange, self._clock = exchange, clock
+        # By stream and dialect.
+        self._channels: dict[tuple[str, str], _Channel] = {}
+        self._clients: dict[int, Client] = {}
+        self.frames_sent = 0
+        self.frames_per_s = 0
+        self._rated = (clock.monotonic_ns(), 0)
+        self.feed_failures = 0
+        self.slow_clients = 0
+
+    @property
+    def streams(self) -> int:
+        """How many streams have a subscriber, in how many dialects each."""
+        return len(self._channels)
+
+    def attach(self, client: Client) -> None:
+        """Begin to serve a client what it is subscribed to."""
+        self._clients[client.id] = client
+        self.resubscribe(client, ())
+
+    def detach(self, client: Client) -> None:
+        """Stop serving a client."""
+        self._clients.pop(client.id, None)
+        for stream in client.subscriber.streams:
+            self._leave(stream, client)
+
+    def resubscribe(self, client: Client, before: tuple[str, ...]) -> None:
+        """Follow a change of a client's streams from ``before`` to what they are now."""
+        wanted = client.subscriber.streams
+        for stream in before:
+            if stream not in wanted:
+                self._leave(stream, client)
+        renewed = client.subscriber.renewed
+        for stream in wanted:
+            self._join(stream, client, anew=stream in renewed)
+        renewed.clear()
+
+    def put(self, client: Client, stream: str, payload: bytes) -> None:
+        """Send one client one frame of a stream, with the next tick."""
+        wrapped = client.subscriber.wrapped
+        client.put(self._exchange.wrap(stream, payload) if wrapped else payload)
+        self.frames_sent += 1
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        while True:
+            await self._clock.sleep(TICK_S)
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Bring every stream up to now, and write everything out."""
+        now_ms = self._clock.now_ms()
+        turn_ns = self._clock.monotonic_ns()
+        for (stream, _), channel in list(self._channels.items()):
+            if channel.joining:
+                await self._let_in(stream, channel, now_ms)
+            self._advance(stream, channel, now_ms)
+            if self._clock.monotonic_ns() - turn_ns > _TURN_NS:
+                # Streams that are slow to come must not hold up those that are ready.
+                self._release_all(now_ms)
+                await self._clock.sleep(0)
+                turn_ns = self._clock.monotonic_ns()
+        self._release_all(now_ms)
+        self._rate()
+
+    def _release_all(self, now_ms: int) -> None:
+        unread: dict[int, int] = {}
+        for client in list(self._clients.values()):
+            self._release(client, now_ms)
+            unread[client.id] = client.unread_bytes()
+            if unread[client.id] > UNREAD_BYTES:
+                self._cut_off(client, now_ms)
+        if sum(unread.values()) > ALL_UNREAD_BYTES:
+            slowest = self._clients.get(max(unread, key=unread.__getitem__))
+            if slowest is not None:
+                self._cut_off(slowest, now_ms)
+
+    def _rate(self) -> None:
+        since_ns, before = self._rated
+        passed_ns = self._clock.monotonic_ns() - since_ns
+        if passed_ns >= _RATED_NS:
+            self.frames_per_s = (self.frames_sent - before) * 1_000_000_000 // passed_ns
+            self._rated = (since_ns + passed_ns, self.frames_sent)
+
+    def _join(self, stream: str, client: Client, *, anew: bool) -> None:
+        name = stream, client.subscriber.dialect
+        channel = self._channels.get(name)
+        if channel is None:
+            feed = self._exchange.feed(*name)
+            if feed is None:
+                return
+            channel = self._channels[name] = _Channel(feed, self._clock.now_ms())
+        if anew or client.id not in channel.clients:
+            channel.joining[client.id] = client
+
+    def _leave(self, stream: str, client: Client) -> None:
+        name = stream, client.subscriber.dialect
+        channel = self._channels.get(name)
+        if channel is not None:
+            channel.clients.pop(client.id, None)
+            channel.joining.pop(client.id, None)
+            if not (channel.clients or channel.joining):
+                del self._channels[name]
+
+    def _advance(self, stream: str, channel: _Channel, now_ms: int) -> None:
+        after_ms = channel.last_ms
+        channel.last_ms = upto_ms = max(after_ms, min(now_ms, after_ms + _LONGEST_STRETCH_MS))
+        # All its clients may have left while an opening was made.
+        if upto_ms == after_ms or not channel.clients:
+            return
+        try:
+            payloads = channel.feed.frames(after_ms, upto_ms)
+            if payloads:
+                self._hand_out(stream, payloads, list(channel.clients.values()), now_ms)
+        except Exception as error:
+            self._note_failure(stream, channel, error)
+
+    async def _let_in(self, stream: str, channel: _Channel, now_ms: int) -> None:
+        payloads: list[bytes] = []
+        try:
+            payloads = await self._opening(channel)
+        except Exception as error:
+            self._note_failure(stream, channel, error)
+        # Whoever joined meanwhile hears the same: the stream has not moved on. Whoever left has
+        # been taken out.
+        joining, channel.joining = channel.joining, {}
+        channel.clients.update(joining)
+        self._hand_out(stream, payloads, list(joining.values()), now_ms)
+
+    async def _opening(self, channel: _Channel) -> list[bytes]:
+        if channel.feed.opening is None:
+            return []
+        opening = channel.feed.opening(channel.last_ms)
+        return await in_turns(opening, self._clock) if isinstance(opening, Generator) else opening
+
+    def _note_failure(self, stream: str, channel: _Channel, error: Exception) -> None:
+        self.feed_failures += 1
+        if not channel.failed:  # once per stream: it would fail a hundred times a second
+            channel.failed = True
+            log_error("feed_failed", stream=stream, error=repr(error))
+
+    def _hand_out(
+        self, stream: str, payloads: list[bytes], clients: list[Client], now_ms: int
+    ) -> None:
+        plain: bytes | None = None
+        wrapped: bytes | None = None
+        count = len(payloads)
+        for client in clients:
+            if client.faults is not None:
+                self._hand_spoiled(stream, payloads, client, now_ms)
+                continue
+            if client.subscriber.wrapped:
+                if wrapped is None:
+                    named = [self._exchange.wrap(stream, payload) for payload in payloads]
+                    wrapped = encode_all(named, client.opcode)
+                client.outbox.append(wrapped)
+            else:
+                if plain is None:
+                    plain = encode_all(payloads, client.opcode)
+                client.outbox.append(plain)
+            client.frames_sent += count
+            self.frames_sent += count
+
+    def _hand_spoiled(
+        self, stream: str, payloads: list[bytes], client: Client, now_ms: int
+    ) -> None:
+        assert client.faults is not None
+        for payload in payloads:
+            for sent in client.faults.strike(stream, payload, now_ms):
+                self.put(client, stream, sent)
+
+    def _release(self, client: Client, now_ms: int) -> None:
+        if client.closed_ms is not None:
+            self.detach(client)
+            return
+        if client.faults is not None:
+            for due in client.faults.due(now_ms):
+                self.put(client, due.stream, due.payload)
+            cut_ms = client.faults.ends_ms.get("cut")
+            if cut_ms is not None and now_ms >= cut_ms and client.outbox:
+                client.faults.note("cut", now_ms, client.cut(now_ms))
+                return
+        if client.outbox:
+            client.stirred_ms = now_ms
+            client.flush()
+
+    def _cut_off(self, client: Client, now_ms: int) -> None:
+        if client.closed_ms is None:
+            self.slow_clients += 1
+            client.abort("too slow: too much was left unread", now_ms)

@@ -1,0 +1,83 @@
+"""The engine: the parts that the server's handlers share, put together once per exchange."""
+
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.config import Simulator
+from penstock.simulator.engine.broadcaster import Broadcaster
+from penstock.simulator.engine.exchange import SimulatedExchange
+from penstock.simulator.engine.faults import read_plan
+from penstock.simulator.engine.injection import FaultLog, Injector
+from penstock.simulator.engine.limits import MINUTE_MS, RequestLimiter, Verdict
+from penstock.simulator.engine.routing import Router
+from penstock.simulator.engine.windows import LoopWatch, Windows
+from penstock.telemetry import Listener, RequestRefused
+
+
+@dataclass
+class Engine:
+    """One simulated exchange at work."""
+
+    exchange: SimulatedExchange
+    router: Router
+    settings: Simulator
+    clock: Clock
+    tell: Listener
+    limiter: RequestLimiter
+    injector: Injector
+    windows: Windows
+    watch: LoopWatch
+    broadcaster: Broadcaster
+    requests: int = 0
+    refusals: int = 0
+    in_flight: int = 0
+    failures: int = 0
+    """Requests that met a defect of the simulator itself."""
+
+    def tell_refused(self, path: str, verdict: Verdict) -> None:
+        """Count a refusal and tell of it."""
+        self.refusals += 1
+        name = verdict.broken.name if verdict.broken else next(iter(verdict.used), "")
+        limits = {rule.name: rule.limit for rule in self.limiter.rules}
+        self.tell(
+            RequestRefused(
+                exchange=self.exchange.name,
+                path=path,
+                status=verdict.status,
+                used=verdict.used.get(name, 0),
+                limit=limits.get(name, 0),
+            )
+        )
+
+
+def build_engine(
+    exchange: SimulatedExchange, settings: Simulator, clock: Clock, listener: Listener
+) -> Engine:
+    """Put the parts together.
+
+    Raises:
+        ConfigError: the plan of faults cannot be read.
+    """
+    plan = read_plan(settings.faults, settings.fault_seed, origin="simulator.faults")
+    # Windows are those of the first aligned limit on requests: the one clients are judged by.
+    period_ms = next(
+        (
+            rule.period_ms
+            for rule in exchange.rules
+            if rule.kind == "aligned" and rule.unit in ("weight", "request")
+        ),
+        MINUTE_MS,
+    )
+    windows = Windows(period_ms)
+    return Engine(
+        exchange=exchange,
+        router=Router(exchange.routes),
+        settings=settings,
+        clock=clock,
+        tell=listener,
+        limiter=RequestLimiter(exchange.rules, exchange.bans),
+        injector=Injector(plan, FaultLog(exchange.name, listener)),
+        windows=windows,
+        watch=LoopWatch(clock, windows),
+        broadcaster=Broadcaster(exchange, clock),
+    )

@@ -1,0 +1,269 @@
+"""Injection: carries a plan of faults out, and remembers what each one hid.
+
+There are three places. Frames are spoiled between the feed and a connection's outbox, connections
+at a time drawn when they open, and requests after they were admitted, so that what is counted is
+never disturbed. A healthy connection has none of this and shares its bytes with all others.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from penstock.simulator.engine.faults import CONNECTION_KINDS, FRAME_KINDS, FaultPlan
+from penstock.simulator.engine.history import History, PackedPage, Page, kept_text
+from penstock.telemetry import FaultInjected, Listener
+
+_LONGEST_DELAY_MS = 500
+_OLDEST_MS = 2000
+_LATEST_MS = 1000
+_SHOWN_BYTES = 300
+_QUOTED_NUMBER = re.compile(rb'"-?[0-9]+(?:\.[0-9]+)?"')
+# Of bare numbers only those with a point: whole ones are ids and times more often than amounts.
+_BARE_NUMBER = re.compile(rb"(?<=[:,\[])-?[0-9]+\.[0-9]+(?=[,\]}])")
+_SPOILED = {"nan": b"NaN", "huge": b"1e999"}
+
+
+class Injected(Struct, frozen=True):
+    """One fault that struck."""
+
+    seq: int
+    at_ms: int
+    kind: str
+    where: str
+    connection: int
+    """0 for requests."""
+    number: int
+    """Which frame of that stream on that connection, or which request."""
+    hid: str
+    """What the client would have seen instead, shortened."""
+
+
+class FaultLog:
+    """The faults that struck, newest kept, all counted and told."""
+
+    def __init__(self, exchange: str, listener: Listener, remembered: int = 20_000) -> None:
+        self.counts: Counter[str] = Counter()
+        self._exchange, self._tell = exchange, listener
+        self._log = History(Injected, remembered)
+
+    def write(self, at_ms: int, kind: str, where: str, which: tuple[int, int], hid: bytes) -> None:
+        """Remember a fault; ``which`` is (connection, number)."""
+        self.counts[kind] += 1
+        shown, seq = hid[:_SHOWN_BYTES].decode(errors="replace"), self._log.written + 1
+        self._log.append(Injected(seq, at_ms, kind, kept_text(where), *which, shown))
+        self._tell(FaultInjected(exchange=self._exchange, kind=kind, where=where))
+
+    def entries(self, after_seq: int = 0, most: int | None = None) -> Page[Injected]:
+        """Up to ``most`` of what struck behind a sequence number."""
+        return self._log.page(after_seq, most)
+
+    def packed(self, after_seq: int, most: int) -> PackedPage:
+        """The same, as JSON."""
+        return self._log.packed(after_seq, most)
+
+
+class Due(NamedTuple):
+    """A frame held back, and when it is to go out."""
+
+    at_ms: int
+    stream: str
+    payload: bytes
+
+
+class ConnectionFaults:
+    """What goes wrong on one connection."""
+
+    def __init__(
+        self, plan: FaultPlan, ordinal: int, path: str, since_ms: int, log: FaultLog
+    ) -> None:
+        self._plan, self._ordinal, self._path, self._log = plan, ordinal, path, log
+        self._since_ms = since_ms
+        self._numbers: Counter[str] = Counter()
+        self._swapped: dict[str, bytes] = {}
+        self._delayed: list[Due] = []
+        self._muted: set[str] = set()
+        self._acks = 0
+        self.ends_ms = {
+            kind: since_ms + after_ms
+            for kind in CONNECTION_KINDS
+            if (after_ms := self._after_ms(kind)) is not None
+        }
+        """Connection fault → instant at which it strikes."""
+
+    def grace_ms(self) -> int:
+        """How long after a shutdown notice the connection still lives."""
+        return 2000 + self._plan.draw("grace", self._path, self._ordinal) % 3001
+
+    def strike(self, stream: str, payload: bytes, now_ms: int) -> list[bytes]:
+        """What is sent in place of a frame: itself, something else, nothing, or more than one."""
+        self._numbers[stream] += 1
+        number = self._numbers[stream]
+        kind = self._struck(stream, number, now_ms)
+        behind = self._swapped.pop(stream, None)
+        sent = [payload] if kind is None else self._apply(kind, stream, payload, now_ms)
+        return sent if behind is None else [*sent, behind]
+
+    def due(self, now_ms: int) -> list[Due]:
+        """Delayed frames whose time has come."""
+        if not self._delayed:
+            return []
+        ripe = [due for due in self._delayed if due.at_ms <= now_ms]
+        self._delayed = [due for due in self._delayed if due.at_ms > now_ms]
+        return sorted(ripe, key=lambda due: due.at_ms)
+
+    def release(self) -> list[Due]:
+        """Every frame still held back, to be sent before these faults are forgotten."""
+        held = [Due(0, stream, payload) for stream, payload in self._swapped.items()]
+        held += sorted(self._delayed, key=lambda due: due.at_ms)
+        self._swapped, self._delayed = {}, []
+        return held
+
+    def ack(self, text: bytes, now_ms: int) -> Literal["sent", "lost", "refused"]:
+        """What becomes of an acknowledgement."""
+        self._acks += 1
+        which = (self._ordinal, self._acks)
+        if self._plan.strikes("lostack", self._path, *which):
+            self._log.write(now_ms, "lostack", self._path, which, text)
+            return "lost"
+        if self._plan.strikes("refusedack", self._path, *which):
+            self._log.write(now_ms, "refusedack", self._path, which, text)
+            return "refused"
+        return "sent"
+
+    def note(self, kind: str, now_ms: int, hid: bytes = b"") -> None:
+        """Remember that a connection fault has struck."""
+        self._log.write(now_ms, kind, self._path, (self._ordinal, 0), hid)
+
+    def _after_ms(self, kind: str) -> int | None:
+        fault = self._plan.find(kind, self._path)
+        if fault is None:
+            return None
+        if kind == "lifetime":
+            return fault.low_ms
+        draw = self._plan.draw(kind, self._path, self._ordinal)
+        return fault.low_ms // 2 + draw % (fault.low_ms + 1)
+
+    def _struck(self, stream: str, number: int, now_ms: int) -> str | None:
+        mute = self._plan.find("mute", stream)
+        if mute is not None and now_ms >= self._since_ms + mute.low_ms:
+            return "mute"
+        for kind in FRAME_KINDS:
+            if self._plan.strikes(kind, stream, self._ordinal, number):
+                return kind
+        return None
+
+    def _apply(self, kind: str, stream: str, payload: bytes, now_ms: int) -> list[bytes]:
+        number = self._numbers[stream]
+        sent: list[bytes] = []
+        if kind == "mute" and stream in self._muted:
+            self._log.counts[kind] += 1  # logged once; every frame it hides is counted
+            return sent
+        if kind == "mute":
+            self._muted.add(stream)
+        elif kind == "duplicate":
+            sent = [payload, payload]
+        elif kind == "reorder":
+            self._swapped[stream] = payload
+        elif kind == "delay":
+            draw = self._plan.draw("delay", "how long", self._ordinal, number)
+            self._delayed.append(Due(now_ms + 1 + draw % _LONGEST_DELAY_MS, stream, payload))
+        elif kind == "malformed":
+            sent = [payload.decode()[: len(payload) // 2].encode()]
+        elif kind in _SPOILED:
+            spoiled = self._spoil(kind, payload, number)
+            if spoiled is None:
+                return [payload]
+            sent = [spoiled]
+        self._log.write(now_ms, kind, stream, (self._ordinal, number), payload)
+        return sent
+
+    def _spoil(self, kind: str, payload: bytes, number: int) -> bytes | None:
+        quoted = list(_QUOTED_NUMBER.finditer(payload))
+        places = quoted or list(_BARE_NUMBER.finditer(payload))
+        if not places:
+            return None
+        place = places[self._plan.draw(kind, "which", self._ordinal, number) % len(places)]
+        spoiled = b'"%b"' % _SPOILED[kind] if quoted else _SPOILED[kind]
+        return payload[: place.start()] + spoiled + payload[place.end() :]
+
+
+@dataclass(frozen=True)
+class RequestFaults:
+    """What goes wrong with one request."""
+
+    latency_ms: int | None = None
+    status: int | None = None
+    """Answer with this instead: 500, 429 or 418."""
+    retry_after_s: int = 0
+    page: bool = False
+    """Answer with a page of HTML and ``status``."""
+    cut_body: bool = False
+    shift_ms: int = 0
+    """Answer as of so much later; earlier when negative."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The faults that struck, by name; a latency is no accident and not named."""
+        if self.page:
+            return ("html",)
+        if self.status is not None:
+            return (f"http{self.status}",)
+        shift = ("stale",) if self.shift_ms < 0 else ("early",) if self.shift_ms > 0 else ()
+        return (*shift, "cutbody") if self.cut_body else shift
+
+
+def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
+    """What goes wrong with the request of that number."""
+    latency_ms = None
+    if fault := plan.find("latency", path):
+        span_ms = fault.high_ms - fault.low_ms
+        latency_ms = fault.low_ms + plan.draw("latency", path, seq) % (span_ms + 1)
+    for status in (500, 429, 418):
+        if plan.strikes(f"http{status}", path, seq):
+            retry_after_s = 1 + plan.draw("retry", path, seq) % 3
+            return RequestFaults(latency_ms, status, retry_after_s)
+    if plan.strikes("html", path, seq):
+        status = (200, 403, 502)[plan.draw("page", path, seq) % 3]
+        return RequestFaults(latency_ms, status, page=True)
+    shift_ms = 0
+    if plan.strikes("stale", path, seq):
+        shift_ms = -1 - plan.draw("older", path, seq) % _OLDEST_MS
+    elif plan.strikes("early", path, seq):
+        shift_ms = 1 + plan.draw("newer", path, seq) % _LATEST_MS
+    cut_body = plan.strikes("cutbody", path, seq)
+    return RequestFaults(latency_ms, cut_body=cut_body, shift_ms=shift_ms)
+
+
+class Injector:
+    """Holds the plan in force, and hands out what it means for whom."""
+
+    def __init__(self, plan: FaultPlan, log: FaultLog) -> None:
+        self.plan, self.log = plan, log
+        self.since_ms = 0
+
+    def install(self, plan: FaultPlan, now_ms: int) -> None:
+        """Put another plan in force; its times run from now."""
+        self.plan, self.since_ms = plan, now_ms
+
+    def for_connection(self, ordinal: int, path: str, opened_ms: int) -> ConnectionFaults | None:
+        """What goes wrong on a connection; None if nothing ever can."""
+        if not self.plan.touches_connections():
+            return None
+        return ConnectionFaults(self.plan, ordinal, path, max(opened_ms, self.since_ms), self.log)
+
+    def for_request(self, path: str, seq: int) -> RequestFaults:
+        """What goes wrong with a request."""
+        return request_faults(self.plan, path, seq) if self.plan.faults else _NO_FAULTS
+
+    def changed_limit(self, now_ms: int) -> int | None:
+        """The first limit that the plan has put in force by now, if any."""
+        for fault in self.plan.faults:
+            if fault.kind == "limit" and now_ms >= self.since_ms + fault.low_ms:
+                return fault.limit
+        return None
+
+
+_NO_FAULTS = RequestFaults()

@@ -25,7 +25,7 @@ def apply(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create, update and pause connectors and jobs to match the [connectors.NAME] tables of a file.
+    """Make connectors and jobs match the [connectors.NAME] tables of a file.
 
     Applying the same file again changes nothing. Connectors and jobs that are no longer in the file
     are paused, never deleted; those created by hand are not touched.

@@ -123,7 +123,7 @@ def show(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one job: its progress, its rate, and its last error.
+    """Show one job: its progress, its rate, and its latest events.
 
     Example: penstock jobs show 019a8b3c5d7e9f00a1b2c3d4
     """

@@ -48,8 +48,8 @@ def settings_page() -> str:
     """Every setting, with its default and what is allowed."""
     lines = [
         "# Settings", "",
-        "Made from the code by `make docs`. Strongest first: the command line, the environment,",
-        "`penstock.toml`, the default. `penstock config` shows every value and where it came from.",
+        "Made from the code by `make docs`. Precedence, highest first: the command line, the",
+        "environment, `penstock.toml`, the default. `penstock config` shows each value's source.",
         "",
     ]  # fmt: skip
     for section, hint in get_type_hints(Settings).items():
@@ -72,21 +72,21 @@ def pages() -> dict[Path, str]:
 _LOGS = """\
 # Logs
 
-Made from the code by `make docs`. Everything a process says of itself goes to stderr in one format,
-also what libraries log, warnings, and tracebacks: lines for people on a terminal, one JSON object
-per line elsewhere (`PENSTOCK_LOGGING_FORMAT` is `auto`, `human` or `json`). Each line has a
-`level`, an `event` and a `ts`; lines of libraries also have a `logger`. Nothing below
-`PENSTOCK_LOGGING_LEVEL` (`info`) is written; of libraries, nothing below a warning. What a command
-is asked to print goes to stdout.
+Made from the code by `make docs`. All logs go to stderr in one format, including logs of libraries,
+warnings and tracebacks: readable lines on a terminal, one JSON object per line elsewhere
+(`PENSTOCK_LOGGING_FORMAT` is `auto`, `human` or `json`). Each line has a `level`, an `event` and a
+`ts`; lines of libraries also have a `logger`. Nothing below `PENSTOCK_LOGGING_LEVEL` (`info`) is
+written; of libraries, nothing below a warning. The output of a command goes to stdout.
 
 | event | level | |
 |---|---|---|
 """
 _LOGS_END = """
-`JobFailed` of a job that is given up and `SymbolsReread` that was refused are errors; `RequestSent`
-with a status from 400 on is a warning, `RequestServed` with one from 500 on an error. `running`
-tells every ten seconds how a process gets on, `stopped` that it ended (as an error: why), and
-`crashed` where it ended by a defect, with the traceback.
+Some events have a higher level than in the table: `JobFailed` of a job that is given up and
+`SymbolsReread` that was refused are errors; `RequestSent` with a status of 400 or more is a
+warning; `RequestServed` with a status of 500 or more is an error. Three events have no row:
+`running` reports progress every ten seconds, `stopped` marks the end of a process (as an error,
+with the reason), and `crashed` marks an unexpected error, with the traceback.
 """
 
 
@@ -137,8 +137,8 @@ def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
 def _short_names() -> list[str]:
     lines = [
         "## Short names", "",
-        "Variables without a prefix, for containers that run one process for one exchange. Each is",
-        "weaker than the variable that names its setting in full, and stronger than the file.", "",
+        "Variables without a prefix, for containers that run one process for one exchange. They",
+        "override the settings file; the full variable of the same setting overrides them.", "",
         "| variable | what it sets |", "|---|---|",
         "| `SYMBOLS` | markets of `collect` and `fetch`, where the command line names none |",
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def _short_names() -> list[str]:
     for alias in exchange:
         alone = "" if alias.variable in {each.variable for each in everywhere} else _OF_EXCHANGE
         lines.append(f"| `{alias.variable}` | `{alias.setting}`{alone} |")
-    return [*lines, "", "Only public data is collected: there is no place for a key.", ""]
+    return [*lines, "", "Only public data is collected, so there is no setting for an API key.", ""]
 
 
 def _renamed() -> list[str]:
@@ -162,7 +162,7 @@ def _renamed() -> list[str]:
 
 def _table_of_tables(section: str, struct: type[Struct]) -> Iterator[str]:
     yield from (f"## `[{section}.NAME]`", "", inspect.cleandoc(struct.__doc__ or ""), "")
-    yield f"The tables of `{section}` stand in the settings file alone."
+    yield f"The tables of `{section}` can only be set in the settings file."
     yield from ("", "| setting | default | allowed | |", "|---|---|---|---|")
     defaults, notes = struct(), _field_notes(struct)
     for field, hint in get_type_hints(struct, include_extras=True).items():

@@ -38,7 +38,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="penstock",
     cls=_Commands,
-    help="Collect crypto market data: every gap known, every rate limit kept.",
+    help="Collect crypto market data: list every gap, stay within every rate limit.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -60,7 +60,7 @@ def _common(
         typer.Option(
             "--config",
             "-c",
-            help=f"Settings file; {DEFAULT_FILE} is read where there is one.",
+            help=f"Settings file. Without it, {DEFAULT_FILE} is read if it exists.",
         ),
     ] = None,
     version: Annotated[  # noqa: ARG001 (its callback does the work)

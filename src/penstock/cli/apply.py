@@ -19,18 +19,16 @@ _SIGNS = {"create": "+", "edit": "~", "pause": "-", "resume": "+"}
 def apply(
     context: typer.Context,
     file: Annotated[
-        Path | None, typer.Argument(help="What shall be; the settings file, unless named.")
+        Path | None, typer.Argument(help="File to apply. Default: the settings file.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option(help="Show what would change, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show the changes without making them.")] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make connectors and jobs what the [connectors.NAME] tables of a file say.
+    """Make connectors and jobs match the [connectors.NAME] tables of a file.
 
-    Applied again, it changes nothing. What is no longer in the file is paused, never deleted; what
-    was made by hand is left alone.
+    Applying the same file again changes nothing. Connectors and jobs that are no longer in the file
+    are paused, never deleted; those created by hand are not touched.
 
     Example: penstock apply penstock.toml --dry-run
     """

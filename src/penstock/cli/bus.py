@@ -45,10 +45,10 @@ def run(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand what collectors and workers record to every process that wants it.
+    """Run the message broker that carries new records from collectors and workers to subscribers.
 
-    They and their subscribers find it by themselves, come and go as they like, and lose nothing if
-    it is stopped for a while. Other machines need keys; see docs/bus.md.
+    Publishers and subscribers connect and reconnect on their own, in any order. No record is lost
+    while the broker is stopped. Clients on other machines need keys; see docs/bus.md.
 
     Example: penstock bus --data-dir ~/market-data
     """
@@ -84,7 +84,7 @@ async def _run(
 def streams(
     context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """List what is published just now: every stream, by slot, and its last number.
+    """List the streams that are being published: each stream by slot, with its last number.
 
     Example: penstock bus streams --data-dir ~/market-data
     """
@@ -98,10 +98,10 @@ def streams(
 
 @bus.command()
 def keys(
-    name: Annotated[str, typer.Argument(help="Whose: broker, or the name of a client.")],
-    folder: Annotated[Path, typer.Option(help="Where to put the two files.")] = Path(),
+    name: Annotated[str, typer.Argument(help="Owner: broker, or the name of a client.")],
+    folder: Annotated[Path, typer.Option(help="Folder to write the two files to.")] = Path(),
 ) -> None:
-    """Make a key pair: NAME.secret, for its owner alone, and NAME.public, to hand out.
+    """Create a key pair: NAME.secret, to keep private, and NAME.public, to share.
 
     Example: penstock bus keys collector-1 --folder ~/keys
     """

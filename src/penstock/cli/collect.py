@@ -53,7 +53,7 @@ def collect(
         Path | None,
         typer.Option(
             OPTION,
-            help="A file that names further markets; read again on SIGHUP.",
+            help="File with further markets; reloaded on SIGHUP.",
             show_default=False,
         ),
     ] = None,
@@ -61,7 +61,7 @@ def collect(
     channels: Annotated[
         str | None,
         typer.Option(
-            help="Kinds of data, separated by commas; also agg_trades, tickers_24h, candles_1m.",
+            help="Channels, separated by commas; also agg_trades, tickers_24h, candles_1m.",
             show_default=default("collect.channels"),
         ),
     ] = None,
@@ -69,11 +69,11 @@ def collect(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record an exchange's streams, keep its books, and name everything that is missing.
+    """Record an exchange's streams, maintain its order books, and list every gap.
 
-    Ctrl-C or SIGTERM stops it; started again, it takes up where it stopped. With a file of markets,
-    SIGHUP makes it read the file again and collect what that names from then on: what is new is
-    added, what is gone is removed, and nothing else is touched.
+    Ctrl-C or SIGTERM stops it; when started again, it continues where it stopped. With a symbols
+    file, SIGHUP reloads the file: new markets are added, removed ones are dropped, and all others
+    continue without interruption.
 
     Example: penstock collect binance btc_usdt eth_usdt --data-dir ~/market-data
     """

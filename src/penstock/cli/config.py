@@ -14,7 +14,7 @@ def config(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show every setting, its value and where it came from; secrets stay masked.
+    """Show every setting, its value and its source; secrets are masked.
 
     Example: PENSTOCK_SIMULATOR_PORT=9000 penstock config
     """

@@ -33,7 +33,7 @@ def list_(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List connectors: their limits, how much is used, how many jobs live on them.
+    """List connectors: their limits, the current usage, and the number of jobs.
 
     Example: penstock connectors list --status paused
     """
@@ -52,15 +52,15 @@ def list_(
 def add(
     context: typer.Context,
     exchange: ExchangeArgument,
-    notes: Annotated[str | None, typer.Option(help="Words for whoever looks at it.")] = None,
+    notes: Annotated[str | None, typer.Option(help="Free text for operators.")] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option(help="Keep below this weight: 3000/1m. Can be said several times."),
+        typer.Option(help="Stay below this weight: 3000/1m. May be repeated."),
     ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an exchange's connector; one that is there stays as it is.
+    """Create an exchange's connector; an existing one is not changed.
 
     Example: penstock connectors add binance --limit 3000/1m
     """
@@ -82,7 +82,7 @@ def show(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one connector: every limit, and how much of it is used just now.
+    """Show one connector: every limit and its current usage.
 
     Example: penstock connectors show binance --json
     """
@@ -100,7 +100,7 @@ def pause(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop every process from sending anything to an exchange.
+    """Stop all processes from sending requests to an exchange.
 
     Example: penstock connectors pause binance
     """
@@ -114,7 +114,7 @@ def resume(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let every process send to an exchange again, within its limits.
+    """Allow all processes to send requests to an exchange again, within its limits.
 
     Example: penstock connectors resume binance
     """
@@ -125,11 +125,11 @@ def resume(
 def unblock(
     context: typer.Context,
     exchange: ExchangeArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send to an exchange again before the end of a stop that it told; asks before it does.
+    """Lift a block that the exchange imposed before it expires; asks for confirmation.
 
     Example: penstock connectors unblock binance
     """
@@ -159,7 +159,7 @@ def unblock(
 
 @connectors.command("rm")
 def remove(context: typer.Context, exchange: ExchangeArgument, data_dir: DataOption = None) -> None:
-    """Retire a connector that no job lives on; what was used of its limits is remembered.
+    """Delete a connector that has no jobs; the usage of its limits is kept.
 
     Example: penstock connectors rm binance
     """

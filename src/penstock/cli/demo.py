@@ -49,7 +49,7 @@ def demo(
     context: typer.Context,
     names: Annotated[
         str | None,
-        typer.Option("--exchanges", help="Which, separated by commas; one, unless named."),
+        typer.Option("--exchanges", help="Exchanges, separated by commas. Default: one."),
     ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="How long to collect.")] = 30.0,
     seed: SeedOption = None,
@@ -58,12 +58,12 @@ def demo(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Collect from simulated exchanges, then judge what was collected against their ledgers.
+    """Collect from simulated exchanges, then compare the records with the simulators' ledgers.
 
-    Each exchange has a simulator, a collector and a judge, all processes of their own; the
-    collectors share one folder and one store. Exits 0 when everything is right and every missing
-    trade is known to be missing. What was collected is thrown away, unless a folder is named.
-    Ctrl-C ends the collecting: what is there by then is judged.
+    Each exchange has a simulator, a collector and a judge, each in its own process. The collectors
+    share one data folder and one store. Exits 0 if all records are correct and every missing trade
+    is listed as a gap. The data is deleted unless --data-dir is given. Ctrl-C ends the collection
+    early; the records so far are judged.
 
     Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
     """

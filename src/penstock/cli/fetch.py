@@ -57,7 +57,7 @@ def fetch(
     every: Annotated[
         float | None,
         typer.Option(
-            help="Seconds between two fetches of the same thing.",
+            help="Seconds between two fetches of the same data.",
             show_default=default("fetch.every"),
         ),
     ] = None,
@@ -66,10 +66,10 @@ def fetch(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask an exchange again and again for trades, books, tickers and what it lists.
+    """Poll an exchange's REST API for trades, order books, tickers and market listings.
 
-    Trades go on after the last one stored. Without a market, all tickers and what is listed are
-    fetched. Ctrl-C or SIGTERM stops it; streams that are collected meanwhile are not touched.
+    Trades continue after the last one stored. Without a market, all tickers and the market listing
+    are fetched. Ctrl-C or SIGTERM stops it. It does not affect a collector that runs meanwhile.
 
     Example: penstock fetch binance btc_usdt --what trades,book --every 10 --data-dir ~/market-data
     """

@@ -36,10 +36,11 @@ def gaps(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what is known to be missing, by market: ranges of ids, and interruptions.
+    """List known gaps by market: ranges of missing ids, and interruptions.
 
-    Where an exchange counts its trades, every id that was not recorded is listed. Elsewhere a lost
-    connection is, until the next record: what was missed meanwhile is not known.
+    Where an exchange numbers its trades, every id that was not recorded is listed. Elsewhere each
+    interruption is listed, from the lost connection to the next record, since the number of trades
+    missed meanwhile is unknown.
 
     Example: penstock gaps binance btc_usdt --data-dir ~/market-data
     """

@@ -17,9 +17,9 @@ from penstock.jobs.service import JobService
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
-jobs = typer.Typer(help="Jobs: what is fetched, how often, how far it got.", no_args_is_help=True)
+jobs = typer.Typer(help="Jobs: what is fetched, how often, and progress.", no_args_is_help=True)
 
-JobArgument = Annotated[str, typer.Argument(help="Which job, by its id.")]
+JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
 _Change = Callable[[JobService, str], Awaitable[Job]]
 _ENDED_SHOWN_MS = 3_600_000
 """For so long a job that is done stays in the list."""
@@ -38,17 +38,17 @@ def list_(
         Literal["active", "paused", "deleted"] | None, typer.Option(help="Only such ones.")
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 100,
     all_: Annotated[
-        bool, typer.Option("--all", help="Also those that are done, however long ago.")
+        bool, typer.Option("--all", help="Include all finished jobs, of any age.")
     ] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, oldest first: state, rows, rate, time left.
 
-    Shown are all that live, those that failed among them, and those that were done within the last
-    hour; --all shows all that are done, --state success only those.
+    Shows all active, paused and failed jobs, and those finished within the last hour. --all shows
+    all finished jobs too; --state success shows only finished ones.
 
     Example: penstock jobs list --type ohlcv_backfill --state success
     """
@@ -85,17 +85,17 @@ def add(
         ),
     ],
     symbol: Annotated[
-        str | None, typer.Argument(help="Which market: btc_usdt, BTC/USDT or BTC-USDT.")
+        str | None, typer.Argument(help="Market: btc_usdt, BTC/USDT or BTC-USDT.")
     ] = None,
     timeframe: Annotated[str | None, typer.Argument(help="Candle length: 1m, 1h, 1d.")] = None,
     every: Annotated[str | None, typer.Option(help="How often it runs: 30s, 15m, 12h.")] = None,
-    priority: Annotated[int | None, typer.Option(help="0 to 100; lower goes first.")] = None,
+    priority: Annotated[int | None, typer.Option(help="0 to 100; lower runs first.")] = None,
     since: Annotated[str | None, typer.Option(help="From this time on: 2024-01-01.")] = None,
     until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a job, due at once; its exchange's connector is made too if there is none.
+    """Create a job that is due at once; creates the exchange's connector if there is none.
 
     Example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2024-01-01
     """
@@ -123,7 +123,7 @@ def show(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one job: how far it is, how fast it gets on, and what befell it.
+    """Show one job: its progress, its rate, and its latest events.
 
     Example: penstock jobs show 019a8b3c5d7e9f00a1b2c3d4
     """
@@ -147,7 +147,7 @@ def pause(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a job rest; a worker that runs it stops at the end of the page.
+    """Pause a job; a worker that is running it stops after the current page.
 
     Example: penstock jobs pause 019a8b3c5d7e9f00a1b2c3d4
     """
@@ -161,7 +161,7 @@ def resume(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a job go on from where it stands; also one that failed.
+    """Resume a paused or failed job from its saved position.
 
     Example: penstock jobs resume 019a8b3c5d7e9f00a1b2c3d4
     """
@@ -175,7 +175,7 @@ def run(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a job run now, before all others.
+    """Run a job now, before all others.
 
     Example: penstock jobs run 019a8b3c5d7e9f00a1b2c3d4
     """
@@ -184,7 +184,7 @@ def run(
 
 @jobs.command("rm")
 def remove(context: typer.Context, job_id: JobArgument, data_dir: DataOption = None) -> None:
-    """End a job for good; what it brought stays.
+    """Delete a job; the records that it fetched are kept.
 
     Example: penstock jobs rm 019a8b3c5d7e9f00a1b2c3d4
     """

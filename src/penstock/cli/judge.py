@@ -23,15 +23,15 @@ from penstock.storage.log.keys import Stream
 
 def judge(
     context: typer.Context,
-    address: Annotated[str, typer.Argument(help="Where the simulator listens: http://…")],
+    address: Annotated[str, typer.Argument(help="Address of the simulator: http://…")],
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a data folder with the ledger of the simulator it was collected from.
 
-    Every trade, every book that was shown as synced, and the list of what is missing. What the
-    folder holds of other exchanges than the simulated one is left alone. Exits 0 when all of it
-    is right, whether or not anything is missing; 1 otherwise, and where there is nothing to judge.
+    Checks every trade, every book that was marked synced, and the list of gaps. Records of other
+    exchanges than the simulated one are ignored. Exits 0 if all are correct, whether or not there
+    are gaps; exits 1 otherwise, and if there is nothing to compare.
 
     Example: penstock judge http://127.0.0.1:8790 --data-dir penstock-data
     """

@@ -27,7 +27,7 @@ from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 from penstock.telemetry.printable import printable
 
-log = typer.Typer(help="Read what was recorded, and repair it.", no_args_is_help=True)
+log = typer.Typer(help="Read and repair the log of records.", no_args_is_help=True)
 log.command()(repair)
 
 StreamArgument = Annotated[
@@ -41,7 +41,7 @@ _WIDE = 130
 
 @log.command()
 def stats(context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False) -> None:
-    """Show every stream of the log: records, first and last, size on disk.
+    """Show every stream of the log: number of records, first and last record, size on disk.
 
     Example: penstock log stats --data-dir ~/market-data
     """
@@ -71,28 +71,26 @@ def stats(context: typer.Context, data_dir: DataOption = None, as_json: JsonOpti
 def scan(
     context: typer.Context,
     stream: StreamArgument,
-    since: Annotated[str | None, typer.Option(help="Happened at or after this time.")] = None,
-    until: Annotated[str | None, typer.Option(help="Happened before this time.")] = None,
+    since: Annotated[str | None, typer.Option(help="Market time at or after this.")] = None,
+    until: Annotated[str | None, typer.Option(help="Market time before this.")] = None,
     received_since: Annotated[
-        str | None, typer.Option(help="Received by us at or after this time.")
+        str | None, typer.Option(help="Received at or after this time.")
     ] = None,
-    received_until: Annotated[
-        str | None, typer.Option(help="Received by us before this time.")
-    ] = None,
+    received_until: Annotated[str | None, typer.Option(help="Received before this time.")] = None,
     first: Annotated[int | None, typer.Option(min=0, help="From this id on.")] = None,
     last: Annotated[int | None, typer.Option(min=0, help="Up to this id.")] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many; all without it.", show_default=False),
+        typer.Option(min=1, help="Maximum number of records. Default: all.", show_default=False),
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,
     data_dir: DataOption = None,
 ) -> None:
     """Print records of one stream as JSON lines, oldest first.
 
-    Times are ISO 8601, in UTC unless they say otherwise. --since and --until are market time: when
-    the exchange says it happened, or when a candle opens; the time of receipt where the exchange
-    gives no time.
+    Times are ISO 8601, in UTC unless they have an offset. --since and --until are market time: the
+    exchange's timestamp, or the open time of a candle; the time of receipt where the exchange gives
+    no timestamp.
 
     Example: penstock log scan binance.trades.btc_usdt --since 2026-11-01T12:00 --limit 10
     """
@@ -123,12 +121,12 @@ def scan(
 def tail(
     context: typer.Context,
     stream: StreamArgument,
-    lines: Annotated[int, typer.Option("-n", min=0, help="Begin with the newest so many.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    lines: Annotated[int, typer.Option("-n", min=0, help="Number of records to begin with.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new ones too.")] = False,
     seconds: SecondsOption = None,
     data_dir: DataOption = None,
 ) -> None:
-    """Print the newest records of one stream as JSON lines, and perhaps those that follow.
+    """Print the newest records of one stream as JSON lines; --follow prints new ones too.
 
     Example: penstock log tail binance.trades.btc_usdt -n 5 --follow
     """

@@ -26,18 +26,18 @@ def repair(
         str | None, typer.Argument(help="Only this slot of the log.", show_default="all of them")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what is damaged and what would be lost.")
+        bool, typer.Option("--dry-run", help="Only report what is damaged and what would be lost.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read all of the log, and replace damaged slots by copies of what is sound in them.
+    """Check every record of the log, and replace damaged slots with copies of the intact records.
 
-    Every record is read. If files are damaged, it is told which, and what is lost of each stream;
-    then you are asked. The damaged slot is kept beside the log as SLOT.damaged-TIME. What is lost
-    is listed by penstock gaps from then on, and broadcast numbers go on above all that were given.
-    Whoever writes the slot has to be stopped first.
+    If files are damaged, the command lists them and what is lost of each stream, then asks for
+    confirmation. The damaged slot is kept beside the log as SLOT.damaged-TIME. penstock gaps lists
+    the lost records from then on, and broadcast numbers continue above all that were used. Stop
+    the process that writes the slot first.
 
     The exit code is 1 if a slot is damaged and was not repaired.
 

@@ -29,14 +29,15 @@ def markets(
     exchange: ExchangeArgument,
     symbols: MarketsArgument = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask the exchange now, whatever is known of it.")
+        bool,
+        typer.Option("--refresh", help="Query the exchange now; ignore the stored listing."),
     ] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List an exchange's markets: tick size, lot size and status, as far as it tells them.
+    """List an exchange's markets, with tick size, lot size and status where it provides them.
 
-    What it listed when any process last asked it is shown; it is asked itself only if none did.
+    Shows the listing that any process fetched last; queries the exchange only if there is none.
 
     Example: penstock markets binance btc_usdt eth_usdt
     """

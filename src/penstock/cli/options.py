@@ -22,7 +22,7 @@ def default(setting: str) -> str:
 _FAMILIES = "".join(f", {family}{registry.SEPARATOR}NAME" for family in registry.families())
 EXCHANGES = f"{', '.join(registry.names())}{_FAMILIES}"
 """The exchanges there are, as the help lists them."""
-ExchangeArgument = Annotated[str, typer.Argument(help=f"Which exchange: {EXCHANGES}.")]
+ExchangeArgument = Annotated[str, typer.Argument(help=f"Exchange: {EXCHANGES}.")]
 MarketsArgument = Annotated[
     list[str] | None,
     typer.Argument(help="Markets: btc_usdt, BTC/USDT, BTC-USDT or the exchange's own spelling."),
@@ -38,19 +38,19 @@ SymbolsOption = Annotated[
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option(help="Another seed is another market.", show_default=default("simulator.seed")),
+    typer.Option(help="Seed of the simulated market.", show_default=default("simulator.seed")),
 ]
 FaultsOption = Annotated[
     str | None,
     typer.Option(
-        help="What shall go wrong: drop=0.01,cut=5s (docs/simulator.md).", show_default="nothing"
+        help="Faults to inject: drop=0.01,cut=5s (docs/simulator.md).", show_default="nothing"
     ),
 ]
 SecondsOption = Annotated[
     float | None,
-    typer.Option(help="Stop by itself after so many seconds.", show_default="runs until stopped"),
+    typer.Option(help="Stop after this many seconds.", show_default="runs until stopped"),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout.")]
 
 
 def _checked_slot(name: str | None) -> str | None:
@@ -63,7 +63,7 @@ SlotOption = Annotated[
     str | None,
     typer.Option(
         "--slot",
-        help="Write to a slot of the log of this name, to run several such processes on one folder:"
+        help="Slot of the log to write to, to run several such processes on one data folder:"
         " --slot b writes to the usual slot's name followed by -b.",
         callback=_checked_slot,
         show_default=False,
@@ -73,7 +73,7 @@ DataOption = Annotated[
     str | None,
     typer.Option(
         "--data-dir",
-        help="Folder for everything that is collected.",
+        help="Data folder.",
         show_default=default("collect.data_dir"),
     ),
 ]

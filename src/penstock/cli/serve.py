@@ -24,7 +24,7 @@ def serve(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="Port; 0 takes any free one.", show_default=default("api.port")),
+        typer.Option(help="Port; 0 chooses a free one.", show_default=default("api.port")),
     ] = None,
     data_dir: DataOption = None,
     seconds: SecondsOption = None,
@@ -32,7 +32,7 @@ def serve(
 ) -> None:
     """Serve connectors and jobs over HTTP, described at /api/v1/openapi.json.
 
-    Only this machine is served, unless a token is set (PENSTOCK_API_TOKEN). Needs penstock[api].
+    Accepts local clients only, unless a token is set (PENSTOCK_API_TOKEN). Needs penstock[api].
 
     Example: penstock serve --port 8780 --data-dir ~/market-data
     """

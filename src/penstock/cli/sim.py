@@ -38,7 +38,7 @@ def sim(
     exchange: Annotated[
         str | None,
         typer.Argument(
-            help=f"Which exchange: {', '.join(registry.names())}.", show_default=registry.names()[0]
+            help=f"Exchange: {', '.join(registry.names())}.", show_default=registry.names()[0]
         ),
     ] = None,
     host: Annotated[
@@ -47,7 +47,7 @@ def sim(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="Port; 0 takes any free one.", show_default=default("simulator.port")),
+        typer.Option(help="Port; 0 chooses a free one.", show_default=default("simulator.port")),
     ] = None,
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
@@ -55,11 +55,11 @@ def sim(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a simulated exchange: the real one's protocol and limits, and a record of what happened.
+    """Run a simulated exchange with the real protocol and limits, and a ledger of what happened.
 
-    One process runs one exchange, and each lists markets of its own.
+    One process simulates one exchange; each exchange has its own markets.
     Limits, windows, bans and latency are settings (see: penstock config). The ledger and the
-    controls are under /_sim/, for this machine only.
+    controls are under /_sim/, for local clients only.
 
     Example: penstock sim --port 8790 --symbols btc_usdt,eth_usdt --faults drop=0.01
     """

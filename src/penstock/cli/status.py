@@ -31,9 +31,9 @@ def status(
 ) -> None:
     """Show every collector and fetcher of a data folder, and what workers recorded there.
 
-    Rows in trouble come first. On a terminal as many are shown as fit, and the rest is counted;
-    elsewhere all are. Exits 1 if a process should be running and is not, if one failed, or if there
-    is no such folder.
+    Rows with problems come first. A terminal shows as many rows as fit and the number of the rest;
+    other outputs show all. Exits 1 if a process should be running and is not, if one failed, or if
+    the folder does not exist.
 
     Example: penstock status --data-dir ~/market-data --json
     """

@@ -30,11 +30,11 @@ def tail(
     context: typer.Context,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(help="exchange.channel.symbol, or a beginning that ends with a dot."),
+        typer.Argument(help="exchange.channel.symbol, or a prefix that ends with a dot."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
     start: Annotated[
-        str, typer.Option(help="Begin with the last record, with those from now on, or a number.")
+        str, typer.Option(help="Where to begin: last (record), now, or a number.")
     ] = "last",
     seconds: SecondsOption = None,
     data_dir: DataOption = None,
@@ -42,10 +42,10 @@ def tail(
 ) -> None:
     """Print records as they are written, each once and in order; without a topic, all of them.
 
-    Lines are for people; --json prints the records themselves.
+    Prints readable lines; --json prints the records themselves.
 
-    What the bus drops is read from the log in its place; what cannot be had is named. Needs a
-    running bus.
+    Records that the bus drops are read from the log, in order; records that cannot be read are
+    reported. Needs a running bus.
 
     Example: penstock tail binance.trades.btc_usdt --json --count 10
     """

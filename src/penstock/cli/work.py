@@ -37,10 +37,10 @@ def work(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Do the jobs that are due: candles and listings, from every exchange, within its limits.
+    """Run the jobs that are due: candles and market listings, within each exchange's limits.
 
-    Any number of workers share the jobs of one store. Ctrl-C or SIGTERM stops this one: it saves
-    where its jobs stand, and others, or it when started again, go on from there.
+    Any number of workers share the jobs of one store. Ctrl-C or SIGTERM stops this worker. It saves
+    the position of its jobs, and other workers, or a restarted one, continue from there.
 
     Example: penstock work --concurrency 4 --data-dir ~/market-data
     """

@@ -6,9 +6,9 @@ from penstock.telemetry import Fact, Level
 
 
 class RequestsSuspended(Fact, frozen=True, kw_only=True):
-    """An exchange cannot be asked: its connector is paused, or the state store cannot be used.
+    """No requests can be sent: the connector is paused, or the state store is unavailable.
 
-    Streams go on. Told once for each reason.
+    Streams continue. Logged once for each reason.
     """
 
     level: ClassVar[Level] = "error"
@@ -17,15 +17,15 @@ class RequestsSuspended(Fact, frozen=True, kw_only=True):
 
 
 class RequestsResumed(Fact, frozen=True, kw_only=True):
-    """An exchange can be asked again."""
+    """Requests can be sent to an exchange again."""
 
     exchange: str
 
 
 class LogUnwritable(Fact, frozen=True, kw_only=True):
-    """What arrives cannot be written: it waits in memory, and writing is tried again and again.
+    """The log cannot be written. Events are kept in memory and the write is retried.
 
-    Told at once, and then every half minute.
+    Logged at once, then every 30 seconds.
     """
 
     level: ClassVar[Level] = "error"
@@ -38,7 +38,7 @@ class LogUnwritable(Fact, frozen=True, kw_only=True):
 
 
 class LogWritable(Fact, frozen=True, kw_only=True):
-    """The log can be written again; what waited in memory is written now."""
+    """The log can be written again; the events in memory are written."""
 
     exchange: str
     path: str
@@ -46,9 +46,9 @@ class LogWritable(Fact, frozen=True, kw_only=True):
 
 
 class RecordsLost(Fact, frozen=True, kw_only=True):
-    """Records that were called recorded are not in the log: it was damaged or is an older copy.
+    """Acknowledged records are not in the log: it was damaged or replaced by an older copy.
 
-    They count as missing from now on.
+    They are listed as missing from now on.
     """
 
     level: ClassVar[Level] = "error"
@@ -59,7 +59,7 @@ class RecordsLost(Fact, frozen=True, kw_only=True):
 
 
 class FinalProbe(Fact, frozen=True, kw_only=True):
-    """Before it stops, a collector has asked these of its markets for their newest trades."""
+    """A stopping collector has fetched the latest trades of ``asked`` of its ``markets``."""
 
     exchange: str
     asked: int
@@ -69,7 +69,7 @@ class FinalProbe(Fact, frozen=True, kw_only=True):
 
 
 class CollectorFailed(Fact, frozen=True, kw_only=True):
-    """A collector or fetcher ended by an error."""
+    """A collector or fetcher ended with an error."""
 
     level: ClassVar[Level] = "error"
     exchange: str

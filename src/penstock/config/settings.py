@@ -35,7 +35,7 @@ class Secret(str):
 
 
 class Logging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What penstock writes about itself, on stderr."""
+    """Logs, written to stderr."""
 
     format: Literal["auto", "human", "json"] = "auto"
     """``human`` lines, ``json`` lines, or ``auto``: human on a terminal, json elsewhere."""
@@ -44,20 +44,20 @@ class Logging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The built-in exchange to practise on."""
+    """The simulated exchange (``penstock sim``)."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Port = 8790
-    """Port to listen on; 0 takes any free one and says which."""
+    """Port to listen on; 0 chooses a free one and prints it."""
     seed: Whole = 1
     """The market is a pure function of this number: same seed, same trades, on every machine."""
     symbols: tuple[str, ...] = ()
-    """Markets to list, as slugs or unified names; ``all`` for everything, nothing for a few."""
+    """Markets to list, as slugs or unified names; ``all`` lists all, empty lists a few."""
     faults: str = ""
     """Faults to inject, such as ``drop=0.01,cut=5s``; see docs/simulator.md."""
     fault_seed: Whole = 1
-    """Which faults strike which frame is a pure function of this number."""
+    """Seed that determines which frames the faults affect."""
     weight_limit: Count = 6000
     """REQUEST_WEIGHT allowed per window and address."""
     weight_window: Seconds = 60.0
@@ -73,13 +73,13 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     messages_per_second: Count = 5
     """Messages a client may send on one stream connection per second, pings and pongs included."""
     limits: dict[str, str] = {}
-    """Limits in place of the exchange's own, by their names: ``name=15/10``, so many in 10 s."""
+    """Limits that replace the exchange's own, by name: ``name=15/10`` is 15 in 10 seconds."""
     requests_replace: bool = True
-    """Whether a request for streams ends all earlier ones, where that is the one way to leave."""
+    """Whether a subscription replaces all earlier ones, on exchanges without unsubscribe."""
     trade_pages_end_at_midnight: bool = True
-    """Whether a page of trades ends with its day, where trades are asked for by the day."""
+    """Whether a page of trades ends at midnight, on exchanges that page trades by day."""
     second_candle_days: Count = 90
-    """How many days back there are candles of one second, where they are not kept for ever."""
+    """Days of one-second candles, on exchanges that keep them for a limited time."""
     streams_per_connection: Count = 1024
     """Streams one connection may carry."""
     ping_every: Seconds = 20.0
@@ -87,11 +87,11 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pong_within: Seconds = 60.0
     """Seconds without a pong after which a connection is closed."""
     connection_lifetime: Seconds = 86400.0
-    """Seconds after which a connection is closed, however well it behaves."""
+    """Seconds after which every connection is closed."""
     subscribe_within: Seconds | None = None
-    """Seconds a connection may go without a subscription; unset: as the exchange has it."""
+    """Seconds a connection may stay without a subscription; unset: the exchange's own limit."""
     markets_use_address_limit: bool = True
-    """Whether requests limited by market count for the address too, where that is left open."""
+    """Whether requests limited by market also count for the address, where undocumented."""
     refusals_before_ban: Count = 10
     """Refusals (429) in one window after which the address is banned (418)."""
     first_ban: Seconds = 120.0
@@ -99,263 +99,264 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     longest_ban: Seconds = 259200.0
     """No ban is longer."""
     uplink_ms: Whole = 20
-    """Requests reach the exchange after a jitter of up to so many milliseconds."""
+    """Requests reach the exchange after a random delay of up to this many milliseconds."""
     latency_ms: Count = 5
-    """Median time the exchange takes to answer, after admission."""
+    """Median time in milliseconds to answer a request, after admission."""
 
 
 class Exchanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where exchanges are found, when not at their own public addresses."""
+    """Addresses of exchanges, where they differ from the public ones."""
 
     rest_urls: dict[str, str] = {}
-    """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``. Of a family's
-    member, all its hosts are replaced and paths are kept."""
+    """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``. For
+    ``ccxt:NAME``, all its hosts are replaced and the paths are kept."""
     stream_urls: dict[str, str] = {}
     """Address to open streams at, by exchange: ``name=ws://127.0.0.1:8790``."""
 
 
 class Requests(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How exchanges are asked."""
+    """REST requests to exchanges."""
 
     connect_timeout: Seconds = 5.0
     """Seconds a connection may take to open."""
     read_timeout: Seconds = 10.0
-    """Seconds an answer may stay silent, before its first byte or between two."""
+    """Seconds without a byte of the response, before the first byte or between two."""
     total_timeout: Seconds = 30.0
-    """Seconds one request may take in all, not counting the wait at the gate."""
+    """Seconds one request may take in all, not counting the wait for the rate limits."""
     acquire_timeout: Seconds = 300.0
-    """Seconds a request may wait for capacity in the limits before it is given up."""
+    """Seconds a request may wait for capacity in the rate limits before it fails."""
     longest_stop: Seconds = 259200.0
-    """Seconds for which an exchange that says stop is believed, at most, whatever it says."""
+    """Maximum seconds that sending stops after a 429 or a ban, even if the exchange asks more."""
     guard_ms: Whole = 250
-    """Nothing is sent in the last milliseconds of a limit's window, lest it arrive in the next."""
+    """Nothing is sent in the last milliseconds of a window, as it could arrive in the next."""
     attempts: Count = 4
-    """How often a request that got no answer, or a server's error, is sent in all."""
+    """Attempts in all for a request that gets no answer or a server error."""
     first_delay: Seconds = 0.25
     """Seconds before the second attempt."""
     multiplier: Annotated[float, Meta(ge=1)] = 2.0
-    """Each further delay is so many times the one before."""
+    """Factor between one delay and the next."""
     longest_delay: Seconds = 10.0
-    """No delay is longer."""
+    """Maximum delay in seconds."""
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    """Up to this share of each delay is taken off at random, so that callers do not march."""
+    """Up to this share of each delay is subtracted at random, to spread retries of many callers."""
 
 
 class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is collected, and where it is kept."""
+    """What is collected, and where it is stored."""
 
     data_dir: str = "penstock-data"
-    """Folder for everything that is collected."""
+    """Data folder."""
     channels: tuple[str, ...] = ("trades", "book_deltas", "tickers")
-    """Kinds of data to stream: trades, agg_trades, book_deltas, tickers, candles_1m and so on."""
+    """Channels to stream: trades, agg_trades, book_deltas, tickers, candles_1m and so on."""
     durability: Literal["flushed", "synced"] = "flushed"
-    """What survives before it is published: the death of the process, or a power cut too."""
+    """What records survive once published: a crash of the process, or a power failure too."""
     flush_ms: Count = 20
-    """Milliseconds after which an event is written at the latest. It is written as soon as nothing
-    more is waiting to be read; in a flood, events are gathered into one write for so long."""
+    """Maximum milliseconds before an event is written. It is written as soon as nothing more is
+    waiting to be read; under load, events are batched into one write for up to this long."""
     flush_min_ms: Whole = 0
-    """Milliseconds between two writes at the least. More costs less CPU and adds as much delay."""
+    """Minimum milliseconds between two writes. More saves CPU and adds as much delay."""
     book_depth: Count = 1000
-    """Levels a side to ask for when a book is begun."""
+    """Levels per side to request when a book is started."""
     book_every: Seconds = 60.0
-    """Seconds between recordings of what the books show, for readers to begin from."""
+    """Seconds between snapshots of the books written to the log, for readers to start from."""
     book_levels: Count = 50
-    """Levels a side in those recordings."""
+    """Levels per side in those snapshots."""
     snapshots_at_once: Count = 4
-    """Books that may be asked for at the same time; the others wait, lost ones before new ones."""
+    """Book snapshots requested concurrently; of those that wait, lost books precede new ones."""
     audit_every: Pause = 300.0
-    """Seconds within which every book is compared with the exchange's once; 0 never does. Audits
-    leave four fifths of the budget to others, so many books may take longer."""
+    """Seconds within which every book is compared once with the exchange's; 0 disables it. Audits
+    use at most a fifth of the budget, so many books may take longer."""
     liveness: bool = True
-    """Whether to find and repair streams that bring nothing although their markets change."""
+    """Whether to detect and repair streams that deliver nothing although their markets change."""
     min_silence: Seconds = 10.0
-    """No stream counts as silent before so many seconds without a message; streams that seldom
-    bring one get longer."""
+    """Minimum seconds without a message before a stream counts as silent; longer for streams that
+    seldom have messages."""
     first_message_timeout: Seconds = 60.0
-    """Seconds that a stream may take to bring its first message."""
+    """Seconds that a stream may take to deliver its first message."""
     rotate_after: Seconds = 82800.0
-    """Seconds after which a stream connection is replaced by another, before the exchange ends it;
-    up to a fifth is taken off at random, so that not all are replaced at once."""
+    """Seconds after which a stream connection is replaced, before the exchange closes it; up to a
+    fifth is subtracted at random, so that not all are replaced at once."""
     overlap: Seconds = 5.0
-    """Seconds for which both run, at least, after the new one has everything."""
+    """Minimum seconds that both connections run after the new one has all its streams."""
     redundancy: Count = 1
-    """Connections that bring the same streams at the same time; copies are dropped."""
+    """Connections that carry the same streams at the same time; duplicates are dropped."""
     streams_per_connection: Count = 1000
-    """Streams a connection carries, at most; fewer where the exchange allows fewer."""
+    """Maximum streams per connection; fewer where the exchange allows fewer."""
     ack_timeout: Seconds = 5.0
-    """Seconds an exchange may take to acknowledge streams that were asked for."""
+    """Seconds an exchange may take to acknowledge a subscription."""
     retry_multiplier: Annotated[float, Meta(ge=1)] = 2.0
-    """Each further pause before a connection is opened, or a stream asked for, again is so many
-    times the one before: from a quarter of a second to half a minute."""
+    """Factor between one delay and the next before a connection or a subscription is retried: from
+    a quarter of a second to half a minute."""
     stop_timeout: Seconds = 300.0
-    """Seconds that stopping may take: every market is asked once more, as fast as the limits allow,
-    and what waits for a full disk is written. A second signal stops at once."""
+    """Seconds that stopping may take: the latest trades of every market are fetched, as fast as the
+    limits allow, and events that wait for a full disk are written. A second signal stops at
+    once."""
 
 
 FetchKind = Literal["trades", "book", "info", "tickers"]
 
 
 class Fetch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked for again and again, and how often (``penstock fetch``)."""
+    """What is polled over REST, and how often (``penstock fetch``)."""
 
     what: tuple[FetchKind, ...] = ()
     """Any of trades, book, info, tickers. Empty: all of them; without a market, the last two."""
     every: Seconds = 60.0
-    """Seconds between two fetches of the same thing; trades that are behind are fetched at once."""
+    """Seconds between two fetches of the same data; trades that are behind are fetched at once."""
     info_every: Seconds = 3600.0
-    """Seconds between looks at what the exchange lists and allows."""
+    """Seconds between fetches of the exchange's markets and limits."""
     book_depth: Count = 100
-    """Levels a side to ask for."""
+    """Levels per side to request."""
     max_requests: Count = 600
-    """Requests of this process in a window, beside all limits of the exchange …"""
+    """Requests of this process per window, in addition to the exchange's own limits."""
     window: Seconds = 60.0
-    """… of so many seconds; they are spread evenly over it."""
+    """Length of that window in seconds; requests are spread evenly over it."""
     first_delay: Seconds = 1.0
-    """Seconds before what failed is asked for again; twice as many after each failure …"""
+    """Seconds before a failed fetch is retried; doubled after each failure."""
     longest_delay: Seconds = 60.0
-    """… but never more."""
+    """Maximum of that delay in seconds."""
 
 
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all processes share: connectors, jobs and budgets."""
+    """State shared by all processes: connectors, jobs and budgets."""
 
     url: str = ""
-    """Where it is kept: ``sqlite:FILE``, ``postgresql://…`` or ``mongodb://…``. Empty: the file
-    ``state.db`` in the folder for collected data."""
+    """Where it is stored: ``sqlite:FILE``, ``postgresql://…`` or ``mongodb://…``. Empty: the file
+    ``state.db`` in the data folder."""
     timeout: Seconds = 10.0
     """Seconds the store may take before it counts as unreachable."""
 
 
 class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker goes through jobs."""
+    """How workers run jobs."""
 
     concurrency: Count = 8
-    """Jobs one worker runs at once …"""
+    """Jobs one worker runs concurrently."""
     per_exchange: Count = 4
-    """… and at most so many of one exchange, by all workers together."""
+    """Jobs of one exchange that all workers together run concurrently."""
     lease: Seconds = 30.0
-    """Seconds after which a job whose worker has fallen silent goes to another."""
+    """Seconds without a heartbeat after which another worker takes over a job."""
     time_slice: Seconds = 20.0
     """Seconds a job may run before it is stopped for more urgent or older jobs that are due."""
     acquire_timeout: Seconds = 5.0
-    """Seconds a running job waits for capacity in the limits before it is put back to wait."""
+    """Seconds a running job waits for capacity in the rate limits before it is released."""
     attempts: Count = 10
-    """Failures in a row, without a step forward between, after which a job rests as failed."""
+    """Failures in a row without progress after which a job stays failed."""
     first_delay: Seconds = 5.0
-    """Seconds before a job that failed is tried again; twice as many after each failure …"""
+    """Seconds before a failed job is retried; doubled after each failure."""
     longest_delay: Seconds = 600.0
-    """… but never more."""
+    """Maximum of that delay in seconds."""
     poll_interval: Seconds = 0.25
-    """Seconds between queries for jobs that other processes have created, changed or asked for."""
+    """Seconds between queries for jobs that other processes created, changed or triggered."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The REST API (``penstock serve``)."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; any but this machine's own needs a token."""
+    """Address to listen on; an address that other machines can reach needs a token."""
     port: Port = 8780
-    """Port to listen on; 0 takes any free one and says which."""
+    """Port to listen on; 0 chooses a free one and prints it."""
     token: Secret = Secret("")
-    """What clients send as ``Authorization: Bearer …``, 16 characters at least where other machines
-    can reach the API; empty serves this machine alone."""
+    """Token that clients send as ``Authorization: Bearer …``, at least 16 characters if other
+    machines can reach the API; empty: local clients only."""
     hosts: tuple[str, ...] = ()
-    """Further names under which clients may reach it, such as that of a proxy before it."""
+    """Further host names under which clients may reach it, such as that of a proxy."""
     connections: Count = 512
-    """Connections open at once. A new one takes the place of the one that has been idle longest."""
+    """Maximum open connections. Above it, a new one replaces the one that is idle longest."""
     headers_s: Seconds = 10
     """Seconds from connecting, or from a request's first byte, to the end of its headers."""
     body_s: Seconds = 20
     """Seconds from the end of a request's headers to the end of its body."""
     idle_s: Seconds = 60
-    """Seconds after which a connection is closed on which nothing is asked."""
+    """Seconds without a request after which a connection is closed."""
     write_s: Seconds = 10
-    """Seconds in which a client has to take each 64 KiB of an answer."""
+    """Seconds in which a client has to read each 64 KiB of a response."""
     stop_s: Seconds = 2
-    """Seconds for answers under way to be finished when the server is told to stop."""
+    """Seconds to finish responses in progress when the server stops."""
 
 
 class Metrics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a collector or a worker counts, shown to Prometheus by itself."""
+    """Prometheus metrics of a collector or a worker, served by its own process."""
 
     host: str = "127.0.0.1"
-    """Address to show it on, at any path."""
+    """Address to serve metrics on, at any path."""
     port: Port = 0
-    """Port to show it on, another one for each process; 0 shows nothing."""
+    """Port to serve metrics on, a different one for each process; 0 disables them."""
     hosts: tuple[str, ...] = ()
-    """Further names under which it may be asked, such as that of this machine."""
+    """Further host names under which clients may reach it, such as that of this machine."""
 
 
 class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bus: records handed to other processes as they are written (``penstock bus``)."""
+    """The bus: new records published to other processes (``penstock bus``)."""
 
     publish: str = "ipc"
-    """Where publishers find the broker: ``tcp://HOST:PORT``, ``ipc://FILE``, or ``ipc``, a socket
-    in the folder for collected data. Empty: nothing is published."""
+    """Address of the broker for publishers: ``tcp://HOST:PORT``, ``ipc://FILE``, or ``ipc``, a
+    socket in the data folder. Empty: nothing is published."""
     subscribe: str = "ipc"
-    """Where subscribers find it, likewise."""
+    """Address of the broker for subscribers, in the same forms."""
     payload: Literal["json", "msgpack"] = "json"
-    """What records are sent as."""
+    """Encoding of records."""
     queue: Count = 10_000
-    """Messages that may wait for one subscriber; a tenth as many batches of them may wait for the
-    broker. More are dropped, counted, and read from the log."""
+    """Maximum messages queued for one subscriber; a tenth as many batches of them may be queued for
+    the broker. More are dropped and counted; subscribers read them from the log."""
     message_bytes: Annotated[int, Meta(ge=1024)] = 4 * 1024 * 1024
-    """No message on the bus is larger; records that are, are read from the log."""
+    """Maximum size of a message; subscribers read larger records from the log."""
     connections: Count = 1000
-    """Publishers, and subscribers, that may be connected to the broker at once."""
+    """Maximum publishers, and maximum subscribers, connected to the broker."""
     subscriptions: Count = 5000
-    """Topics, or beginnings of topics, that one connection may be the first to subscribe to."""
+    """Topics or topic prefixes that one connection may be the first to subscribe to."""
     linger: Annotated[float, Meta(ge=0, le=60)] = 0.5
-    """Seconds a publisher that stops waits for what is queued to leave."""
+    """Seconds a stopping publisher waits for its queued messages to be sent."""
     key_file: str = ""
-    """File with this process's own secret key; off this machine there must be one."""
+    """File with this process's own secret key; required if the bus spans several machines."""
     broker_key: str = ""
-    """The broker's public key, for those who connect to it."""
+    """The broker's public key, for publishers and subscribers."""
     clients: str = ""
-    """Folder with the public keys (``*.public``) of those who may subscribe, for the broker."""
+    """For the broker: folder with the public keys (``*.public``) of clients that may subscribe."""
     publishers: str = ""
-    """Folder with the public keys of those who may publish, likewise. One that may do both has its
-    key in both."""
+    """For the broker: folder with the public keys of clients that may publish. A client that does
+    both has its key in both folders."""
 
 
 Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
 
 
 class LimitPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit to keep, beside or below those the exchange is known to have."""
+    """A limit in addition to, or below, the exchange's own."""
 
     amount: Annotated[int, Meta(ge=1, le=1_000_000_000)]
-    """So much …"""
+    """Amount allowed per period."""
     period_ms: Annotated[int, Meta(ge=1, le=31 * 86_400_000)]
-    """… in so many milliseconds."""
+    """Length of the period in milliseconds."""
     unit: Literal["weight", "request"] = "weight"
-    """Whether a request counts with its cost, or as one."""
+    """Whether a request counts as its weight, or as one."""
     category: Text = ""
-    """Which requests it counts; empty counts all."""
+    """Category of requests that it applies to; empty: all."""
     kind: Literal["aligned", "paced"] = "aligned"
-    """Counted in windows of the exchange's clock, or kept by the distance between requests."""
+    """``aligned`` counts in windows of the exchange's clock; ``paced`` spaces requests evenly."""
     burst: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
-    """Where it is paced: so much at once."""
+    """For ``paced``: the amount allowed at once."""
 
 
 class ConnectorPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What ``penstock apply`` sees to on one exchange; NAME is the exchange's."""
+    """What ``penstock apply`` sets up for one exchange; NAME is the exchange's name."""
 
     symbols: tuple[str, ...] = ()
-    """Markets whose candles are kept, in any spelling."""
+    """Markets whose candles are fetched, in any spelling."""
     timeframes: tuple[str, ...] = ()
-    """Candle lengths to keep of each market: 1m, 1h, 1d."""
+    """Candle lengths to fetch for each market: 1m, 1h, 1d."""
     interval: Annotated[float, Meta(ge=1)] | None = None
-    """Seconds between looks for new candles; without it, the length of a candle."""
+    """Seconds between fetches of new candles; default: the length of a candle."""
     backfill: bool | date = False
-    """Whether to fetch history too: all there is (``true``), or from a day on (``2024-01-01``)."""
+    """Whether to fetch history too: all of it (``true``), or from a day on (``2024-01-01``)."""
     markets_refresh: Annotated[float, Meta(ge=1)] = 43200.0
-    """Seconds between looks at what the exchange lists."""
+    """Seconds between fetches of the exchange's market listing."""
     limits: tuple[LimitPlan, ...] = ()
-    """Limits to keep, beside or below the exchange's own: tables of ``amount``, ``period_ms``,
+    """Limits in addition to, or below, the exchange's own: tables of ``amount``, ``period_ms``,
     ``unit``, ``category``, ``kind`` and ``burst``."""
     notes: Text = ""
-    """Words for whoever looks at the connector."""
+    """Free text for operators."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

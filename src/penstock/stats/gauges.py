@@ -45,20 +45,20 @@ def _streams(status: CollectorStatus) -> Iterator[Metric]:
     for ids in status.ids:
         count = sum(last - first + 1 for first, last in ids.missing)
         missing.add_metric([exchange, ids.channel, ids.symbol], count)
-    malformed = _counter("malformed_frames", "Frames that could not be read.", "reason")
+    malformed = _counter("malformed_frames", "Frames that could not be parsed.", "reason")
     for reason, count in status.malformed.items():
         malformed.add_metric([exchange, reason], count)
-    refusals = _counter("refusals", "How often the exchange refused a stream.", *stream)
+    refusals = _counter("refusals", "Rejected subscriptions of a stream.", *stream)
     for refused in status.refusals:
         refusals.add_metric([exchange, refused.channel, refused.symbol], refused.count)
-    gaps = _counter("gaps", "Holes in ids; where ids do not tell, absences.", "channel", "cause")
+    gaps = _counter("gaps", "Gaps in ids; without ids, interruptions.", "channel", "cause")
     for gap in status.gaps:
         gaps.add_metric([exchange, gap.channel, gap.cause], gap.count)
     yield from (records, missing, malformed, refusals, gaps)
 
 
 def _troubles(status: CollectorStatus) -> Iterator[Metric]:
-    trouble = _gauge("trouble", "1 for each kind of thing that keeps it from working.", "kind")
+    trouble = _gauge("trouble", "1 for each kind of current problem.", "kind")
     for kind in status.troubles:
         trouble.add_metric([status.exchange, kind], 1)
     yield trouble
@@ -71,8 +71,8 @@ def _connections(status: CollectorStatus) -> Iterator[Metric]:
         for number, each in enumerate(status.shards)
         for member in each.members
     ]
-    uptime = _gauge("connection_uptime_seconds", "Since a connection is open.", "shard", "leg")
-    age = _gauge("last_message_age_seconds", "Since the newest frame.", "shard", "leg")
+    uptime = _gauge("connection_uptime_seconds", "Time since a connection opened.", "shard", "leg")
+    age = _gauge("last_message_age_seconds", "Time since the latest frame.", "shard", "leg")
     for shard, member in members:
         place = [exchange, shard, str(member.number)]
         if member.up_s is not None:
@@ -81,15 +81,15 @@ def _connections(status: CollectorStatus) -> Iterator[Metric]:
             age.add_metric(place, member.heard_s)
     yield uptime
     yield age
-    asked = _gauge("subscriptions_asked", "Streams that connections are to bring.")
+    asked = _gauge("subscriptions_asked", "Streams that were subscribed to.")
     asked.add_metric([exchange], _sum_of(members, "asked"))
     yield asked
-    acked = _gauge("subscriptions_acked", "Streams that the exchange has answered for.")
+    acked = _gauge("subscriptions_acked", "Streams that the exchange acknowledged.")
     acked.add_metric([exchange], _sum_of(members, "asked") - _sum_of(members, "pending"))
     yield acked
     for name, words, found in (
         ("reconnects", "Connections that were lost, by reason.", [status.reconnects]),
-        ("rotations", "Connections that others took over from.", _rotations(status)),
+        ("rotations", "Connections that were replaced.", _rotations(status)),
     ):
         counter = _counter(name, words, "reason")
         for reason, count in _by_reason(found).items():
@@ -98,9 +98,9 @@ def _connections(status: CollectorStatus) -> Iterator[Metric]:
 
 
 def _books(status: CollectorStatus) -> Iterator[Metric]:
-    state = _gauge("book_state", "1 for the state that a book is in.", "symbol", "state")
+    state = _gauge("book_state", "1 for the current state of a book.", "symbol", "state")
     drift = _gauge("book_drift", "Levels that differed at the last audit.", "symbol")
-    resyncs = _counter("book_resyncs", "How often a book began again.", "symbol")
+    resyncs = _counter("book_resyncs", "Times a book was resynchronized.", "symbol")
     for book in status.books:
         for each in _STATES:
             state.add_metric([status.exchange, book.symbol, each], float(book.state == each))
@@ -111,15 +111,15 @@ def _books(status: CollectorStatus) -> Iterator[Metric]:
 
 
 def _queues(status: CollectorStatus) -> Iterator[Metric]:
-    waiting = _gauge("events_waiting", "Events received and not recorded yet.")
+    waiting = _gauge("events_waiting", "Events received and not yet written.")
     gathered = sum(shard.waiting for shard in status.shards)
     waiting.add_metric([status.exchange], gathered + status.unrecorded)
     yield waiting
-    copies = _counter("copies_dropped", "Events that another connection had brought.")
+    copies = _counter("copies_dropped", "Duplicate events from another connection.")
     copies.add_metric([status.exchange], sum(shard.dropped for shard in status.shards))
     yield copies
     if status.memory_bytes is not None:
-        memory = _gauge("memory_bytes", "What the process has in memory.")
+        memory = _gauge("memory_bytes", "Memory of the process.")
         memory.add_metric([status.exchange], status.memory_bytes)
         yield memory
 

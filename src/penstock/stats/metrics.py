@@ -50,15 +50,15 @@ class Metrics:
             registry=own,
         )  # fmt: skip
         self._failures = Counter(
-            "penstock_request_failures", "Requests that brought no answer.", ["exchange", "sent"],
+            "penstock_request_failures", "Requests that got no answer.", ["exchange", "sent"],
             registry=own,
         )  # fmt: skip
         self._cost = Counter(
-            "penstock_request_cost", "What answered requests cost, as their exchange counts.",
+            "penstock_request_cost", "Cost of answered requests, in the exchange's units.",
             ["exchange"], registry=own,
         )  # fmt: skip
         self._took = Histogram(
-            "penstock_request_seconds", "How long answers took.", ["exchange"],
+            "penstock_request_seconds", "Duration of answered requests.", ["exchange"],
             registry=registry, buckets=_TOOK_S,
         )  # fmt: skip
         self._served = Counter(
@@ -66,29 +66,29 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self._crashed = Counter(
-            "penstock_api_crashes", "Failures of the API that nobody foresaw.", registry=registry
+            "penstock_api_crashes", "Unexpected errors of the API.", registry=registry
         )
         self._logins = Counter(
             "penstock_api_failed_logins", "Wrong tokens sent to the API.", registry=registry
         )
         self._dropped = Counter(
-            "penstock_bus_dropped", "Messages that the bus did not take.", ["slot"],
+            "penstock_bus_dropped", "Messages that the bus dropped.", ["slot"],
             registry=registry,
         )  # fmt: skip
         self._overflows = Counter(
-            "penstock_bus_overflows", "How often a subscriber's queue was found full.",
+            "penstock_bus_overflows", "Times a subscriber's queue was full.",
             registry=registry,
         )  # fmt: skip
         self._missed = Counter(
-            "penstock_bus_missed", "Messages that subscribers say they missed.", registry=registry
+            "penstock_bus_missed", "Messages that subscribers missed.", registry=registry
         )
         self._streams = _StreamMetrics(registry)
         self._drifts = Counter(
-            "penstock_book_drifts", "Audits that found a book to differ.", ["exchange", "symbol"],
+            "penstock_book_drifts", "Audits that found a difference.", ["exchange", "symbol"],
             registry=registry,
         )  # fmt: skip
         self._drifted = Counter(
-            "penstock_book_drift_levels", "Levels in which they differed.", ["exchange", "symbol"],
+            "penstock_book_drift_levels", "Levels that differed in audits.", ["exchange", "symbol"],
             registry=registry,
         )  # fmt: skip
         self._fetches = _FetchMetrics(registry)
@@ -131,19 +131,19 @@ class _StreamMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["exchange", "channel"]
         self._suspected = Counter(
-            "penstock_stream_suspicions", "Silences that were longer than usual.", labels,
+            "penstock_stream_suspicions", "Silences longer than usual.", labels,
             registry=registry,
         )  # fmt: skip
         self._probes = Counter(
-            "penstock_stream_looks", "Looks whether a silent stream had something to say.",
+            "penstock_stream_looks", "Probes of silent streams' markets.",
             ["exchange", "found"], registry=registry,
         )  # fmt: skip
         self._remedies = Counter(
-            "penstock_stream_remedies", "What was done about stalled streams.",
+            "penstock_stream_remedies", "Actions taken on stalled streams.",
             ["exchange", "remedy"], registry=registry,
         )  # fmt: skip
         self._stalled = Gauge(
-            "penstock_streams_mute", "Streams that are silent though their markets move.", labels,
+            "penstock_streams_mute", "Silent streams whose markets change.", labels,
             registry=registry,
         )  # fmt: skip
         self._stalled_streams: set[tuple[str, str, str]] = set()
@@ -175,16 +175,16 @@ class _FetchMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["exchange", "what"]
         self._fetches = Counter(
-            "penstock_fetches", "Fetches that went well.", labels, registry=registry
+            "penstock_fetches", "Successful fetches.", labels, registry=registry
         )
         self._records = Counter(
-            "penstock_fetch_records", "What they recorded.", labels, registry=registry
+            "penstock_fetch_records", "Records written by fetches.", labels, registry=registry
         )
         self._failures = Counter(
-            "penstock_fetch_failures", "Fetches that did not.", labels, registry=registry
+            "penstock_fetch_failures", "Failed fetches.", labels, registry=registry
         )
         self._last = Gauge(
-            "penstock_fetch_last_timestamp_seconds", "When one last went well.", labels,
+            "penstock_fetch_last_timestamp_seconds", "Time of the last successful fetch.", labels,
             registry=registry,
         )  # fmt: skip
 
@@ -225,15 +225,15 @@ def _tell_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorReg
         registry=registry,
     )  # fmt: skip
     failures = Counter(
-        "penstock_request_failures", "Requests that brought no answer.", ["exchange", "sent"],
+        "penstock_request_failures", "Requests that got no answer.", ["exchange", "sent"],
         registry=registry,
     )  # fmt: skip
     cost = Counter(
-        "penstock_request_cost", "What answered requests cost, as their exchange counts.",
+        "penstock_request_cost", "Cost of answered requests, in the exchange's units.",
         ["exchange"], registry=registry,
     )  # fmt: skip
     runs = Counter(
-        "penstock_job_runs", "Runs of jobs by how they ended.", ["exchange", "outcome"],
+        "penstock_job_runs", "Runs of jobs by outcome.", ["exchange", "outcome"],
         registry=registry,
     )  # fmt: skip
     for one in counters:
@@ -253,16 +253,14 @@ def store_text(*, up: bool) -> bytes:
 
 def _tell_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
     labels = ["exchange", "limit"]
-    amount = Gauge("penstock_limit", "How much a period allows.", labels, registry=registry)
-    used = Gauge(
-        "penstock_limit_used", "How much of it the fleet has taken.", labels, registry=registry
-    )
+    amount = Gauge("penstock_limit", "Amount allowed per period.", labels, registry=registry)
+    used = Gauge("penstock_limit_used", "Amount used by all processes.", labels, registry=registry)
     counted = Gauge(
-        "penstock_limit_counted", "How much of it the exchange itself counts.", labels,
+        "penstock_limit_counted", "Amount used as counted by the exchange.", labels,
         registry=registry,
     )  # fmt: skip
     reset = Gauge(
-        "penstock_limit_reset_timestamp_seconds", "When it is whole again, by the store's clock.",
+        "penstock_limit_reset_timestamp_seconds", "When the limit resets, by the store's clock.",
         labels, registry=registry,
     )  # fmt: skip
     for connector in connectors:
@@ -280,11 +278,14 @@ def _tell_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -
 def _tell_connectors(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
     labels = ["exchange"]
     saturated = Counter(
-        "penstock_limit_saturations", "How often there was no room.", labels, registry=registry
+        "penstock_limit_saturations",
+        "Times a limit had no capacity.",
+        labels,
+        registry=registry,
     )
     blocked = Gauge(
         "penstock_blocked_until_timestamp_seconds",
-        "Until when the exchange wants nothing sent; 0 if it never said so.",
+        "End of the exchange's last block; 0 if there was none.",
         labels, registry=registry,
     )  # fmt: skip
     active = Gauge(

@@ -11,9 +11,9 @@ _NAMED = 50
 
 
 class StreamsRefused(Fact, frozen=True, kw_only=True):
-    """An exchange refused streams; they are asked for again, after pauses that grow.
+    """An exchange rejected subscriptions; they are retried with growing delays.
 
-    Told of a stream when it is refused for the first time, the second, the fourth and so on.
+    Logged for a stream at its first rejection, the second, the fourth and so on.
     """
 
     level: ClassVar[Level] = "warning"
@@ -30,7 +30,7 @@ class StreamsRefused(Fact, frozen=True, kw_only=True):
 
 
 class StreamsPending(Fact, frozen=True, kw_only=True):
-    """An exchange did not acknowledge streams in time. Told as often as a refusal is."""
+    """An exchange did not acknowledge subscriptions in time. Logged as often as a rejection."""
 
     level: ClassVar[Level] = "warning"
 

@@ -15,7 +15,7 @@ class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
 
 
 class RequestRefused(Fact, frozen=True, kw_only=True):
-    """An exchange (here: a simulated one) refused a request for its rate."""
+    """A simulated exchange rejected a request because of its rate limit."""
 
     exchange: str
     path: str
@@ -41,7 +41,7 @@ class ClientGone(Fact, frozen=True, kw_only=True):
 
 
 class FaultInjected(Fact, frozen=True, kw_only=True):
-    """The simulator did on purpose what exchanges do by accident."""
+    """The simulator injected a fault."""
 
     exchange: str
     kind: str
@@ -49,7 +49,7 @@ class FaultInjected(Fact, frozen=True, kw_only=True):
 
 
 class RequestSent(Fact, frozen=True, kw_only=True):
-    """An exchange was asked and answered, whatever it said."""
+    """A request was sent to an exchange and answered, with any status."""
 
     exchange: str
     path: str
@@ -59,7 +59,7 @@ class RequestSent(Fact, frozen=True, kw_only=True):
 
 
 class RequestFailed(Fact, frozen=True, kw_only=True):
-    """A request brought no answer; ``sent`` says whether it may have reached the exchange."""
+    """A request got no answer; ``sent`` is true if it may have reached the exchange."""
 
     exchange: str
     path: str
@@ -69,7 +69,7 @@ class RequestFailed(Fact, frozen=True, kw_only=True):
 
 
 class CapacityLow(Fact, frozen=True, kw_only=True):
-    """Half of what an exchange allows in a window is used. Told once per crossing."""
+    """Half of a rate limit's window is used. Logged once per crossing."""
 
     exchange: str
     timeframe: str
@@ -77,9 +77,9 @@ class CapacityLow(Fact, frozen=True, kw_only=True):
 
 
 class SendingStopped(Fact, frozen=True, kw_only=True):
-    """An exchange said stop: nothing is sent to it before ``until_ms``.
+    """An exchange ordered a stop (429 or a ban): nothing is sent to it before ``until_ms``.
 
-    ``asked_ms`` is until when it asked for, which may be longer than is believed.
+    ``asked_ms`` is the end that it asked for, which may exceed ``requests.longest_stop``.
     """
 
     exchange: str
@@ -91,20 +91,20 @@ class SendingStopped(Fact, frozen=True, kw_only=True):
 
 
 class BudgetUnreachable(Fact, frozen=True, kw_only=True):
-    """The store of the fleet's budget does not answer: nothing is sent until it does. Told once."""
+    """The store of the shared budget does not answer; nothing is sent meanwhile. Logged once."""
 
     exchange: str
     reason: str
 
 
 class BudgetReachable(Fact, frozen=True, kw_only=True):
-    """The store of the fleet's budget answers again."""
+    """The store of the shared budget answers again."""
 
     exchange: str
 
 
 class ClockStepped(Fact, frozen=True, kw_only=True):
-    """A clock by which requests are counted was set; told once two answers agree."""
+    """A clock used for rate limits was stepped; logged once two answers agree."""
 
     level: ClassVar[Level] = "warning"
 
@@ -124,21 +124,21 @@ class MarketsChanged(Fact, frozen=True, kw_only=True):
 
 
 class ConnectionOpened(Fact, frozen=True, kw_only=True):
-    """A stream connection to an exchange stands."""
+    """A stream connection to an exchange was opened."""
 
     exchange: str
     url: str
 
 
 class ConnectionLost(Fact, frozen=True, kw_only=True):
-    """A stream connection ended, or could not be opened; it is tried again."""
+    """A stream connection ended or could not be opened; it is retried."""
 
     exchange: str
     reason: str
 
 
 class SnapshotFailed(Fact, frozen=True, kw_only=True):
-    """A book could not be had; it is asked for again."""
+    """A book snapshot could not be fetched; it is retried."""
 
     exchange: str
     symbol: str
@@ -156,28 +156,28 @@ class GapFound(Fact, frozen=True, kw_only=True):
 
 
 class ExchangeSilent(Fact, frozen=True, kw_only=True):
-    """An exchange does not answer; it is asked again until it does."""
+    """An exchange does not answer; the request is retried until it does."""
 
     exchange: str
     reason: str
 
 
 class StatusUnreadable(Fact, frozen=True, kw_only=True):
-    """What a collector's predecessor said of itself is damaged; the log itself is asked instead."""
+    """The status file of a collector's earlier run is damaged; the log is read instead."""
 
     slot: str
     reason: str
 
 
 class StatusUnwritable(Fact, frozen=True, kw_only=True):
-    """A collector's status could not be written; collecting goes on, and so does trying."""
+    """A collector's status could not be written; it is retried, and collecting continues."""
 
     slot: str
     reason: str
 
 
 class RequestServed(Fact, frozen=True, kw_only=True):
-    """The API answered somebody."""
+    """The API answered a request."""
 
     method: str
     path: str
@@ -186,14 +186,14 @@ class RequestServed(Fact, frozen=True, kw_only=True):
 
 
 class LoginFailed(Fact, frozen=True, kw_only=True):
-    """Somebody sent the API a wrong token, so many times in a row from this address."""
+    """A client sent the API a wrong token, ``times`` times in a row from this address."""
 
     client: str
     times: int
 
 
 class RequestCrashed(Fact, frozen=True, kw_only=True):
-    """The API failed in a way nobody foresaw; its client was told this ``id`` and no more."""
+    """The API failed with an unexpected error; the client received only this ``id``."""
 
     id: str
     method: str
@@ -202,14 +202,14 @@ class RequestCrashed(Fact, frozen=True, kw_only=True):
 
 
 class ListenerFailed(Fact, frozen=True, kw_only=True):
-    """Somebody who was handed records raised; the records are safe, and the others got theirs."""
+    """A listener for new records raised; the records are stored, other listeners received them."""
 
     listener: str
     error: str
 
 
 class JobDone(Fact, frozen=True, kw_only=True):
-    """A run of a job ended well; ``ended``: it was its last."""
+    """A run of a job succeeded; ``ended`` is true if it was the last."""
 
     job: str
     kind: str
@@ -219,7 +219,7 @@ class JobDone(Fact, frozen=True, kw_only=True):
 
 
 class JobFailed(Fact, frozen=True, kw_only=True):
-    """A run of a job failed; it is tried again, unless it is given up."""
+    """A run of a job failed; it is retried unless its attempts are used up."""
 
     job: str
     kind: str
@@ -229,7 +229,7 @@ class JobFailed(Fact, frozen=True, kw_only=True):
 
 
 class JobWaits(Fact, frozen=True, kw_only=True):
-    """A job found no budget and waits for some, so many milliseconds at least."""
+    """A job waits for capacity in the rate limits, for at least the given milliseconds."""
 
     job: str
     exchange: str
@@ -238,7 +238,7 @@ class JobWaits(Fact, frozen=True, kw_only=True):
 
 
 class JobParked(Fact, frozen=True, kw_only=True):
-    """A worker let go of a job in the middle; any worker may go on with it."""
+    """A worker released an unfinished job; any worker may continue it."""
 
     job: str
     exchange: str
@@ -246,7 +246,7 @@ class JobParked(Fact, frozen=True, kw_only=True):
 
 
 class JobLost(Fact, frozen=True, kw_only=True):
-    """A worker no longer holds a job it was at; what it had saved is kept."""
+    """A worker lost its lease on a running job; the saved progress is kept."""
 
     job: str
     exchange: str
@@ -265,7 +265,7 @@ class CandlesMissing(Fact, frozen=True, kw_only=True):
 
 
 class StoreSilent(Fact, frozen=True, kw_only=True):
-    """The state store does not answer: no job is begun until it does. Told once."""
+    """The state store does not answer; no job is started until it does. Logged once."""
 
     reason: str
 
@@ -275,7 +275,7 @@ class StoreAnswers(Fact, frozen=True, kw_only=True):
 
 
 class BookDrifted(Fact, frozen=True, kw_only=True):
-    """A book that was believed differs from the exchange's in so many levels."""
+    """A synced book differs from the exchange's snapshot in ``levels`` levels."""
 
     exchange: str
     symbol: str
@@ -283,14 +283,14 @@ class BookDrifted(Fact, frozen=True, kw_only=True):
 
 
 class MessagesDropped(Fact, frozen=True, kw_only=True):
-    """The bus did not take so many messages since this was last told; the log has them."""
+    """The bus dropped ``count`` messages since this was last logged; the log has them."""
 
     slot: str
     count: int
 
 
 class BusFell(Fact, frozen=True, kw_only=True):
-    """Subscribers did not keep up since this was last told; the log has what they missed."""
+    """Subscribers did not keep up since this was last logged; the log has what they missed."""
 
     overflows: int
     """How often one's queue was found full."""
@@ -299,7 +299,7 @@ class BusFell(Fact, frozen=True, kw_only=True):
 
 
 class BusRefused(Fact, frozen=True, kw_only=True):
-    """The broker refused or closed connections since this was last told."""
+    """The broker refused or closed connections since this was last logged."""
 
     count: int
     why: str
@@ -307,7 +307,7 @@ class BusRefused(Fact, frozen=True, kw_only=True):
 
 
 class StreamSuspected(Fact, frozen=True, kw_only=True):
-    """A stream is silent for longer than is usual for it: the market is probed. Once a silence."""
+    """A stream is silent for longer than usual; its market is probed. Logged once per silence."""
 
     exchange: str
     channel: str
@@ -316,7 +316,7 @@ class StreamSuspected(Fact, frozen=True, kw_only=True):
 
 
 class StreamProbed(Fact, frozen=True, kw_only=True):
-    """Whether a silent stream had something to say: ``nothing``, ``news``, or it is not known."""
+    """The result of probing a silent stream's market: ``nothing``, ``news``, or unknown."""
 
     exchange: str
     channel: str
@@ -325,7 +325,7 @@ class StreamProbed(Fact, frozen=True, kw_only=True):
 
 
 class StreamStalled(Fact, frozen=True, kw_only=True):
-    """A stream does not bring what happens on its market, and what is done about it."""
+    """A stream delivers nothing although its market changes; ``remedy`` is the action taken."""
 
     exchange: str
     channel: str
@@ -334,7 +334,7 @@ class StreamStalled(Fact, frozen=True, kw_only=True):
 
 
 class StreamRecovered(Fact, frozen=True, kw_only=True):
-    """A stream that was stalled brings something again."""
+    """A stalled stream delivers messages again."""
 
     exchange: str
     channel: str
@@ -342,14 +342,14 @@ class StreamRecovered(Fact, frozen=True, kw_only=True):
 
 
 class ConnectionClosed(Fact, frozen=True, kw_only=True):
-    """A stream connection is being closed on purpose: another has taken over, or it is no use."""
+    """A stream connection is closed on purpose: it was replaced or is no longer needed."""
 
     exchange: str
     reason: str
 
 
 class FetchDone(Fact, frozen=True, kw_only=True):
-    """A fetcher asked for something and recorded what was new."""
+    """A fetch succeeded; new records were written."""
 
     exchange: str
     what: str
@@ -359,7 +359,7 @@ class FetchDone(Fact, frozen=True, kw_only=True):
 
 
 class FetchFailed(Fact, frozen=True, kw_only=True):
-    """A fetcher could not have something; it asks again after the delay."""
+    """A fetch failed; it is retried after the delay."""
 
     exchange: str
     what: str
@@ -369,7 +369,7 @@ class FetchFailed(Fact, frozen=True, kw_only=True):
 
 
 class FetchFellShort(Fact, frozen=True, kw_only=True):
-    """So many trades were missed that those between these two were left out."""
+    """Too many trades were missed to fetch them all; those between these two were skipped."""
 
     exchange: str
     symbol: str
@@ -378,7 +378,7 @@ class FetchFellShort(Fact, frozen=True, kw_only=True):
 
 
 class SymbolsReread(Fact, frozen=True, kw_only=True):
-    """A collector was told anew what to collect; if that was ``refused``, it goes on as before."""
+    """A collector reloaded its list of markets; if ``refused``, it keeps the previous one."""
 
     exchange: str
     refused: str

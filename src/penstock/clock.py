@@ -1,9 +1,9 @@
-"""Clocks: the only place where penstock asks for the time or sleeps.
+"""Clocks, the only place where penstock reads the time or sleeps.
 
-Three times are told apart. *Wall* time is what the operator sees, and may be stepped at any moment.
-*Monotonic* time measures waits and never goes back. *Instants* (``now_ns``, ``now_ms``) are wall
-time carried forward by the monotonic clock from one anchor, so that within a process they never
-jump: windows and receive stamps use them.
+There are three kinds of time. *Wall* time is what the operator sees, and may be stepped at any
+moment. *Monotonic* time measures waits and never goes back. *Instants* (``now_ns``, ``now_ms``) are
+wall time read once and advanced by the monotonic clock, so that within a process they never jump:
+windows and receive times use them.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits. Everything that needs either is handed one."""
+    """Reads the time and waits. Passed as a parameter wherever either is needed."""
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch, never going back within this process."""
@@ -25,16 +25,16 @@ class Clock(Protocol):
         ...
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some fixed moment; only differences mean anything."""
+        """Nanoseconds since a fixed moment; only differences are meaningful."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; at least give other tasks a turn."""
+        """Wait; yield to other tasks at least once."""
         ...
 
 
 async def wait_for(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
-    """Wait until an event is set, but no longer than so many seconds; whether it is."""
+    """Wait until an event is set, at most so many seconds; return whether it is set."""
     if event.is_set():
         return True
     waits = {asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())}
@@ -47,7 +47,7 @@ async def wait_for(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
 
 
 class SystemClock:
-    """The machine's clock, anchored once so that a stepped wall clock moves nothing."""
+    """The machine's clock, anchored once so that a step of the wall clock has no effect."""
 
     def __init__(self) -> None:
         self._anchor_ns = time.time_ns() - time.monotonic_ns()
@@ -58,11 +58,11 @@ class SystemClock:
     def now_ms(self) -> int:
         return self.now_ns() // 1_000_000
 
-    # The function itself: a throttler asks on every call, and a method around it doubles the price.
+    # The function itself: throttlers read it on every call, and a wrapper doubles the cost.
     monotonic_ns = staticmethod(time.monotonic_ns)
 
     def wall_step_ns(self) -> int:
-        """How far the wall clock has moved against this one since the anchor was set."""
+        """How far the wall clock has moved relative to this one since the anchor was set."""
         return time.time_ns() - self.now_ns()
 
     async def sleep(self, seconds: float) -> None:
@@ -70,10 +70,10 @@ class SystemClock:
 
 
 class BootClock(Protocol):
-    """What every process of a machine can read alike, and nobody can step: time since boot."""
+    """Time since boot: the same in every process of a machine, and never stepped."""
 
     def boot_id(self) -> str:
-        """Another one after every boot."""
+        """An id that changes with every boot."""
         ...
 
     def since_boot_ns(self) -> int:
@@ -81,12 +81,12 @@ class BootClock(Protocol):
         ...
 
     def wall_ns(self) -> int:
-        """Nanoseconds since the epoch, as the operator's clock has it just now."""
+        """Nanoseconds since the epoch, by the current wall clock."""
         ...
 
 
 class SystemBootClock:
-    """The machine's."""
+    """The machine's boot clock."""
 
     def boot_id(self) -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -99,9 +99,9 @@ class SystemBootClock:
 
 
 class ManualClock:
-    """A clock that stands still until told to move, for code that does no I/O.
+    """A clock that stands still until ``advance`` is called, for code without I/O.
 
-    Sleepers wake in the order of their deadlines, each seeing the very instant it asked for.
+    Sleepers wake in the order of their deadlines, each at exactly the time it requested.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -130,11 +130,11 @@ class ManualClock:
         await woken
 
     def step_wall(self, seconds: float) -> None:
-        """Move the wall clock alone, as an operator or a time server would."""
+        """Step only the wall clock, as an operator or a time server would."""
         self._wall_step_ns += round(seconds * 1_000_000_000)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking sleepers on the way and letting each run before the next."""
+        """Advance the time; wake sleepers in order and let each run before the next."""
         end_ns = self._now_ns + round(seconds * 1_000_000_000)
         await _settle()
         while self._sleepers and self._sleepers[0][0] <= end_ns:
@@ -147,13 +147,13 @@ class ManualClock:
         await _settle()
 
     def next_wake_ns(self) -> int | None:
-        """When the earliest sleeper wants to wake (monotonic); None if nobody sleeps."""
+        """The earliest deadline of a sleeper (monotonic); None if there is none."""
         waiting = [entry for entry in self._sleepers if not entry[2].done()]
         return min(waiting)[0] if waiting else None
 
 
-# How many turns of the loop a woken task may need before it sleeps again or ends. A task that
-# resumes another through a future needs two turns each; chains in penstock are short.
+# How many iterations of the loop a woken task may need before it sleeps again or ends. A task that
+# resumes another through a future needs two each; chains in penstock are short.
 _TURNS = 20
 
 

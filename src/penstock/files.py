@@ -1,6 +1,6 @@
-"""Small files that survive a power cut: whole in their old state, or whole in their new one.
+"""Writes small files so that after a power cut each is complete, in its old or its new state.
 
-A rename may reach the disk before the data of the file it names, unless that is synced first; and a
+A rename may reach the disk before the data of the renamed file, unless that is synced first; and a
 name is on the disk only once its folder is synced. Every small file of penstock is written here.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it, each durable in the one that holds it.
+    """Create a folder and its missing parents, each durable in its parent.
 
     Raises:
         OSError: it cannot be created.
@@ -27,10 +27,10 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of a folder durable, where the file system can do that.
+    """Make the names in a folder durable, where the file system supports that.
 
     Raises:
-        OSError: they may not be.
+        OSError: they may not be durable.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -40,10 +40,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole, over whatever was there.
+    """Write a complete file, replacing an existing one.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was.
+        OSError: it cannot be written; the old one is unchanged.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -59,7 +59,7 @@ def create_file(path: Path, data: bytes, mode: int) -> None:
     """Write a file that must not exist yet.
 
     Raises:
-        FileExistsError: it does, and is as it was.
+        FileExistsError: it exists, and is unchanged.
         OSError: it cannot be written.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -72,7 +72,7 @@ def create_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def overwrite_file(path: Path, data: bytes) -> None:
-    """Write a file in place, in the blocks that it has: the name of one that nobody relies on yet.
+    """Write a file in place, reusing its blocks; only for a file that is not relied on yet.
 
     Raises:
         OSError: it cannot be written, or may be only in part.
@@ -86,7 +86,7 @@ def overwrite_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Be the only process that is in here with this folder.
+    """Hold an exclusive lock on a folder, among all processes.
 
     Raises:
         OSError: the folder cannot be opened.

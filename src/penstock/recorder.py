@@ -1,11 +1,11 @@
-"""The recorder: log first, publish second, then the taps.
+"""The recorder writes events to the log, then publishes them, then calls the taps.
 
-Nothing is published that is not written, and only what was new is published. Whoever listens may
-fail without harm: the records are in the log, under their numbers.
+Only records that are written and new are published. The publisher and taps may fail without loss:
+the records are in the log, under their numbers.
 
-Appending happens on the event loop: RocksDB's writes are short, and its binding holds the
+Appending runs on the event loop: RocksDB's writes are short, and its binding holds the
 interpreter's lock meanwhile, so another thread would not free the loop, only cost more. Waiting for
-the disk (``synced``) is long and does let others run: that goes to a thread.
+the disk (``synced``) is long and releases the lock: it runs in a thread.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from penstock.storage.log import Durability, LogWriter, Stored
 from penstock.telemetry import Listener, ListenerFailed, quiet
 
 Tap = Callable[[Sequence[Stored]], None]
-"""Is given every batch of new records, in order per stream, once written and published."""
+"""Called with every batch of new records, in order per stream, once written and published."""
 
 
 class Recorder:
-    """The one way into the log. For one event loop; the log stays its owner's to close.
+    """The only way to write to the log. For one event loop; the caller closes the log.
 
-    With ``flushed``, records survive the end of this process at once, and a power cut once somebody
-    has called ``sync``. With ``synced`` they survive both at once.
+    With ``flushed``, records survive the end of this process at once, and a power cut after the
+    next ``sync``. With ``synced`` they survive both at once.
     """
 
     def __init__(
@@ -45,18 +45,17 @@ class Recorder:
         self._one_at_a_time = asyncio.Lock()
         self._disk = ThreadPoolExecutor(1, "recorder")
         self._batches = self._synced = 0
-        """Batches that were recorded, and how many of those are known to be on the disk."""
+        """The number of recorded batches, and how many of those are known to be on the disk."""
         self._syncing: asyncio.Task[None] | None = None
 
     async def record(self, events: Sequence[AnyEvent]) -> list[Stored]:
-        """Record a batch; when this returns, what is new is durable, published and tapped.
+        """Record a batch; new records are then durable, published and passed to the taps.
 
-        Blocks the loop about 4 µs per event, so give it hundreds at a time rather than millions.
-        Batches are recorded in the order of the calls. One that is cancelled is recorded
-        nevertheless.
+        Blocks the loop about 4 µs per event, so pass hundreds at a time rather than millions.
+        Batches are recorded in the order of the calls. A cancelled call still records its batch.
 
         Raises:
-            StorageError: it was not recorded; the same events may be given again.
+            StorageError: it was not recorded; the same events may be passed again.
             UnusableId: an event cannot be keyed; nothing was recorded.
         """
         if self.durability == "flushed":
@@ -64,15 +63,15 @@ class Recorder:
             self._batches += bool(stored) and self._log.on_disk
             self._hand_on(stored)
             return stored
-        # In a task of its own: if the caller is cancelled while the disk works, the numbers are
-        # given already and the next batch must not overtake this one.
+        # In its own task: if the caller is cancelled during the sync, the numbers are already
+        # assigned and the next batch must not overtake this one.
         return await asyncio.shield(asyncio.create_task(self._record_synced(events)))
 
     async def sync(self) -> None:
-        """Wait until all that was recorded before this call survives a power cut.
+        """Wait until everything recorded before this call survives a power cut.
 
-        Whatever claims records (a cursor, a status) is written after this. All who wait while the
-        disk works share the next sync, and it costs nothing if nothing was recorded since the last.
+        Whatever refers to records (a cursor, a status) is written after this. Calls during a sync
+        share the next one; a call costs nothing if nothing was recorded since the last.
 
         Raises:
             StorageError: they may not survive one.
@@ -84,7 +83,7 @@ class Recorder:
             await asyncio.shield(self._syncing)
 
     def sync_now(self) -> None:
-        """The same, and nothing else happens meanwhile: for the beginning and the end.
+        """The same, but blocking the loop: for start-up and shutdown.
 
         Raises:
             StorageError: they may not survive a power cut.
@@ -129,5 +128,5 @@ class Recorder:
         self._tell(ListenerFailed(listener=name, error=repr(error)))
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for running writes."""
         self._disk.shutdown()

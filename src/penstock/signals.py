@@ -1,14 +1,14 @@
-"""SIGHUP, from the first instant of a process on.
+"""Handling of SIGHUP, from the start of a process.
 
-It asks a process to read its settings again, and would end one that has not said yet that it wants
-to know of it. So it is caught before anything large is imported, and remembered.
+SIGHUP makes a process reload its settings, but ends a process that has not installed a handler yet.
+So it is caught before anything large is imported, and stored.
 """
 
 import signal
 from types import FrameType
 
 INTERRUPTED = 130
-"""The exit code of what was ended by Ctrl-C, as shells count: 128 and the signal's number."""
+"""The exit code after Ctrl-C, as in shells: 128 plus the signal's number."""
 _came = False
 
 
@@ -18,13 +18,13 @@ def _remember(_number: int, _frame: FrameType | None) -> None:
 
 
 def catch_hangups() -> None:
-    """From now on SIGHUP ends nothing; unless it is ignored already, as under ``nohup``."""
+    """Keep SIGHUP from ending the process; unless it is ignored already, as under ``nohup``."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _remember)
 
 
 def take_hangup() -> bool:
-    """Whether SIGHUP came since this was last asked."""
+    """Return whether SIGHUP was received since the last call."""
     global _came
     came, _came = _came, False
     return came

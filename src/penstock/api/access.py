@@ -1,9 +1,9 @@
-"""Access: the checks that every request passes before the API handles it.
+"""The checks that every request passes before the API handles it.
 
-A page in a browser can make it send requests to this machine: under another name that was made to
-point here (so the Host header is checked), or from another site (so the Origin of whatever changes
-something is). A token, where there is one, is compared in constant time, and who sends wrong ones
-has to wait (``logins.py``). No body is larger than a megabyte.
+A page in a browser can send requests to this machine: under another name that resolves to it (so
+the Host header is checked), or from another site (so the Origin of requests that change something
+is checked). A token, if set, is compared in constant time, and clients that send wrong tokens have
+to wait (``logins.py``). A body has at most a megabyte.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from penstock.web import Hosts, hosts_of, is_local
 
 LARGEST_BODY_BYTES = 1_000_000
 _OPEN = {"/healthz", "/readyz", "/metrics"}
-"""What needs no token. All else does, lest an odd spelling of an address be a way round it."""
+"""Paths that need no token. All others do, so that no unusual spelling of a path bypasses it."""
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
 SHORTEST_TOKEN = 16
-"""Characters a token has at least where other machines can guess at it."""
+"""Minimum characters of a token if other machines can reach the API and guess tokens."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class AccessRules:
     hosts: Hosts
     token: bytes
     body_s: float
-    """How long a body may take to arrive."""
+    """Seconds in which a body must arrive."""
 
 
 def rules_of(settings: Api) -> AccessRules:
-    """The rules an operator has set.
+    """Return the access rules from the settings.
 
     Raises:
-        ConfigError: others than this machine would be let in without a token, or with a short one.
+        ConfigError: other machines could connect without a token, or with a short one.
     """
     token = settings.token.reveal()
     if not is_local(settings.host) and not token:
@@ -68,7 +68,7 @@ def rules_of(settings: Api) -> AccessRules:
 
 
 class AccessPolicy:
-    """An ASGI application around another, which gets only requests that are accepted."""
+    """An ASGI application that passes accepted requests to an inner one."""
 
     def __init__(
         self, inner: ASGIApp, rules: AccessRules, clock: Clock, listener: Listener
@@ -144,7 +144,7 @@ class AccessPolicy:
 
 
 def _headers_of(scope: HTTPScope) -> dict[str, str]:
-    # Said twice is said wrongly: joined, it matches nothing.
+    # The values of a repeated header are joined, so that they match nothing.
     headers: dict[str, str] = {}
     for name, value in _pairs(scope["headers"]):
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -161,7 +161,7 @@ def _client_of(scope: HTTPScope) -> str:
 
 
 def _same_origin(origin: str | None, host: str) -> bool:
-    # A program sends none; a browser sends one with whatever may change something.
+    # Programs send no Origin; browsers send one with every request that may change something.
     return origin is None or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
 
 
@@ -172,10 +172,10 @@ class _BadBody(Exception):
 
 
 async def _read(receive: Receive, announced: str) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     Raises:
-        _BadBody: it is too large, or ended too early.
+        _BadBody: it is too large or incomplete.
     """
     too_large = _BadBody(413, f"A body may hold {LARGEST_BODY_BYTES:,} bytes.")
     if announced.isdecimal() and int(announced[:12]) > LARGEST_BODY_BYTES:
@@ -193,14 +193,14 @@ async def _read(receive: Receive, announced: str) -> bytes:
 
 
 def _as_get(scope: HTTPScope) -> HTTPScope:
-    """HEAD is answered as GET is; the server leaves the body out."""
+    """Return a HEAD request as a GET request; the server omits the body."""
     if scope["method"] != "HEAD":
         return scope
     return cast(HTTPScope, {**scope, "method": "GET"})
 
 
 def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Any]]:
-    """What was read, for the next reader; then whatever else comes."""
+    """Return a ``receive`` that returns the body that was read, then further messages."""
     waiting: list[dict[str, object]] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
@@ -216,7 +216,7 @@ async def _refuse(problem: Problem, send: Send, wait_s: int) -> None:
     if problem.status == 429:
         headers.append((b"retry-after", str(max(1, wait_s)).encode()))
     if problem.status in (400, 408, 413):
-        # What is left of the body is not waited for.
+        # The rest of the body is not read.
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     body = msgspec.json.encode(problem)

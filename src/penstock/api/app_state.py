@@ -1,4 +1,4 @@
-"""What the API's routes are given to work with, and how they answer."""
+"""The state that the API's routes receive, and helpers for their responses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,13 +25,13 @@ PREFIX = "/api/v1"
 
 @dataclass(frozen=True)
 class AppState:
-    """Everything behind the API."""
+    """The objects that the API's routes use."""
 
     admin: FleetAdmin
     metrics: Metrics
     clock: Clock
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is about to stop: streams end by themselves."""
+    """Set when the server is about to stop, so that event streams end."""
 
     @property
     def store(self) -> StateStore:
@@ -47,11 +47,11 @@ class AppState:
 
 
 GivenState = NamedDependency[SkipValidation[AppState]]
-"""A route's parameter ``app_state`` of this type is given the state."""
+"""The type of a route's parameter ``app_state``, which receives the state."""
 
 
 class Versioned(Protocol):
-    """A document as the store keeps it."""
+    """A document with an id and a version."""
 
     @property
     def id(self) -> str: ...
@@ -66,7 +66,7 @@ V = TypeVar("V", bound=Versioned)
 def json_answer(
     content: object, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response[bytes]:
-    """An answer in JSON."""
+    """Return a JSON response."""
     return Response(
         msgspec.json.encode(content),
         status_code=status,
@@ -78,7 +78,7 @@ def json_answer(
 def resource_answer(
     request: AnyRequest, view: object, version: int, status: int = 200, location: str = ""
 ) -> Response[bytes]:
-    """One document with its ETag; 304 if the client has just that already."""
+    """Return one document with its ETag; 304 if the client has this version already."""
     body = msgspec.json.encode(view)
     tag = etag(version, body)
     headers = {"ETag": tag}
@@ -93,7 +93,7 @@ def resource_answer(
 def page_answer(
     request: AnyRequest, found: list[V], most: int, view: Callable[[V], object]
 ) -> Response[bytes]:
-    """A page of documents, of which one more than ``most`` was looked for."""
+    """Return a page of documents; ``found`` has one more than ``most`` if there is a next page."""
     page, more = found[:most], len(found) > most
     next_ = page_token(page[-1].id) if more else None
     headers = {}
@@ -107,10 +107,10 @@ def page_answer(
 async def expected_version(
     request: AnyRequest, get: Callable[[], Awaitable[Any]], *, needed: bool = False
 ) -> int | None:
-    """The version a client wants to change; None if it does not care.
+    """Return the version that the client wants to change; None without If-Match.
 
     Raises:
-        Refusal: the document is at another one by now, or the client has to say and does not.
+        ProblemError: the document has another version, or If-Match is required and missing.
     """
     header = request.headers.get("if-match")
     if header is None and needed:

@@ -1,4 +1,4 @@
-"""The application: every route, every refusal and every check, put together."""
+"""Builds the application from its routes, exception handlers and access checks."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -19,18 +19,18 @@ from penstock.telemetry import Listener
 
 @get("/openapi.json")
 async def described() -> Response[bytes]:
-    """This API, described for programs."""
+    """Return the OpenAPI description."""
     return Response(_description(), media_type="application/json")
 
 
 @cache
 def _description() -> bytes:
-    # Making it takes as long as answering a hundred requests.
+    # Cached: building it takes as long as answering a hundred requests.
     return msgspec.json.encode(document())
 
 
 def _told_methods(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
-    """What answers OPTIONS; the framework's own names the methods of one handler only."""
+    """Return handlers for OPTIONS; the framework's own lists the methods of one handler only."""
     methods: dict[str, set[str]] = {}
     for handler in handlers:
         for path in handler.paths:
@@ -50,7 +50,7 @@ def _answering(path: str, allowed: str) -> HTTPRouteHandler:
 
 
 def routes_of(app_state: AppState, listener: Listener) -> Litestar:
-    """What answers, without the access checks."""
+    """Return the routes, without the access checks."""
 
     async def provide() -> AppState:
         return app_state
@@ -71,5 +71,5 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
 
 
 def build_application(app_state: AppState, rules: AccessRules, listener: Listener) -> ASGIApp:
-    """The whole API, as ASGI has it."""
+    """Return the whole API as an ASGI application."""
     return AccessPolicy(routes_of(app_state, listener), rules, app_state.clock, listener)

@@ -1,4 +1,4 @@
-"""Connectors over HTTP: one per exchange, made by asking for it."""
+"""Routes for connectors, one connector per exchange."""
 
 from typing import Annotated, Literal
 
@@ -31,11 +31,11 @@ class NewConnector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     exchange_id: str
     notes: Text | None = None
     limits: Limits | None = None
-    """Instead of those the exchange is known to have."""
+    """Limits that replace the exchange's own."""
     rate_limit: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
-    """Short for one limit: so many requests …"""
+    """Shorthand for one limit: the number of requests per period."""
     rate_limit_period_ms: Annotated[int, Meta(ge=1, le=31 * 86_400_000)] | None = None
-    """… in so many milliseconds."""
+    """The period of ``rate_limit`` in milliseconds."""
 
 
 class EditedLimit(LimitPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,18 +58,18 @@ class ConnectorEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     notes: Text | UnsetType | None = UNSET
     limits: EditedLimits | UnsetType | None = UNSET
-    """None goes back to the exchange's own."""
+    """None restores the exchange's own limits."""
     id: str | UnsetType = UNSET
     exchange_id: str | UnsetType = UNSET
     creation_date: Date | UnsetType = UNSET
     updated_at: Date | UnsetType = UNSET
     status: Literal["active", "paused", "deleted"] | UnsetType = UNSET
     rate_limit: int | UnsetType = UNSET
-    """This and the period are the first limit's: change ``limits``."""
+    """Amount and period of the first limit; to change them, change ``limits``."""
     rate_limit_period_ms: int | UnsetType = UNSET
     version: int | UnsetType = UNSET
     rate_limit_usage: int | UnsetType = UNSET
-    """Measured, like all that follows."""
+    """Measured, like all fields below."""
     rate_limit_window_start: int | UnsetType = UNSET
     rate_limit_reset_at: int | UnsetType = UNSET
     blocked_until: int | UnsetType | None = UNSET
@@ -91,7 +91,7 @@ class ConnectorFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Which connectors to list."""
 
     status: Literal["active", "paused", "deleted"] | UnsetType = UNSET
-    """Deleted ones are listed only if asked for."""
+    """Deleted connectors are listed only with ``status=deleted``."""
     limit: Limit = 100
     after: After | UnsetType = UNSET
 
@@ -141,7 +141,7 @@ async def edited(
 def _checked_limits(
     edit: ConnectorEdit, connector: Connector
 ) -> list[ThrottleLimit] | UnsetType | None:
-    """The limits a client wants, if it wants others; the rest of what it sent must be as it is."""
+    """Return the limits to set, if they differ; all fixed fields must be unchanged."""
     shown, said = asdict(connector_view(connector)), asdict(edit)
     for field in _FIXED:
         if said[field] is not UNSET and said[field] != shown[field]:
@@ -151,7 +151,8 @@ def _checked_limits(
         return edit.limits
     names = LimitPlan.__struct_fields__
     wanted = [ThrottleLimit(**{name: getattr(x, name) for name in names}) for x in edit.limits]
-    # The exchange's own, sent back, are not chosen: they follow what it announces.
+    # The exchange's own limits, sent back unchanged, do not become limits set by the client: they
+    # continue to follow what the exchange announces.
     known = [ThrottleLimit(**{name: getattr(x, name) for name in names}) for x in connector.limits]
     return UNSET if wanted == known else wanted
 
@@ -180,7 +181,7 @@ async def resumed(
 
 
 def _limits_of(new: NewConnector) -> list[ThrottleLimit] | None:
-    """The limits a client chose, in whichever of the two ways."""
+    """Return the limits that a client set, in either of the two ways."""
     amount, period_ms = new.rate_limit, new.rate_limit_period_ms
     if amount is None and period_ms is None:
         return None if new.limits is None else [limit_of(plan) for plan in new.limits]

@@ -1,7 +1,7 @@
-"""The API's description (OpenAPI 3.1), made from the Structs that requests are read into.
+"""The API's description (OpenAPI 3.1), generated from the Structs that requests are decoded into.
 
-So it is as strict as the reading is: bounds, patterns, and no field beyond those named. The
-framework's own generator knows neither, which is why it is not used.
+So it is as strict as the decoding: bounds, patterns, and no additional fields. The framework's own
+generator supports neither, so it is not used.
 """
 
 import inspect
@@ -37,7 +37,7 @@ _HEADERS: dict[str, Schema] = {
 
 
 def document() -> Schema:
-    """The whole description."""
+    """Return the whole description."""
     exchanges = registry.names()
     kinds = [kind for one in OPERATIONS for kind in (one.query, one.body, one.answers) if kind]
     _, components = msgspec.json.schema_components(
@@ -66,7 +66,7 @@ def document() -> Schema:
 
 
 def _named(exchanges: list[str]) -> list[Schema]:
-    """One of these, or a member of a family."""
+    """Return the schemas of exchange names: one of these, or a member of a family."""
     families = [
         {"pattern": f"^{name}{registry.SEPARATOR}[a-z0-9]+$"} for name in registry.families()
     ]
@@ -74,14 +74,14 @@ def _named(exchanges: list[str]) -> list[Schema]:
 
 
 def path_of(operation: Operation) -> str:
-    """An operation's path, as the description spells it: without the types of parameters."""
+    """Return an operation's path as in the description, without the types of parameters."""
     (path,) = operation.route.paths
     return (PREFIX if operation.of_api else "") + re.sub(r":str}", "}", path)
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes operations, with the components and examples they share."""
+    """Describes operations, with shared components and examples."""
 
     components: Schema
     answers: Schema
@@ -99,7 +99,7 @@ class _Writer:
                 **{str(status): _refusal(status) for status in sorted(refusals)},
                 "default": _refusal(None),
             },
-            # Where no token is set, none is needed.
+            # The token is optional: the server may have none.
             "security": [{"token": []}, {}] if one.of_api else [],
         }
         if one.body is not None:

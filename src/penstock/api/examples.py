@@ -1,4 +1,4 @@
-"""Examples for the API's description: real documents, shown as the API shows them."""
+"""Examples for the API's description: documents in the form that the API returns."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _SYMBOL, _TIMEFRAME = "BTC/USDT", "1h"
 
 
 def connector(exchange: str) -> Connector:
-    """A connector in the middle of a window."""
+    """Return a connector in the middle of a window."""
     start_ms = _AT_MS - _AT_MS % 60_000
     main = LimitState(
         kind="aligned",
@@ -57,7 +57,7 @@ def connector(exchange: str) -> Connector:
 
 
 def job(exchange: str) -> Job:
-    """A job that runs every hour."""
+    """Return a job that runs every hour."""
     return Job(
         id="019bcc6e2e40f3a1b2c4d5e6",
         exchange_id=exchange,
@@ -82,7 +82,7 @@ def job(exchange: str) -> Job:
 
 
 def _listing(exchange: str) -> ExchangeListing:
-    """Two markets, one of which is not traded just now."""
+    """Return two markets, one of which is not trading."""
     found = [("BTC", "0.01", "0.00001", "TRADING"), ("ETH", "0.01", "0.0001", "BREAK")]
     markets = tuple(
         ListedMarket(f"{base}USDT", Symbol(base, "USDT"), details=MarketDetails(*details))
@@ -92,7 +92,7 @@ def _listing(exchange: str) -> ExchangeListing:
 
 
 def answers(exchange: str) -> dict[str, Any]:
-    """By operation: what a good answer looks like."""
+    """Return an example of a successful response, by operation."""
     one, work = connector_view(connector(exchange)), job_view(job(exchange))
     of_connectors = {
         f"{verb}Connector": one for verb in ("ensure", "show", "edit", "pause", "resume")
@@ -113,7 +113,7 @@ def answers(exchange: str) -> dict[str, Any]:
 
 
 def bodies(exchange: str) -> dict[str, dict[str, Any]]:
-    """By operation: bodies a client may send."""
+    """Return examples of request bodies, by operation."""
     candles = {"exchange_id": exchange, "symbol": _SYMBOL, "timeframe": _TIMEFRAME}
     hourly = {"mode": "interval", "interval_ms": _HOUR_MS}
     since = {"since_ms": 1_704_067_200_000}
@@ -141,7 +141,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
 
 
 def problem(status: int) -> Problem:
-    """What a refusal looks like."""
+    """Return an example of an error response."""
     return _PROBLEMS[status]
 
 

@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it can work, and what there is to measure."""
+"""Routes for liveness, readiness and metrics."""
 
 from typing import Literal
 

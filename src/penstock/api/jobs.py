@@ -1,4 +1,4 @@
-"""Jobs over HTTP: made, listed, edited, paused, run, and followed."""
+"""Routes for jobs: create, list, edit, pause, resume, run, delete, and follow events."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -26,7 +26,7 @@ from penstock.market.symbol import Symbol
 
 _LOOK_S = 0.5
 _SILENT_LOOKS = 30
-"""Looks without news after which a stream says that it still lives."""
+"""Polls without a new event after which an event stream sends a keep-alive comment."""
 
 
 class JobFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,10 +35,10 @@ class JobFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exchange_id: Word | UnsetType = UNSET
     type: Word | UnsetType = UNSET
     symbol: Word | UnsetType = UNSET
-    """In any spelling that is not the exchange's own: btc_usdt or BTC/USDT."""
+    """In any spelling except the exchange's own: btc_usdt or BTC/USDT."""
     timeframe: Word | UnsetType = UNSET
     status: Status | UnsetType = UNSET
-    """Deleted jobs, and those that are done, are listed only if asked for."""
+    """Deleted and finished jobs are listed only if requested."""
     state: State | UnsetType = UNSET
     limit: Limit = 100
     after: After | UnsetType = UNSET
@@ -90,7 +90,7 @@ async def edited(
 
 
 def _edit_of(said: EditedJob, job: Job) -> JobEdit:
-    """What a client wants changed of a job; the rest of what it sent must be as it is."""
+    """Return the changes that a client requests; all other fields must be unchanged."""
     shown, changes = asdict(job_view(job)), {}
     for field, value in asdict(said).items():
         if value is UNSET or value == shown[field]:
@@ -154,9 +154,9 @@ async def _follow(
         try:
             latest = (await app_state.job_service.get(job_id)).events
         except StorageError:
-            # It cannot be said in the middle of a stream; whoever asks again is told.
+            # An error cannot be sent within a stream; a client that reconnects gets it.
             return
-        # Two parties tell of a job, so that something new may stand before what is known.
+        # The job service and the worker both add events, so a new one may precede known ones.
         for event in (event for event in latest if event not in known):
             data = msgspec.json.encode(event).decode()
             yield ServerSentEventMessage(data=data, event=event.what, id=event.at)

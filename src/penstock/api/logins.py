@@ -1,7 +1,8 @@
-"""Logins: who sends wrong tokens has to wait before another is looked at.
+"""Delays clients that send wrong tokens.
 
-After a few failures in a row, nothing that comes from that address with a token is compared for a
-while, each time longer. What is kept is bounded: the address that failed longest ago is forgotten.
+After a few failures in a row, tokens from that address are rejected without a check for a while,
+longer each time. The number of stored addresses is bounded: the one that failed longest ago is
+removed.
 """
 
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from penstock.clock import Clock
 
 FREE_FAILURES = 5
-"""Wrong tokens in a row that cost no time: somebody may have made a mistake."""
+"""Wrong tokens in a row without a delay, in case of a mistake."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 8.0
 _MOST_ADDRESSES = 1024
 
@@ -21,19 +22,19 @@ class Logins:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failed: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """Address → failures in a row, and when the next token is looked at."""
+        """Address → failures in a row, and when the next token is checked."""
 
     def wait_s(self, client: str) -> float:
-        """Seconds until a token from there is looked at."""
+        """Return the seconds until a token from this client is checked."""
         _, until_ns = self._failed.get(_network(client), (0, 0))
         return max(0.0, (until_ns - self._clock.monotonic_ns()) / 1_000_000_000)
 
     def succeeded(self, client: str) -> None:
-        """The right token came."""
+        """Record a correct token."""
         self._failed.pop(_network(client), None)
 
     def failed(self, client: str) -> int:
-        """A wrong token came; how many that makes in a row."""
+        """Record a wrong token; return the number of wrong tokens in a row."""
         network = _network(client)
         times = self._failed.pop(network, (0, 0))[0] + 1
         wait_s = 0.0
@@ -47,7 +48,7 @@ class Logins:
 
 
 def _network(client: str) -> str:
-    """What one client can choose its address from: in IPv6, a whole network."""
+    """Return the addresses that one client can choose from: in IPv6, a whole network."""
     try:
         address = ip_address(client.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Markets over HTTP: what an exchange lists, as any process last heard it."""
+"""Route for an exchange's market listing, as last fetched by any process."""
 
 from litestar import Response, get
 from litestar.params import FromPath

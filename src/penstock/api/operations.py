@@ -1,4 +1,4 @@
-"""The API's operations, as its description lists them: what each reads, answers and refuses."""
+"""The API's operations for its description: parameters, bodies, responses and errors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,41 +28,41 @@ class Operation:
     route: HTTPRouteHandler
     id: str
     answers: Any
-    """What the body of a good answer is; None if it has none."""
+    """The type of the body of a successful response; None if it has none."""
     status: tuple[int, ...] = (200,)
     query: type[Struct] | None = None
     body: type[Struct] | None = None
     if_match: bool | None = None
-    """Whether it heeds If-Match, and then whether it insists on one."""
+    """Whether If-Match is required; None if it is ignored."""
     refusals: tuple[int, ...] = ()
-    """Beyond those that every operation of the API may answer with."""
+    """Error statuses, in addition to those of every operation of the API."""
     media_type: str = "application/json"
     streams: bool = False
-    """Whether it also answers with a stream of events."""
+    """Whether it can also respond with a stream of events."""
     of_api: bool = True
-    """Whether it stands under the API's prefix, behind the token."""
+    """Whether it is under the API's prefix and needs the token."""
 
     @property
     def method(self) -> str:
-        """In lower case, as descriptions have it."""
+        """The HTTP method, in lower case as in the description."""
         (method,) = self.route.http_methods
         return str(method).lower()
 
     @property
     def tag(self) -> str:
-        """What it is about: the name of the module that answers."""
+        """The name of the route's module."""
         return str(self.route.fn.__module__).rpartition(".")[2]
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """What a good answer may carry beside its body."""
+        """The headers that a successful response may have."""
         if self.answers in (ConnectorView, JobView):
             return ("ETag",)
         return ("Link",) if self.answers in (ConnectorPage, JobPage) else ()
 
 
 _BODY = (400, 413, 415, 422)
-"""What may be wrong with a body."""
+"""Error statuses of operations with a body."""
 
 OPERATIONS = (
     Operation(
@@ -150,4 +150,4 @@ OPERATIONS = (
         route=health.metrics, id="metrics", answers=str, media_type="text/plain", of_api=False
     ),
 )
-"""All but the one that answers with the description itself."""
+"""All operations except the one that returns the description itself."""

@@ -1,7 +1,7 @@
-"""Problems: every refusal of the API as RFC 9457 has it, with what to do about it.
+"""Error responses of the API in the format of RFC 9457, with advice on how to fix them.
 
-One table says which status an error of penstock's becomes; the framework's own refusals take the
-same shape. What nobody foresaw is a 500 whose ``id`` stands in the log beside the traceback.
+One table maps penstock's errors to statuses; the framework's own errors have the same format.
+Unexpected errors are a 500 with an ``id``, which is logged with the traceback.
 """
 
 import re
@@ -44,7 +44,7 @@ from penstock.telemetry import Listener, RequestCrashed
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
-"""What a client is told to wait when nobody knows better."""
+"""The Retry-After of errors without a retry time of their own."""
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -64,13 +64,13 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     type: str = "about:blank"
     errors: tuple[FieldProblem, ...] = ()
-    """Which fields of the request are wrong, and how."""
+    """The invalid fields of the request."""
     near: tuple[str, ...] = ()
-    """Names that exist and were perhaps meant."""
+    """Similar names that exist."""
     existing_id: str | None = None
-    """The document that stands where the new one would."""
+    """The id of the existing document that conflicts with the new one."""
     id: str | None = None
-    """Of an unforeseen failure: the log has the rest under it."""
+    """The id of an unexpected error in the log."""
 
 
 _STATUS: Mapping[type[PenstockError], int] = {
@@ -97,7 +97,7 @@ _STATUS: Mapping[type[PenstockError], int] = {
 
 
 class ProblemError(HTTPException):
-    """A refusal of the API's own making."""
+    """An error raised by the API itself."""
 
     def __init__(
         self, status: int, detail: str, *errors: FieldProblem, near: tuple[str, ...] = ()
@@ -107,12 +107,12 @@ class ProblemError(HTTPException):
 
 
 def bad_field(field: str, problem: str, near: tuple[str, ...] = ()) -> ProblemError:
-    """A request that can be read, with something in it that cannot be."""
+    """Return the error for a well-formed request with an invalid field."""
     return ProblemError(422, f"{field}: {problem}", FieldProblem(field, problem), near=near)
 
 
 def problem_answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[bytes]:
-    """The answer that carries a problem."""
+    """Return the response for a problem."""
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,
@@ -122,7 +122,7 @@ def problem_answer(problem: Problem, headers: Mapping[str, str] | None = None) -
 
 
 def plain_problem(status: int, detail: str) -> Problem:
-    """A problem that its status says enough of."""
+    """Return a problem whose title is that of its status."""
     return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
 
 
@@ -130,7 +130,7 @@ Handler = Callable[[AnyRequest, Any], Response[Any]]
 
 
 def exception_handlers(clock: Clock, listener: Listener) -> dict[int | type[Exception], Handler]:
-    """What becomes of everything that is raised while a request is answered."""
+    """Return the handlers that convert exceptions into error responses."""
 
     def unforeseen(request: AnyRequest, error: Exception) -> Response[bytes]:
         id_ = token_hex(8)

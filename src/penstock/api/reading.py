@@ -1,8 +1,8 @@
-"""Reading requests: queries, bodies and preconditions, strictly, with the field that is wrong.
+"""Strict decoding of queries, bodies and preconditions; errors name the invalid field.
 
-Bodies are read as they are: a number in quotation marks is text. Queries can hold only text, so
-there it may stand for a number. What nobody asked for is refused, lest a misspelt filter silently
-filter nothing.
+Bodies are not coerced: a number in quotation marks is text. Queries contain only text, so there
+text is converted to numbers. Unknown parameters are rejected; otherwise a misspelt filter would
+silently have no effect.
 """
 
 import re
@@ -29,7 +29,7 @@ _ETAG = re.compile(r'\s*(?:W/)?"([^"]*)"\s*(?:,|$)')
 
 
 def _number(text: str) -> int | float:
-    # To JSON 60000.0 is the integer 60000, and some clients write it so.
+    # In JSON 60000.0 equals the integer 60000, and some clients send it in this form.
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
@@ -38,10 +38,10 @@ _decoder = msgspec.json.Decoder(float_hook=_number)
 
 
 async def body_of(request: AnyRequest, kind: type[S]) -> S:
-    """The request's body, as this kind of document.
+    """Decode the request's body.
 
     Raises:
-        Refusal: it is none.
+        ProblemError: it is not a valid ``kind``.
     """
     said = request.headers.get("content-type", "")
     if said.partition(";")[0].strip().lower() != _JSON:
@@ -57,10 +57,10 @@ async def body_of(request: AnyRequest, kind: type[S]) -> S:
 
 
 def query_of(request: AnyRequest, kind: type[S]) -> S:
-    """What the address asks for after its question mark.
+    """Decode the request's query string.
 
     Raises:
-        Refusal: something there is unknown, said twice or not allowed.
+        ProblemError: a parameter is unknown, repeated or not allowed.
     """
     asked: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
@@ -85,9 +85,9 @@ def _invalid(message: str, kind: type[Struct]) -> ProblemError:
 
 
 def etag(version: int, body: bytes) -> str:
-    """What tells one state of a document from another: its version, and what it shows of now.
+    """Return the ETag of a document: its version, and a checksum of its present content.
 
-    A connector shows how much of its limits is used, which changes without a new version.
+    A connector shows the usage of its limits, which changes without a new version.
     """
     return f'"{version}-{crc32(body):08x}"'
 
@@ -98,21 +98,21 @@ def is_among(tag: str, header: str) -> bool:
 
 
 def names_version(header: str, version: int) -> bool:
-    """Whether If-Match names a state of this version, or the version alone."""
+    """Whether If-Match names an ETag of this version, or the version alone."""
     named = {tag.partition("-")[0] for tag in _ETAG.findall(header)}
     return header.strip() == "*" or str(version) in named
 
 
 def page_token(id_: str) -> str:
-    """Where a page ended; a client hands it back and need not understand it."""
+    """Return the opaque token for the end of a page; the client sends it back as ``after``."""
     return urlsafe_b64encode(id_.encode()).decode().rstrip("=")
 
 
 def page_start(token: str | None) -> str | None:
-    """The id at which a page ended.
+    """Return the id at which a page ended.
 
     Raises:
-        Refusal: nobody handed out this token.
+        ProblemError: the token is not one of ``page_token``.
     """
     if token is None:
         return None

@@ -1,4 +1,4 @@
-"""The server of the API, as the settings want it."""
+"""The server of the API, configured from the settings."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Serving: everything the API is made of, put together and listening."""
+"""Builds the API from its parts and serves it."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,10 +22,10 @@ async def serving(
     listener: Listener,
     holder_of: Callable[[int], str | None],
 ) -> AsyncIterator[ApiServer]:
-    """The API on a ``FleetAdmin`` that is opened for it, until the block is left.
+    """Serve the API, with a ``FleetAdmin`` opened for it, until the block is left.
 
     Raises:
-        ConfigError: others than this machine would be let in without a token.
+        ConfigError: other machines could connect without a token.
         PortInUse: another program listens there.
     """
     rules, metrics = rules_of(settings), Metrics(of_fleet=True)

@@ -1,8 +1,8 @@
-"""Views: documents as the API shows them.
+"""Documents in the form that the API returns.
 
-The store keeps every instant in milliseconds. The fields that the specification writes as dates
-(``created_at``, ``last_run_at`` and so on) are shown as RFC 3339 has them; those that are computed
-with stay milliseconds.
+The store keeps all times in milliseconds. The fields that the specification defines as dates
+(``created_at``, ``last_run_at`` and so on) are returned in the format of RFC 3339; times used for
+calculations stay in milliseconds.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,7 @@ _LAST_MS = 253_402_300_799_999
 
 
 def date(at_ms: int) -> str:
-    """An instant as RFC 3339 writes it, which ends with the year 9999."""
+    """Return a time in the format of RFC 3339, at most the end of the year 9999."""
     at = _EPOCH + timedelta(milliseconds=max(0, min(at_ms, _LAST_MS)))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -68,7 +68,7 @@ class ConnectorView(Struct, frozen=True, kw_only=True):
 
 
 def connector_view(connector: Connector) -> ConnectorView:
-    """A connector as the API shows it."""
+    """Return a connector in the API's form."""
     return ConnectorView(
         **{
             **asdict(connector),
@@ -126,7 +126,7 @@ class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schedule: Schedule | UnsetType | None = UNSET
     priority: Priority | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
-    """Only while nobody runs it."""
+    """Can be changed only while no worker runs the job."""
     id: str | UnsetType = UNSET
     exchange_id: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
@@ -149,7 +149,7 @@ class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def job_view(job: Job) -> JobView:
-    """A job as the API shows it; its events are asked for apart."""
+    """Return a job in the API's form, without its events, which have their own route."""
     fields = asdict(job)
     del fields["events"]
     stats = {
@@ -172,13 +172,13 @@ class MarketView(Struct, frozen=True, kw_only=True):
 
     symbol: str
     native: str
-    """What the exchange calls it."""
+    """The exchange's own name."""
     tick_size: str | None
     """The step of its prices."""
     lot_size: str | None
     """The step of its quantities."""
     status: str | None
-    """In the exchange's own word."""
+    """The exchange's own term."""
 
 
 class ListingView(Struct, frozen=True, kw_only=True):
@@ -187,17 +187,17 @@ class ListingView(Struct, frozen=True, kw_only=True):
     exchange_id: str
     refreshed_at: Date
     timeframes: tuple[str, ...]
-    """Lengths of candles it can be asked for."""
+    """Candle lengths that the exchange offers."""
     markets: tuple[MarketView, ...]
 
 
 def market_view(one: ListedMarket) -> MarketView:
-    """A market as the API shows it."""
+    """Return a market in the API's form."""
     return MarketView(symbol=one.symbol.unified, native=one.native, **one.details._asdict())
 
 
 def listing_view(listing: ExchangeListing) -> ListingView:
-    """What an exchange lists, as the API shows it: markets by name."""
+    """Return an exchange's listing in the API's form, with markets sorted by name."""
     found = sorted(listing.markets, key=lambda one: one.symbol.unified)
     return ListingView(
         exchange_id=listing.exchange_id,

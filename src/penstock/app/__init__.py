@@ -1,1 +1,1 @@
-"""The composition root: one module per process builds it from settings."""
+"""Builds each kind of process from settings, one module each (the composition root)."""

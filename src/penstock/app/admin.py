@@ -1,4 +1,4 @@
-"""Connectors, jobs and listings, for those who change or read them."""
+"""Opens connectors, jobs and listings for administration."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -22,12 +22,12 @@ from penstock.telemetry import Listener, quiet
 async def open_admin(
     settings: Settings, clock: Clock, listener: Listener = quiet, *, read_only: bool = False
 ) -> AsyncIterator[FleetAdmin]:
-    """Connectors and jobs, to administer them. An exchange is asked only if need be, and once.
+    """Open connectors and jobs for administration. An exchange is queried only if needed, and once.
 
-    With ``read_only`` a state file is neither made nor changed.
+    With ``read_only`` a state file is neither created nor changed.
 
     Raises:
-        StoreUnreachable, NewerStore: the state cannot be had.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     async with (
         open_state(settings, clock, read_only=read_only) as store,
@@ -39,11 +39,11 @@ async def open_admin(
 async def renew_listing(
     settings: Settings, exchange: str, clock: Clock, listener: Listener = quiet
 ) -> None:
-    """Ask an exchange what it lists, and keep that for all processes.
+    """Fetch an exchange's market listing, and store it for all processes.
 
     Raises:
-        StoreUnreachable, NewerStore: the state cannot be had.
-        ExchangeError, ExchangeUnreachable: the exchange cannot be asked just now.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
+        ExchangeError, ExchangeUnreachable: the exchange cannot be queried now.
     """
     async with (
         open_state(settings, clock) as store,
@@ -56,7 +56,7 @@ async def renew_listing(
 async def _open_markets(
     settings: Settings, store: StateStore, clock: Clock, listener: Listener
 ) -> AsyncIterator[Markets]:
-    """What exchanges list, for somebody who waits for it."""
+    """Open the market listings, with a short timeout and one attempt, since a user waits."""
     hasty = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout, attempts=1)
     gateways = FleetGateways(store, replace(settings, requests=hasty), clock, listener)
     async with aclosing(gateways):

@@ -1,4 +1,4 @@
-"""The fleet's budget of one exchange, for a program of your own."""
+"""Opens the shared budget of one exchange, for your own programs."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -10,7 +10,7 @@ from penstock.storage.state import open_store
 from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Gate
 
-# A wrapper's own timeout says how long a call waits.
+# The caller's own timeout determines how long a call waits.
 _ACQUIRE_TIMEOUT_MS = 86_400_000
 
 
@@ -18,15 +18,15 @@ _ACQUIRE_TIMEOUT_MS = 86_400_000
 async def open_budget(
     exchange_id: str, url: str, *, clock: Clock | None = None, listener: Listener = quiet
 ) -> AsyncIterator[Gate]:
-    """A gate on the budget that every process on one state store shares.
+    """Open a gate on the budget that all processes with the same state store share.
 
     ``url`` is that of the state store: ``sqlite:/srv/penstock/state.db``, ``postgresql://…`` or
-    ``mongodb://…``. The limits are those of the exchange's connector, or the known ones where
-    there is none.
+    ``mongodb://…``. The limits are those of the exchange's connector, or the built-in ones if there
+    is none.
 
     Raises:
-        UnknownExchange: there is none of that name.
-        StoreUnreachable, NewerStore: the state cannot be had.
+        UnknownExchange: there is no exchange of that name.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     clock = clock or SystemClock()
     limits = registry.load(exchange_id).limits(clock.now_ms())

@@ -1,4 +1,4 @@
-"""The bus put together: its broker, what publishes on it, and what is read from it."""
+"""Builds the bus: broker, publishers and subscribers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -22,25 +22,25 @@ from penstock.storage.log.keys import Stream
 from penstock.telemetry import Listener, quiet
 
 _PIECE = 10_000
-"""Numbers to read from the log at once."""
+"""Records to read from the log at once."""
 
 
 @contextmanager
 def open_bus(settings: Settings, clock: Clock, listener: Listener = quiet) -> Iterator[Broker]:
-    """The broker of the bus, listening.
+    """Open the broker of the bus.
 
     Raises:
-        ConfigError: there is to be no bus, it lacks keys, or another one serves there.
+        ConfigError: the bus is disabled, it lacks keys, or another broker uses its address.
     """
     with closing(Broker(bus_endpoints(settings, broker=True), clock, listener)) as broker:
         yield broker
 
 
 def bus_endpoints(settings: Settings, *, broker: bool = False) -> BusEndpoints:
-    """Where the bus is.
+    """The endpoints of the bus.
 
     Raises:
-        ConfigError: there is to be none, or it lacks keys.
+        ConfigError: the bus is disabled, or lacks keys.
     """
     endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir), broker=broker)
     if endpoints is None:
@@ -56,15 +56,15 @@ def subscribe(
     start: Start = "last",
     settings: Settings | None = None,
 ) -> Subscriber:
-    """Every record of some topics, once each, as it is written; to be used in an event loop.
+    """Subscribe to every record of some topics, once each, as it is written. For an event loop.
 
-    A topic is wanted whole (``sim.trades.btc_usdt``), or all that begin so where it ends with a dot
-    (``sim.trades.``); an empty text wants everything. It begins with the last record of each stream
-    (``"last"``), with what comes from now on (``"now"``), or with a number. What the bus drops is
-    read from the log in ``data_dir``, in its place; what is not there is told as ``Missing``.
+    A topic is a full name (``sim.trades.btc_usdt``), or a prefix if it ends with a dot
+    (``sim.trades.``); an empty text matches everything. It starts with the last record of each
+    stream (``"last"``), with new records only (``"now"``), or with a number. What the bus drops is
+    read from the log in ``data_dir``, in order; what is not there is returned as ``Missing``.
 
     Raises:
-        ConfigError: there is to be no bus, or it lacks keys.
+        ConfigError: the bus is disabled, or lacks keys.
     """
     settings = settings or Settings()
     if data_dir is not None:
@@ -75,7 +75,7 @@ def subscribe(
 
 
 class _LogFiller:
-    """A folder's log, opened once something is to be read from it."""
+    """Reads a folder's log, which is opened at the first read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -100,10 +100,10 @@ class _LogFiller:
 def _numbered(
     reader: LogReader, stream: Stream, slot: str, first: int, last: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Records by number, a piece at a time.
+    """Records by number, read in chunks.
 
-    Slots are read one after the other. A candle that another slot has corrected must not come after
-    its correction with what it said before, so what readers show comes in its place.
+    Slots are read one after the other. The old values of a candle that another slot has corrected
+    must not come after the correction, so each record is replaced by the one that readers return.
     """
     while piece := list(islice(reader.numbers(stream, slot, first, last), _PIECE)):
         for stored, shown in zip(piece, reader.shown(piece), strict=True):
@@ -115,7 +115,7 @@ def _numbered(
 async def publishing(
     endpoints: BusEndpoints | None, writer: LogWriter, clock: Clock, listener: Listener
 ) -> AsyncIterator[ZeroMqPublisher | None]:
-    """What carries a slot's records to other processes; None if nothing is to."""
+    """The publisher of a slot's records; None without a bus."""
     if endpoints is None:
         yield None
         return

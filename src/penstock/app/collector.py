@@ -1,4 +1,4 @@
-"""A collector, built from settings."""
+"""Builds a collector from settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
@@ -34,16 +34,16 @@ from penstock.telemetry import Listener, quiet
 async def open_collector(
     settings: Settings, name: str, clock: Clock, listener: Listener = quiet, slot: str | None = None
 ) -> AsyncIterator[Collector]:
-    """A collector for one exchange, in a slot of its own, that knows what it missed while away.
+    """Open a collector for one exchange in its own slot, with the state of its last run restored.
 
-    Several on one folder need names for their slots.
+    Several for one exchange on one folder need names for their slots.
 
     Raises:
-        ConfigError: the bus cannot be as it is set.
-        UnknownExchange: there is none of that name.
+        ConfigError: the settings of the bus are invalid.
+        UnknownExchange: there is no exchange of that name.
         SlotInUse: another process collects from it into the same folder.
         StorageError: the folder cannot be written.
-        StoreUnreachable, NewerStore: the state cannot be had.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     exchange = exchanges.load(name)
     endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir))

@@ -1,4 +1,4 @@
-"""Parts whose libraries are extras: a missing one is reported with what to install."""
+"""Reports missing optional libraries, with the extra to install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from penstock.errors import MissingExtra
 
 @contextmanager
 def installed_with(extra: str) -> Iterator[None]:
-    """Import what only some processes need, and what is installed apart for that."""
+    """Raise ``MissingExtra`` if a library imported in the block is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

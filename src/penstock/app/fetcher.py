@@ -1,4 +1,4 @@
-"""A fetcher, built from settings."""
+"""Builds a fetcher from settings."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
@@ -39,16 +39,16 @@ async def open_fetcher(
     listener: Listener = quiet,
     slot: str | None = None,
 ) -> AsyncIterator[Fetcher]:
-    """A fetcher for one exchange, in a slot of its own, once it is known that it can be asked.
+    """Open a fetcher for one exchange in its own slot, once requests to it are possible.
 
     Raises:
-        UnknownExchange, UnknownSymbol: something is named that does not exist.
-        ConfigError: something of a market is asked for, and none is named; or the bus cannot be as
-            it is set.
-        ExchangeError, ExchangeUnreachable, UnexpectedAnswer: the exchange cannot be asked.
+        UnknownExchange, UnknownSymbol: one of the names does not exist.
+        ConfigError: a kind needs a market, and none is named; or the settings of the bus are
+            invalid.
+        ExchangeError, ExchangeUnreachable, UnexpectedAnswer: the exchange cannot be queried.
         SlotInUse: another process fetches from it into the same folder.
         StorageError: the folder cannot be written.
-        StoreUnreachable, NewerStore: the state cannot be had.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
@@ -68,7 +68,7 @@ async def open_fetcher(
     async with AsyncExitStack() as stack:
 
         def own() -> LogWriter:
-            # Only once it is known that there is something to record, or that it must wait for it.
+            # Opened only once there is something to record, or a status to write while it waits.
             if not owned:
                 owned.append(stack.enter_context(closing(log.writer(slot))))
             return owned[0]
@@ -81,7 +81,7 @@ async def open_fetcher(
         with ending_told(reporter, lambda: bool(owned)):
             opened = partial(open_state, settings, clock)
             store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
-            # A loop retries by itself, and for longer.
+            # A fetch loop has its own retries, for longer.
             once = replace(settings, requests=replace(settings.requests, attempts=1))
             gateways = FleetGateways(store, once, clock, listener)
             await stack.enter_async_context(aclosing(gateways))

@@ -1,4 +1,4 @@
-"""Metrics over HTTP, if a port is set for them."""
+"""Serves metrics over HTTP, if a port is set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from penstock.telemetry import Listener, tell_all
 
 @contextmanager
 def measured(settings: Settings, listener: Listener) -> Iterator[Listener]:
-    """A listener whose facts are counted and shown as well, if the operator wants that.
+    """A listener that also counts facts and serves them as metrics, if a port is set.
 
     Raises:
-        MissingExtra: what it is made of is not installed.
-        PortInUse: another program listens there.
+        MissingExtra: a library it needs is not installed.
+        PortInUse: another program listens on the port.
     """
     if not settings.metrics.port:
         yield listener

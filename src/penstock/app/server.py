@@ -1,4 +1,4 @@
-"""The REST API, built from settings."""
+"""Builds the REST API server from settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 async def open_server(
     settings: Settings, clock: Clock, listener: Listener = quiet
 ) -> AsyncIterator["ApiServer"]:
-    """The REST API, listening.
+    """Open the REST API server.
 
     Raises:
-        MissingExtra: what it is made of is not installed.
-        ConfigError: others than this machine would be let in without a token.
-        PortInUse: another program listens there.
-        StoreUnreachable, NewerStore: the state cannot be had.
+        MissingExtra: a library it needs is not installed.
+        ConfigError: other machines would have access without a token.
+        PortInUse: another program listens on the port.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     with installed_with("api"):
         from penstock.api.serving import serving  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A simulated exchange, built from settings."""
+"""Builds a simulated exchange from settings."""
 
 from penstock.clock import Clock
 from penstock.config import Simulator
@@ -12,11 +12,11 @@ from penstock.telemetry import Listener, quiet
 def build_simulator(
     settings: Simulator, clock: Clock, listener: Listener = quiet, exchange: str | None = None
 ) -> SimulatorServer:
-    """A simulated exchange, ready to start; the first there is, unless one is named.
+    """A simulated exchange, ready to start; the first available, unless one is named.
 
     Raises:
-        ConfigError: a fault or a limit is none.
-        UnknownExchange, UnknownSymbol: something is named that does not exist.
+        ConfigError: a fault or a limit is invalid.
+        UnknownExchange, UnknownSymbol: one of the names does not exist.
     """
     libraries, name = Libraries(), exchange or registry.names()[0]
     listings = registry.catalogue(name).find(settings.symbols)

@@ -1,4 +1,4 @@
-"""Which slot of the log a process writes."""
+"""Chooses the slot of the log that a process writes."""
 
 from itertools import count
 
@@ -8,12 +8,12 @@ from penstock.storage.log import EventLog, LogWriter
 
 
 def slot_name(kind: str, exchange: str, name: str | None) -> str:
-    """The slot of a process that serves one exchange: no other kind or exchange has the same."""
+    """The slot of a process for one exchange, distinct for each kind and exchange."""
     return "-".join(filter(None, (kind, exchanges.file_name(exchange), name)))
 
 
 def free_slot(log: EventLog, name: str) -> LogWriter:
-    """The first slot of that name, and a number, that no process owns."""
+    """Open the first slot with this name and a number that no process owns."""
     for number in count():
         try:
             return log.writer(f"{name}-{number}")

@@ -1,4 +1,4 @@
-"""Starting while what a process needs is not there yet: it waits, tries again, and says so."""
+"""Retries at start-up while something that a process needs is unavailable."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 _AGAIN = Backoff(first_s=0.5, longest_s=5.0)
 _PASSING = (ConnectorPaused, StorageFull, StoreUnreachable)
-"""What passes without anybody changing this process's settings."""
+"""Errors that may pass without a change of this process's settings."""
 
 
 async def until_possible(
     attempt: Callable[[], Awaitable[T]], clock: Clock, say: Callable[[Exception], None]
 ) -> T:
-    """Try something until the state store answers and the connector is not paused.
+    """Retry while the store does not answer, the connector is paused or the disk is full.
 
-    ``say`` is told what it waits for.
+    ``say`` receives the error of each failed attempt.
     """
     for retry in count():
         try:

@@ -1,4 +1,4 @@
-"""The state store, opened as the settings name it."""
+"""Opens the state store from settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +13,11 @@ from penstock.storage.state import StateStore, open_store
 async def open_state(
     settings: Settings, clock: Clock, *, read_only: bool = False
 ) -> AsyncIterator[StateStore]:
-    """What all processes share.
+    """Open the state store that all processes share.
 
     Raises:
-        ConfigError, MissingExtra: its address is none, or needs a library that is not there.
-        StoreUnreachable, NewerStore: it cannot be had.
+        ConfigError, MissingExtra: its URL is invalid, or needs a library that is not installed.
+        StoreUnreachable, NewerStore: it cannot be opened.
     """
     store = await open_store(
         settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}",

@@ -1,4 +1,4 @@
-"""A worker, built from settings."""
+"""Builds a worker from settings."""
 
 import os
 import platform
@@ -31,12 +31,12 @@ from penstock.telemetry import Listener, quiet, tell_all
 async def open_worker(
     settings: Settings, clock: Clock, listener: Listener = quiet, slot: str | None = None
 ) -> AsyncIterator[Worker]:
-    """A worker on the fleet's jobs, in the named slot or in the first that nobody writes.
+    """Open a worker for the shared jobs, in the named slot or in the first free one.
 
     Raises:
-        ConfigError: the bus cannot be as it is set.
+        ConfigError: the settings of the bus are invalid.
         SlotInUse: another process writes to the named slot.
-        StoreUnreachable, NewerStore: the state cannot be had.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
         StorageError: the folder cannot be written.
     """
     folder = Path(settings.collect.data_dir)

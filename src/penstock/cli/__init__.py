@@ -1,7 +1,8 @@
-"""The command line: words in, parts built by ``app``, facts out.
+"""The command line.
 
-One module per command or group of commands, of the same name. This one joins them, turns errors
-made for people into one line and an exit code, and is the only place that reads the environment.
+There is one module per command or group of commands, of the same name. This module joins them,
+reports a ``PenstockError`` as one line and an exit code, and is the only place that reads the
+environment. Commands build their components with ``app``.
 """
 
 import os
@@ -78,7 +79,7 @@ def _common(
 
 
 def main() -> None:
-    """Run a command; an error made for people becomes one line and exit code 2."""
+    """Run a command; a ``PenstockError`` is reported as one line, with exit code 2."""
     take_all_descriptors()
     try:
         app()

@@ -1,4 +1,4 @@
-"""What the commands for connectors and jobs share: the store behind them, and how they answer."""
+"""Store access shared by the commands for connectors and jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,9 +22,9 @@ def with_admin(
     *,
     read_only: bool = False,
 ) -> T:
-    """Do something with the connectors and jobs of the store that is set.
+    """Run an action on the connectors and jobs of the configured store.
 
-    With ``read_only`` it may belong to another user: a state file is not changed.
+    With ``read_only`` the store may belong to another user: a state file is not changed.
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
 

@@ -1,4 +1,4 @@
-"""``penstock apply``: connectors and jobs as a file describes them."""
+"""``penstock apply``: creates connectors and jobs from a settings file."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``penstock bus``: the broker, until told to stop; its streams, and keys for it."""
+"""``penstock bus``: runs the broker, lists its streams, and creates keys."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ from penstock.telemetry.printable import printable
 
 bus = typer.Typer(invoke_without_command=True)
 _END_S = 3.0
-"""It keeps nothing that would be lost, so it need not wait for whatever it is being fed."""
+"""Seconds to stop; the broker has nothing to lose, so it does not wait for queued messages."""
 _NO_PUBLISHERS = (
     "penstock: keys in bus.clients may subscribe only, and bus.publishers is not set: nobody may"
     " publish. Copy the public keys of collectors and workers to a folder of their own, and set"

@@ -1,4 +1,4 @@
-"""``penstock collect``: one exchange's streams, recorded until told to stop."""
+"""``penstock collect``: records one exchange's streams until it is stopped."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -125,7 +125,7 @@ async def _collect(
 
 
 def state_of(reporter: Reporter, stop: asyncio.Event) -> str:
-    """What to show as the state while a process that was told to stop still runs."""
+    """Return the state to show while a process is stopping; otherwise an empty string."""
     ended = reporter.latest is not None and reporter.latest.state in ("stopped", "failed")
     return "stopping …" if stop.is_set() and not ended else ""
 
@@ -133,7 +133,7 @@ def state_of(reporter: Reporter, stop: asyncio.Event) -> str:
 async def _read_when_told(
     collector: Collector, markets: SymbolSelection, told: asyncio.Event, tell: Listener
 ) -> None:
-    """Collect what the file names now, each time; if it cannot be, go on as before and say why."""
+    """On each event, collect the markets now in the file; on an error, report it and continue."""
     if markets.file is None:
         return
     listings = collector.listings
@@ -145,18 +145,18 @@ async def _read_when_told(
         except PenstockError as error:
             refused = str(error)
         except Exception as error:
-            # Whatever it was, what is collected goes on, and so does listening.
+            # Whatever the error, collecting continues, and so does waiting for signals.
             refused = repr(error)
         tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
         if refused:
             await _either(told, listings.has_grown)
             if listings.has_grown.is_set():
-                told.set()  # what was not known may be now
+                told.set()  # unknown markets may be listed now
         listings.has_grown.clear()
 
 
 async def _either(*events: asyncio.Event) -> None:
-    """Wait until one of them is set."""
+    """Wait until one of the events is set."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

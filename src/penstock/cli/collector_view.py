@@ -1,4 +1,4 @@
-"""A collector's or fetcher's terminal view: one row per market, and above them what is wrong."""
+"""The terminal view of a collector or fetcher: problems first, then one row per market."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ from penstock.collect.status import CollectorStatus
 from penstock.telemetry.printable import printable
 
 _NAMED = 5
-"""Names that are told of a list; the rest is counted."""
+"""Maximum names shown of a list; the rest is counted."""
 _LEAST_ROWS = 3
-"""Rows that troubles leave room for."""
+"""Minimum rows that problems leave room for."""
 GONE = "gone: its process ended without stopping"
 
 
 def draw_collector(
     status: CollectorStatus | None, viewport: Viewport, *, state: str = ""
 ) -> RenderableType:
-    """The whole view; ``state`` is shown in the place of what the status says of itself."""
+    """The whole view; ``state`` replaces the state in the status."""
     if status is None:
         return Text("starting …", style="dim")
     return Group(*collector_lines(status, viewport, state=state))
@@ -34,7 +34,7 @@ def draw_collector(
 def collector_lines(
     status: CollectorStatus, viewport: Viewport, *, state: str = "", brief: bool = False
 ) -> list[Text]:
-    """The lines of the view, no more than there is room for; ``brief`` leaves out all notes."""
+    """The lines of the view, as many as fit; ``brief`` omits all notes."""
     head = packed(_title(status, state, brief=brief), viewport.width)
     height = None if viewport.height is None else max(1, viewport.height - len(head))
     told = _fit_troubles(list(troubles(status)), Viewport(viewport.width, height))
@@ -102,7 +102,7 @@ def _title(status: CollectorStatus, state: str, *, brief: bool) -> Iterator[Text
 
 
 def troubles(status: CollectorStatus) -> Iterator[tuple[str, str]]:
-    """(words, colour) of everything that is wrong, worst first."""
+    """(text, colour) of every problem, worst first."""
     if status.trouble:
         yield f"trouble: {status.trouble}", "red"
     if status.refused:
@@ -122,7 +122,7 @@ def troubles(status: CollectorStatus) -> Iterator[tuple[str, str]]:
 
 
 def _books_by_reason(status: CollectorStatus) -> Iterator[tuple[str, str, list[str]]]:
-    """(colour, state and reason, symbols) of books that are not right, those once right first."""
+    """(colour, state and reason, symbols) of stale books, then of syncing ones."""
     groups = defaultdict[tuple[str, str], list[str]](list)
     for book in status.books:
         if book.state in ("stale", "syncing"):
@@ -133,7 +133,7 @@ def _books_by_reason(status: CollectorStatus) -> Iterator[tuple[str, str, list[s
 
 
 def _fit_troubles(said: Sequence[tuple[str, str]], viewport: Viewport) -> list[Text]:
-    """As many as leave room for some rows; those that are left out are counted."""
+    """As many problems as leave room for some rows; the others are counted."""
     lines: list[Text] = []
     most = None if viewport.height is None else max(1, viewport.height - _LEAST_ROWS - 2)
     for number, (words, style) in enumerate(said):
@@ -159,7 +159,7 @@ def _notes(status: CollectorStatus) -> Iterator[str]:
 
 
 def _connections(status: CollectorStatus) -> Iterator[str]:
-    """How many connections there are and how it is with them; of those that are well, no more."""
+    """The number of connections, the age of the youngest, and further counts if not zero."""
     members = [member for shard in status.shards for member in shard.members]
     if not members:
         return

@@ -1,4 +1,4 @@
-"""``penstock config``: what is set, and where it was set."""
+"""``penstock config``: shows every setting and its source."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``penstock connectors``: one per exchange, with its limits and how much of them is used."""
+"""``penstock connectors``: manages connectors, one per exchange, and shows limits and usage."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from penstock.throttle.gate import Limit
 
 connectors = typer.Typer(help="Connectors: one per exchange.", no_args_is_help=True)
 
-# Two clocks tell the end of a stop, and they may differ by so much.
+# The end of a stop is given by two clocks, which may differ by this much.
 _DOUBT_MS = 60_000
 _Change = Callable[[ConnectorManager, str], Awaitable[Connector]]
 
@@ -202,7 +202,7 @@ def _show(connector: Connector, as_json: bool) -> None:
 
 
 def _stop_words(connector: Connector) -> str:
-    """Until when nothing is sent, and who said so."""
+    """The end of the stop, and the response that caused it."""
     name, until, stop = connector.exchange_id, connector.blocked_until, connector.blocked_by
     said = f"{name} said stop: nothing is sent before {instant(until)}."
     if stop is None:
@@ -236,7 +236,7 @@ def _draw(found: Sequence[Connector]) -> None:
 def _limit_cells(limit: LimitState) -> list[str]:
     words = [limit.unit, limit.category, f"per {limit.period_ms / 1000:g} s"]
     most = limit.amount
-    if limit.kind == "paced":  # what is used of it is used of the burst
+    if limit.kind == "paced":  # usage counts against the burst
         most = max(1, limit.burst)
         words.insert(0, f"{limit.amount:,}")
         words.append(f"burst {most:,}")

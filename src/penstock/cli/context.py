@@ -1,4 +1,4 @@
-"""What every command is given: where settings come from, and how to read them."""
+"""The context of every command: the sources of settings, and how to read them."""
 
 import sys
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from penstock.telemetry import configure_logging
 
 @dataclass(frozen=True)
 class Sources:
-    """Where settings come from, other than a command's own options."""
+    """The sources of settings other than a command's own options."""
 
     environment: Mapping[str, str]
     file: Path | None
@@ -22,12 +22,12 @@ class Sources:
 def read_settings(
     context: typer.Context, options: Mapping[str, object], exchange: str = ""
 ) -> Loaded[Settings]:
-    """Settings as this command sees them; an option that is None was not given.
+    """Return the settings of this command; an option that is None was not given.
 
-    A command that serves one exchange names it: then the addresses among the short names count.
+    A command for one exchange passes its name, so that the addresses among the short names apply.
 
     Raises:
-        ConfigError: something is set that cannot be.
+        ConfigError: a setting is unknown or invalid.
     """
     sources: Sources = context.obj
     given = {name: value for name, value in options.items() if value is not None}
@@ -42,6 +42,6 @@ def read_settings(
 
 
 def symbols_or_named(context: typer.Context, typed: list[str] | None) -> tuple[str, ...]:
-    """The markets on the command line; without any, those the environment names."""
+    """Return the markets on the command line; if there are none, those in the environment."""
     sources: Sources = context.obj
     return tuple(typed or named_symbols(sources.environment))

@@ -1,4 +1,4 @@
-"""``penstock demo``: exchanges, their collectors and judges, each a process, on this machine."""
+"""``penstock demo``: runs simulators, collectors and judges, each in its own process."""
 
 import asyncio
 import shlex
@@ -42,7 +42,7 @@ _START_S = 60.0
 _POLL_S = 0.25
 _LOOK_AT_BOOKS_S = 1.0
 _NEXT_MARKETS = 2
-"""Markets in the command that is proposed in the end."""
+"""Markets in the command that is suggested at the end."""
 
 
 def demo(
@@ -88,10 +88,10 @@ def demo(
 
 
 def _choose(names: Sequence[str] | None) -> list[str]:
-    """The exchanges of those names; the first there is, if nobody names any.
+    """Return the exchanges of these names; the first available one if ``names`` is None.
 
     Raises:
-        UnknownExchange: one of them cannot be simulated, or not be collected from.
+        UnknownExchange: one of them cannot be simulated or collected.
     """
     offered = [name for name in simulators.names() if name in exchanges.names()]
     if names is None:
@@ -106,7 +106,7 @@ def _choose(names: Sequence[str] | None) -> list[str]:
 
 
 def _check(settings: Simulator, chosen: Sequence[str]) -> None:
-    """See that simulators could start: better one line now than one from each of them."""
+    """Validate the simulators' settings, to report an error once and not from each simulator."""
     read_plan(settings.faults, settings.fault_seed, origin="simulator.faults")
     for name in chosen:
         simulators.catalogue(name).find(settings.symbols)
@@ -121,7 +121,7 @@ def _tell(found: Mapping[str, Findings]) -> None:
 
 
 def _tell_next(chosen: Sequence[str], settings: Simulator, data_dir: str | None) -> None:
-    """The next thing to type."""
+    """Print the commands to run next."""
     if data_dir is not None:
         typer.echo(f"Look at what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")
     listed = simulators.catalogue(chosen[0]).find(settings.symbols)[:_NEXT_MARKETS]
@@ -130,7 +130,7 @@ def _tell_next(chosen: Sequence[str], settings: Simulator, data_dir: str | None)
 
 
 class _Started(Struct):
-    """What a simulator says first."""
+    """The first line of a simulator's output."""
 
     listening: str
     symbols: list[str]
@@ -138,7 +138,7 @@ class _Started(Struct):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What holds for every exchange of a demo."""
+    """The parameters that all exchanges of a demo share."""
 
     settings: Simulator
     seconds: float
@@ -147,24 +147,24 @@ class _Plan:
 
     @property
     def base(self) -> list[str]:
-        """The words that every command begins with."""
+        """The first arguments of every command."""
         return ["--config", str(self.sources.file)] if self.sources.file else []
 
     def sim(self, exchange: str) -> list[str]:
-        """The words that start its simulator."""
+        """The arguments that start an exchange's simulator."""
         listing = ["--seed", str(self.settings.seed), "--faults", self.settings.faults]
         if self.settings.symbols:
             listing += ["--symbols", ",".join(self.settings.symbols)]
         return [*self.base, "sim", exchange, *listing, "--port", "0", "--json"]
 
     def environment(self, exchange: str, address: str) -> dict[str, str]:
-        """Where its collector and its judge find everything, whatever the operator's settings."""
+        """The variables for its collector and its judge; they override the operator's settings."""
         return {
             environment_name("exchanges.rest_urls"): f"{exchange}={address}",
             environment_name("exchanges.stream_urls"): f"{exchange}={address}",
             environment_name("collect.data_dir"): str(self.folder),
             environment_name("collect.book_every"): str(_LOOK_AT_BOOKS_S),
-            # A demo never counts in the fleet's own store, nor do its processes fight for a port.
+            # A demo does not use the fleet's store, and its processes do not compete for a port.
             environment_name("state.url"): f"sqlite:{self.folder / 'state.db'}",
             environment_name("metrics.port"): "0",
         }
@@ -172,7 +172,7 @@ class _Plan:
 
 @dataclass
 class _DemoProgress:
-    """How far a demo has come."""
+    """The progress of a demo."""
 
     clock: Clock
     seconds: float
@@ -181,12 +181,12 @@ class _DemoProgress:
     _until_ns: int = 0
 
     def records(self, exchange: str) -> None:
-        """The collector of this exchange streams from now on, for as long as it shall."""
+        """Mark an exchange as recording, from now on for ``seconds``."""
         self.phases[exchange] = "recording"
         self._until_ns = self.clock.monotonic_ns() + round(self.seconds * 1e9)
 
     def describe(self) -> str:
-        """What happens just now; while something is recorded, for how long still."""
+        """The current phase; while recording, with the time left."""
         phases = set(self.phases.values())
         if "recording" in phases:
             left_s = max(0, self._until_ns - self.clock.monotonic_ns()) / 1e9
@@ -208,7 +208,7 @@ async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
                 for name in chosen
             }
     except ExceptionGroup as errors:
-        # One exchange's failure ends the demo, and the others were only told to stop.
+        # One exchange's failure ends the demo; the other tasks were only cancelled.
         raise errors.exceptions[0] from None
     finally:
         over.set()
@@ -241,7 +241,7 @@ async def _collect_and_judge(
 async def _collect(
     plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_DemoProgress, str]
 ) -> None:
-    """Wait until a collector streams, and then as long as it shall."""
+    """Wait until a collector is running, and then for the length of the demo."""
     course, exchange = place
     clock = course.clock
     for _ in range(int(_START_S / _POLL_S)):
@@ -254,7 +254,7 @@ async def _collect(
 
 
 async def _watch(plan: _Plan, course: _DemoProgress, over: asyncio.Event) -> None:
-    """Show what the collectors say of themselves until it is over."""
+    """Show the status of the collectors until ``over`` is set."""
     words = introduction(list(course.phases), plan.seconds)
     if not in_foreground():
         write(words + "\n")

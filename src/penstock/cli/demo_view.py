@@ -1,4 +1,4 @@
-"""The demo's terminal view: what is shown, how long it lasts, and how each exchange gets on."""
+"""The terminal view of a demo: an introduction, the phase, and the status of each exchange."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from penstock.collect.status import CollectorStatus
 
 
 def introduction(exchanges: Sequence[str], seconds: float) -> str:
-    """What the demo shows, in a sentence."""
+    """A sentence that explains the demo."""
     names = " and ".join(filter(None, (", ".join(exchanges[:-1]), exchanges[-1])))
     return (
         f"Demo: penstock records simulated exchanges ({names}) on this machine for {seconds:g} s,"
@@ -22,14 +22,14 @@ def introduction(exchanges: Sequence[str], seconds: float) -> str:
 def draw_demo(
     statuses: Mapping[str, CollectorStatus | None], words: str, phase: str, viewport: Viewport
 ) -> RenderableType:
-    """The whole view: the sentence, what happens just now, and a block for each exchange."""
+    """The whole view: the introduction, the phase, and a block for each exchange."""
     head = [*wrapped(words, viewport.width), *wrapped(phase, viewport.width, "bold cyan")]
     left = None if viewport.height is None else viewport.height - len(head)
     return Group(*head, *_blocks(statuses, Viewport(viewport.width, left)))
 
 
 def describe_demo(statuses: Mapping[str, CollectorStatus | None]) -> str:
-    """The same, a line for each exchange."""
+    """The status as text, one line for each exchange."""
     return "\n".join(
         describe_collector(status) if status else f"{name}: starting"
         for name, status in statuses.items()
@@ -37,7 +37,7 @@ def describe_demo(statuses: Mapping[str, CollectorStatus | None]) -> str:
 
 
 def _blocks(statuses: Mapping[str, CollectorStatus | None], viewport: Viewport) -> list[Text]:
-    """One block below another; where there is no room for all of all, each gets its share."""
+    """The blocks, one below another; if they do not all fit, the lines are divided among them."""
     brief = len(statuses) > 1
     wanted = {
         name: len(_block(name, status, Viewport(viewport.width), brief=brief))
@@ -45,7 +45,7 @@ def _blocks(statuses: Mapping[str, CollectorStatus | None], viewport: Viewport) 
     }
     lines: list[Text] = []
     left = viewport.height
-    # Those that want little first: what they leave is the others'.
+    # The shortest blocks first; lines that they do not need go to the others.
     shares: dict[str, int | None] = {}
     for number, name in enumerate(sorted(wanted, key=wanted.__getitem__)):
         if left is None:

@@ -1,7 +1,7 @@
-"""Files that may be open at once.
+"""Raises the limit of open files.
 
-Whoever follows a log keeps all its tables open, some fifteen for each gigabyte, and a shell allows
-its programs a thousand files unless they ask for more.
+A reader that follows a log keeps all its tables open, some fifteen per gigabyte, and the default
+limit of a shell is about a thousand files.
 """
 
 import resource
@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 def take_all_descriptors() -> None:
-    """Have as many files open as the system lets this process have."""
+    """Set this process's limit of open files to the maximum that the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # "no limit" is more than some systems take
+    with suppress(ValueError, OSError):  # some systems reject "no limit"
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""``penstock fetch``: one exchange's REST side, asked again and again until told to stop."""
+"""``penstock fetch``: polls one exchange's REST API until it is stopped."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A fetcher's part of the terminal view: what is fetched, how often it worked, what is wrong."""
+"""The rows of a fetcher's terminal view: what is fetched, successes, and problems."""
 
 from rich.text import Text
 
@@ -16,21 +16,21 @@ COLUMNS = (
     Column("last", 6, least=8),
 )
 TROUBLES = ("failing",)
-"""What can be wrong with a thing that is fetched."""
+"""The problems that a row can have."""
 
 
 def fetch_rows(status: CollectorStatus) -> list[Row]:
-    """One row for each thing that is fetched."""
+    """One row for each periodic fetch."""
     return [_row(each) for each in status.fetches]
 
 
 def failing(status: CollectorStatus) -> list[str]:
-    """Why what cannot be fetched just now cannot be, for each such thing."""
+    """The reason of each fetch that is failing."""
     return [f"{_name(each)}: {each.reason}" for each in status.fetches if each.reason]
 
 
 def describe_fetcher(status: CollectorStatus | None) -> str:
-    """The same in one line."""
+    """The status in one line."""
     if status is None:
         return "starting"
     fetches, records, errors = (

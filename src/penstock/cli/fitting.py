@@ -1,4 +1,4 @@
-"""Tables and lines that fit a terminal: what is in trouble first, and nothing left out unsaid."""
+"""Tables and lines that fit a terminal: rows with problems first, omitted rows are counted."""
 
 import textwrap
 from collections import Counter
@@ -10,15 +10,15 @@ from rich.text import Text
 from penstock.telemetry.printable import printable
 
 _GAP = 2
-"""Blanks between two columns."""
+"""Spaces between two columns."""
 
 
 class Viewport(NamedTuple):
-    """How much there is to draw on."""
+    """The space available for a view."""
 
     width: int
     height: int | None = None
-    """Lines; None where it may be any number, as in a file."""
+    """Lines; None if unlimited, as in a file."""
 
 
 class Column(NamedTuple):
@@ -26,11 +26,11 @@ class Column(NamedTuple):
 
     name: str
     rank: int
-    """Columns of a higher rank are left out first, where there is no room for all."""
+    """Columns of a higher rank are omitted first if not all fit."""
     least: int = 0
-    """Its least width, so that columns do not move whenever a number grows."""
+    """Minimum width, so that columns do not move when a number grows."""
     left: bool = False
-    """Whether it is aligned to the left; numbers are not."""
+    """Whether it is left-aligned; numbers are not."""
 
 
 class Row(NamedTuple):
@@ -38,15 +38,15 @@ class Row(NamedTuple):
 
     cells: Sequence[str | Text]
     trouble: str = ""
-    """What is wrong, as a few words that are counted where rows are left out; empty: nothing."""
+    """The problem in a few words, by which omitted rows are counted; empty: none."""
 
 
 def table(
     columns: Sequence[Column], rows: Sequence[Row], troubles: Sequence[str], viewport: Viewport
 ) -> list[Text]:
-    """A head and rows, those in trouble first, in the order of ``troubles``.
+    """A header and rows, those with problems first, in the order of ``troubles``.
 
-    Columns that are empty, or that do not fit, are left out. Where rows are, a line says how many.
+    Columns that are empty or do not fit are omitted. The last line has the number of omitted rows.
     """
     rows = [row._replace(cells=[_printable(cell) for cell in row.cells]) for row in rows]
     ordered = sorted(rows, key=lambda row: _place(row.trouble, troubles))
@@ -65,7 +65,7 @@ def table(
 
 
 def columns_that_fit(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[int]:
-    """Which columns there is room for, in their order; the two that matter most always."""
+    """The indexes of the columns that fit, in order; always the two of the lowest rank."""
     filled = [n for n in range(len(columns)) if any(str(row.cells[n]) for row in rows)]
     shown: list[int] = []
     left = width + _GAP
@@ -78,14 +78,14 @@ def columns_that_fit(columns: Sequence[Column], rows: Sequence[Row], width: int)
 
 
 def wrapped(words: str, width: int, style: str = "") -> list[Text]:
-    """Words as lines; those after the first are indented."""
+    """Text as lines; those after the first are indented."""
     words = printable(" ".join(words.split()))
     lines = textwrap.wrap(words, max(20, width), subsequent_indent="  ")
     return [Text(line, style=style, no_wrap=True) for line in lines]
 
 
 def packed(parts: Iterable[Text], width: int) -> list[Text]:
-    """Parts side by side, on as few lines as they need; none is broken that fits a line."""
+    """Parts side by side on as few lines as possible; only parts longer than a line are broken."""
     lines: list[Text] = []
     for part in parts:
         if lines and lines[-1].cell_len + _GAP + part.cell_len <= width:
@@ -135,7 +135,7 @@ def _line(
 
 
 def _rest(left_out: Sequence[str], troubles: Sequence[str], shown: int) -> Text:
-    """How many rows are left out, and how many of those are not fine, by what is wrong."""
+    """The number of omitted rows, and how many of them have each problem."""
     counts = Counter(left_out)
     more = f"… and {len(left_out):,} more" if shown else f"{len(left_out):,} in all"
     wrong = [f"{counts[each]:,} {each}" for each in troubles if counts[each]]

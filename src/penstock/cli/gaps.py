@@ -1,4 +1,4 @@
-"""``penstock gaps``: what is known to be missing, by market."""
+"""``penstock gaps``: lists known gaps by market."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -69,10 +69,10 @@ def _collected(statuses: Sequence[CollectorStatus], log: LogReader) -> set[_Mark
 
 
 def _wanted(collected: set[_Market], exchange: str | None, symbols: Sequence[str]) -> set[_Market]:
-    """The markets that are meant.
+    """Return the collected markets that match the arguments.
 
     Raises:
-        NotCollected: with near matches.
+        NotCollected: a market is not collected; the error has near matches.
     """
     if exchange is None:
         return collected
@@ -89,7 +89,7 @@ def _wanted(collected: set[_Market], exchange: str | None, symbols: Sequence[str
 def _slug(text: str, slugs: set[str]) -> str | None:
     try:
         meant = Symbol.parse(text).slug
-    except MalformedSymbol:  # BTCUSDT, perhaps
+    except MalformedSymbol:  # perhaps without a separator: BTCUSDT
         meant = next((slug for slug in slugs if slug.replace("_", "") == text.lower()), text)
     return meant if meant in slugs else None
 

@@ -1,4 +1,4 @@
-"""Instants for people. Whatever number an exchange or a store has, it can be shown."""
+"""Times in readable form, also for values outside the calendar's range."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ _YEAR_S = 31_556_952
 
 
 def day_and_time(seconds: float) -> str:
-    """A day and a time, UTC; the year alone, if there is no calendar for it."""
+    """A date and time in UTC; only the year if it is outside the calendar's range."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
@@ -14,5 +14,5 @@ def day_and_time(seconds: float) -> str:
 
 
 def instant(at_ms: int | None) -> str:
-    """An instant, to the second."""
+    """A time to the second, with its zone; empty for None."""
     return "" if at_ms is None else f"{day_and_time(at_ms // 1000)} UTC"

@@ -1,4 +1,4 @@
-"""Jobs as people see them in a terminal: one row each, on two lines where one is too short."""
+"""The terminal view of jobs: one row each, on two lines where one is too short."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _STYLES = {"failed": "red", "running": "green", "success": "green", "waiting_rat
 
 
 def draw_jobs(found: Sequence[Job]) -> None:
-    """Print jobs, or how to make one."""
+    """Print jobs; if there are none, how to create one."""
     console = Console()
     if not found:
         console.print("There is no such job. Make one: penstock jobs add --help")

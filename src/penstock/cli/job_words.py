@@ -1,4 +1,4 @@
-"""Jobs in words: how far one is, how fast, how long it still takes, when it was taken up again."""
+"""Text for a job's progress: rows, rate, time left, and when it was resumed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from penstock.jobs.throughput import throughput_of
 
 
 class ProgressText(NamedTuple):
-    """How a job gets on, for people; empty where nothing can be said."""
+    """A job's progress as text; unknown values are empty."""
 
     rows: str
     rate: str
@@ -18,7 +18,7 @@ class ProgressText(NamedTuple):
 
 
 def progress(job: Job) -> ProgressText:
-    """How a job gets on."""
+    """A job's progress."""
     throughput = throughput_of(job)
     return ProgressText(
         f"{job.progress.rows:,}",
@@ -31,12 +31,12 @@ def progress(job: Job) -> ProgressText:
 
 
 def market(job: Job) -> str:
-    """Which market a job works on; the exchange alone, if on none."""
+    """The market of a job; only the exchange if it has none."""
     return " ".join(filter(None, (job.exchange_id, job.symbol, job.timeframe)))
 
 
 def duration(seconds: float) -> str:
-    """A time span: hours, minutes and seconds."""
+    """A duration as hours, minutes and seconds."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}"

@@ -1,4 +1,4 @@
-"""``penstock jobs``: what is fetched, how often, and how far it has got."""
+"""``penstock jobs``: manages jobs and shows their progress."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ jobs = typer.Typer(help="Jobs: what is fetched, how often, and progress.", no_ar
 JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
 _Change = Callable[[JobService, str], Awaitable[Job]]
 _ENDED_SHOWN_MS = 3_600_000
-"""For so long a job that is done stays in the list."""
+"""How long a finished job stays in the list."""
 
 
 @jobs.command("list")

@@ -1,4 +1,4 @@
-"""``penstock judge``: what was collected, held against a simulator's ledger."""
+"""``penstock judge``: compares collected data with a simulator's ledger."""
 
 import asyncio
 from collections import defaultdict
@@ -45,7 +45,7 @@ def judge(
 
 
 def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
-    """What a data folder holds of an exchange, by slug."""
+    """Return the evidence of an exchange in a data folder, by slug."""
     consecutive = "trades" in exchanges.load(exchange).consecutive
     markets = defaultdict[str, Evidence](lambda: Evidence(consecutive=consecutive))
     with closing(open_log(f"rocksdb:{folder}").reader()) as log:
@@ -65,9 +65,9 @@ def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
 
 def _gather_records(log: LogReader, stream: Stream, evidence: Evidence) -> None:
     for slot in log.slots():
-        # What several slots hold, such as a collector's and a fetcher's, readers show once.
+        # Readers show records that several slots hold, such as a collector's and a fetcher's, once.
         elsewhere = {trade.id for trade in evidence.trades}
-        # By number and not by key: a record that was numbered twice would be seen twice.
+        # By number, not by key, so that a record that was numbered twice is found.
         for stored in log.numbers(stream, slot, 1):
             event = stored.event
             if isinstance(event, Trade):
@@ -78,8 +78,8 @@ def _gather_records(log: LogReader, stream: Stream, evidence: Evidence) -> None:
                     SeenTrade(event.id, event.at_ms, event.price, event.quantity, taker_buys)
                 )
             elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ns):
-                # Without ids an exchange's books are told apart by their times; one that has
-                # neither, as at the head of some streams, cannot be looked up.
+                # On exchanges without update ids, a book is identified by its time. One without
+                # either, as at the start of some streams, cannot be found in the ledger.
                 at_ms = None if event.update_id else event.at_ms
                 evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
 
@@ -97,7 +97,7 @@ async def _judge(address: str, folder: Path) -> Findings:
 
 
 def summary(findings: Findings) -> str:
-    """The findings in words."""
+    """The findings as text."""
     if findings.empty:
         verdict = "nothing was collected"
     elif findings.clean:

@@ -1,4 +1,4 @@
-"""Commands whose modules are imported when they are used: importing all of them takes a second."""
+"""Imports the modules of commands on first use: importing all of them takes a second."""
 
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -12,7 +12,7 @@ from penstock.signals import INTERRUPTED
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """Commands by name. Each is a function or a Typer, called as its module in ``penstock.cli``."""
+    """Commands by name. Each is a function or a Typer, named as its module in ``penstock.cli``."""
 
     def __init__(self, names: Sequence[str], markup: MarkupMode) -> None:
         self._names, self._markup = names, markup

@@ -1,11 +1,11 @@
-"""Limits in words: what is counted, how much of it is used, and per which time."""
+"""Text for a limit: its unit, usage and period."""
 
 from collections.abc import Sequence
 
 from penstock.collect.status import LimitStatus
 
 _PRESSING = 0.5
-"""From this share on a limit is shown in the place of the one that is shown otherwise."""
+"""The share of usage from which a limit may be shown in place of the usual one."""
 _PERIODS = {
     1_000: "second",
     10_000: "10 seconds",
@@ -19,11 +19,10 @@ _PERIODS = {
 def main_limit(limits: Sequence[LimitStatus]) -> LimitStatus | None:
     """The limit to show where there is room for one.
 
-    It is the same one all the time, so that a view does not flip between limits: of those that
-    count all requests before those that count some, weight before requests, and then the first that
-    the exchange tells. Only one that is at least half used, and more than that one, takes its
-    place. A limit that lets one request through at a time is never half used: it is always all used
-    for a moment.
+    It is usually the same one, so that a view does not alternate between limits: limits on all
+    requests precede those on a category, weight precedes requests, and then the first in the
+    exchange's order is used. Another limit replaces it only if at least half used, and used more.
+    A limit of one request at a time never does: it is fully used for a moment with every request.
     """
     if not limits:
         return None

@@ -1,4 +1,4 @@
-"""``penstock log``: what was recorded, read back."""
+"""``penstock log``: reads the log."""
 
 import asyncio
 import sys
@@ -36,7 +36,7 @@ StreamArgument = Annotated[
 _Range = tuple[int | None, int | None]
 _LOOK_S = 0.5
 _WIDE = 130
-"""Columns from which on a table has room for keys."""
+"""Minimum terminal width at which a table shows keys."""
 
 
 @log.command()
@@ -107,7 +107,7 @@ def scan(
             *market,
             rising=_ids_rise(found),
         )
-        # One more than is shown: whether there is more.
+        # One more than is shown, to detect whether there are more.
         most = None if limit is None else limit + 1
         for count, stored in enumerate(reader.scan(found, span, reverse=reverse, limit=most)):
             if count == limit:
@@ -132,7 +132,7 @@ def tail(
     """
     with closing(_open(context, data_dir)) as reader:
         found = _find(reader, stream)
-        # A slot that holds none of the newest is followed from its end too.
+        # A slot without any of the newest records is also followed from its end.
         numbers = _last_numbers(reader, found)
         newest = list(reader.scan(found, reverse=True, limit=max(1, lines)))[::-1]
         for stored in newest[len(newest) - lines :] if lines else []:
@@ -158,12 +158,12 @@ async def _follow(
 
 
 def print_new(reader: LogReader, stream: Stream, numbers: dict[str, int]) -> None:
-    """Print what was recorded since ``numbers``, the last number of each slot; they move on."""
+    """Print records after ``numbers``, the last number of each slot, and update ``numbers``."""
     for slot in reader.slots():
         fresh = list(reader.numbers(stream, slot, numbers.get(slot, 0) + 1))
         for stored, shown in zip(fresh, reader.shown(fresh), strict=True):
             numbers[slot] = stored.number
-            # Not if another slot has the same candle, or has corrected it.
+            # Skipped if another slot has the same candle, or has corrected it.
             if (shown.slot, shown.number) == (stored.slot, stored.number):
                 _print(stored)
 
@@ -182,7 +182,7 @@ def _find(reader: LogReader, name: str) -> Stream:
 
 
 def _last_numbers(reader: LogReader, stream: Stream) -> dict[str, int]:
-    """The last number of a stream in every slot."""
+    """Return the last number of a stream, by slot."""
     return {
         slot.slot: each.last_number
         for slot in reader.stats()
@@ -192,7 +192,7 @@ def _last_numbers(reader: LogReader, stream: Stream) -> dict[str, int]:
 
 
 def _draw(slots: Sequence[SlotStats]) -> None:
-    """A table for each slot; what does not fit a narrow terminal is left to --json."""
+    """Print a table for each slot; columns that do not fit a narrow terminal are only in --json."""
     console = Console()
     if not slots:
         console.print("Nothing was recorded here. Begin with: penstock collect")
@@ -217,7 +217,7 @@ def _draw(slots: Sequence[SlotStats]) -> None:
 
 
 def _print(stored: Stored) -> None:
-    # The record's own JSON, with where it stands in the log before it.
+    # The record's own JSON, preceded by its slot and number.
     head = msgspec.json.encode({"slot": stored.slot, "number": stored.number}).decode()
     sys.stdout.write(f"{head[:-1]},{json_of(stored.record)[1:].decode()}\n")
 
@@ -231,7 +231,7 @@ def _range(since: str | None, until: str | None, names: tuple[str, str]) -> _Ran
 
 
 def _ids_rise(stream: Stream) -> bool:
-    """Whether an exchange counts what happens on this channel, one by one."""
+    """Whether the exchange numbers the events of this channel consecutively."""
     try:
         return stream.channel in registry.load(stream.exchange).consecutive
     except (UnknownExchange, MissingExtra):

@@ -1,4 +1,4 @@
-"""``penstock log repair``: what is damaged in the log, and a sound copy in its place."""
+"""``penstock log repair``: finds damage in the log and replaces damaged slots with copies."""
 
 import sys
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def repair(
     there = sorted(slots_in(folder / "log"))
     if slot is not None and slot not in there:
         raise UnknownSlot(slot, there)
-    # Facts on stdout are for programs, which cannot be asked.
+    # JSON output is for programs, which cannot confirm.
     ask = not yes and not as_json and sys.stdin.isatty()
     failed = False
     for name in [slot] if slot else there:
@@ -66,7 +66,7 @@ def repair(
 def _repair_one(
     folder: Path, slot: str, ask: bool, agreed: bool, dry_run: bool, as_json: bool
 ) -> bool:
-    """Whether it is sound, or was made so."""
+    """Check and repair one slot; return whether it is intact or was repaired."""
     with repairing(folder / "log", slot) as under_way:
         findings = under_way.examine()
         aside: Path | None = None

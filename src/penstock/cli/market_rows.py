@@ -1,4 +1,4 @@
-"""One row for each market that is collected: its book, its trades, and what is missing."""
+"""The rows of a collector's terminal view, one per market: book, trades and missing ids."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,13 +30,13 @@ TROUBLES = (
     "with ids missing",
     "with a book that was not synced in the end",
 )
-"""What can be wrong with a market, worst first."""
+"""The problems that a market can have, worst first."""
 _TRADES = ("trades", "agg_trades")
 _STYLES = {"synced": "green", "syncing": "yellow", "stale": "red", "stopped": "dim"}
 
 
 def market_rows(status: CollectorStatus) -> list[Row]:
-    """A row for each market, in the order of their names."""
+    """A row for each market, sorted by name."""
     books = {book.symbol: book for book in status.books}
     streams: dict[str, list[StreamStatus]] = {}
     for stream in status.streams:
@@ -62,25 +62,25 @@ def market_rows(status: CollectorStatus) -> list[Row]:
 
 
 def missing_ids(status: CollectorStatus) -> int:
-    """How many ids are known to be missing."""
+    """The number of known missing ids."""
     return sum(last - first + 1 for ids in status.ids for first, last in ids.missing)
 
 
 def trimmed(number: str | None) -> str:
-    """Without the zeros at the end that nobody reads."""
+    """A number without trailing zeros."""
     if number is None:
         return ""
     return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 class _Market(NamedTuple):
-    """What is known of one market."""
+    """The status of one market."""
 
     symbol: str
     streams: list[StreamStatus]
     book: BookStatus | None
     missing: int | None
-    """None where ids do not tell."""
+    """Missing ids; None if ids do not show it."""
     is_silent: bool
     has_ended: bool
 

@@ -1,4 +1,4 @@
-"""``penstock markets``: what an exchange lists, with tick and lot sizes."""
+"""``penstock markets``: lists an exchange's markets, with tick and lot sizes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -62,10 +62,10 @@ def markets(
 
 
 def _only(listing: ExchangeListing, symbols: Sequence[str]) -> ExchangeListing:
-    """The markets that are meant.
+    """Return the listing with only these markets.
 
     Raises:
-        UnknownSymbol: with near matches.
+        UnknownSymbol: a market is not listed; the error has near matches.
     """
     known = SymbolMap(listing.exchange_id, listing.markets)
     wanted = {known.find(each) for each in symbols}

@@ -1,8 +1,8 @@
-"""Memory that is given back.
+"""Memory settings of long-running processes.
 
-The log's write buffers and a simulator's answers come and go by the megabyte. Where the C library
-keeps such pieces among the small ones, as it does once it has seen a few of them, others settle in
-between, and a process that runs for weeks takes a little more with every hour.
+The log's write buffers and a simulator's responses are allocated and freed by the megabyte. After a
+few of them the C library raises its mmap threshold and places them on the heap among small
+allocations. The heap then fragments, and a process that runs for weeks grows a little every hour.
 """
 
 import ctypes
@@ -10,21 +10,21 @@ import gc
 from contextlib import suppress
 
 _MMAP_THRESHOLD = -3
-"""What ``mallopt`` calls the size from which pieces are had from the system, one by one."""
+"""The ``mallopt`` parameter for the size from which each allocation is mapped separately."""
 _LARGE_BYTES = 256 * 1024
 
 
 def give_back_large_pieces() -> None:
-    """Have large pieces from the system and give them back at once, where the C library can."""
-    with suppress(OSError, AttributeError):  # not glibc's
+    """Map large allocations separately, so that they are returned to the system when freed."""
+    with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def keep_for_good() -> None:
-    """Leave what is there now out of every later search for garbage.
+    """Exclude all existing objects from later garbage collections.
 
-    A simulator's markets stay as long as it runs. To search them takes longer than to answer most
-    questions, and nobody is answered meanwhile.
+    A simulator's markets exist as long as it runs. Scanning them takes longer than most requests,
+    and blocks all others meanwhile.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What several commands share: options, lists typed with commas, and JSON lines out."""
+"""Shared by several commands: options, comma-separated lists, and output of JSON lines."""
 
 import sys
 from typing import Annotated
@@ -13,7 +13,7 @@ from penstock.telemetry.printable import printable_json
 
 
 def default(setting: str) -> str:
-    """The default of a setting that an option sets, as the help shows it."""
+    """Return the default of the setting that an option sets, for the help."""
     section, _, name = setting.partition(".")
     value = getattr(getattr(Settings(), section), name)
     return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -21,7 +21,7 @@ def default(setting: str) -> str:
 
 _FAMILIES = "".join(f", {family}{registry.SEPARATOR}NAME" for family in registry.families())
 EXCHANGES = f"{', '.join(registry.names())}{_FAMILIES}"
-"""The exchanges there are, as the help lists them."""
+"""The available exchanges, for the help."""
 ExchangeArgument = Annotated[str, typer.Argument(help=f"Exchange: {EXCHANGES}.")]
 MarketsArgument = Annotated[
     list[str] | None,
@@ -80,15 +80,15 @@ DataOption = Annotated[
 
 
 def split(names: str | None) -> list[str] | None:
-    """Names separated by commas."""
+    """Split names separated by commas."""
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
 
 def say(facts: object) -> None:
-    """One JSON line on stdout."""
+    """Write one JSON line to stdout."""
     typer.echo(printable_json(msgspec.json.encode(facts).decode()))
 
 
 def note(words: str) -> None:
-    """One line on stderr, apart from the facts on stdout."""
+    """Write one line to stderr, separate from the output on stdout."""
     sys.stderr.write(words + "\n")

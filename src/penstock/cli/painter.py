@@ -1,4 +1,4 @@
-"""A view on a terminal, drawn over and over in the same place."""
+"""Redraws a view in place on a terminal."""
 
 import sys
 from collections.abc import Callable
@@ -12,16 +12,16 @@ _UP, _CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[{}A", "\x1b[K", "\x1b[J", "\x
 
 
 class Painter:
-    """Draws each frame over the one before. The cursor rests on the line below the frame."""
+    """Draws each frame over the previous one. The cursor stays on the line below the frame."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lines = 0
-        """Of the frame above the cursor."""
+        """The height of the frame above the cursor."""
         self._size = console.size
 
     def draw(self, make: Callable[[Viewport], RenderableType], below: str = "") -> None:
-        """Draw the next frame, no higher than leaves room for what is to be written below it."""
+        """Draw the next frame, with room left for the text that is written below it."""
         size = self._console.size
         under = sum(max(1, -(-len(line) // size.width)) for line in below.splitlines())
         viewport = Viewport(size.width, max(1, size.height - 1 - under))
@@ -30,18 +30,18 @@ class Painter:
         lines = frame.get().splitlines()[: viewport.height]
         begin = _UP.format(self._lines) + "\r" if self._lines else "\r"
         if self._lines and size != self._size:
-            # The terminal broke the old frame's lines anew: where it begins is not known any more.
+            # A resized terminal rewraps the old frame, so its first line is unknown.
             begin = _CLEAR_ALL
         write(begin + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
         self._lines, self._size = len(lines), size
 
     def leave(self) -> None:
-        """Leave the last frame where it is; others have written below it."""
+        """Keep the last frame; other output has been written below it."""
         self._lines = 0
 
 
 def write(text: str) -> None:
-    """Write to the terminal, or wherever stderr goes; if it is gone, nobody watches."""
+    """Write to stderr; errors are ignored, as the terminal may be closed."""
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Commands of penstock's own, run as processes and stopped in the end."""
+"""Runs penstock commands as child processes."""
 
 import asyncio
 import os
@@ -15,12 +15,12 @@ _LAST_WORDS = 2000
 async def running(
     words: Sequence[str], environment: Mapping[str, str]
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A penstock command as a process; stopped in the end, gently if it lets itself."""
+    """Run a penstock command as a process; at the end, send SIGTERM, and SIGKILL if needed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "penstock", *words,
         env={**os.environ, **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        # Ctrl-C is for whoever started them: it stops them when it has what it needs.
+        # Ctrl-C reaches only the parent, which stops its children when it is done with them.
         start_new_session=True,
     )  # fmt: skip
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""Records as lines for people; programs read JSON."""
+"""Records as readable lines; programs read JSON."""
 
 from decimal import Decimal
 
@@ -19,7 +19,7 @@ _MOST_ZEROS = 40
 
 
 def record_line(event: AnyEvent, at_ns: int) -> str:
-    """When and where something happened, and what: one line."""
+    """One line with the time, the market and the content of an event."""
     when = f"{day_and_time(at_ns // 1_000_000_000)}.{at_ns // 1_000_000 % 1000:03}"
     return f"{when}  {event.exchange} {event.symbol}  {_what(event)}"
 
@@ -49,5 +49,5 @@ def _best(side: list[Level]) -> str:
 
 
 def _plain(value: Decimal) -> str:
-    """Without an exponent, unless that would be a line of zeros."""
+    """A number without an exponent, unless it would be mostly zeros."""
     return f"{value:f}" if -_MOST_ZEROS < value.adjusted() < _MOST_ZEROS else str(value)

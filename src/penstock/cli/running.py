@@ -1,4 +1,4 @@
-"""Running until told to stop: signals, deadlines, and a view that is drawn meanwhile."""
+"""Runs a process until it is stopped: signals, deadlines, and a view that is redrawn meanwhile."""
 
 import asyncio
 import os
@@ -27,38 +27,38 @@ T = TypeVar("T")
 
 _DRAW_S = 0.25
 _LOOK_S = 0.5
-"""How often a process in the background looks whether it still is."""
+"""Interval at which a background process checks whether it is in the foreground."""
 _LONGEST_COMMAND = 200
-"""A longer one, with hundreds of markets, is not repeated."""
+"""Maximum characters of a command that is printed again; it may have hundreds of markets."""
 _LINE_NS = 10_000_000_000
-"""How often a line is written where nothing is drawn."""
+"""Interval between lines where no view is drawn."""
 _AT_ONCE_S = 2.0
-"""How long a process may take to end that was told twice to stop."""
+"""Seconds in which a process must end after a second signal."""
 
 
 class ToldToStop(Exception):
-    """Somebody told the process to stop before it had begun."""
+    """The process was stopped before it had started."""
 
 
 class View(NamedTuple):
-    """How to show something: as a picture that fits its room, and in a line."""
+    """Functions that show a process's state: as a view that fits a viewport, and in one line."""
 
     draw: Callable[[Viewport], RenderableType]
     describe: Callable[[], str]
     below: str = ""
-    """What will be written below the last frame, which leaves room for it."""
+    """Text that is written below the last frame, which leaves room for it."""
 
 
 def in_foreground() -> bool:
-    """Whether this process may draw: it has a terminal, and is not in the background there."""
+    """Whether this process may draw: it has a terminal and is in its foreground."""
     try:
         return sys.stderr.isatty() and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
-    except OSError:  # a terminal that is not ours, or that was closed
+    except OSError:  # not the controlling terminal, or it was closed
         return False
 
 
 def unless_drawn(log: Listener) -> Listener:
-    """Hands facts on while no view is drawn, which they would be written into."""
+    """Return a listener that logs only while no view is drawn; lines would break the view."""
 
     def tell(fact: Fact) -> None:
         if not in_foreground():
@@ -69,9 +69,9 @@ def unless_drawn(log: Listener) -> Listener:
 
 @contextmanager
 def last_words_logged() -> Iterator[None]:
-    """For processes that run on: an error that ends one is a line of its log too.
+    """Log an error that ends a long-running process, if logs are JSON.
 
-    So whoever reads the log needs to know one format.
+    So all of stderr has one format.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def last_words_logged() -> Iterator[None]:
 
 
 def run_process(main: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end; exits 1 if it was told twice to stop."""
+    """Run a coroutine to its end; exit with 1 after a second signal."""
     try:
         return asyncio.run(main)
     except asyncio.CancelledError:
@@ -94,8 +94,8 @@ def run_process(main: Coroutine[Any, Any, T]) -> T:
 def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) -> None:
     """Set ``stop`` on the first Ctrl-C or SIGTERM, or when the terminal is closed.
 
-    The second time, end at once. SIGHUP from anybody but a terminal that was closed ends nothing;
-    it sets ``hangup``, also where it came before this was called.
+    A second signal ends the process at once. SIGHUP sets ``stop`` only if the terminal was closed;
+    otherwise it sets ``hangup``, also if it was received before this call.
     """
     loop, main, told = asyncio.get_running_loop(), asyncio.current_task(), count()
     assert main is not None
@@ -105,7 +105,7 @@ def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) ->
         if next(told) == 0:
             stop.set()
         else:
-            # What is recorded is safe without any last words.
+            # Records are already stored, so no shutdown is needed.
             loop.call_later(_AT_ONCE_S, os._exit, 1)
             main.cancel()
 
@@ -118,17 +118,17 @@ def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_or_end)
     came = take_hangup()
-    if hangup is not None or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
+    if hangup is not None or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # set by nohup
         loop.add_signal_handler(signal.SIGHUP, hang_up)
     if came or take_hangup():
         hang_up()
 
 
 def end_in_time(seconds: float) -> None:
-    """After ``stop_on_signals``: end at last so long after the first signal, whatever else happens.
+    """End the process this long after the first signal at the latest.
 
-    A thread hears of signals before the event loop does, which may be busy, or stuck in a library.
-    For processes that have nothing to lose.
+    Call it after ``stop_on_signals``. A thread receives signals before the event loop does, which
+    may be busy or blocked in a library. For processes that have no data to lose.
     """
     ours, heard = socket.socketpair()
     ours.setblocking(False)
@@ -158,7 +158,7 @@ async def unless_told(stop: asyncio.Event) -> AsyncIterator[None]:
     """End a block as soon as ``stop`` is set.
 
     Raises:
-        ToldToStop: it was.
+        ToldToStop: ``stop`` was set.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -175,7 +175,7 @@ async def unless_told(stop: asyncio.Event) -> AsyncIterator[None]:
 
 
 async def stop_after(seconds: float | None, stop: asyncio.Event, clock: Clock) -> None:
-    """Set ``stop`` once so much time has passed; never, if no time is given."""
+    """Set ``stop`` after ``seconds``; never if None."""
     if seconds is not None:
         await clock.sleep(seconds)
         stop.set()
@@ -188,9 +188,9 @@ async def run_shown(
     clock: Clock,
     view: View,
 ) -> None:
-    """Run something to its end, which ``stop`` or so many seconds bring about, and show it.
+    """Run a coroutine that ends when ``stop`` is set, at the latest after ``seconds``, and show it.
 
-    The last frame shows how it ended.
+    The last frame shows the final state.
     """
     over = asyncio.Event()
     task = asyncio.create_task(running)
@@ -208,13 +208,13 @@ async def run_shown(
 
 
 async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
-    """Until ``stop``: redraw a view on a terminal, write a line now and then elsewhere.
+    """Until ``stop`` is set, redraw a view on a terminal; elsewhere log a line every ten seconds.
 
-    In the background only lines are written, for the terminal is another's to draw on.
+    In the background only lines are logged, as another process may draw on the terminal.
     """
     painter, line_ns = Painter(Console(stderr=True)), clock.monotonic_ns()
     loop = asyncio.get_running_loop()
-    # Whoever is continued finds what was written meanwhile below its last frame.
+    # While the process was suspended, other output may have been written below its last frame.
     loop.add_signal_handler(signal.SIGCONT, painter.leave)
     try:
         while not stop.is_set():
@@ -234,7 +234,7 @@ async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
 
 
 def stopped_words(data_dir: str) -> str:
-    """What to say in the end: where the data is, and how to go on with it."""
+    """The closing message: where the data is, and the command to continue."""
     again = shlex.join(["penstock", *sys.argv[1:]])
     if len(again) > _LONGEST_COMMAND:
         again = "the same command"

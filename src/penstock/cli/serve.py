@@ -1,4 +1,4 @@
-"""``penstock serve``: the REST API, until told to stop."""
+"""``penstock serve``: serves the REST API until it is stopped."""
 
 import asyncio
 from typing import Annotated
@@ -56,6 +56,6 @@ async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> No
 
 
 def _log(fact: Fact) -> None:
-    # Probes come every few seconds.
+    # Successful probes are not logged: they arrive every few seconds.
     if not (isinstance(fact, RequestServed) and fact.path in _PROBES and fact.status < 400):
         log_facts(fact)

@@ -1,4 +1,4 @@
-"""``penstock sim``: the exchange to practise on."""
+"""``penstock sim``: runs a simulated exchange."""
 
 import asyncio
 from typing import Annotated

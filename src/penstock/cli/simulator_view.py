@@ -1,4 +1,4 @@
-"""The simulator's terminal view: what it serves, to whom, and what it refuses."""
+"""The terminal view of a simulator: traffic, clients and rejections."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a slot of the log holds, for processes that say nothing of themselves."""
+"""The content of a slot of the log, for processes that write no status."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def draw_slot(slot: SlotStats, viewport: Viewport) -> RenderableType:
-    """How many records of which streams."""
+    """The number of records, by stream."""
     total = sum(each.records for each in slot.streams)
     title = Text.assemble(
         (printable(slot.slot), "bold"),
@@ -34,7 +34,7 @@ def draw_slot(slot: SlotStats, viewport: Viewport) -> RenderableType:
 
 
 def slot_facts(slot: SlotStats) -> dict[str, Any]:
-    """The same for machines."""
+    """The same for JSON output."""
     return {
         "slot": slot.slot,
         "size_bytes": slot.size_bytes,

@@ -1,4 +1,4 @@
-"""``penstock status``: what runs, what it has, what is wrong."""
+"""``penstock status``: shows processes, their records and problems."""
 
 import os
 import shlex
@@ -21,9 +21,9 @@ from penstock.collect.status import FOLDER, CollectorStatus, read_all, with_book
 from penstock.storage.log import SlotStats, open_log
 
 _FRESH_MS = 5_000
-"""A status older than this was written by a process that is gone, or stuck."""
+"""A status older than this was written by a process that has ended or hangs."""
 _LEAST_LINES = 8
-"""What each process is given on a terminal, however many there are."""
+"""Minimum lines of each process on a terminal."""
 
 
 def status(
@@ -61,7 +61,7 @@ def status(
 def _draw(found: list[CollectorStatus], gone: list[str], workers: list[SlotStats]) -> None:
     console = Console()
     blocks = len(found) + len(workers)
-    # The line above the first and below the last are the shell's.
+    # Two lines are left for the shell, one above the first block and one below the last.
     share = max(_LEAST_LINES, (console.size.height - 2 - (blocks - 1)) // blocks)
     viewport = Viewport(console.width, share if console.is_terminal else None)
     drawn: list[RenderableType] = []
@@ -91,7 +91,7 @@ def _is_gone(status: CollectorStatus) -> bool:
 
 
 def _without_status(folder: Path, known: set[str]) -> list[SlotStats]:
-    """What the log holds of processes that write no status: workers."""
+    """Return the slots of processes that write no status: workers."""
     if not (folder / "log").is_dir():
         return []
     with closing(open_log(f"rocksdb:{folder}").reader()) as log:
@@ -99,7 +99,7 @@ def _without_status(folder: Path, known: set[str]) -> list[SlotStats]:
 
 
 def _no_folder(folder: Path) -> str:
-    """That there is no such folder, and which one may have been meant."""
+    """The message that a folder does not exist, with folders of similar names."""
     parent = folder.parent
     there = [each for each in parent.iterdir() if _holds_data(each)] if parent.is_dir() else []
     names = [each.name for each in there]

@@ -1,4 +1,4 @@
-"""A file that names markets: one or several to a line, anything after ``#`` is a remark."""
+"""Reads a file of markets: one or several per line, with comments after ``#``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,16 @@ OPTION = "--symbols-file"
 
 @dataclass(frozen=True)
 class SymbolSelection:
-    """What an operator wants collected: what was typed, and what a file names."""
+    """The markets to collect: those on the command line and those in a file."""
 
     typed: tuple[str, ...]
     file: Path | None
 
     def names(self) -> list[str]:
-        """Everything that is named at the moment.
+        """Return all markets that are named now.
 
         Raises:
-            ConfigError: the file cannot be read or names nothing, or nothing was named at all.
+            ConfigError: the file cannot be read or is empty, or no market is named at all.
         """
         named = [*self.typed, *(read_symbols(self.file) if self.file is not None else ())]
         if not named:
@@ -29,10 +29,10 @@ class SymbolSelection:
 
 
 def read_symbols(path: Path) -> list[str]:
-    """The names in a file, in order.
+    """Return the names in a file, in order.
 
     Raises:
-        ConfigError: it cannot be read, or names nothing.
+        ConfigError: it cannot be read, or has no names.
     """
     try:
         lines = path.read_text().splitlines()
@@ -42,6 +42,6 @@ def read_symbols(path: Path) -> list[str]:
         ) from error
     names = [name for line in lines for name in line.partition("#")[0].replace(",", " ").split()]
     if not names:
-        # A file that is just being written looks like this too; nobody wants to collect nothing.
+        # A file that is being written may be empty too, and an empty selection makes no sense.
         raise ConfigError(OPTION, problem="it names no market", origin=str(path))
     return names

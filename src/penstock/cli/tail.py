@@ -1,4 +1,4 @@
-"""``penstock tail``: records as they are written, from the bus."""
+"""``penstock tail``: prints records from the bus as they are written."""
 
 import asyncio
 import sys
@@ -84,7 +84,7 @@ class _Printing:
 
 
 def _text(each: Delivery | Missing, *, as_json: bool) -> str:
-    """A line for each; a record that cannot be read is named, and ends nothing."""
+    """The line for a delivery; an unreadable record is reported and raises no error."""
     try:
         return printable_json(_json(each)) if as_json else printable(_line(each))
     except (
@@ -104,7 +104,7 @@ def _json(each: Delivery | Missing) -> str:
     record = json_of(each.record)
     if msgspec.json.decode(record, type=dict[str, msgspec.Raw]).keys() & head.keys():
         raise NotOurRecord("a record that says itself where it stands")
-    # The record's own JSON, on one line, with where it came from before it.
+    # The record's own JSON on one line, preceded by its topic, slot and number.
     body = msgspec.json.format(record, indent=-1)[1:].decode()
     return msgspec.json.encode(head).decode()[:-1] + ("" if body == "}" else ",") + body
 

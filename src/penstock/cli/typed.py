@@ -1,4 +1,4 @@
-"""Words as people type them: times, and the names of streams."""
+"""Parses arguments: times and names of streams."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,10 +11,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant_ns(text: str | None, option: str) -> int | None:
-    """An ISO 8601 time, in UTC unless it says otherwise, in nanoseconds.
+    """Parse an ISO 8601 time, in UTC unless it has an offset, to nanoseconds.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: it is not a time.
     """
     if text is None:
         return None
@@ -28,7 +28,7 @@ def instant_ns(text: str | None, option: str) -> int | None:
 
 
 def stream_name(text: str) -> str:
-    """The name of a stream as it is kept: its symbol may be typed in any spelling."""
+    """Return a stream's name as stored; the symbol may have any spelling."""
     beginning, dot, symbol = text.rpartition(".")
     try:
         return f"{beginning}{dot}{Symbol.parse(symbol).slug}" if dot else text

@@ -1,4 +1,4 @@
-"""``penstock work``: jobs that are due, done until told to stop."""
+"""``penstock work``: runs due jobs until it is stopped."""
 
 import asyncio
 from typing import Annotated

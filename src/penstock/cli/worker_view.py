@@ -1,4 +1,4 @@
-"""A worker's terminal view: the jobs in hand, how they get on, and how others ended."""
+"""The terminal view of a worker: its running jobs, their progress, and how others ended."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text

@@ -1,1 +1,1 @@
-"""Collecting: connections on real sockets, what they bring recorded, what is missing named."""
+"""Collectors and fetchers: they record an exchange's data and detect what is missing."""

@@ -1,8 +1,8 @@
-"""Absences: since when a market's streams were not collected, over restarts.
+"""Finds the periods in which a market's streams were not collected, across restarts.
 
-While a collector runs it marks every loss as it happens, and in the end that it stops. If it is
-killed it cannot: then the next one finds in the log, and in what the last one said of itself, up to
-when all was recorded, and marks what may be missing since. The same is done for a market that is
+A running collector records a marker for every loss as it happens, and when it stops. If it is
+killed it cannot. The next one then derives from the log and from the previous status up to when
+everything was recorded, and marks what may be missing since. The same is done for a market that is
 added again.
 """
 
@@ -18,34 +18,34 @@ from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.wanted import StreamKey, Subscriptions
 
 _RECORDED_WITHIN_NS = 1_000_000_000
-"""What was received earlier is recorded, unless the status tells that something waits."""
+"""Events older than this are recorded, unless the status shows that some are waiting."""
 _MS_NS = 1_000_000
 RECORDED_AS = {
     "book_deltas": ("book_deltas", "book_snapshots"),
     "tickers_24h": ("tickers",),
 }
-"""The streams of the log that a channel ends up in, where not in that of its name."""
+"""The streams of the log that a channel is recorded in, if not in the one of its name."""
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
 
 
 class Absences:
-    """When something of each stream was last recorded, and what is marked already."""
+    """The time of each stream's last record, and the latest marker of each market."""
 
     def __init__(self, exchange: str) -> None:
         self._exchange = exchange
         self._last_ns: dict[Stream, int] = {}
         self._alive_ns = 0
-        """Up to when the last collector had recorded all it received, if it said so."""
+        """Up to when the previous collector had recorded everything, if its status shows that."""
         self._marker_of: dict[str, Disconnect] = {}
-        """The newest marker of each market, by slug."""
+        """The latest marker of each market, by slug."""
         self._reason = "not running"
 
     def resume(
         self, slot: str, before: CollectorStatus | None, log: LogReader, *, doubted: bool = False
     ) -> None:
-        """Find what was last recorded in a slot, and how its last owner ended.
+        """Find what was last recorded in a slot, and how its previous collector ended.
 
-        Where it is ``doubted`` that the log holds what the owner said, only the log is believed.
+        With ``doubted`` (the log lacks records that the status lists) only the log is used.
         """
         for stats in log.stats():
             for each in stats.streams if stats.slot == slot else ():
@@ -64,15 +64,15 @@ class Absences:
                 self._alive_ns = synced_ms * _MS_NS - _RECORDED_WITHIN_NS
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Hear of what was recorded."""
+        """Update from newly recorded events."""
         for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
             self._last_ns[stream] = stored.received_at_ns
             if stream.channel == "disconnects":
                 self._note_marker(stored)
 
     def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:
-        """The markers of streams that are collected again by a process that begins."""
-        # One that is yet to come is of a clock that was wrong: it tells nothing.
+        """The markers of streams that are collected again after a restart."""
+        # A time in the future is from a wrong clock and is ignored.
         alive_ns = self._alive_ns if self._alive_ns <= at_ns else 0
         return self._markers(stream_keys, at_ns, self._reason, "not_running", alive_ns)
 
@@ -104,7 +104,7 @@ class Absences:
         return max(found, default=None)
 
     def _has_marker(self, channel: str, symbol: Symbol, last_ns: int) -> bool:
-        """Whether a marker tells already that this stream is absent."""
+        """Whether this absence of the stream has a marker already."""
         marker = self._marker_of.get(symbol.slug)
         return (
             marker is not None and channel in marker.channels and marker.received_at_ns >= last_ns
@@ -112,12 +112,12 @@ class Absences:
 
     def _note_marker(self, stored: Stored) -> None:
         event = stored.event
-        # One of a damaged log tells of the past, not that a stream is absent from then on.
+        # A marker of log damage is about a past range; the stream is not absent after it.
         if isinstance(event, Disconnect) and event.cause != "damaged":
             self._marker_of[stored.stream.symbol] = event
 
 
 def _all_well(status: CollectorStatus) -> bool:
-    """Whether everything came, and nothing waited to be recorded, when this was said."""
+    """Whether all streams were connected, none had stalled, and nothing waited to be recorded."""
     quiet = status.connection == "connected" and not (status.pending or status.stalled)
     return quiet and not any(shard.waiting for shard in status.shards)

@@ -1,8 +1,8 @@
-"""The auditor: compares the books that are kept with the exchange's own, one after the other.
+"""Audits books: compares each maintained book with the exchange's own, one after the other.
 
-A numbered book that differs is wrong from that moment on, and goes on from the snapshot that showed
-it. Without numbers a difference may be the snapshot's own (an answer that was made too early, say);
-only the second in a row is believed, and the book is then begun again. See ``streaming.audit``.
+A book with update ids that differs is wrong, and continues from the snapshot that showed it.
+Without update ids a difference may be an error of the snapshot (an outdated response, for example);
+only after the second one in a row is the book restarted. See ``streaming.audit``.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,24 +27,24 @@ from penstock.telemetry import BookDrifted, Listener, SnapshotFailed
 
 Books = Mapping[Symbol, BookSync | StreamedBook]
 _MEET_S = 5.0
-"""How long the stream may take to bring what a snapshot already holds."""
+"""How long the stream may take to deliver the updates that a snapshot already contains."""
 _MEET_CHECKS = 250
 _AFTERWARDS_S = 1.0
-"""The same where nothing tells when it has been brought."""
+"""The same for books without update ids, where nothing shows that they were delivered."""
 
 
 @dataclass(frozen=True)
 class Audited:
-    """What audits found of one book."""
+    """Audit results of one book."""
 
     audits: int = 0
-    """Those that came to a finding."""
+    """Audits with a result."""
     drift: int | None = None
-    """Levels that differed when it was last compared."""
+    """Levels that differed at the last audit."""
     at_ms: int | None = None
-    """When that was."""
+    """Time of the last audit."""
     in_a_row: int = 0
-    """Findings with drift since the last without."""
+    """Consecutive audits with drift."""
 
 
 @dataclass
@@ -63,11 +63,11 @@ class Auditor:
     found: dict[Symbol, Audited] = field(default_factory=dict)
     _under_way: set[Symbol] = field(default_factory=set)
     _turns: dict[Symbol, int] = field(default_factory=dict)
-    """When each symbol last had its turn."""
+    """The number of each symbol's last audit."""
     _turn: "count[int]" = field(default_factory=count)
 
     def due(self) -> Symbol | None:
-        """The book whose turn it is: of those that can be compared, the one that waits longest."""
+        """The book to audit next: of those that can be compared, the one that waits longest."""
         ready = [
             symbol
             for symbol, sync in self.books().items()
@@ -76,9 +76,9 @@ class Auditor:
         return min(ready, key=lambda symbol: self._turns.get(symbol, -1), default=None)
 
     def gap_s(self) -> float:
-        """Seconds between two audits, of whatever books."""
+        """Seconds between two audits, over all books."""
         period_s = self.settings.audit_every
-        if not self.rules.shows_loss:  # then nothing is recorded without an audit
+        if not self.rules.shows_loss:  # then only audited books are recorded
             period_s = min(period_s, self.settings.book_every)
         symbols = list(self.books())
         if not symbols:
@@ -86,10 +86,10 @@ class Auditor:
         return max(period_s / len(symbols), self.fetcher.audit_gap_s(symbols[0]))
 
     async def audit(self, symbol: Symbol, urgency: Urgency = Urgency.AUDIT) -> None:
-        """Compare one book; nothing comes of it if the book or the snapshot cannot be had.
+        """Compare one book, unless the book or the snapshot is unavailable.
 
         Raises:
-            StorageError: what it shows cannot be recorded.
+            StorageError: the snapshot cannot be recorded.
         """
         if symbol in self._under_way:
             return
@@ -124,7 +124,7 @@ class Auditor:
     async def _meet(
         self, sync: BookSync, shadow: Shadow, snapshot: BookSnapshot, urgency: Urgency
     ) -> None:
-        """Compare a numbered book with a snapshot, at one update; from then on it is its base."""
+        """Compare a book with a snapshot at the same update id, and continue from the snapshot."""
         if not shadow.join(snapshot):
             return
         for _ in range(_MEET_CHECKS):
@@ -144,7 +144,7 @@ class Auditor:
     async def _recognise(
         self, sync: StreamedBook, history: StateHistory, snapshot: BookSnapshot
     ) -> None:
-        """Compare an unnumbered book with a snapshot, whichever of its states that shows."""
+        """Compare a book without update ids with a snapshot, which may show any recent state."""
         await self.clock.sleep(_AFTERWARDS_S)
         if not history.whole:
             return

@@ -1,8 +1,8 @@
-"""Whether an exchange can be asked at the moment.
+"""Tracks whether requests to an exchange are possible.
 
-A paused connector, or a state store that is away, stops every request of the process for as long as
-it lasts, and no stream. Whoever was refused for such a reason waits here until it is over, so that
-nothing is asked in vain meanwhile, and the reason is told once.
+A paused connector, or an unreachable state store, stops every request of the process for as long as
+it lasts, but no stream. A task whose request failed for such a reason waits here until it is over,
+so that no request is attempted in vain, and the reason is logged once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,11 +16,11 @@ _CHECK_S = 1.0
 
 
 async def _always() -> None:
-    """Where nothing is shared, nobody can pause anything."""
+    """Do nothing: without a shared state, requests cannot be paused."""
 
 
 class RestAvailability:
-    """Knows whether requests are possible, for one exchange and one process."""
+    """Whether requests are possible, for one exchange and one process."""
 
     def __init__(
         self,
@@ -31,18 +31,18 @@ class RestAvailability:
         note: Callable[[str], None] = lambda _: None,
         tell: Listener = quiet,
     ) -> None:
-        """``check`` raises one of ``SUSPENDED``; ``note`` is told the reason, and "" after it."""
+        """``check`` raises one of ``SUSPENDED``; ``note`` receives the reason, and "" after it."""
         self._exchange, self._clock, self._check = exchange, clock, check
         self._note, self._tell = note, tell
         self._reason = ""
 
     @property
     def suspended(self) -> bool:
-        """Whether nothing can be asked."""
+        """Whether no request is possible."""
         return bool(self._reason)
 
     def failed(self, error: Exception) -> bool:
-        """Note that something could not be asked; whether nothing else can be either."""
+        """Note a failed request; return whether all requests are impossible."""
         if not isinstance(error, SUSPENDED):
             return False
         reason = str(error)
@@ -53,12 +53,12 @@ class RestAvailability:
         return True
 
     async def resumed(self, wanted: Callable[[], bool] = lambda: True) -> None:
-        """Wait until requests are possible again, or nobody wants that any more."""
+        """Wait until requests are possible again, or ``wanted`` returns False."""
         while self.suspended and wanted():
             await self._clock.sleep(_CHECK_S)
 
     async def run(self) -> None:
-        """Check now and then, for ever."""
+        """Check every second, for ever."""
         while True:
             await self.check()
             await self._clock.sleep(_CHECK_S)

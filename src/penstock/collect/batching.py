@@ -1,9 +1,9 @@
-"""When a batch is written: at once if nothing more is coming, together with others in a flood.
+"""Determines when a batch is written: at once at low load, with more events under load.
 
-A message that comes alone is written and published within a fraction of a millisecond. While more
+A message that arrives alone is written and published within a fraction of a millisecond. While more
 are waiting on the sockets they are gathered into one batch, until it is full or has waited for
-``latest_s``. Every write has a cost of its own, so the next batch is given as long as the last one
-took: the busier the process, the larger its batches.
+``latest_s``. Every write has a fixed cost, so the next batch is gathered for as long as the last
+write took: the busier the process, the larger its batches.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from penstock.clock import Clock
 from penstock.config import Collect
 
 FULL = 2_000
-"""With so many frames and events waiting, a batch is written without waiting for more."""
+"""With this many frames and events waiting, a batch is written without waiting for more."""
 _SECOND_NS = 1_000_000_000
 
 
@@ -25,18 +25,18 @@ class Flushing:
     latest_s: float = 0.02
     """No event waits longer than this for others."""
     least_s: float = 0.0
-    """Seconds between two writes at the least."""
+    """Minimum seconds between two writes."""
     most_waiting: int = 50_000
-    """With so many events not yet recorded, reading pauses and the exchange has to wait."""
+    """With this many events not recorded yet, reading from the sockets pauses."""
 
 
 def flushing_by(settings: Collect) -> Flushing:
-    """How an operator wants it."""
+    """The options from the settings."""
     return Flushing(settings.flush_ms / 1000, settings.flush_min_ms / 1000)
 
 
 class Batching:
-    """Says when the next batch is due. For one task that waits, and anybody who tells."""
+    """Determines when the next batch is due. One task waits; any task may call ``arrived``."""
 
     def __init__(self, flushing: Flushing, clock: Clock) -> None:
         self._latest_ns = round(flushing.latest_s * _SECOND_NS)
@@ -46,11 +46,11 @@ class Batching:
         self._began_ns = self._ended_ns = clock.monotonic_ns()
 
     def arrived(self) -> None:
-        """There is something to write."""
+        """Note that there is something to write."""
         self._something.set()
 
     async def due(self, waiting: Callable[[], int]) -> None:
-        """Wait for the moment to write; ``waiting`` counts what a batch would have by now."""
+        """Wait until a batch is due; ``waiting`` returns its current size."""
         now_ns = self._clock.monotonic_ns
         await self._something.wait()
         first_ns = now_ns()
@@ -64,14 +64,14 @@ class Batching:
         self._began_ns = now_ns()
 
     def written(self) -> None:
-        """The batch that was due is written."""
+        """Note that the batch is written."""
         self._ended_ns = self._clock.monotonic_ns()
 
 
 async def settled(clock: Clock, waiting: Callable[[], int], until_ns: int) -> None:
-    """Wait until nothing more comes off the sockets, enough has, or it is ``until_ns``."""
+    """Wait until no more frames arrive, a batch is full, or ``until_ns`` is reached."""
     seen, now = -1, waiting()
     while now != seen and now < FULL and clock.monotonic_ns() < until_ns:
-        # One turn of the loop, in which every socket that has something is read.
+        # One iteration of the event loop, in which every readable socket is read.
         await clock.sleep(0)
         seen, now = now, waiting()

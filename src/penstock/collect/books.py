@@ -1,8 +1,8 @@
-"""The books' maintainer: everything about books that needs the exchange's REST side, or time.
+"""Maintains books: everything about them that needs REST requests or timers.
 
-It fetches the snapshots that books are begun from, knows how far down each is known and asks for
-more in time, has them audited, and records what they show now and then, so that readers have a
-place to begin from.
+It fetches the snapshots that books start from, requests new ones before the price leaves the known
+depth, runs the audits, and records snapshots of the books at intervals, as starting points for
+readers.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _DEPTH_CHECK_S = 0.25
 
 
 class BookHealth(NamedTuple):
-    """What is known of a book apart from its levels."""
+    """Audit results and known depth of a book."""
 
     audited: Audited
     known_bid: Decimal | None
@@ -43,12 +43,12 @@ class BookHealth(NamedTuple):
 
 @dataclass
 class BookMaintainer:
-    """Takes care of one exchange's books."""
+    """Maintains one exchange's books."""
 
     gateway: ExchangeClient
     rest: Rest
     books: Callable[[], Books]
-    """All there are at the moment."""
+    """Returns all current books."""
     rules: BookRules
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
@@ -60,7 +60,7 @@ class BookMaintainer:
     _auditor: Auditor = field(init=False)
 
     def __post_init__(self) -> None:
-        # An answer with fewer levels than could be asked for is the whole book.
+        # A response with fewer levels than can be requested is the whole book.
         depth = min(self.settings.book_depth, self.rules.fetched_levels or sys.maxsize)
         queue = SnapshotQueue(self.settings.snapshots_at_once)
         self._fetcher = SnapshotFetcher(self.gateway, self.rest, depth, queue)
@@ -78,10 +78,10 @@ class BookMaintainer:
         )
 
     async def run(self) -> None:
-        """Take care, for ever.
+        """Maintain the books, for ever.
 
         Raises:
-            StorageError: what the books show cannot be recorded.
+            StorageError: a snapshot cannot be recorded.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -90,19 +90,19 @@ class BookMaintainer:
                 if self.settings.audit_every:
                     group.create_task(self._audit_forever(group))
         except ExceptionGroup as failures:
-            # Whoever called wants the one thing that went wrong, not the group it was in.
+            # Callers expect the error itself, not the group.
             raise failures.exceptions[0] from None
 
     async def fetch(
         self, symbol: Symbol, wanted: Callable[[], bool] | None = None
     ) -> BookSnapshot | None:
-        """A snapshot for a book to begin from; None if nobody wants it any more.
+        """A snapshot for a book to start from; None if it is no longer needed.
 
-        ``wanted`` is asked when its turn has come, and nothing is paid before; unless it is given,
-        the book itself is asked. While nothing can be asked at all, it waits.
+        ``wanted`` is called when the request's turn comes, before tokens are acquired; the default
+        is whether the book waits for a snapshot. While requests are suspended, this waits.
 
         Raises:
-            One of ``UNAVAILABLE``: it could not be had.
+            One of ``UNAVAILABLE``: it could not be fetched.
         """
         is_wanted = wanted or partial(self._wants, symbol)
         while True:
@@ -119,13 +119,13 @@ class BookMaintainer:
                         raise
 
     def health_of(self, symbol: Symbol) -> BookHealth:
-        """What audits found of a book, and how far it is known."""
+        """The audit results and the known depth of a book."""
         sync = self.books().get(symbol)
         ends = self._known_depth.ends(sync) if sync is not None else Ends()
         return BookHealth(self._auditor.found.get(symbol, Audited()), ends.bid, ends.ask)
 
     async def record_shown(self) -> None:
-        """Record what the synced books show, where a change that was lost would have shown."""
+        """Record snapshots of the synced books, if a lost update would have been detected."""
         if not self.rules.shows_loss:
             return
         shown = []
@@ -141,7 +141,7 @@ class BookMaintainer:
         return sync is not None and sync.wants_snapshot
 
     def _has_left(self, sync: BookSync | StreamedBook) -> bool:
-        """Stop believing a book whose price is beyond all that is known of it."""
+        """Distrust a book whose price is beyond its known depth; return whether it is."""
         if not self._known_depth.left(sync):
             return False
         sync.distrust("the price has left all that the snapshot showed")
@@ -155,7 +155,7 @@ class BookMaintainer:
                 self._known_depth.forget_beyond(sync)
 
     async def _watch_known_depth(self, group: asyncio.TaskGroup) -> None:
-        """Ask for a new snapshot before the price has come to the end of what is known."""
+        """Request a new snapshot before the price reaches the end of the known depth."""
         while True:
             await self.clock.sleep(_DEPTH_CHECK_S)
             for symbol, sync in self.books().items():

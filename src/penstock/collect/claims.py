@@ -1,8 +1,9 @@
-"""What a status claims, checked against the log: the log is believed.
+"""Checks the ids that a status lists as seen against the log, which takes precedence.
 
-A status is written once the log is synced, so a power cut takes nothing from the log that a status
-calls seen. A damaged disk may, and so may a folder that is restored from an older copy. A status
-says how many numbers its slot had given: if the log has fewer, every id it calls seen is looked up.
+A status is written after the log is synced, so a power cut removes nothing from the log that a
+status lists as seen. A damaged disk may, and so may a folder that is restored from an older copy. A
+status contains how many numbers its slot had assigned. If the log has fewer, every id that the
+status lists as seen is looked up.
 """
 
 from penstock.collect.status import CollectorStatus, IdsStatus
@@ -12,11 +13,11 @@ from penstock.streaming.gaps import IdRuns
 
 
 def lacks_records(status: CollectorStatus | None, log: LogReader) -> bool:
-    """Whether a slot holds less than its status says."""
+    """Whether a slot holds fewer records than its status states."""
     if status is None:
         return False
     if status.numbered is None:
-        # Of an older version, which did not sync the log first: the newest is the first to be lost.
+        # An older version, which did not sync the log first: the latest record is lost first.
         return not all(_holds_last(ids, status.exchange, log) for ids in status.ids)
     given = (
         each.last_number
@@ -35,7 +36,7 @@ def _holds_last(ids: IdsStatus, exchange: str, log: LogReader) -> bool:
 
 
 def claimed(ids: IdsStatus) -> tuple[IdRuns, int]:
-    """The ids a status calls seen, and the newest that it knows to exist (0: none)."""
+    """The ids that a status lists as seen, and the latest one listed as missing (0: none)."""
     runs = IdRuns()
     for first, last in ids.seen:
         runs.add_run(first, last)
@@ -44,7 +45,7 @@ def claimed(ids: IdsStatus) -> tuple[IdRuns, int]:
 
 
 def found(ids: IdsStatus, stream: Stream, log: LogReader) -> tuple[IdRuns, int]:
-    """The same, of which only those are seen that the log holds."""
+    """The ids listed as seen that the log holds, and the latest id listed at all (0: none)."""
     runs = IdRuns()
     spans = [Span(key_of_id(first), key_of_id(last + 1)) for first, last in ids.seen]
     for key in log.keys_in(stream, spans):

@@ -1,9 +1,9 @@
-"""A collector: one exchange's streams, recorded, with everything that is missing named.
+"""Collects one exchange's streams: records them, and detects everything that is missing.
 
-It learns what the exchange lists and allows, streams what was asked for, keeps the books, and says
-of itself what it is doing. Before it stops it asks the exchange once per market for the
-newest trade, so that even a lost last frame is known to be lost; where ids do not tell, it records
-the newest ones itself.
+A collector fetches the exchange's markets and limits, streams the requested markets, maintains the
+books, and writes its status. Before it stops it fetches the latest trade of each market, so that
+even a lost last frame is detected; where ids are not consecutive, it records the latest trades
+itself.
 """
 
 import asyncio
@@ -47,18 +47,18 @@ from penstock.telemetry import ExchangeSilent, Listener
 
 _STATUS_S = 1.0
 _GRACE_S = 2.0
-"""How long the stream may take to bring what the exchange's REST side already tells of."""
+"""How long the stream may take to deliver what REST already returns."""
 _GRACE_CHECKS = 40
 _LATEST = 100
-"""Trades to ask for in the end where ids are not consecutive: more than a stream holds back."""
+"""Trades fetched at the end where ids are not consecutive: more than a stream can be behind."""
 _SILENT_HEARTBEATS = 3
-"""A connection without a sign of life for so many heartbeats is dead."""
+"""A connection that is silent for this many heartbeats counts as dead."""
 _LEARN_AGAIN = Backoff(first_s=1.0, longest_s=30.0)
 
 
 @dataclass
 class Collector:
-    """Collects from one exchange until told to stop."""
+    """Collects from one exchange until it is stopped."""
 
     exchange: Exchange
     gateway: ExchangeClient
@@ -82,15 +82,15 @@ class Collector:
     """Markers of absences that are not recorded yet."""
 
     def books(self) -> Books:
-        """Every book that is kept at the moment."""
+        """All current books."""
         return self._sessions.books() if self._sessions is not None else {}
 
     def add(self, names: Sequence[str]) -> None:
-        """Collect these too, from now on; what is collected already goes on undisturbed.
+        """Collect these too, from now on; streams that are collected already are not affected.
 
         Raises:
-            NotStreaming: the exchange has not told yet what it lists. Try again later.
-            UnknownSymbol: it does not list one of them; nothing was changed.
+            NotStreaming: the exchange's markets are not known yet. Try again later.
+            UnknownSymbol: the exchange does not list one of them; nothing was changed.
         """
         symbols = self._find(names)
         self._streaming().add(self._stream_keys(symbols))
@@ -100,11 +100,11 @@ class Collector:
         self._expect(symbols)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Collect these no longer; what was recorded stays.
+        """Stop collecting these; recorded data is kept.
 
         Raises:
-            NotStreaming: the exchange has not told yet what it lists. Try again later.
-            UnknownSymbol: it does not list one of them; nothing was changed.
+            NotStreaming: the exchange's markets are not known yet. Try again later.
+            UnknownSymbol: the exchange does not list one of them; nothing was changed.
         """
         symbols = self._find(names)
         self._streaming().remove(self._stream_keys(symbols))
@@ -114,12 +114,12 @@ class Collector:
             self._detector.forget(symbols)
 
     async def replace(self, names: Sequence[str]) -> None:
-        """Collect these and no others, from now on; what is not known may have been listed since.
+        """Collect these and no others, from now on; unknown ones may have been listed since.
 
         Raises:
-            NotStreaming: the exchange has not told yet what it lists. Try again later.
-            UnknownSymbol: it does not list one of them; nothing was changed.
-            One of ``UNAVAILABLE``: whether it does cannot be asked.
+            NotStreaming: the exchange's markets are not known yet. Try again later.
+            UnknownSymbol: the exchange does not list one of them; nothing was changed.
+            One of ``UNAVAILABLE``: its markets cannot be fetched.
         """
         wanted = await self._find_even_new(names)
         gone = [symbol.unified for symbol in self._symbols if symbol not in wanted]
@@ -127,12 +127,12 @@ class Collector:
         self.remove(gone)
 
     async def run(self, names: Sequence[str], stop: asyncio.Event) -> None:
-        """Collect these symbols.
+        """Collect these symbols until ``stop`` is set.
 
         Raises:
             UnknownSymbol: the exchange does not list one of them. Nothing was collected.
-            UnknownChannel: it does not stream what the settings ask for.
-            StorageError: what arrives cannot be recorded.
+            UnknownChannel: it does not have a channel that the settings request.
+            StorageError: events cannot be recorded.
         """
         self.reporter.watch_recording(self.recorder)
         self.reporter.write("starting")
@@ -158,7 +158,7 @@ class Collector:
             await self._follow(feed, stop)
 
     async def _find_even_new(self, names: Sequence[str]) -> list[Symbol]:
-        """Find symbols that may have been listed since: another process may know, or the exchange.
+        """Find symbols that may have been listed since, in the state store, then on the exchange.
 
         Raises:
             See ``replace``.
@@ -178,7 +178,7 @@ class Collector:
         return list(dict.fromkeys(self._info.symbols.find(name) for name in names))
 
     def _stream_keys(self, symbols: Iterable[Symbol]) -> list[StreamKey]:
-        # All of a market's streams side by side, so that they share a connection if they can.
+        # All streams of a market are adjacent, so that they share a connection if possible.
         return [(channel, symbol) for symbol in symbols for channel in self.settings.channels]
 
     def _streaming(self) -> Sessions | FeedSession:
@@ -188,7 +188,7 @@ class Collector:
         return streaming
 
     async def _follow(self, feed: Feed, stop: asyncio.Event) -> None:
-        """Record what a feed brings; whether all came, only who keeps its sockets could tell."""
+        """Record a feed's events; losses on its sockets cannot be detected here."""
         settings, closing = self.settings, asyncio.Event()
         flushing = flushing_by(settings)
         again = replace(RECONNECT, multiplier=settings.retry_multiplier)
@@ -236,8 +236,8 @@ class Collector:
                 await self._final_probe(rest, tuple(self._symbols))
             others.append(asyncio.create_task(self._give_up_in_time()))
             if stopping.done():
-                # Before the streams end: whatever is recorded as live afterwards would tell that
-                # they had come back.
+                # Before the streams end: a live record afterwards would end the absence of its
+                # stream.
                 await maintainer.record_shown()
             closing.set()
             await streaming
@@ -253,17 +253,17 @@ class Collector:
             await end(streaming, others)
 
     def _start_background(self, *others: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
-        """The tasks that run beside streaming, for ever."""
+        """Start the tasks that run beside streaming, for ever."""
         background = (self._report_forever(), self.availability.run(), self.listings.run(), *others)
         return [asyncio.create_task(task) for task in background]
 
     async def _give_up_in_time(self) -> None:
-        """A disk that is full for too long must not keep the process from ending."""
+        """End the process even if the disk stays full for longer than ``stop_timeout``."""
         await self.clock.sleep(self.settings.stop_timeout)
         self.recorder.give_up()
 
     async def _learn(self, stop: asyncio.Event) -> Info | None:
-        """What the exchange announces; None if told to stop before it answered."""
+        """The exchange's markets and limits; None if stopped before it answered."""
         learning = asyncio.create_task(self._ask_until_answered())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -287,7 +287,7 @@ class Collector:
         raise AssertionError("counting never ends")
 
     async def _wait_for_leave(self) -> None:
-        """Wait until the exchange may be asked; meanwhile say why not."""
+        """Wait until requests are possible, with the reason in the status."""
         while self.availability.suspended:
             await self.availability.check()
             self.reporter.write("starting")
@@ -318,7 +318,7 @@ class Collector:
         return self._detector
 
     def _expect(self, symbols: Iterable[Symbol]) -> None:
-        """Tell the stall detector which streams to expect."""
+        """Register the streams of these markets with the stall detector."""
         if self._detector is not None and self.settings.liveness:
             channels, whole_books = self.settings.channels, self._whole_books
             self._detector.expect(channels, list(symbols), whole_books=whole_books)
@@ -362,7 +362,7 @@ class Collector:
             await self.clock.sleep(_STATUS_S)
 
     async def _final_probe(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
-        """Ask for the newest trades, and wait a moment for the stream to bring them."""
+        """Fetch the latest trades, and wait briefly for the stream to deliver them."""
         if "trades" not in self.settings.channels or "trades" not in self.exchange.consecutive:
             return
 
@@ -378,7 +378,7 @@ class Collector:
             await self.clock.sleep(_GRACE_S / _GRACE_CHECKS)
 
     async def _record_latest(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
-        """Record the newest trades, where no id would tell that the stream still owed some."""
+        """Record the latest trades, if ids cannot show that the stream has not delivered some."""
         if "trades" not in self.settings.channels or "trades" in self.exchange.consecutive:
             return
         await self._final_prober().ask(

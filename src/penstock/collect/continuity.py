@@ -1,7 +1,7 @@
-"""Continuity: which ids were recorded, and so which are missing.
+"""Tracks which ids were recorded, and so which are missing.
 
-A tap of the recorder: it hears only of what is written, so that what it calls seen can be read
-back.
+It is a tap of the recorder and receives only written records, so every id that it lists as seen can
+be read back.
 """
 
 from collections import Counter
@@ -17,29 +17,30 @@ from penstock.streaming.gaps import IdGap, IdRuns
 from penstock.telemetry import GapFound, Listener
 
 _LOST = "lost"
-"""The cause of a hole for which there is no marker: the connection stood."""
+"""The cause of a gap without a marker: the connection was open."""
 
 
 class Continuity:
-    """The ids of every stream that numbers its records one by one."""
+    """The ids of every stream with consecutive ids."""
 
     def __init__(self, channels: Collection[str], tell: Listener) -> None:
         self._channels, self._tell = frozenset(channels), tell
         self._runs: dict[Stream, IdRuns] = {}
         self._latest: dict[Stream, int] = {}
         self._absent: dict[Stream, str] = {}
-        """Streams that a marker says may lack something, and why, until they bring something."""
+        """Streams with a marker of a possible gap, and its cause, until their next record."""
         self._gaps: Counter[tuple[str, str]] = Counter()
         """By channel and cause."""
 
     def resume(
         self, exchange: str, before: Iterable[IdsStatus], log: LogReader, *, doubted: bool = False
     ) -> None:
-        """Take up what a predecessor knew, and what it recorded after it last said so.
+        """Restore the ids of a previous status, and those recorded after it was written.
 
-        It may have died in between, and records come in any order: whatever it did not call seen
-        is looked up, below, between and above. Where it is ``doubted`` that the log holds what it
-        calls seen, that is looked up too, and what is not there is missing.
+        The previous collector may have been killed in between, and records come in any order. So
+        all ids that the status does not list as seen are looked up in the log: below, between and
+        above its runs. With ``doubted`` (the log lacks records that the status lists) the seen ids
+        are looked up too, and those not found are missing.
         """
         for ids in before:
             stream = Stream(exchange, ids.channel, ids.symbol)
@@ -59,7 +60,7 @@ class Continuity:
                         runs.add(number)
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Hear of what was recorded."""
+        """Update from newly recorded events."""
         for stored in recorded:
             if stored.stream.channel not in self._channels:
                 if stored.stream.channel == "disconnects":
@@ -77,7 +78,7 @@ class Continuity:
                 runs.add(number)
 
     def recovered(self, events: Sequence[AnyEvent]) -> None:
-        """These are in the log, whenever they were written: by an attempt that failed, perhaps."""
+        """Add events that are in the log; a failed attempt may have written some of them."""
         for event in events:
             stream = stream_of(event)
             number = id_of(event) if stream.channel in self._channels else None
@@ -85,11 +86,11 @@ class Continuity:
                 self._runs.setdefault(stream, IdRuns()).add(number)
 
     def note_latest(self, stream: Stream, latest: int) -> None:
-        """The exchange says that ids up to this one exist: a lost tail is missing too."""
+        """Note the latest id on the exchange, so that lost ids at the end count as missing."""
         self._latest[stream] = latest
 
     def behind(self, stream: Stream) -> bool:
-        """Whether the newest id that is known to exist was not recorded yet."""
+        """Whether the latest id that is known to exist is not recorded yet."""
         last = self.last(stream)
         return last is not None and last < self._latest.get(stream, 0)
 
@@ -99,7 +100,7 @@ class Continuity:
         return runs.last if runs else None
 
     def status(self) -> list[IdsStatus]:
-        """What was seen and what is missing, by stream."""
+        """Seen and missing ids, by stream."""
         return [
             IdsStatus(
                 channel=stream.channel,
@@ -111,14 +112,14 @@ class Continuity:
         ]
 
     def gaps(self) -> list[GapCount]:
-        """How often something went missing since the start; without ids, how often it may have."""
+        """Gaps since the start, by channel and cause; without ids, possible gaps."""
         return [
             GapCount(channel=channel, cause=cause, count=count)
             for (channel, cause), count in self._gaps.items()
         ]
 
     def _mark(self, stored: Stored) -> None:
-        """Note why what follows may not follow what was recorded before."""
+        """Note why there may be a gap before the next record."""
         marker, (exchange, _, symbol) = stored.event, stored.stream
         assert isinstance(marker, Disconnect), "nothing else is recorded there"
         for channel in marker.channels:
@@ -145,7 +146,7 @@ class Continuity:
 
 
 def _unseen(runs: IdRuns) -> list[Span]:
-    """Everything outside the runs."""
+    """All key ranges outside the runs."""
     if runs.first is None or runs.last is None:
         return [Span()]
     below, above = Span(end=key_of_id(runs.first)), Span(first=key_of_id(runs.last + 1))

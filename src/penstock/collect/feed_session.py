@@ -1,8 +1,7 @@
-"""A session on somebody else's sockets: what a feed brings, recorded.
+"""Records the events of a feed, whose sockets belong to a library.
 
-Every channel of every market is followed by itself: it is asked for what comes next, again and
-again, and if it has nothing but an error, after a pause. Books are believed from one snapshot to
-the next error, as far as the feed can be.
+Each channel of each market has its own task, which requests the next events in a loop and pauses
+after an error. A book is valid from a snapshot to the next error, as far as the feed is correct.
 """
 
 import asyncio
@@ -33,14 +32,14 @@ from penstock.streaming.wanted import StreamKey
 from penstock.telemetry import ConnectionLost, Listener, quiet
 
 _TROUBLE = (*UNAVAILABLE, UnknownSymbol)
-"""What a channel may recover from, or the others need not suffer from."""
+"""Errors that a channel may recover from, or that do not affect other channels."""
 _CANCEL_S = 2.0
-"""How long a feed may take to let go; a library may swallow what should have stopped it."""
+"""How long a feed may take to stop; a library may suppress the cancellation."""
 _EXCERPT = 200
 
 
 class FeedState:
-    """What is known of the channels that are followed."""
+    """State and counts of the followed channels."""
 
     def __init__(self) -> None:
         self.state: State = "connecting"
@@ -48,14 +47,14 @@ class FeedState:
         self.stats = ConnectionStats()
 
     def note_failure(self, error: Exception, stream_key: StreamKey) -> None:
-        """A channel could not be read."""
+        """Note that a channel could not be read."""
         words, stats = str(error), self.stats
         stream = f"{stream_key[0]} {stream_key[1].slug}"
         if isinstance(error, UnexpectedAnswer):
             stats.malformed["wrong_shape"] += 1
             stats.quarantine.append(Malformed("wrong_shape", words, words[:_EXCERPT], stream))
         elif isinstance(error, SUSPENDED):
-            self.state = "reconnecting"  # a client may ask before it streams
+            self.state = "reconnecting"  # a client may send requests before it streams
         elif isinstance(error, ExchangeUnreachable):
             self.state = "reconnecting"
             stats.reconnects[words[:_EXCERPT]] += 1
@@ -66,18 +65,18 @@ class FeedState:
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """What is to be read from a feed."""
+    """What to read from a feed."""
 
     exchange: str
     feed: Feed
     levels: int
-    """Of a book, on each side."""
+    """Levels of a book per side."""
     again: Backoff = RECONNECT
-    """How long to wait before a channel that failed is asked again."""
+    """The delays before a failed channel is retried."""
 
 
 class FeedSession:
-    """Follows a feed until told to stop."""
+    """Follows a feed until it is stopped."""
 
     def __init__(
         self,
@@ -92,11 +91,11 @@ class FeedSession:
         self._batching = Batching(flushing, clock)
         self.feed_state = FeedState()
         self._stream_keys: dict[StreamKey, asyncio.Task[None] | None] = {}
-        """What is followed, and by whom once it runs."""
+        """The followed streams, and their tasks once it runs."""
         self._shown: dict[Symbol, tuple[bytes, bytes]] = {}
-        """The levels that were last recorded of each book."""
+        """The last recorded levels of each book."""
         self._heard_ns: dict[StreamKey, int] = {}
-        """When channels that bring something last answered."""
+        """The time of each stream's last response, until an interruption is marked."""
         self._events: list[AnyEvent] = []
         self._room = asyncio.Event()
         self._changed = asyncio.Event()
@@ -108,10 +107,10 @@ class FeedSession:
         return len(self._events)
 
     def add(self, stream_keys: Iterable[StreamKey]) -> None:
-        """Follow these too.
+        """Follow these streams too.
 
         Raises:
-            UnknownChannel: the feed does not have it; nothing was changed.
+            UnknownChannel: the feed does not have one of the channels; nothing was changed.
         """
         wanted, feed = list(stream_keys), self._options.feed
         for channel, _ in wanted:
@@ -127,7 +126,7 @@ class FeedSession:
         self._changed.set()
 
     def remove(self, stream_keys: Iterable[StreamKey]) -> None:
-        """Follow these no longer."""
+        """Stop following these streams."""
         for stream_key in stream_keys:
             if stream_key in self._stream_keys:
                 self._mark([stream_key], "removed", "removed")
@@ -139,10 +138,10 @@ class FeedSession:
         self._changed.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Follow and record until ``stop``; then let go, and record what had arrived.
+        """Follow and record until ``stop``; then stop the feed, and record what had arrived.
 
         Raises:
-            StorageError: what arrived cannot be recorded.
+            StorageError: events cannot be recorded.
         """
         flushing = asyncio.create_task(self._flush_forever())
         stopping = asyncio.create_task(stop.wait())
@@ -160,7 +159,7 @@ class FeedSession:
                 changing.cancel()
         finally:
             self._is_over, self.feed_state.state = True, "disconnected"
-            self._batching.arrived()  # lets the task that writes see that it is over
+            self._batching.arrived()  # wakes the writing task, which then ends
             for task in (stopping, *self._tasks()):
                 task.cancel()
             await asyncio.wait([stopping, *self._tasks()], timeout=_CANCEL_S)
@@ -177,7 +176,7 @@ class FeedSession:
         return [task for task in self._stream_keys.values() if task is not None]
 
     def _failed(self) -> list[asyncio.Task[None]]:
-        """Those who ended by an error that nobody here can mend."""
+        """The tasks that ended with an error that is not retried."""
         return [
             task
             for task in self._tasks()
@@ -206,11 +205,11 @@ class FeedSession:
     def _mark(
         self, stream_keys: Iterable[StreamKey], reason: str, cause: Cause = "disconnected"
     ) -> None:
-        """Record that streams that had brought something may lack something from now on."""
+        """Record that streams which delivered something may have a gap from now on."""
         exchange, now_ns = self._options.exchange, self._clock.now_ns()
         for stream_key in stream_keys:
             since_ns = self._heard_ns.pop(stream_key, None)
-            if since_ns is not None:  # else it is marked already, or was never heard
+            if since_ns is not None:  # else it is marked already, or never delivered
                 marker = Disconnects(exchange, [(stream_key[0], (stream_key[1],))])
                 self._events += marker.mark(reason, now_ns, since_ns, cause)
 
@@ -222,7 +221,7 @@ class FeedSession:
             self._batching.arrived()
 
     def _is_news(self, snapshot: BookSnapshot) -> bool:
-        """Keep the book; whether its best levels differ from those recorded before."""
+        """Update the book; return whether its levels differ from those recorded before."""
         symbol, levels = snapshot.symbol, (bytes(snapshot.bids_raw), bytes(snapshot.asks_raw))
         book = self.feed_state.books.get(symbol)
         if book is not None:

@@ -1,8 +1,8 @@
-"""Pace: when a loop that asks again and again asks next. Pure: instants in, instants out.
+"""Computes when a fetch loop runs next. Pure: instants in, instants out.
 
-While all goes well a loop begins every so often, however long its work takes; work that takes
-longer than that is followed by the next at once, and what was missed is not made up for. While it
-fails it waits twice as long each time, up to a limit, and the first success forgets that.
+After a success a loop runs one interval after its last start, however long the run took. A run that
+takes longer than the interval is followed by the next at once, and missed runs are not made up for.
+After each failure the delay doubles, up to a limit; the first success resets it.
 """
 
 from dataclasses import dataclass
@@ -12,37 +12,37 @@ SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class FetchTiming:
-    """How often a loop asks."""
+    """How often a loop runs."""
 
     every_s: float
     first_delay_s: float = 1.0
-    """How long to wait after a failure; twice as long after each further one …"""
+    """The delay after a failure; doubled after each further one …"""
     longest_delay_s: float = 60.0
-    """… but never longer."""
+    """… up to this."""
 
 
 class FetchSchedule:
-    """When one loop asks next."""
+    """When one loop runs next."""
 
     def __init__(self, timing: FetchTiming) -> None:
         self._timing = timing
         self.failures = 0
-        """How often it failed in a row."""
+        """Consecutive failures."""
 
     def succeeded(self, began_ns: int, ended_ns: int, *, more: bool = False) -> int:
-        """When to begin next; at once, if there is more to be had."""
+        """The time of the next run; at once, if more is available."""
         self.failures = 0
         if more:
             return ended_ns
         return max(ended_ns, began_ns + round(self._timing.every_s * SECOND_NS))
 
     def failed(self, ended_ns: int) -> int:
-        """When to begin next."""
+        """The time of the next run after a failure."""
         self.failures += 1
         return ended_ns + round(self.delay_s() * SECOND_NS)
 
     def delay_s(self) -> float:
-        """How long to wait after so many failures."""
+        """The delay after the current number of failures."""
         if not self.failures:
             return 0.0
         # The exponent is bounded because a float overflows at about the thousandth failure.
@@ -51,15 +51,15 @@ class FetchSchedule:
 
 
 class Spacing:
-    """Spreads the requests of one process evenly, so that no stretch of the window holds more."""
+    """Spaces the requests of one process evenly, so that no window has more than its limit."""
 
     def __init__(self, max_requests: int, window_s: float) -> None:
-        # Rounded up: a nanosecond too little, often enough, would let one more into the window.
+        # Rounded up: a nanosecond less per request could let one more into the window.
         self._space_ns = -(-round(window_s * SECOND_NS) // max_requests)
         self._free_ns: int | None = None
 
     def take(self, now_ns: int) -> int:
-        """The instant at which the next request may leave; it is taken by whoever asks."""
+        """Reserve and return the instant at which the next request may be sent."""
         at_ns = now_ns if self._free_ns is None else max(now_ns, self._free_ns)
         self._free_ns = at_ns + self._space_ns
         return at_ns

@@ -1,8 +1,8 @@
-"""The fetcher: one exchange's REST side, asked again and again until told to stop.
+"""Fetches one exchange's data by REST, in loops, until it is stopped.
 
-Every loop goes through the same phases: work out what to ask from what is stored; wait for the
-operator's spacing and the fleet's budget; ask; record and broadcast; wait for the rest of the
-interval. What fails is tried again, ever more slowly, and harms no other loop.
+Every loop has the same steps: derive the next request from what is stored; wait for the operator's
+limit and the shared budget; send it; record and broadcast; wait for the rest of the interval. A
+failed run is retried with growing delays, and affects no other loop.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ _STATUS_S = 1.0
 
 
 class OperatorLimit:
-    """The operator's own limit on the requests of this process, evenly spaced."""
+    """The operator's limit on the requests of this process, evenly spaced."""
 
     def __init__(self, settings: FetchSettings, clock: Clock) -> None:
         self._spacing = Spacing(settings.max_requests, settings.window)
         self._clock = clock
 
     async def __call__(self) -> None:
-        """Wait for the next turn."""
+        """Wait until the next request may be sent."""
         now_ns = self._clock.monotonic_ns()
         await self._clock.sleep((self._spacing.take(now_ns) - now_ns) / SECOND_NS)
 
 
 class FetchLoop:
-    """Fetches one thing, for ever."""
+    """Repeats one fetch, for ever."""
 
     def __init__(self, exchange: str, fetch: Fetch, timing: FetchTiming, clock: Clock) -> None:
         self._exchange, self._fetch, self._clock = exchange, fetch, clock
@@ -60,7 +60,7 @@ class FetchLoop:
         self._reason = ""
 
     async def run(self, tell: Listener, availability: RestAvailability) -> None:
-        """Ask whenever it is due; not while nothing can be asked."""
+        """Fetch whenever it is due, except while requests are suspended."""
         while True:
             await self._clock.sleep(max(0, self._next_ns - self._clock.now_ns()) / SECOND_NS)
             await availability.resumed()
@@ -75,7 +75,7 @@ class FetchLoop:
                 self._succeeded(began_ns, fetched, tell)
 
     def status(self) -> FetchStatus:
-        """How it gets on."""
+        """The status of this loop."""
         return FetchStatus(
             what=self._fetch.what,
             symbol=self._fetch.symbol,
@@ -129,12 +129,12 @@ class FetcherServices:
     availability: RestAvailability
     listings: Listings
     stop_timeout_s: float = 300.0
-    """How long what was fetched may wait for a full disk once it is to stop."""
+    """How long fetched records may wait for a full disk after a stop."""
 
 
 @dataclass
 class Fetcher:
-    """Fetches from one exchange until told to stop."""
+    """Fetches from one exchange until it is stopped."""
 
     loops: Sequence[FetchLoop]
     context: FetchContext
@@ -142,14 +142,14 @@ class Fetcher:
 
     @property
     def reporter(self) -> Reporter:
-        """What it says of itself."""
+        """The writer of the status."""
         return self.services.reporter
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run every loop.
+        """Run every loop until ``stop`` is set.
 
         Raises:
-            StorageError: it was told to stop while what was fetched could not be recorded.
+            StorageError: it was stopped while fetched records could not be written.
         """
         self.reporter.watch_recording(self.context.recorder)
         self.reporter.write("starting")
@@ -165,7 +165,7 @@ class Fetcher:
         tasks = [asyncio.create_task(each) for each in (*loops, *background)]
         try:
             await first_of(stopping, *tasks)
-            raise_first(tasks)  # none ever ends but by an error
+            raise_first(tasks)  # they end only with an error
         except BaseException:
             recorder.give_up()
             raise
@@ -174,7 +174,7 @@ class Fetcher:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(stopping, *tasks, return_exceptions=True)
-            # What was fetched and could not be written yet.
+            # Write what was fetched and could not be written yet.
             give_up = asyncio.get_running_loop().call_later(
                 services.stop_timeout_s, recorder.give_up
             )
@@ -196,10 +196,10 @@ def build_fetcher(
     settings: FetchSettings,
     services: FetcherServices,
 ) -> Fetcher:
-    """A fetcher with a loop for each thing that is to be fetched of these symbols.
+    """A fetcher with a loop for each kind of data, and for each symbol where it is of a market.
 
     Raises:
-        ConfigError: something is asked for that is of a market, and none is named.
+        ConfigError: a kind needs a market, and none is named.
     """
     info = InfoFetch(context, markets, services.listings)
     loops = _plan_loops(context, info, symbols, settings)

@@ -1,7 +1,7 @@
-"""What can be fetched by REST again and again: trades, books, what is listed, tickers.
+"""The kinds of data that are fetched by REST at intervals: trades, books, listings, tickers.
 
-Each kind is built once and asked for the next step: it works out from what is stored what to ask,
-asks, and records the answer. So whoever takes up after a crash goes on where the log ends.
+A step derives the next request from what is stored, sends it, and records the response. So after a
+crash, fetching continues where the log ends.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,41 +23,41 @@ from penstock.storage.log.keys import Stream
 from penstock.telemetry import FetchFellShort, Listener
 
 LATEST = 1000
-"""Trades to begin with where none is stored."""
+"""Trades to start with if none is stored."""
 MOST_PAGES = 200
-"""Pages held at once where an exchange leads back from the newest trade."""
+"""Pages kept in memory, at most, where an exchange pages back from the latest trade."""
 _MS_NS = 1_000_000
 
 T = TypeVar("T")
 
 
 class Fetched(NamedTuple):
-    """What one step brought."""
+    """The result of one step."""
 
     records: int
     more: bool = False
-    """Whether the exchange has more of it already."""
+    """Whether the exchange already has more."""
 
 
 class Fetch(Protocol):
-    """One thing that is fetched again and again."""
+    """One repeated fetch."""
 
     what: str
     symbol: str
-    """The market's slug; empty where it is about the whole exchange."""
+    """The market's slug; empty for the whole exchange."""
 
     async def step(self) -> Fetched:
-        """Ask for what comes next, and record it.
+        """Fetch what comes next, and record it.
 
         Raises:
-            One of ``UNAVAILABLE``: nothing of it was recorded.
+            One of ``UNAVAILABLE``: nothing was recorded.
         """
         ...
 
 
 @dataclass(frozen=True)
 class FetchContext:
-    """What every kind works with."""
+    """What every kind uses."""
 
     exchange: Exchange
     rest: Rest
@@ -66,24 +66,24 @@ class FetchContext:
     reader: LogReader
     clock: Clock
     turn: Callable[[], Awaitable[None]]
-    """Waits until the operator's own limit has room for a request."""
+    """Waits until the operator's limit allows a request."""
     tell: Listener
 
     async def ask(self, request: Request[T]) -> T:
-        """Wait for one's turn, pay, and ask."""
+        """Wait for the operator's limit and for tokens, and send the request."""
         await self.turn()
         return await self.gateway.fetch(request)
 
     async def record(self, events: Sequence[AnyEvent]) -> int:
-        """Record and broadcast; how many were new here."""
+        """Record and broadcast; return how many were new in this slot."""
         return len(await self.recorder.record(events))
 
 
 def kinds_to_fetch(settings: FetchSettings, markets: Sequence[object]) -> tuple[FetchKind, ...]:
-    """What the settings ask for, of these markets.
+    """The kinds to fetch according to the settings, for these markets.
 
     Raises:
-        ConfigError: they ask for something that is of a market, and none is named.
+        ConfigError: a kind needs a market, and none is named.
     """
     of_a_market = [kind for kind in settings.what if kind in ("trades", "book")]
     if of_a_market and not markets:
@@ -95,12 +95,12 @@ def kinds_to_fetch(settings: FetchSettings, markets: Sequence[object]) -> tuple[
 
 @dataclass
 class TradesFetch:
-    """The trades after the last one that is stored, by whomever; of none stored, the newest."""
+    """Fetches the trades after the last stored one of any slot; if there is none, the latest."""
 
     context: FetchContext
     market: Symbol
     fresh_s: float
-    """Trades that are no older are the end of what there is."""
+    """A page that ends with a trade no older than this is the last for now."""
     what: str = "trades"
     symbol: str = field(init=False)
     _after_ns: int = 0
@@ -118,8 +118,8 @@ class TradesFetch:
             case "from_id":
                 return await self._record(await self._page(last.id + 1))
             case "after_ns":
-                # A moment early: of the last millisecond perhaps not all trades are stored, and
-                # a time told as a binary float may be a fraction of a microsecond late.
+                # Slightly early: not all trades of the last millisecond may be stored, and a
+                # time sent as a binary float may be a fraction of a microsecond late.
                 cursor = max(self._after_ns, last.at_ms * _MS_NS - 1)
                 page = await self._page(cursor)
                 fetched = await self._record(page)
@@ -142,9 +142,9 @@ class TradesFetch:
         return Fetched(records, bool(records) and page.trades[-1].at_ms < oldest_fresh_ms)
 
     async def _page_back(self, last: Trade) -> Fetched:
-        """Page from the newest trade back to the last one stored, and record the oldest first.
+        """Page from the latest trade back to the last one stored, and record the oldest first.
 
-        Recorded the other way round, a crash would leave a hole that nobody knows of.
+        In the other order, a crash would leave an undetected gap.
         """
         pages = [await self.context.ask(self.context.rest.recent_trades(self.market, LATEST))]
         cursor = pages[0][0].id if pages[0] else last.id
@@ -173,7 +173,7 @@ class TradesFetch:
 
 @dataclass
 class BookFetch:
-    """A market's book as it is."""
+    """Fetches a market's current book."""
 
     context: FetchContext
     market: Symbol
@@ -192,7 +192,7 @@ class BookFetch:
 
 @dataclass
 class TickersFetch:
-    """The state of some markets; of all, if none is named."""
+    """Fetches the tickers of some markets; of all, if none is named."""
 
     context: FetchContext
     markets: Sequence[Symbol]
@@ -207,7 +207,7 @@ class TickersFetch:
 
 @dataclass
 class InfoFetch:
-    """What the exchange lists and allows, kept for the whole fleet; changes are told."""
+    """Fetches the exchange's markets and limits for all processes; changes are logged."""
 
     context: FetchContext
     markets: Markets
@@ -216,12 +216,12 @@ class InfoFetch:
     symbol: str = ""
 
     async def step(self) -> Fetched:
-        """See ``Fetch``; what it counts are markets that came or went."""
+        """See ``Fetch``; the records counted are markets that were listed or delisted."""
         exchange = self.context.exchange
         await self.context.turn()
         for earlier in (exchange.time, exchange.asset_names):
             if earlier is not None:
-                await self.context.turn()  # ``learn`` asks for these first, a request each
+                await self.context.turn()  # ``learn`` fetches these first, a request each
         info = await self.context.gateway.learn()
         self.listings.learn(info.symbols.listed)
         change = await self.markets.refresh(exchange.name, info)

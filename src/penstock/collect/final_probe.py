@@ -1,7 +1,8 @@
-"""The final probe: before a collector stops, every market is asked for its newest trades.
+"""Fetches the latest trades of every market before a collector stops.
 
-The budget says how long that takes. All markets are asked at once, and those that the gate lets go
-leave; what could not be asked in time, or because the exchange does not answer, is said.
+The time allowed is derived from the budget. All markets are requested concurrently, as fast as the
+gate grants tokens. Markets that could not be fetched in time, or because the exchange does not
+answer, are reported.
 """
 
 import asyncio
@@ -17,23 +18,23 @@ from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener
 
 _AT_ONCE = 32
-"""Requests that may be under way or wait at the gate."""
+"""Requests in flight or waiting at the gate, at most."""
 _SPARE_S, _SPARE_SHARE = 30.0, 3.0
-"""Others use the budget too, and an exchange may take its time."""
+"""A reserve: other processes use the budget too, and an exchange may be slow."""
 _FAILURES = 3
-"""After so many failures in a row the others are not tried."""
+"""After this many failures in a row the remaining markets are skipped."""
 
 
 @dataclass
 class FinalProber:
-    """Asks all markets once, as fast as the budget allows."""
+    """Fetches from all markets once, as fast as the budget allows."""
 
     gateway: ExchangeClient
     availability: RestAvailability
     most_s: float
     tell: Listener
     note: Callable[[str], None]
-    """Is told how far it is, and in the end what could not be asked, if anything."""
+    """Receives the progress, and at the end what could not be fetched, or ""."""
 
     async def ask(
         self,
@@ -41,7 +42,7 @@ class FinalProber:
         request: Callable[[Symbol], Request[list[Trade]]],
         take: Callable[[Symbol, list[Trade]], Awaitable[object]],
     ) -> None:
-        """Ask every market, and hand over what it answers."""
+        """Send a request for every market, and pass the responses to ``take``."""
         round_ = _Round(list(symbols))
         workers = [
             self._work(round_, request, take) for _ in range(min(_AT_ONCE, len(round_.left)))
@@ -89,7 +90,7 @@ class FinalProber:
     def _time_s(
         self, symbols: Sequence[Symbol], request: Callable[[Symbol], Request[list[Trade]]]
     ) -> float:
-        """How long it may take: by the limits, with some to spare, and no longer than is set."""
+        """The time allowed: what the limits require, with a reserve, at most ``most_s``."""
         if not symbols:
             return 0.0
         one = request(symbols[0])
@@ -112,7 +113,7 @@ class _Round:
         self.reason = ""
 
     def failed(self, error: Exception) -> None:
-        """Note a failure; those left are not asked where that would be in vain."""
+        """Note a failure; skip the remaining markets if their requests would fail too."""
         self.reason = str(error)
         self.failures += 1
         if isinstance(error, (ExchangeUnreachable, *SUSPENDED)) or self.failures >= _FAILURES:

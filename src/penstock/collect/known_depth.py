@@ -1,9 +1,9 @@
-"""The known depth: how far down a book is known.
+"""Computes the known depth of a book: the prices down to which its levels are complete.
 
-A book goes on from a snapshot of so many levels, and is kept by what changes. Levels below the
-snapshot's last one are known only once they change: between those that are, others may rest that
-nobody has told of. So a book is shown down to where its snapshot ended, and no further; and before
-its price has come so far, a new snapshot is asked for.
+A book continues from a snapshot with a limited number of levels, and is updated by deltas. Levels
+beyond the snapshot's last one are known only once they change, and there may be others between
+them. So a book is shown only down to where its snapshot ended, and before the price gets there, a
+new snapshot is requested.
 """
 
 from decimal import Decimal
@@ -14,21 +14,21 @@ from penstock.streaming.streamed_book import StreamedBook
 
 
 class KnownDepth:
-    """Where books end that go on from snapshots of so many levels."""
+    """The known depth of books that continue from snapshots of ``depth`` levels."""
 
     def __init__(self, depth: int) -> None:
-        """``depth`` is how many levels are asked for; fewer in an answer are all there are."""
+        """``depth`` is how many levels are requested; a response with fewer is the whole book."""
         self._depth = depth
 
     def ends(self, sync: BookSync | StreamedBook) -> Ends:
-        """The last prices down to which a book is known."""
+        """The last known price of each side."""
         if not isinstance(sync, BookSync):
-            return Ends()  # All that its stream tells of is the book.
+            return Ends()  # Its stream delivers the whole book.
         bids, asks = sync.side_depths
         return Ends(self._price(bids, bids.last), self._price(asks, asks.last))
 
     def nears(self, sync: BookSync | StreamedBook) -> bool:
-        """Whether a best price is among the last of the levels that are known, or beyond."""
+        """Whether a best price is among the last of the known levels, or beyond them."""
         if not isinstance(sync, BookSync):
             return False
         bids, asks = sync.side_depths
@@ -36,11 +36,11 @@ class KnownDepth:
         return _has_come_to(late, sync)
 
     def left(self, sync: BookSync | StreamedBook) -> bool:
-        """Whether a best price is beyond all that is known."""
+        """Whether a best price is beyond the known levels."""
         return _has_passed(self.ends(sync), sync)
 
     def forget_beyond(self, sync: BookSync | StreamedBook) -> None:
-        """Drop what is beyond all that is known: nobody is shown it, and it becomes ever more."""
+        """Drop levels beyond the known depth: they are never shown, and would accumulate."""
         if isinstance(sync, BookSync) and sync.book is not None:
             sync.book.forget_beyond(*self.ends(sync))
 

@@ -1,7 +1,7 @@
-"""Listings: markets that an exchange has begun to list while a process runs.
+"""Tracks markets that an exchange begins to list while a process runs.
 
-Whoever asks the exchange leaves the answer in the state store (see ``connectors.markets``). It is
-read from there now and then, so that a new market is known without a restart and without a request.
+A process that fetches the listing saves it in the state store (see ``connectors.markets``). It is
+read from there every minute, so that a new market is known without a restart and without a request.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _EVERY_S = 60.0
 
 
 class Listings:
-    """Keeps a map of symbols up to date with what any process knows."""
+    """Keeps a symbol map up to date with the stored listing."""
 
     def __init__(
         self,
@@ -24,15 +24,15 @@ class Listings:
         clock: Clock,
         symbols: SymbolMap | None = None,
     ) -> None:
-        """``stored`` reads what was last found to be listed."""
+        """``stored`` reads the last stored listing."""
         self.symbols = symbols
-        """What is known; None before anything is."""
+        """The known symbols; None until the first listing."""
         self.has_grown = asyncio.Event()
-        """Set whenever a market becomes known."""
+        """Set whenever a market is added."""
         self._stored, self._clock = stored, clock
 
     def learn(self, listed: Iterable[ListedMarket]) -> None:
-        """These are listed too."""
+        """Add these markets."""
         symbols = self.symbols
         if symbols is None:
             return
@@ -42,17 +42,17 @@ class Listings:
             self.has_grown.set()
 
     async def check(self) -> None:
-        """Learn what other processes have found.
+        """Add the markets that other processes have stored.
 
         Raises:
-            StorageError: the state store cannot be asked.
+            StorageError: the state store cannot be read.
         """
         self.learn(await self._stored())
 
     async def run(self) -> None:
-        """Look now and then, for ever."""
+        """Check every minute, for ever."""
         while True:
             await self._clock.sleep(_EVERY_S)
-            # If the store cannot be asked now, it will be the next time.
+            # If the store does not answer, the next check retries.
             with suppress(*UNAVAILABLE):
                 await self.check()

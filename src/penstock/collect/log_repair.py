@@ -1,7 +1,8 @@
-"""What was lost with a damaged slot becomes gaps that are listed.
+"""Lists the records that were lost with a damaged slot as gaps.
 
-Where a collector's status tells which ids were seen, it is changed to those that are still in the
-log. Elsewhere a marker among the disconnects tells between which two records some may be missing.
+If a collector's status has the ids that were seen, they are reduced to those that are still in the
+log. For other streams a marker in ``disconnects`` states between which two records some may be
+missing.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -22,7 +23,7 @@ from penstock.streaming.gaps import IdRuns
 
 
 def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
-    """Put what was repaired in its place; returns where the damaged slot is kept.
+    """Put the repaired slot in place; return where the damaged one is kept.
 
     Raises:
         StorageError: it cannot be written.
@@ -44,9 +45,9 @@ def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
 
 @contextmanager
 def damage_told(folder: Path, slot: str) -> Iterator[None]:
-    """Let the status of a slot tell that it, or another, is found damaged when it is opened.
+    """Write to a slot's status that this slot, or another, was found damaged on opening.
 
-    Everything else that its last owner said stays: what was seen, for one.
+    The rest of the status is kept, for example the ids that were seen.
     """
     try:
         yield
@@ -64,7 +65,7 @@ def _status(folder: Path, slot: str) -> CollectorStatus | None:
     try:
         return read_status(folder, slot)
     except NotOurRecord:
-        return None  # whoever collects next finds that too, and asks the log
+        return None  # the next collector finds that too, and reads the log
 
 
 def _markers(lost: Iterable[Lost], counted: Collection[Stream], at_ns: int) -> Iterable[Disconnect]:
@@ -82,7 +83,7 @@ def _markers(lost: Iterable[Lost], counted: Collection[Stream], at_ns: int) -> I
 
 
 def where(lost: Lost) -> str:
-    """The place of what was lost, by the keys beside it."""
+    """The position of lost records, by the keys beside them."""
     after = None if lost.after is None else key_text(lost.after)
     before = None if lost.before is None else key_text(lost.before)
     if after and before:
@@ -91,7 +92,7 @@ def where(lost: Lost) -> str:
 
 
 def _still_there(ids: IdsStatus, exchange: str, log: LogReader) -> IdsStatus:
-    """What is seen and missing of the ids that a status knows, by what the log holds."""
+    """The ids of a status, seen if the log holds them and missing if not."""
     known = [*ids.seen, *ids.missing]
     if not known:
         return ids

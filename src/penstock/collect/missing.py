@@ -1,8 +1,7 @@
-"""What is missing of what was collected: ids that were not recorded, and interruptions.
+"""Lists missing data: ids that were not recorded, and interruptions.
 
-Where an exchange counts its records one by one, collectors know every id that they did not record.
-Elsewhere nothing tells what was missed, only that a connection was lost: something may be missing
-from then until the next record.
+Where an exchange's ids are consecutive, collectors track every id that was not recorded. Elsewhere
+only the loss of a connection is known: records may be missing from then until the next one.
 """
 
 from collections import defaultdict
@@ -22,7 +21,7 @@ _MINUTE_NS = 60 * 1_000_000_000
 _DOUBLINGS = 24
 """Of a minute: some thirty years."""
 _ENDINGS = ("stopped", "removed")
-"""Why collecting may have ended on purpose."""
+"""The causes of an intended end of collecting."""
 
 
 class MissingIds(Struct, frozen=True, kw_only=True, tag="ids", tag_field="kind"):
@@ -37,24 +36,24 @@ class MissingIds(Struct, frozen=True, kw_only=True, tag="ids", tag_field="kind")
 
 
 class Interruption(Struct, frozen=True, kw_only=True, tag="interruption", tag_field="kind"):
-    """A time in which records of a channel may be missing."""
+    """A period in which records of a channel may be missing."""
 
     exchange: str
     symbol: str
     channel: str
     lost_ns: int
     back_ns: int | None
-    """When the stream next brought something; None if it has not yet."""
+    """When the stream's next record was received; None if there is none yet."""
     reason: str
 
 
 def missing_ids(
     statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
 ) -> Iterator[MissingIds]:
-    """What no slot holds of the ids that any collector knows of, for markets of these names."""
+    """The ids known to any collector that no slot holds, for markets of these names."""
     for stream, (runs, latest) in sorted(_seen(statuses, wanted, log).items()):
         for gap in runs.gaps(latest):
-            # Others may have recorded some of it: a fetcher, for instance.
+            # Other processes may have recorded some of it: a fetcher, for instance.
             for stored in log.scan(stream, Span(key_of_id(gap.first), key_of_id(gap.last + 1))):
                 number = id_of_key(stored.key)
                 if number is not None:
@@ -73,7 +72,7 @@ def missing_ids(
 def _seen(
     statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
 ) -> dict[Stream, tuple[IdRuns, int]]:
-    """What was seen of each stream in all slots together, and the newest id known to exist."""
+    """The ids seen of each stream in all slots together, and the latest id known to exist."""
     seen: dict[Stream, IdRuns] = defaultdict(IdRuns)
     latest: dict[Stream, int] = defaultdict(int)
     begins: dict[Stream, int] = {}
@@ -98,9 +97,9 @@ def interruptions(
     wanted: Collection[tuple[str, str]],
     counted: Callable[[str], Collection[str]],
 ) -> Iterator[Interruption]:
-    """When something may have been missed, for markets of these names.
+    """The periods in which records may be missing, for markets of these names.
 
-    ``counted`` tells the channels of an exchange whose ids show what is missing: those are left
+    ``counted`` returns the channels of an exchange whose ids show what is missing; those are left
     out.
     """
     for stream in log.streams():
@@ -124,7 +123,7 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
             kept = [stream._replace(channel=name) for name in RECORDED_AS.get(channel, (channel,))]
             over[channel] = _next_received(log, kept, noticed_ns)
             if over[channel] is None and event.cause in _ENDINGS:
-                continue  # nothing follows that it would be missing before
+                continue  # nothing was collected after it, so nothing is missing
             lost_ns = noticed_ns if event.since_ns is None else min(noticed_ns, event.since_ns)
             yield Interruption(
                 exchange=stream.exchange,
@@ -137,7 +136,7 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
 
 
 def _of_damage(stream: Stream, event: Disconnect) -> Iterator[Interruption]:
-    """What was lost from the log between two records, of channels that are counted too."""
+    """Records lost from the log between two others, also of channels with consecutive ids."""
     for channel in event.channels:
         yield Interruption(
             exchange=stream.exchange,
@@ -150,12 +149,12 @@ def _of_damage(stream: Stream, event: Disconnect) -> Iterator[Interruption]:
 
 
 def _is_within(lost_ns: int, over_ns: int | None) -> bool:
-    """Whether a connection was lost before the interruption before had ended."""
+    """Whether a connection was lost before the previous interruption ended."""
     return over_ns is None or lost_ns < over_ns
 
 
 def _next_received(log: LogReader, streams: Sequence[Stream], at_ns: int) -> int | None:
-    """When the streams next brought something, looked for in ever longer spans of time."""
+    """When the streams' next live record was received, searched in ever longer spans."""
     since_ns = at_ns
     for doubled in range(_DOUBLINGS):
         span = Span(since_ns=since_ns, until_ns=at_ns + (_MINUTE_NS << doubled))
@@ -163,7 +162,7 @@ def _next_received(log: LogReader, streams: Sequence[Stream], at_ns: int) -> int
             stored.received_at_ns
             for each in streams
             for stored in log.scan(each, span)
-            if stored.event.source == "live"  # others were asked for
+            if stored.event.source == "live"  # others were fetched
         )
         if (first_ns := min(received, default=None)) is not None:
             return first_ns

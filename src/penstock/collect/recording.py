@@ -1,8 +1,8 @@
-"""Recording that outlives a full disk.
+"""Records events, and retries while the disk is full.
 
-While the log cannot be written, batches wait in memory, in their order, and the first of them is
-tried again and again. Who gathers events stops reading once too many wait, so memory stays bounded;
-what the exchange then does not deliver, ids show to be missing.
+While the log cannot be written, batches wait in memory, in order, and the first of them is retried.
+Sessions stop reading from their sockets once too many events wait, so memory is bounded; what the
+exchange then does not deliver shows as missing ids.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from penstock.resilience.backoff import Backoff
 from penstock.storage.log import Stored
 from penstock.telemetry import Listener, quiet
 
-# Every attempt opens the log anew, which takes some tenths of a second.
+# Every attempt reopens the log, which takes some tenths of a second.
 _AGAIN = Backoff(first_s=0.5, longest_s=5.0)
 _TELL_EVERY_NS = 30_000_000_000
 
 
 class RetryingRecorder:
-    """Records; where that is impossible, waits until it is possible. For one event loop."""
+    """Records; while the log cannot be written, retries. For one event loop."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class RetryingRecorder:
         tell: Listener = quiet,
         recovered: Callable[[Sequence[AnyEvent]], None] = lambda _: None,
     ) -> None:
-        """``recovered`` is given batches that failed once: parts may have been recorded then."""
+        """``recovered`` receives batches that failed once: parts may have been recorded then."""
         self.gathered: Callable[[], int] = lambda: 0
-        """How many events those who record have not handed over yet."""
+        """Returns how many events the callers have not handed over yet."""
         self._recorder, self._exchange, self._folder = recorder, exchange, folder
         self._clock, self._tell, self._recovered = clock, tell, recovered
         self._turn = asyncio.Lock()
@@ -49,7 +49,7 @@ class RetryingRecorder:
         self._held = 0
         self._failure: StorageError | None = None
         self._loss: BaseException | None = None
-        """Why a batch was never recorded."""
+        """The error of a batch that was never recorded."""
         self._failed_ns = self._told_ns = 0
 
     @property
@@ -58,7 +58,7 @@ class RetryingRecorder:
         return self._held
 
     def trouble(self) -> str:
-        """Why nothing can be written, in words; "" if it can."""
+        """Why the log cannot be written; "" if it can."""
         failure = self._failure
         if failure is None:
             return ""
@@ -69,20 +69,20 @@ class RetryingRecorder:
         return f"{what}: {self._folder}{left}: {waiting:,} records wait ({failure.problem})"
 
     async def record(self, events: Sequence[AnyEvent]) -> list[Stored]:
-        """Record a batch; returns once it is recorded. One that is cancelled is recorded too.
+        """Record a batch; return once it is recorded. A cancelled call is still recorded.
 
         Raises:
-            StorageError: it cannot be, and somebody told this recorder to give up.
+            StorageError: it cannot be recorded, and ``give_up`` was called.
             LogDamaged: the slot has to be repaired first.
-            SlotInUse: another process took the log over while it could not be written.
+            SlotInUse: another process took over the slot while it could not be written.
         """
         failure: StorageError | None = None
         if self._recorder.durability == "flushed" and not self._tasks:
-            # The usual case, which never waits, and so cannot be cancelled on the way.
+            # The usual case. It never waits, so it cannot be cancelled half-way.
             try:
                 return await self._recorder.record(events)
             except LogDamaged:
-                raise  # to wait does not help
+                raise  # a retry does not help
             except StorageError as error:
                 failure = error
         task = asyncio.create_task(self._in_turn(events, failure))
@@ -91,7 +91,7 @@ class RetryingRecorder:
         return await asyncio.shield(task)
 
     async def sync(self) -> None:
-        """Wait until all that was recorded before this call survives a power cut.
+        """Wait until everything recorded before this call survives a power cut.
 
         Raises:
             StorageError: it may not survive one.
@@ -99,7 +99,7 @@ class RetryingRecorder:
         await self._recorder.sync()
 
     def sync_now(self) -> None:
-        """The same, and nothing else happens meanwhile.
+        """The same, blocking the event loop.
 
         Raises:
             StorageError: it may not survive one.
@@ -107,7 +107,7 @@ class RetryingRecorder:
         self._recorder.sync_now()
 
     def give_up(self) -> None:
-        """Wait no longer: what cannot be recorded at the next attempt is lost."""
+        """Stop retrying: what cannot be recorded at the next attempt is lost."""
         self._given_up.set()
 
     async def settle(self) -> None:
@@ -123,7 +123,7 @@ class RetryingRecorder:
     def _ended(self, task: asyncio.Task[list[Stored]]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            failure = task.exception()  # asked for in any case: its caller may be gone
+            failure = task.exception()  # retrieved in any case: its caller may be gone
             self._loss = self._loss or failure
 
     async def _in_turn(

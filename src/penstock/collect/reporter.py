@@ -1,4 +1,4 @@
-"""The reporter: gathers what a collector knows of itself and writes it down every second."""
+"""Gathers the status of a collector or fetcher, and writes it every second."""
 
 import os
 import traceback
@@ -48,12 +48,12 @@ from penstock.throttle.gate import Limit
 _NO_HEALTH = BookHealth(Audited(), None, None)
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
 _QUARANTINED = 20
-"""Malformed frames shown."""
+"""Malformed frames in the status, at most."""
 
 
 @dataclass(frozen=True)
 class StatusLocation:
-    """Whose status it is, and where it is kept."""
+    """The exchange, slot and folder of a status."""
 
     exchange: str
     slot: str
@@ -61,12 +61,12 @@ class StatusLocation:
 
 
 class Reporter:
-    """Counts what is recorded, and writes the status file. Also a tap of the recorder."""
+    """Counts recorded events, and writes the status file. It is also a tap of the recorder."""
 
     def __init__(
         self, location: StatusLocation, continuity: Continuity, clock: Clock, tell: Listener = quiet
     ) -> None:
-        # What is missing is told from the first moment on: a status without it would be a lie.
+        # Missing ids are in the status from the start: without them it would be wrong.
         self.location, self._continuity, self._clock, self._tell = location, continuity, clock, tell
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
@@ -80,24 +80,24 @@ class Reporter:
         self._stalled: Callable[[], list[str]] = list
         self._fetches: Callable[[], list[FetchStatus]] = list
         self.bus = PublishedCounts()
-        """What became of messages for other processes, where there is a bus."""
+        """Counts of published and dropped messages, if there is a bus."""
         self.latest: CollectorStatus | None = None
-        """What was last written."""
+        """The last status written."""
         self._troubles: dict[str, str] = {}
         self._recording: RetryingRecorder | None = None
         self._file = StatusFile(location.folder, partial(self._tell_unwritable, location.slot))
         self.numbered = 0
-        """Broadcast numbers that the slot has given."""
+        """Broadcast numbers that the slot has assigned."""
 
     def note(self, kind: str, words: str) -> None:
-        """Something of a kind keeps it from working; with "" it does not any more."""
+        """Set the current problem of a kind; "" clears it."""
         if words:
             self._troubles[kind] = words
         else:
             self._troubles.pop(kind, None)
 
     def watch_recording(self, recording: RetryingRecorder) -> None:
-        """From now on it is reported if the log cannot be written, and it is synced first."""
+        """From now on, report if the log cannot be written, and sync it before each status."""
         self._recording = self._file.log = recording
 
     def watch(
@@ -106,25 +106,25 @@ class Reporter:
         gateway: ExchangeClient,
         stalled: Callable[[], list[str]] = list,
     ) -> None:
-        """From now on these are reported on; ``stalled`` names the streams that are."""
+        """From now on, report on these shards; ``stalled`` returns the stalled streams."""
         self._shards, self._gateway, self._stalled = shards, gateway, stalled
 
     def watch_books(self, maintainer: BookMaintainer) -> None:
-        """From now on its care for the books is reported too."""
+        """From now on, report on the books too."""
         self._maintainer = maintainer
 
     def watch_feed(self, feed_state: FeedState, gateway: ExchangeClient) -> None:
-        """From now on what comes by a feed is reported on."""
+        """From now on, report on this feed."""
         self._feed_state, self._gateway = feed_state, gateway
 
     def watch_fetches(
         self, fetches: Callable[[], list[FetchStatus]], gateway: ExchangeClient
     ) -> None:
-        """From now on these are reported on."""
+        """From now on, report on these fetches."""
         self._fetches, self._gateway = fetches, gateway
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Hear of what was recorded."""
+        """Update from newly recorded events."""
         self.numbered += len(recorded)
         self._records.update(map(_stream, recorded))
         for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
@@ -135,9 +135,9 @@ class Reporter:
                 self._prices[stream] = event.last_text or event.bid_text or ""
 
     def write(self, state: State, trouble: str | None = None) -> None:
-        """Write the status as it is now; where that fails, say so and go on.
+        """Write the current status, blocking the event loop; a failure is only logged.
 
-        ``trouble`` is why it cannot run, until it does. Everything else waits meanwhile.
+        ``trouble`` is why the process cannot run; it is kept until it runs.
         """
         if trouble is not None:
             self.note(state, trouble)
@@ -146,7 +146,7 @@ class Reporter:
         self.latest = self._file.write(self.status(state))
 
     async def report(self) -> None:
-        """Write that it is running; others run meanwhile."""
+        """Write the status ``running`` without blocking the event loop."""
         self.note("starting", "")
         self.latest = await self._file.report(self.status("running"))
 
@@ -154,7 +154,7 @@ class Reporter:
         self._tell(StatusUnwritable(slot=slot, reason=reason))
 
     def failed(self, error: BaseException) -> None:
-        """Write that an error has ended it, and tell of it."""
+        """Write that an error has ended the process, and log it."""
         reason = f"{type(error).__name__}: {error}"
         is_foreseen = isinstance(error, PenstockError)
         trace = "" if is_foreseen else "".join(traceback.format_exception(error))
@@ -163,7 +163,7 @@ class Reporter:
         self._tell(CollectorFailed(exchange=exchange, slot=slot, reason=reason, traceback=trace))
 
     def status(self, state: State) -> CollectorStatus:
-        """Everything at this instant."""
+        """The current status."""
         shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
         carried: list[Shard | FeedState] = [
             *shards,
@@ -204,7 +204,7 @@ class Reporter:
         return with_books_stopped(found) if state in ("stopped", "failed") else found
 
     def _all_troubles(self) -> dict[str, str]:
-        """What is wrong just now, by kind; what ended it comes first."""
+        """The current problems by kind; the one that ended the process comes first."""
         unwritable = self._recording.trouble() if self._recording is not None else ""
         found = {**self._troubles, "log": unwritable}
         first = {"failed": found.pop("failed", "")}
@@ -245,7 +245,7 @@ class Reporter:
 
 @contextmanager
 def ending_told(reporter: Reporter, owned: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Write how a process ended before its time, if the status is this process's to write."""
+    """Write how the process ended if it ends early, and if it owns the slot."""
     try:
         yield
     except Exception as error:
@@ -272,13 +272,13 @@ def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
 
 
 def limit_status(limit: Limit, used: int) -> LimitStatus:
-    """One limit, of which so much is used."""
+    """One limit and its usage."""
     return LimitStatus(
         unit=limit.unit,
         category=limit.category,
         kind="window" if limit.kind == "aligned" else "bucket",
         used=used,
-        # What is used of a bucket is measured against what it holds, not against its rate.
+        # The usage of a bucket is relative to its capacity, not to its rate.
         amount=limit.most,
         rate=limit.amount,
         period_ms=limit.period_ms,

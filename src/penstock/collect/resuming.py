@@ -1,4 +1,4 @@
-"""Resuming: what a collector takes over from the one before it in its slot."""
+"""Restores a collector's state from the previous collector's status and the log."""
 
 from penstock.collect.absences import Absences
 from penstock.collect.claims import lacks_records
@@ -17,10 +17,10 @@ def resume(
     absences: Absences,
     tell: Listener,
 ) -> None:
-    """Take up what the last owner of a slot said, as far as the log bears it out.
+    """Restore the previous status of a slot, as far as the log confirms it.
 
     Raises:
-        StorageError, NotOurRecord: the log, or what the owner said, cannot be read.
+        StorageError, NotOurRecord: the log or the status cannot be read.
     """
     before = _known_before(location, tell)
     doubted = lacks_records(before, log)
@@ -29,7 +29,7 @@ def resume(
 
 
 def _known_before(location: StatusLocation, tell: Listener) -> CollectorStatus | None:
-    """What a slot's last owner said of itself; nothing if a power cut left that in pieces."""
+    """The previous status of a slot; None if there is none or a power cut damaged it."""
     try:
         return read_status(location.folder, location.slot)
     except NotOurRecord as error:

@@ -1,13 +1,13 @@
-"""A session: one shard on real sockets, one for each of its connections.
+"""Runs one shard on real sockets, one for each of its connections.
 
-It only moves things: frames from the sockets to the shard's machine, the machine's commands to
-the sockets, the gateway and the clock, and its events to the recorder, in batches. Everything that
-could be decided is decided by the machine.
+A session only transfers data: frames from the sockets to the shard's state machine, the machine's
+commands to the sockets, the gateway and the clock, and its events to the recorder, in batches. All
+decisions are made by the state machine.
 
-Frames wait on their socket, each with its instant, and are read together with those that came
-meanwhile: to begin anew for each of them costs several times what reading it does. When that is,
-``batching`` says. Whatever is judged by time is judged after the sockets were read: a process that
-was stopped for a while finds there what came in the meantime.
+Frames wait on their socket, each with its time of arrival, and are read together: starting a read
+for each of them costs several times what reading it does. ``batching`` determines when. Timeouts
+are evaluated only after the sockets were read: a process that was suspended for a while finds there
+what arrived in the meantime.
 """
 
 import asyncio
@@ -43,27 +43,27 @@ from penstock.telemetry import (
 )
 
 _READ_S = 0.05
-"""Frames wait hardly longer than this, however seldom events are recorded: some are answers."""
+"""Frames wait little longer than this, however rarely events are recorded: some are replies."""
 _MANY = 500
-"""Frames that are read at once."""
+"""When this many frames wait on a socket, they are read at once."""
 _SETTLE_NS = 1_000_000_000
-"""How long what had arrived is read before something is judged by time, at most."""
+"""How long arrived frames are read before a timeout is evaluated, at most."""
 _LIMITER_CHECK_S = 1.0
-"""How often it is asked whether a connection may be opened now."""
+"""How often to check whether a connection may be opened now."""
 _GOOD_AFTER_NS = 3_000_000_000
-"""A connection that lasts so long was worth opening."""
+"""A connection that lasts this long does not count as a failed attempt."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to connect, and how patiently."""
+    """Where to connect, and how long a connection may be silent."""
 
     exchange: str
     url: str
     silence_s: float
-    """After so long without a frame or a ping the connection counts as dead."""
+    """A connection without a frame or a ping for this long counts as dead."""
     pings_are_life: bool = True
-    """Whether a ping counts; if not, only frames do."""
+    """Whether pings count; if not, only frames do."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,16 @@ class SessionHooks:
 
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     fetch_book: Callable[[Symbol, Callable[[], bool]], Awaitable[BookSnapshot | None]]
-    """A snapshot, or None if it was no longer wanted, as it can be asked, when its turn came."""
+    """Fetches a snapshot; None if the given check returned False when its turn came."""
     tell: Listener = quiet
     hear: Callable[[Sequence[AnyEvent]], None] = lambda _: None
-    """Is told what streams brought, before it is recorded."""
+    """Receives what streams delivered, before it is recorded."""
     limiter: ConnectLimiter | None = None
-    """Says when a connection may be opened; one for all sessions of an exchange."""
+    """Determines when a connection may be opened; shared by all sessions of an exchange."""
 
 
 class Session:
-    """Runs one shard until told to stop."""
+    """Runs one shard until it is stopped."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Session:
         self._run_commands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
         self._batching = Batching(flushing, clock)
-        # Half of what may wait: the others are events already.
+        # Half of what may wait: the other half may be events already.
         self._many_frames = min(_MANY, flushing.most_waiting // 2)
         self._many = asyncio.Event()
         self._read_ns = 0
@@ -109,7 +109,7 @@ class Session:
         """Stream and record until ``stop``; then close, and record what had arrived.
 
         Raises:
-            StorageError: what arrived cannot be recorded. The connection is closed first.
+            StorageError: events cannot be recorded. The connection is closed first.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -125,17 +125,17 @@ class Session:
                 for action in self._tasks:
                     action.cancel()
         except ExceptionGroup as failures:
-            # Whoever called wants the one thing that went wrong, not the group it was in.
+            # Callers expect the error itself, not the group.
             raise failures.exceptions[0] from None
         await self._flush()
 
     def connected_since_ns(self) -> int | None:
-        """Since when the primary connection stands; None while there is none."""
+        """When the primary connection was opened; None while there is none."""
         primary = self.shard.primary
         return primary.opened_ns if primary.live else None
 
     def add(self, wanted: Subscription) -> None:
-        """Stream this too.
+        """Subscribe to this too.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
@@ -144,28 +144,28 @@ class Session:
         self._go_on()
 
     def remove(self, wanted: Subscription) -> None:
-        """Stream this no longer."""
+        """Unsubscribe from this."""
         self.shard.remove(wanted, self._clock.now_ns())
         self._go_on()
 
     def resubscribe(self, channel: str, symbol: Symbol) -> None:
-        """End a stream and ask for it again."""
+        """Unsubscribe from a stream and subscribe again."""
         self.shard.resubscribe(channel, symbol, self._clock.now_ns())
         self._go_on()
 
     def rotate(self, reason: str) -> None:
-        """Replace the connection by another, without losing anything."""
+        """Replace the connection by another, without loss."""
         self.shard.rotate(reason, self._clock.now_ns())
         self._go_on()
 
     def _go_on(self) -> None:
-        """Do what the machine asks for, and let what it gave be recorded."""
+        """Run the machine's commands, and schedule its events to be recorded."""
         if self.shard.waiting:
             self._batching.arrived()
         self._run_commands()
 
     def _start_commands(self, group: asyncio.TaskGroup) -> None:
-        """Begin everything the machine has asked for, each in a task of its own."""
+        """Start all commands of the machine, each in its own task."""
         if self.shard.stats.failures:
             self._tell_failures()
         for number, command in self.shard.take_commands():
@@ -193,7 +193,7 @@ class Session:
             self._tell(fact)
 
     async def _stream(self, number: int) -> None:
-        """Open a connection's socket and read it to its end."""
+        """Open a connection's socket and read it until it closes."""
         await self._wait_for_turn()
         began_ns = self._clock.monotonic_ns()
         try:
@@ -218,12 +218,12 @@ class Session:
         if limiter is None:
             return
         while (wait_ns := limiter.wait_ns(clock.monotonic_ns())) > 0:
-            # Not for all of it at once: by then the trouble may be over.
+            # In short steps: the wait may become shorter meanwhile.
             await clock.sleep(min(_LIMITER_CHECK_S, wait_ns / 1_000_000_000))
         limiter.note(clock.monotonic_ns())
 
     async def _receive(self, number: int) -> str:
-        """Open a connection's socket and let frames come until it closes; the reason."""
+        """Open a connection's socket and receive frames until it closes; return the reason."""
         clock, pings_are_life = self._clock, self._endpoint.pings_are_life
         socket = await open_socket(
             self._endpoint.url, self._arrived, clock.monotonic_ns, pings_are_life=pings_are_life
@@ -247,7 +247,7 @@ class Session:
             await socket.close()
 
     async def _watch_silence(self, socket: Socket) -> str:
-        """Wait until there was no sign of life for too long; in words."""
+        """Wait until the socket was silent for too long; return the reason."""
         silence_s = self._endpoint.silence_s
         but_for = "" if self._endpoint.pings_are_life else " but for pings"
         while True:
@@ -258,17 +258,17 @@ class Session:
             await self._clock.sleep(max(0.0, silence_s - socket.silent_s()))
 
     def _arrived(self, frames: int) -> None:
-        """So many frames wait on a socket."""
+        """Note how many frames wait on a socket."""
         self._batching.arrived()
         if frames >= self._many_frames:
             self._many.set()
 
     def _waiting(self) -> int:
-        """How much a batch would have by now."""
+        """The current size of the next batch."""
         return self.shard.waiting + sum([len(socket.frames) for socket in self._sockets.values()])
 
     async def _settle(self) -> None:
-        """Read what had arrived before now."""
+        """Read everything that arrived before now."""
         await settled(self._clock, self._waiting, self._clock.monotonic_ns() + _SETTLE_NS)
         self._read()
 
@@ -279,21 +279,21 @@ class Session:
             self._batching.written()
 
     async def _read_forever(self) -> None:
-        """Read where recording does not: it may be done seldom, or wait for its disk."""
+        """Read between recordings: these may be rare, or wait for the disk."""
         while True:
             await self._clock.sleep(_READ_S)
             if self._clock.monotonic_ns() - self._read_ns > _READ_S * 1_000_000_000:
                 self._read()
 
     async def _read_floods(self) -> None:
-        """Read at once where many frames have come."""
+        """Read at once when many frames have arrived."""
         while True:
             await self._many.wait()
             self._many.clear()
             self._read()
 
     def _read(self) -> None:
-        """Hand all frames to the machine, and do what it asks for."""
+        """Pass all frames to the machine, and run its commands."""
         self._read_ns = self._clock.monotonic_ns()
         for number, socket in self._sockets.items():
             if socket.frames:
@@ -304,7 +304,7 @@ class Session:
 
     async def _send(self, number: int, text: str) -> None:
         socket = self._sockets.get(number)
-        if socket is not None:  # else it is asked again on the next connection
+        if socket is not None:  # else it is sent again on the next connection
             socket.send(text)
 
     async def _close(self, number: int, reason: str) -> None:
@@ -352,7 +352,7 @@ class Session:
         self._measure_room()
 
     def _measure_room(self) -> None:
-        """While too many events are not recorded, let the exchange wait."""
+        """Pause reading from the sockets while too many events are not recorded."""
         waits = self.shard.waiting >= self._flushing.most_waiting
         for socket in self._sockets.values():
             socket.let_wait(waits=waits)

@@ -1,7 +1,7 @@
-"""Sessions: all connections of one exchange, a session for each shard of its streams.
+"""Runs all connections of one exchange, with a session for each shard of its streams.
 
-Streams are added and removed while everything else goes on. A shard that has lost its last stream
-ends; one that is needed begins.
+Streams are added and removed without affecting others. A shard is started when it is needed, and
+stopped when its last stream is removed.
 """
 
 import asyncio
@@ -27,47 +27,47 @@ class Sessions:
     """Runs as many sessions as the streams of one exchange need."""
 
     def __init__(self, begin: Callable[[Subscriptions], Session], most: int) -> None:
-        """``begin`` makes the session of a new shard; one carries at most so many streams."""
+        """``begin`` makes the session of a new shard; a shard has at most ``most`` streams."""
         self._make, self._sharding = begin, Sharding(most)
         self._sessions: dict[int, _Running] = {}
         self._group: asyncio.TaskGroup | None = None
 
     @property
     def shards(self) -> list[Shard]:
-        """The machines of all sessions there are."""
+        """The shards of all sessions."""
         return [each.session.shard for each in self._sessions.values()]
 
     def books(self) -> Mapping[Symbol, BookSync | StreamedBook]:
-        """All books there are, of whichever shard."""
+        """All books, of all shards."""
         shards = self.shards
         if len(shards) == 1:
             return shards[0].books
         return {symbol: book for shard in shards for symbol, book in shard.books.items()}
 
     def session_of(self, channel: str, symbol: Symbol) -> Session | None:
-        """Who brings a stream."""
+        """The session that carries a stream."""
         number = self._sharding.shard_of((channel, symbol))
         return self._sessions[number].session if number is not None else None
 
     def connected_since_ns(self, channel: str, symbol: Symbol) -> int | None:
-        """Since when the stream's connection stands; None while it does not."""
+        """When the stream's connection was opened; None while it is not open."""
         session = self.session_of(channel, symbol)
         return session.connected_since_ns() if session is not None else None
 
     def resubscribe(self, channel: str, symbol: Symbol) -> None:
-        """End a stream and ask for it again."""
+        """Unsubscribe from a stream and subscribe again."""
         session = self.session_of(channel, symbol)
         if session is not None:
             session.resubscribe(channel, symbol)
 
     def rotate(self, channel: str, symbol: Symbol, reason: str) -> None:
-        """Change the stream's connection for another, without losing anything."""
+        """Replace the stream's connection by another, without loss."""
         session = self.session_of(channel, symbol)
         if session is not None:
             session.rotate(reason)
 
     def add(self, stream_keys: Iterable[StreamKey]) -> None:
-        """Stream these too.
+        """Subscribe to these streams too.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have one of them.
@@ -83,7 +83,7 @@ class Sessions:
                     self._group.create_task(running.session.run(running.stop))
 
     def remove(self, stream_keys: Iterable[StreamKey]) -> None:
-        """Stream these no longer."""
+        """Unsubscribe from these streams."""
         for number, some in self._sharding.remove(stream_keys).items():
             running = self._sessions[number]
             for each in Subscriptions.of(some):
@@ -96,7 +96,7 @@ class Sessions:
         """Stream and record until ``stop``; then close, and record what had arrived.
 
         Raises:
-            StorageError: what arrived cannot be recorded. All connections are closed first.
+            StorageError: events cannot be recorded. All connections are closed first.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -108,7 +108,7 @@ class Sessions:
                 for running in self._sessions.values():
                     running.stop.set()
         except ExceptionGroup as failures:
-            # Whoever called wants the one thing that went wrong, not the group it was in.
+            # Callers expect the error itself, not the group.
             raise failures.exceptions[0] from None
         finally:
             self._group = None

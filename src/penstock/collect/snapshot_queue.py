@@ -1,8 +1,7 @@
-"""The snapshot queue: few snapshots at a time, the most urgent first, and one of a symbol at most.
+"""Queues snapshot requests: few at a time, the most urgent first, at most one per symbol.
 
-Whoever waits for the budget waits in line and cannot be overtaken any more. So only a few are let
-that far; all others wait here, where a book that was right a moment ago still goes before hundreds
-that are only beginning.
+A request that waits for the budget cannot be overtaken. So only a few are admitted there; all
+others wait here, where a book that has just lost its sync goes before hundreds of new ones.
 """
 
 import asyncio
@@ -17,16 +16,16 @@ from penstock.market.symbol import Symbol
 
 
 class Urgency(IntEnum):
-    """Why a snapshot is wanted; the least goes first."""
+    """Why a snapshot is needed; the lowest value goes first."""
 
     LOST = 0
-    """The book was right once, and is not now."""
+    """The book was synced before, and is not now."""
     FADING = 1
-    """It is right, but its price nears the end of what is known."""
+    """It is synced, but its price nears the end of the known depth."""
     COLD = 2
-    """It has never been right yet."""
+    """It has not been synced yet."""
     AUDIT = 3
-    """It is right, as far as anybody can tell: this is to make sure."""
+    """It is synced; the snapshot is to verify it."""
 
 
 @dataclass(order=True)
@@ -38,18 +37,18 @@ class _Ticket:
 
 
 class SnapshotQueue:
-    """Gives turns. For one event loop."""
+    """A priority queue of snapshot requests. For one event loop."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._waiting: list[_Ticket] = []
-        """In the order they will go."""
+        """In the order in which they will be admitted."""
         self._under_way: set[Symbol] = set()
         self._order = count()
 
     @asynccontextmanager
     async def turn(self, symbol: Symbol, urgency: Urgency) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it; whether what was wanted still is, look again then."""
+        """Wait for a turn, and hold it; the caller then checks if the snapshot is still needed."""
         called = asyncio.get_running_loop().create_future()
         ticket = _Ticket(urgency, next(self._order), symbol, called)
         insort(self._waiting, ticket)
@@ -58,14 +57,14 @@ class SnapshotQueue:
             await called
             yield
         finally:
-            if ticket in self._waiting:  # whoever waited for it was cancelled
+            if ticket in self._waiting:  # the waiting task was cancelled
                 self._waiting.remove(ticket)
             else:
                 self._under_way.discard(symbol)
                 self._call()
 
     def _call(self) -> None:
-        """Give the free places to the first in line whose symbol has none yet."""
+        """Admit the first waiting requests whose symbols have none in progress."""
         for ticket in [*self._waiting]:
             if len(self._under_way) >= self._at_once:
                 return

@@ -1,4 +1,4 @@
-"""Where snapshots of books are asked for: each in its turn, and paid for like any request."""
+"""Fetches book snapshots, in the order of the queue and within the budget."""
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.audit import Sides
 
 _AUDITS_SHARE = 0.2
-"""Of every limit, what audits use at most."""
+"""The share of every limit that audits use at most."""
 
 
 @dataclass(frozen=True)
 class SnapshotFetcher:
-    """Asks one exchange for books of so many levels."""
+    """Fetches books of ``depth`` levels from one exchange."""
 
     gateway: ExchangeClient
     rest: Rest
@@ -25,23 +25,23 @@ class SnapshotFetcher:
 
     @property
     def exchange(self) -> str:
-        """Whose books they are."""
+        """The exchange's name."""
         return self.gateway.exchange.name
 
     def turn(self, symbol: Symbol, urgency: Urgency) -> AbstractAsyncContextManager[None]:
-        """Wait for leave to ask; see ``SnapshotQueue``."""
+        """Wait for a turn; see ``SnapshotQueue``."""
         return self.queue.turn(symbol, urgency)
 
     async def fetch(self, symbol: Symbol) -> BookSnapshot:
-        """Ask, in one's turn.
+        """Fetch a snapshot. To be called within a turn.
 
         Raises:
-            One of ``UNAVAILABLE``: it could not be had.
+            One of ``UNAVAILABLE``: it could not be fetched.
         """
         return await self.gateway.fetch(self.rest.book(symbol, self.depth))
 
     def audit_gap_s(self, symbol: Symbol) -> float:
-        """How far apart audits must be to leave most of the budget to others."""
+        """Seconds between audits that leave most of the budget to other requests."""
         request = self.rest.book(symbol, self.depth)
         return max(
             (
@@ -56,7 +56,7 @@ class SnapshotFetcher:
     def shown(
         self, symbol: Symbol, sides: Sides, update_id: int, at_ns: int | None
     ) -> BookSnapshot:
-        """What a kept book shows, as a record."""
+        """The levels of a maintained book, as a record."""
         bids, asks = sides
         return BookSnapshot(
             exchange=self.exchange,

@@ -1,8 +1,8 @@
-"""Sockets: one socket each, whose frames are taken off it as they come.
+"""Websockets whose frames are buffered as they arrive.
 
-On picows, which hands every frame to a callback: to await each of a thousand messages a second
-costs more than to read them. What has arrived is gathered here, each frame with its instant, until
-somebody takes it; who cannot take more for now says so, and the exchange has to wait.
+They use picows, which passes every frame to a callback: awaiting each of a thousand messages a
+second costs more than reading them. Frames are buffered, each with its time of arrival, until they
+are taken. A caller that cannot take more pauses the socket, and the exchange has to wait.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from penstock.errors import mask_urls
 LARGEST_FRAME = 16_000_000
 _CONNECT_S = 10.0
 _CLOSE_S = 1.0
-"""How long the exchange may take to say goodbye; a dead connection never does."""
+"""How long the exchange may take to confirm a close; a dead connection never does."""
 _READ_BYTES = 256 * 1024
-"""What is taken off a socket at once, at most: in a flood, hundreds of frames."""
+"""Bytes read from a socket at once, at most: under load, hundreds of frames."""
 _EXCERPT = 60
 _SCHEMES = {"http": "ws", "https": "wss"}
 
 _LONGEST_CONTROL = 125
-"""Bytes of a frame that is no data, at most: so the protocol has it."""
+"""The most bytes of a control frame, by the protocol."""
 _MOST_PARTS = 65_536
-"""Pieces one message may be sent in: empty ones have no size to be limited by."""
+"""The most fragments of a message: empty ones are not limited by size."""
 _DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION))
 
 
 class ConnectFailed(Exception):
-    """It could not be opened; the message says why."""
+    """The socket could not be opened; the message has the reason."""
 
 
 class Socket(WSListener):
@@ -57,12 +57,12 @@ class Socket(WSListener):
         self.frames: list[bytes] = []
         """Arrived, and not taken yet."""
         self.stamps_ns: list[int] = []
-        """When each arrived, those of the newest piece excepted."""
+        """When each arrived, except for those of the current read."""
         self.heard_ns = now_ns()
-        """When there was a last sign of life."""
+        """When the last frame arrived, or the last ping if pings count."""
         self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
         self._parts: list[bytes] = []
-        """Of a message that is sent in pieces, those that have come …"""
+        """Received fragments of an incomplete message …"""
         self._parts_bytes = 0
         """… and their size."""
         self._transport: WSTransport | None = None
@@ -77,7 +77,7 @@ class Socket(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """See picows."""
         payload = frame.get_payload_as_bytes()
-        # Only data can be so long. To ask a frame for its type costs as much as all the rest here.
+        # Only data can be so long. Reading a frame's type costs as much as everything else here.
         if len(payload) > _LONGEST_CONTROL and frame.fin and not self._parts:
             self.frames.append(payload)
         else:
@@ -87,16 +87,16 @@ class Socket(WSListener):
             self._arrived(len(self.frames))
 
     def _stamp(self) -> None:
-        """Note when the newest frames came: in one piece, so in one instant and the next few."""
+        """Stamp the frames of one read with the current time, a nanosecond apart."""
         self.heard_ns = first_ns = self._now_ns()
         self.stamps_ns += range(first_ns, first_ns + len(self.frames) - len(self.stamps_ns))
 
     def _take_any_frame(self, transport: WSTransport, frame: WSFrame, payload: bytes) -> None:
-        """Take what may be anything: short, in pieces, a ping or a goodbye."""
+        """Handle a frame of any type: short data, a fragment, a ping or a close frame."""
         kind = frame.msg_type
         if kind in _DATA:
             self._parts.append(payload)
-            # Counted as they come: there may be any number of them, and some are empty.
+            # Counted as they arrive: there may be any number of them, and some are empty.
             self._parts_bytes += len(payload)
             if self._parts_bytes > LARGEST_FRAME or len(self._parts) > _MOST_PARTS:
                 transport.send_close(WSCloseCode.MESSAGE_TOO_BIG)
@@ -121,7 +121,7 @@ class Socket(WSListener):
         return self._transport is not None and not self._over.is_set()
 
     def take(self) -> tuple[list[bytes], list[int]]:
-        """What has arrived, and when."""
+        """Remove and return the buffered frames, and when each arrived."""
         if len(self.frames) > len(self.stamps_ns):
             self._stamp()
         frames, stamps_ns = self.frames, self.stamps_ns
@@ -129,16 +129,16 @@ class Socket(WSListener):
         return frames, stamps_ns
 
     def send(self, text: str) -> None:
-        """Send a message; what cannot be sent is lost with the socket."""
+        """Send a message; it is dropped if the socket is closed."""
         if self._transport is not None and self.open:
             self._transport.send(WSMsgType.TEXT, text.encode())
 
     def silent_s(self) -> float:
-        """Seconds since the last sign of life; nobody is silent who is not listened to."""
+        """Seconds since the last frame, or ping if pings count; 0 while reading is paused."""
         return 0.0 if self._paused else (self._now_ns() - self.heard_ns) / 1_000_000_000
 
     def let_wait(self, *, waits: bool) -> None:
-        """Whether the exchange has to keep further frames for now."""
+        """Pause or resume reading from the socket."""
         if waits is not self._paused and self._transport is not None and self.open:
             self._paused, self.heard_ns = waits, self._now_ns()
             underlying = self._transport.underlying_transport
@@ -148,7 +148,7 @@ class Socket(WSListener):
                 underlying.resume_reading()
 
     async def ended(self) -> str:
-        """Wait until it is closed, by whomever; the reason."""
+        """Wait until it is closed by either side; return the reason."""
         await self._over.wait()
         handshake = self._transport.close_handshake if self._transport is not None else None
         if self._ended_by_us:
@@ -160,7 +160,7 @@ class Socket(WSListener):
         return "cut off"
 
     async def close(self, reason: str = "closed") -> None:
-        """Say goodbye and close; an exchange that does not answer is left without one."""
+        """Close with a handshake; without one if the exchange does not answer."""
         if self._transport is None or not self.open:
             return
         self._ended_by_us = reason
@@ -179,10 +179,10 @@ async def open_socket(
     *,
     pings_are_life: bool,
 ) -> Socket:
-    """Connect; ``arrived`` is told how many frames wait to be taken, whenever some have come.
+    """Connect; ``arrived`` is called with the number of buffered frames whenever some arrive.
 
     Raises:
-        NoWire: that is not possible, for now.
+        ConnectFailed: the connection could not be opened.
     """
     socket = Socket(arrived, now_ns, pings_are_life=pings_are_life)
     try:
@@ -191,31 +191,31 @@ async def open_socket(
                 lambda: socket,
                 _as_stream(url),
                 websocket_handshake_timeout=_CONNECT_S,
-                enable_auto_pong=False,  # so that a ping is seen: it may be the sign of life
+                enable_auto_pong=False,  # so that pings are seen: they may count as activity
                 read_buffer_init_size=_READ_BYTES,
                 max_frame_size=LARGEST_FRAME,
                 max_redirects=0,
                 extra_headers={"User-Agent": f"penstock/{__version__}"},
-                # The loop's own transports: what they do with TLS is well known.
+                # The event loop's own transports, whose TLS behaviour is well known.
                 use_aiofastnet=False,
             )
     except WSHandshakeError as error:
         raise ConnectFailed(_refusal(error)) from error
     except (WSError, OSError, TimeoutError, ValueError) as error:
         raise ConnectFailed(mask_urls(str(error)) or type(error).__name__) from error
-    if not socket.open:  # picows reports no error, and no end either, if it never was
+    if not socket.open:  # picows then reports neither an error nor an end
         raise ConnectFailed("closed before the handshake was complete")
     return socket
 
 
 def _as_stream(url: str) -> str:
-    """The same address, where it is written like that of a page."""
+    """The URL with the scheme of a websocket in place of HTTP's."""
     scheme, separator, rest = url.partition("://")
     return f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}"
 
 
 def _refusal(error: WSHandshakeError) -> str:
-    """What was answered in place of a stream."""
+    """The response that was sent in place of a websocket handshake."""
     if error.response is None or error.response.status is HTTPStatus.SWITCHING_PROTOCOLS:
         return str(error)
     body = (error.raw_body or b"")[:_EXCERPT].decode(errors="replace")

@@ -1,11 +1,11 @@
-"""The stall detector: finds streams that bring nothing though their markets move.
+"""Detects stalled streams: those that deliver nothing though their markets change.
 
-Which those are the liveness model says. Then one cheap question to the exchange's REST side tells
-whether the market moved meanwhile. If it did not, the silence is real. If it did, and the stream
-does not bring it within a moment either, the stream is stalled: it is asked for anew, and if that
-does not help either, its connection is changed for another, once. A stream that never brought
-anything may be misnamed, so for its sake no connection is changed; it is asked for ever more
-slowly.
+The liveness model selects streams that are silent for longer than usual. A probe, one cheap REST
+request, then shows whether the market changed meanwhile. If it did not, the silence is genuine. If
+it did, and the stream does not deliver the change within the grace time, the stream has stalled. It
+is resubscribed; if that does not help, its connection is replaced, once. A stream that never
+delivered anything may have a wrong name, so no connection is replaced for it; it is resubscribed
+with growing delays.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ from penstock.telemetry import (
 )
 
 GRACE_S = 2.0
-"""How long the stream may take to bring what the exchange's REST side already tells of."""
+"""How long the stream may take to deliver what REST already returns."""
 _PROBES_AT_ONCE = 2
 _ROTATES_EVERY_NS = 3600 * SECOND_NS
-"""A stream that falls stalled again and again costs its neighbours their connection so often."""
+"""A stream that stalls repeatedly has its connection, which others share, replaced so often."""
 _KINDS: dict[str, tuple[type[AnyEvent], ...]] = {
     "trades": (Trade,),
     "agg_trades": (AggTrade,),
@@ -63,29 +63,29 @@ Found = Literal["nothing", "news", "failed"]
 
 
 class StreamControl(Protocol):
-    """What a stream's connections can be told, whether there is one or many."""
+    """Controls the connection of each stream, whether there is one connection or many."""
 
     def connected_since_ns(self, channel: str, symbol: Symbol) -> int | None:
-        """Since when the stream's connection stands; None while it does not."""
+        """When the stream's connection was opened; None while it is not open."""
         ...
 
     def resubscribe(self, channel: str, symbol: Symbol) -> None:
-        """End a stream and ask for it again."""
+        """Unsubscribe from a stream and subscribe again."""
         ...
 
     def rotate(self, channel: str, symbol: Symbol, reason: str) -> None:
-        """Change the stream's connection for another."""
+        """Replace the stream's connection by another."""
         ...
 
 
 @dataclass(frozen=True)
 class ProbeContext:
-    """How an exchange's REST side is asked whether a market has moved."""
+    """How to probe by REST whether a market has changed."""
 
     exchange: str
     rest: Rest
     fetch: Callable[[Request[MarketProgress]], Awaitable[MarketProgress]]
-    """Asks, and pays for it."""
+    """Acquires tokens and sends the request."""
     availability: RestAvailability
 
 
@@ -94,9 +94,9 @@ class SilenceLimits:
     """How long a stream may be silent."""
 
     least_s: float = LEAST_S
-    """However often it speaks."""
+    """The minimum, however frequent its events are."""
     first_s: float = FIRST_S
-    """Where it is not known how often it does."""
+    """If the usual frequency is not known."""
     grace_s: float = GRACE_S
 
 
@@ -106,12 +106,12 @@ class _Case:
 
     since_ns: int
     progress: MarketProgress | None = None
-    """How far the market had come at the final probe."""
+    """The market's progress at the last probe."""
     confirmed: int = 0
 
 
 class StallDetector:
-    """Finds stalled streams among those that are expected, and does something about them."""
+    """Detects stalled streams among the expected ones, and tries to restore them."""
 
     def __init__(
         self,
@@ -123,10 +123,10 @@ class StallDetector:
         self._context, self._clock, self._tell, self._limits = context, clock, tell, limits
         self._live = Liveness[StreamKey](least_s=limits.least_s, first_s=limits.first_s)
         self._streams: dict[tuple[type[AnyEvent], Symbol], StreamKey] = {}
-        """Which stream an event came on; candles are told apart by more than that."""
+        """The stream of an event by type and symbol; candles also need their interval."""
         self._has_candles = False
         self._brought: dict[tuple[type[AnyEvent], Symbol], AnyEvent] = {}
-        """What was heard and not noted yet."""
+        """The last events received and not noted yet."""
         self._notes_at_ns = 0
         self._latest: dict[StreamKey, AnyEvent] = {}
         self._cases: dict[StreamKey, _Case] = {}
@@ -137,9 +137,10 @@ class StallDetector:
     def expect(
         self, channels: Sequence[str], symbols: Sequence[Symbol], *, whole_books: bool = False
     ) -> None:
-        """These were asked for. ``whole_books``: snapshots come on the stream of changes too.
+        """Expect these streams. ``whole_books``: snapshots come on the stream of deltas too.
 
-        Two channels whose events are of one kind cannot be told apart: only the first is watched.
+        Two channels with the same type of event cannot be distinguished: only the first is
+        monitored.
         """
         now_ns = self._clock.now_ns()
         for channel in channels:
@@ -154,7 +155,7 @@ class StallDetector:
                     self._live.expect([stream_key], now_ns)
 
     def forget(self, symbols: Iterable[Symbol]) -> None:
-        """Nobody wants the streams of these markets any more."""
+        """Stop expecting the streams of these markets."""
         gone = set(symbols)
         self._streams = {key: each for key, each in self._streams.items() if key[1] not in gone}
         for stream_key in [each for each in self._live if each[1] in gone]:
@@ -164,9 +165,9 @@ class StallDetector:
             self._cases.pop(stream_key, None)
 
     def heard(self, events: Sequence[AnyEvent]) -> None:
-        """Streams brought these, in this order."""
-        # Of each stream the last one only, and ten times a second: whoever hears everything must
-        # not take long over it.
+        """Note what streams delivered, in this order."""
+        # Of each stream the last one only, and ten times a second: this is called with every
+        # event and must be fast.
         self._brought.update({(type(each), each.symbol): each for each in events})
         if self._has_candles:
             for event in events:
@@ -177,7 +178,7 @@ class StallDetector:
             self._note_all()
 
     def stalled(self) -> list[str]:
-        """Streams that are silent though their markets move."""
+        """Streams that are silent though their markets change."""
         self._note_all()
         return sorted(f"{channel} {symbol.slug}" for channel, symbol in self._stalled)
 
@@ -190,7 +191,7 @@ class StallDetector:
                 for silence in self._live.suspects(now_ns):
                     group.create_task(self._judge(silence, control))
                 next_ns = self._live.next_ns()
-                # Whatever is heard meanwhile cannot become suspect any sooner.
+                # A stream that delivers meanwhile cannot become suspect any sooner.
                 wait_s = self._limits.least_s
                 if next_ns is not None:
                     wait_s = min(wait_s, (next_ns - self._clock.now_ns()) / SECOND_NS)
@@ -215,7 +216,7 @@ class StallDetector:
             self._tell(StreamRecovered(exchange=exchange, channel=channel, symbol=symbol.slug))
 
     async def _judge(self, silence: Silence[StreamKey], control: StreamControl) -> None:
-        """Find out what a silence means, and act on it."""
+        """Determine the cause of a silence, and act on it."""
         stream_key = silence.stream
         case = self._case(silence)
         async with self._few:
@@ -243,7 +244,7 @@ class StallDetector:
             self._live.postpone(stream_key, self._clock.now_ns())
 
     def _case(self, silence: Silence[StreamKey]) -> _Case:
-        """What is known of this silence already."""
+        """The case of this silence; a new one is logged."""
         case = self._cases.get(silence.stream)
         if case is None or case.since_ns != silence.since_ns:
             case = self._cases[silence.stream] = _Case(silence.since_ns)
@@ -260,12 +261,12 @@ class StallDetector:
         return case
 
     async def _find(self, stream_key: StreamKey, case: _Case, connected_ns: int) -> Found:
-        """Whether the stream kept something back, for longer than a moment."""
+        """Probe whether the market has changed, and give the stream time to deliver that."""
         seen = case.progress
         progress = await self._probe(stream_key)
         known_id = self._known_id(stream_key, case, connected_ns)
         if progress is not None and seen is None and (progress.id is None or known_id is None):
-            # Nothing to compare with: the market has the length of the grace to move.
+            # Nothing to compare with: probe again after the grace time.
             seen = case.progress = progress
             await self._clock.sleep(self._limits.grace_s)
             progress = None if self._over(stream_key, case) else await self._probe(stream_key)
@@ -286,25 +287,25 @@ class StallDetector:
             return await self._context.fetch(self._context.rest.latest(symbol, channel))
         except UNAVAILABLE as error:
             self._context.availability.failed(error)
-            return None  # why, others have told
+            return None  # the reason is logged elsewhere
 
     def _known_id(self, stream_key: StreamKey, case: _Case, connected_ns: int) -> int | None:
-        """The newest id that the stream brought, or that was seen to be missing before."""
+        """The latest id that the stream delivered, or that an earlier probe returned."""
         if case.progress is not None and case.progress.id is not None:
             return case.progress.id
         latest = self._latest.get(stream_key)
-        # What happened while there was no connection is none of this one's to bring.
+        # This connection does not deliver what happened before it was opened.
         if latest is None or latest.received_at_ns < connected_ns:
             return None
         return _id_of(latest)
 
     def _over(self, stream_key: StreamKey, case: _Case) -> bool:
-        """Whether the stream has spoken since, or nobody waits for it any more."""
+        """Whether the stream has delivered since, or is no longer expected."""
         self._note_all()
         return stream_key not in self._live or self._live.last_ns(stream_key) != case.since_ns
 
     def _confirmed(self, stream_key: StreamKey, case: _Case, control: StreamControl) -> None:
-        """It is stalled: do the least that may help and was not tried yet."""
+        """Handle a stalled stream with the mildest remedy not tried yet."""
         now_ns, (channel, symbol) = self._clock.now_ns(), stream_key
         case.confirmed += 1
         ever = self._live.ever_heard(stream_key)
@@ -325,13 +326,13 @@ class StallDetector:
             )
         )
         if ever and case.confirmed == 1:
-            self._live.postpone(stream_key, now_ns)  # so that the next remedy is not put off
+            self._live.postpone(stream_key, now_ns)  # so that the next remedy is not delayed
         else:
             self._live.confirm(stream_key, now_ns)
 
 
 def _id_of(event: AnyEvent) -> int | None:
-    """The id by which a probe can tell whether there is something newer."""
+    """The id that a probe's result is compared with."""
     match event:
         case Trade():
             return event.id

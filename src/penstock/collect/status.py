@@ -1,7 +1,7 @@
-"""A collector's status: what it says of itself, in a file beside its data.
+"""The status of a collector or fetcher, in a file beside its data.
 
-The file is replaced whole, so that a reader never sees half of it. It also remembers which ids were
-seen, so that a collector that is started again knows what its predecessor missed.
+The file is replaced as a whole, so that a reader never sees a part of it. It also stores which ids
+were seen, so that a restarted collector can determine what its predecessor missed.
 """
 
 import os
@@ -22,7 +22,7 @@ _own: "dict[Path, CollectorStatus]" = {}
 
 
 State = Literal["starting", "running", "stopped", "failed"]
-"""``failed``: it ended by an error, which ``trouble`` names."""
+"""``failed``: it ended with an error, which is in ``trouble``."""
 
 
 class StreamStatus(Struct, frozen=True, kw_only=True):
@@ -42,43 +42,43 @@ class BookStatus(Struct, frozen=True, kw_only=True):
 
     symbol: str
     state: Literal["syncing", "synced", "stale", "stopped"]
-    """``stopped`` once nothing keeps it in step any more: its collector ended."""
+    """``stopped``: it is no longer updated, since its collector ended."""
     reason: str
     update_id: int
     resyncs: int
     bid: str | None = None
     ask: str | None = None
     known_bid: str | None = None
-    """The last bid down to which the book is known; None if it is to its end."""
+    """The last bid down to which the book is known; None if it is known completely."""
     known_ask: str | None = None
     audits: int = 0
-    """How often it was compared with the exchange's."""
+    """How often it was compared with the exchange's book."""
     drift: int | None = None
-    """Levels that differed the last time."""
+    """Levels that differed at the last audit."""
     audited_at_ms: int | None = None
     was_synced: bool = False
-    """Of one that is stopped: whether it was synced until then."""
+    """For a stopped book: whether it was synced until then."""
 
 
 class LimitStatus(Struct, frozen=True, kw_only=True):
-    """One limit of the exchange, and how much of it the whole fleet has used."""
+    """One limit of the exchange, and its usage by all processes."""
 
     unit: Literal["weight", "request"]
-    """Whether a request counts with its cost, or as one."""
+    """Whether a request counts by its cost, or as one."""
     category: str = ""
-    """Which requests it counts; empty counts all, and ``pair/*`` those of each pair apart."""
+    """The requests it counts; empty for all, ``pair/*`` for those of each pair separately."""
     kind: Literal["window", "bucket"]
     used: int
-    """In the present window; or of a bucket, what has not come back yet."""
+    """In the current window; of a bucket, what is not refilled yet."""
     amount: int
-    """The most that can be used: in one window, or at once where it is a bucket."""
+    """The most that can be used in one window; of a bucket, its capacity."""
     rate: int
-    """So much comes back per period: a window's whole amount, a bucket's little by little."""
+    """The amount refilled per period: of a window at once, of a bucket gradually."""
     period_ms: int
 
 
 class IdsStatus(Struct, frozen=True, kw_only=True):
-    """The ids of one stream: runs that were seen, and what is missing between and after them."""
+    """The ids of one stream: runs that were seen, and the missing ids between and after them."""
 
     channel: str
     symbol: str
@@ -95,31 +95,31 @@ class ConnectionStatus(Struct, frozen=True, kw_only=True):
     up_s: int | None = None
     """Seconds since it was opened; None if it is not open."""
     heard_s: float | None = None
-    """Seconds since the newest frame."""
+    """Seconds since the latest frame."""
     asked: int = 0
-    """Streams it is to bring."""
+    """Streams subscribed to."""
     pending: int = 0
-    """Streams of those that the exchange has not answered for yet."""
+    """Streams of these that the exchange has not acknowledged yet."""
 
 
 class ShardStatus(Struct, frozen=True, kw_only=True):
-    """Streams that are carried together, and the connections that carry them."""
+    """Streams that share connections, and those connections."""
 
     state: str
     members: list[ConnectionStatus] = field(name="legs")
     reconnects: dict[str, int] = {}
     rotations: dict[str, int] = {}
-    """How often one connection took over from another, by reason."""
+    """Completed rotations, by reason."""
     given_up: dict[str, int] = {}
-    """How often that was tried in vain, by reason."""
+    """Failed rotations, by reason."""
     waiting: int = 0
     """Events received and not recorded yet."""
     dropped: int = 0
-    """Copies of events that another connection had brought."""
+    """Duplicates of events that another connection had delivered."""
 
 
 class StreamCount(Struct, frozen=True, kw_only=True):
-    """How often something happened to one stream."""
+    """A count for one stream."""
 
     channel: str
     symbol: str
@@ -127,7 +127,7 @@ class StreamCount(Struct, frozen=True, kw_only=True):
 
 
 class GapCount(Struct, frozen=True, kw_only=True):
-    """How often something of a channel went missing, or may have, for one cause."""
+    """The number of gaps, or possible gaps, of a channel for one cause."""
 
     channel: str
     cause: str
@@ -135,24 +135,24 @@ class GapCount(Struct, frozen=True, kw_only=True):
 
 
 class FetchStatus(Struct, frozen=True, kw_only=True):
-    """One thing that is fetched again and again."""
+    """One loop of a fetcher."""
 
     what: str
     symbol: str
-    """Empty where it is about the whole exchange."""
+    """Empty for the whole exchange."""
     fetches: int
     records: int
     errors: int
     errors_in_a_row: int
     last_ms: int | None
-    """When it was last had."""
+    """When it last succeeded."""
     next_ms: int
     reason: str = ""
-    """Why it cannot be had just now."""
+    """Why it currently fails."""
 
 
 class CollectorStatus(Struct, frozen=True, kw_only=True):
-    """Everything a collector, or a fetcher, says of itself."""
+    """The status of a collector or fetcher."""
 
     exchange: str
     slot: str
@@ -170,35 +170,35 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     refused: list[str] = []
     refusals: list[StreamCount] = []
     gaps: list[GapCount] = []
-    """Holes in ids since the start; where ids do not tell, what may have been missed."""
+    """Gaps in ids since the start; without consecutive ids, possible gaps."""
     stalled: list[str] = field(name="mute", default_factory=list)
-    """Streams that are silent though their markets move."""
+    """Streams that are silent though their markets change."""
     fetches: list[FetchStatus] = []
-    """What a fetcher fetches; a collector has none."""
+    """The loops of a fetcher; a collector has none."""
     limits: list[LimitStatus] = []
-    """The exchange's limits on requests, in the order it tells them."""
+    """The exchange's rate limits, in its order."""
     bus_published: int = 0
     bus_dropped: int = 0
-    """Messages that the bus did not take; the log has them."""
+    """Messages that the bus dropped; the log has them."""
     trouble: str = ""
-    """What keeps it from working, in words."""
+    """The current problems, as text."""
     troubles: dict[str, str] = {}
     """The same by kind: starting, asking, log, last_look, failed."""
     unrecorded: int = 0
     """Events that wait because the log cannot be written, besides those in ``shards``."""
     memory_bytes: int | None = None
-    """What the process has in memory; None where the system does not tell."""
+    """Resident memory of the process; None where the system does not report it."""
     shards: list[ShardStatus] = []
     numbered: int | None = None
-    """Broadcast numbers the slot had given when the log was last synced. None: an older version."""
+    """Broadcast numbers the slot had assigned at the log's last sync. None: an older version."""
     synced_ms: int | None = None
-    """What was recorded before then survives a power cut; so does all that ``ids`` calls seen."""
+    """Records from before this time survive a power cut, including all seen ids in ``ids``."""
     pending: list[str] = []
-    """Streams that were asked for and not answered for yet, by the exchange's names."""
+    """Streams that were requested and not acknowledged yet, by the exchange's names."""
 
 
 def with_books_stopped(status: CollectorStatus) -> CollectorStatus:
-    """The status of a process that ended: nothing keeps its books in step with the exchange."""
+    """The status of a process that ended: its books are no longer updated."""
     books = [
         replace(book, state="stopped", was_synced=book.state == "synced")
         if book.state != "stopped"
@@ -211,32 +211,32 @@ def with_books_stopped(status: CollectorStatus) -> CollectorStatus:
 def write_status(folder: Path, status: CollectorStatus) -> None:
     """Replace the status of a slot.
 
-    The file it replaces is kept and written the next time: its blocks are there already, so that a
-    status can be written while the disk is full.
+    The file it replaces is kept and overwritten the next time: its blocks are already allocated, so
+    that a status can be written while the disk is full.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was.
+        OSError: it cannot be written; the old one is unchanged.
     """
     target = folder / FOLDER / f"{status.slot}.json"
     _own[target] = status
     make_folder(target.parent)
     fresh, old = target.with_suffix(".new"), target.with_suffix(".old")
     encoded = msgspec.json.encode(status)
-    # Blanks at the end, so that the next one, if it is a bit longer, needs no more room.
+    # Padded with blanks, so that a slightly longer one needs no more blocks.
     encoded += b" " * (-len(encoded) % _BLOCK)
     overwrite_file(fresh, encoded)
     old.unlink(missing_ok=True)
-    with suppress(OSError):  # there is none yet, or the file system cannot do it
+    with suppress(OSError):  # there is none yet, or no hard links are supported
         old.hardlink_to(target)
     fresh.replace(target)
-    # Before what was the target is written again: a power cut must not bring its name back.
+    # Before the replaced file is overwritten: a power cut must not restore its name.
     sync_folder(target.parent)
     with suppress(FileNotFoundError):
         old.replace(fresh)
 
 
 def own_statuses(folder: Path) -> list[CollectorStatus]:
-    """What this process last said of itself, whether or not that could be written."""
+    """The last statuses of this process, whether or not they could be written."""
     return [status for target, status in _own.items() if target.parent.parent == folder]
 
 
@@ -259,7 +259,7 @@ def read_status(folder: Path, slot: str) -> CollectorStatus | None:
 
 
 def _read_whole(file: Path) -> bytes:
-    """What a file holds that may be replaced meanwhile, and then written anew under another name.
+    """Read a file that may be replaced meanwhile, and then overwritten under another name.
 
     Raises:
         OSError: it cannot be read.
@@ -272,7 +272,7 @@ def _read_whole(file: Path) -> bytes:
 
 
 def read_all(folder: Path) -> list[CollectorStatus]:
-    """The status of every slot there is, by name.
+    """The statuses of all slots, by name.
 
     Raises:
         NotOurRecord: a file is damaged, or of another version.

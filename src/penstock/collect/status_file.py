@@ -1,8 +1,8 @@
-"""The status file of one slot: written only after the log holds, on the disk, what it claims.
+"""Writes the status file of one slot, after the records that it lists are synced to the disk.
 
-The order is: make the status, sync the log, write the file. A power cut then leaves a status that
-is older than the log, never one that calls seen what is gone. While the log cannot be synced, the
-status claims what it claimed when that was last possible, and says everything else as it is.
+The order is: make the status, sync the log, write the file. After a power cut a status may be older
+than the log, but never lists lost ids as seen. While the log cannot be synced, the status has the
+ids and numbers of the last sync, and everything else is current.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock.errors import StorageError
 
 
 class Syncs(Protocol):
-    """The log, as far as it concerns a status."""
+    """The part of the log that a status needs."""
 
     async def sync(self) -> None: ...
 
@@ -26,7 +26,7 @@ class Syncs(Protocol):
 
 
 class _Claims(NamedTuple):
-    """What a status may claim: what was recorded before the log was last synced."""
+    """What a status may list as recorded: what was recorded before the last sync."""
 
     ids: tuple[IdsStatus, ...] = ()
     numbered: int = 0
@@ -34,7 +34,7 @@ class _Claims(NamedTuple):
 
 
 class StatusFile:
-    """Writes statuses, the newest last. For one event loop."""
+    """Writes statuses in order. For one event loop."""
 
     def __init__(self, folder: Path, tell_unwritable: Callable[[str], None]) -> None:
         self.log: Syncs | None = None
@@ -43,12 +43,12 @@ class StatusFile:
         self._claims = _Claims()
         self._unwritable = ""
         self._turn = Lock()
-        """Held while the file is written, by whatever thread."""
+        """Held while the file is written, by any thread."""
         self._made = self._written = 0
-        """How many statuses were made, and which of them is in the file."""
+        """How many statuses were made, and the number of the one in the file."""
 
     def write(self, status: CollectorStatus) -> CollectorStatus:
-        """Write a status while nothing else happens; returns it as it was written."""
+        """Write a status, blocking the event loop; return it as it was written."""
         try:
             if self.log is not None:
                 self.log.sync_now()
@@ -60,7 +60,7 @@ class StatusFile:
         return status
 
     async def report(self, status: CollectorStatus) -> CollectorStatus:
-        """The same while everything else goes on."""
+        """The same, without blocking the event loop."""
         try:
             if self.log is not None:
                 await self.log.sync()
@@ -72,17 +72,17 @@ class StatusFile:
         return status
 
     def _after_sync(self, status: CollectorStatus) -> CollectorStatus:
-        """A status after whose making the log was synced."""
+        """A status for which the log is synced."""
         self._claims = _Claims(tuple(status.ids), status.numbered or 0, status.at_ms)
         return replace(status, synced_ms=status.at_ms)
 
     def _as_last_synced(self, status: CollectorStatus) -> CollectorStatus:
-        """A status that claims no more than was synced when that was last possible."""
+        """A status that lists as recorded only what the last sync covered."""
         ids, numbered, synced_ms = self._claims
         return replace(status, ids=list(ids), numbered=numbered, synced_ms=synced_ms)
 
     def _write(self, status: CollectorStatus, number: int) -> str:
-        """Write a status unless a newer one is written; why that cannot be done, or ""."""
+        """Write a status unless a newer one is written; return the error, or ""."""
         with self._turn:
             if number < self._written:
                 return self._unwritable

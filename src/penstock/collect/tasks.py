@@ -1,4 +1,4 @@
-"""Tasks that run side by side for as long as a collector does."""
+"""Helpers for the concurrent tasks of a collector or fetcher."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,19 +6,19 @@ from typing import Any
 
 
 async def first_of(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of them is done; the others go on."""
+    """Wait until one of them is done; the others keep running."""
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 def raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Raise what ended one of them, if anything has."""
+    """Raise the error of a task that has ended, if there is one."""
     for task in tasks:
         if task.done():
             task.result()
 
 
 async def end(main: asyncio.Task[None], others: Iterable[asyncio.Task[Any]]) -> None:
-    """End the others, and wait for all."""
+    """Cancel the others, and wait for all."""
     tasks = list(others)
     for task in tasks:
         task.cancel()

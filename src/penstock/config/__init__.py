@@ -1,10 +1,10 @@
-"""Configuration: everything an operator may set, read once and validated whole.
+"""The configuration, read once and validated as a whole.
 
-Values come, strongest first, from the command line, the environment
-(``PENSTOCK_<SECTION>_<FIELD>``, then the short names) and ``penstock.toml``; the defaults stand
-with the settings. The result is one frozen Struct and a record of where every value came from. An
-unknown name or a bad value is an error that says what, where it was set and what is allowed, before
-anything has started.
+Values come, in order of precedence, from the command line, the environment
+(``PENSTOCK_<SECTION>_<FIELD>``, then the short names), ``penstock.toml``, and the defaults in the
+settings. The result is one frozen Struct and the source of every value. An unknown name or an
+invalid value is an error with the setting, its source and the allowed values, raised before
+anything starts.
 """
 
 from penstock.config.loading import (

@@ -1,4 +1,4 @@
-"""Loading: from the command line, the environment and a file to one frozen Struct."""
+"""Loads the command line, the environment and a file into one frozen Struct."""
 
 import tomllib
 import types
@@ -30,15 +30,15 @@ S = TypeVar("S", bound=Struct)
 
 @dataclass(frozen=True)
 class Loaded(Generic[S]):
-    """Validated settings, and where each value came from."""
+    """Validated settings, and the source of each value."""
 
     settings: S
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
-    """What was set under a name that has changed; see ``renamed.py``."""
+    """Warnings for settings that were set under an old name; see ``renamed.py``."""
 
     def rows(self) -> Iterator[tuple[str, Any, str]]:
-        """(dotted name, value with secrets masked, origin) of every setting."""
+        """Yield (dotted name, value with secrets masked, origin) of every setting."""
         for name, hint in setting_names(type(self.settings)).items():
             value = _value_at(self.settings, name)
             if _holds_secret(hint):
@@ -48,12 +48,12 @@ class Loaded(Generic[S]):
 
 @dataclass(frozen=True)
 class Alias:
-    """Another variable that sets a setting, where the setting's own does not."""
+    """Another variable for a setting, used if the setting's own variable is not set."""
 
     variable: str
     setting: str
     read: Callable[[str], str] = str
-    """Makes its text what the setting's own variable would hold."""
+    """Converts its text to the format of the setting's own variable."""
 
 
 def load(
@@ -79,7 +79,7 @@ def load(
 
 
 def setting_names(root: type[Struct]) -> dict[str, Any]:
-    """Dotted name → type of every setting below ``root``, in order of declaration."""
+    """Return dotted name → type of every setting below ``root``, in order of declaration."""
     names: dict[str, Any] = {}
     for field, hint in get_type_hints(root, include_extras=True).items():
         if isinstance(hint, type) and issubclass(hint, Struct):
@@ -90,12 +90,12 @@ def setting_names(root: type[Struct]) -> dict[str, Any]:
 
 
 def environment_name(dotted: str) -> str:
-    """The variable that sets a setting: ``simulator.port`` → ``PENSTOCK_SIMULATOR_PORT``."""
+    """Return the variable of a setting: ``simulator.port`` → ``PENSTOCK_SIMULATOR_PORT``."""
     return "PENSTOCK_" + dotted.replace(".", "_").upper()
 
 
 class _Gathered:
-    """Raw values by dotted name, the strongest so far, with their origins."""
+    """Raw values by dotted name, those of the highest precedence so far, with their origins."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.names = names
@@ -127,7 +127,7 @@ class _Gathered:
         self.texts.add(name)
 
     def take_renamed(self) -> Iterator[str]:
-        """Use what was set under an old name, unless the new name is set; the warnings."""
+        """Use values set under an old name, unless the new name is set; yield the warnings."""
         for old, (value, origin, is_text) in self._by_old_name.items():
             new = self._renamed[old]
             if new in self.values:
@@ -152,7 +152,7 @@ class _Gathered:
 
     def take_environment(self, environment: Mapping[str, str], aliases: Sequence[Alias]) -> None:
         for alias in aliases:
-            # A container sets to nothing what it does not set.
+            # Containers set variables that they do not use to an empty string.
             if text := environment.get(alias.variable):
                 self._put_text(alias.setting, alias.read(text), alias.variable)
         by_variable = {environment_name(name): name for name in (*self._renamed, *self.names)}
@@ -178,7 +178,7 @@ class _Gathered:
         return msgspec.convert(tree, schema, dec_hook=_decode)
 
     def _validated(self, name: str, raw: object) -> object:
-        # A variable can hold only text, so text may stand for a number or a list there.
+        # A variable has only text, so text is converted to a number or a list there.
         hint, is_text = self.names[name], name in self.texts
         value = _from_text(str(raw), hint) if is_text else raw
         try:
@@ -193,7 +193,7 @@ class _Gathered:
 
 
 def _check_tables(name: str, hint: Any, value: object, origin: str) -> None:
-    """Name what is unknown or wrong inside tables whose names the operator chose."""
+    """Reject unknown or invalid fields inside tables whose names the operator chooses."""
     struct = table_of(hint)
     if struct is None or not isinstance(value, Mapping):
         return
@@ -216,14 +216,14 @@ def _check_tables(name: str, hint: Any, value: object, origin: str) -> None:
 
 
 def table_of(hint: Any) -> type[Struct] | None:
-    """What a setting's tables hold, where it is a table of tables by name."""
+    """Return the type of a setting's tables, if it is a table of tables by name."""
     arguments = get_args(hint) if get_origin(hint) is dict else ()
     struct = arguments[1] if arguments else None
     return struct if isinstance(struct, type) and issubclass(struct, Struct) else None
 
 
 def describe(hint: Any) -> str:
-    """A setting's type in words."""
+    """Return a description of a setting's type."""
     if get_origin(hint) is Annotated:
         base, *metas = get_args(hint)
         meta = metas[0]
@@ -286,7 +286,7 @@ def _value_at(settings: Struct, dotted: str) -> Any:
 
 
 def _masked(value: Any) -> Any:
-    """A setting's value as it may be shown."""
+    """Return a setting's value with the credentials in URLs masked."""
     match value:
         case str():
             return mask_urls(value)

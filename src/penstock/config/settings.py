@@ -1,6 +1,6 @@
-"""Everything an operator may set, with its default and what is allowed.
+"""All settings, with their defaults and allowed values.
 
-The string under a field says what it is; ``docs/settings.md`` is made of them.
+The string under each field describes it; ``docs/settings.md`` is generated from these strings.
 """
 
 from datetime import date
@@ -16,7 +16,7 @@ Pause = Annotated[float, Meta(ge=0)]
 
 
 class Secret(str):
-    """A text that never shows itself: its repr, and so every log and traceback, is a mask."""
+    """Text that is masked in ``str`` and ``repr``, and so in every log and traceback."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Secret(str):
         return "'***'"
 
     def reveal(self) -> str:
-        """The text itself, for the one place that sends it."""
+        """Return the text itself, for the code that sends it."""
         return str.__str__(self)
 
     def __str__(self) -> str:

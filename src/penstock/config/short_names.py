@@ -1,7 +1,7 @@
-"""Short names: variables without a prefix, for a process that serves one exchange.
+"""Variables with short names, without a prefix, for a process that serves one exchange.
 
-Containers that run one process each give all of them the same few names. They are weaker than the
-variables that name a setting in full.
+Containers that run one process each use the same few names for all of them. The full variable of a
+setting takes precedence over its short name.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from penstock.config.loading import Alias
 
 SYMBOLS = "SYMBOLS"
-"""Markets, where none are named on the command line."""
+"""The variable for markets, used if none are on the command line."""
 
 
 def _seconds(milliseconds: str) -> str:
     try:
         return str(float(milliseconds) / 1000)
     except ValueError:
-        return milliseconds  # to be refused as what it is
+        return milliseconds  # rejected later, with the original text in the error
 
 
 def short_names(exchange: str = "") -> tuple[Alias, ...]:
-    """What the short names set; some only if it is known which exchange a process serves."""
+    """Return the aliases for the short names; some apply only if the exchange is known."""
     everywhere = (
         Alias("STORAGE_BASE_DIR", "collect.data_dir"),
         Alias("RATE_LIMIT_MAX_REQUESTS", "fetch.max_requests"),
@@ -36,5 +36,5 @@ def short_names(exchange: str = "") -> tuple[Alias, ...]:
 
 
 def named_symbols(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The markets that ``SYMBOLS`` names: ``btc_usdt,eth_usdt``."""
+    """Return the markets in ``SYMBOLS``: ``btc_usdt,eth_usdt``."""
     return tuple(environment.get(SYMBOLS, "").replace(",", " ").split())

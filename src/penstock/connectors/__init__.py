@@ -1,4 +1,4 @@
-"""Connectors: one budget per exchange, shared by every process that sends to it."""
+"""A connector is one exchange's budget, shared by every process that sends to it."""
 
 from penstock.connectors.limits import LimitState
 from penstock.connectors.manager import ConnectorManager, Ensured, Token

@@ -1,9 +1,9 @@
-"""Three clocks: this process's, the store's and the exchange's.
+"""Converts times between the clocks of this process, the store and the exchange.
 
-Windows turn by the exchange's clock, budgets are kept by the store's, and a process can only read
-its own. How far the store's is ahead is learnt from every answer of the store, how far the
-exchange's is from every answer of the exchange, both as bounds (``throttle/offset.py``). What is
-between the exchange's and the store's follows, and its error is the sum of both.
+Windows follow the exchange's clock, budgets the store's clock, and a process can read only its own.
+The store's offset is estimated from each response of the store, the exchange's from each response
+of the exchange, both as bounds (``throttle/offset.py``). The offset between exchange and store is
+their difference, and its error is the sum of both.
 """
 
 from math import ceil
@@ -12,25 +12,25 @@ from typing import NamedTuple
 from penstock.clock import Clock
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
-# Before a process has measured the exchange's clock it may be off by so much: what others show was
-# perhaps measured by dates that tell whole seconds.
+# The error before a process has measured the exchange's clock: the offset that others stored may be
+# from dates in whole seconds.
 _UNMEASURED_MS = 750.0
-# However little is known of a clock, half of each window stays open.
+# However uncertain a clock is, half of each window stays open.
 _MARGIN_SHARE = 4
 
 
 class WindowPosition(NamedTuple):
-    """Where an instant is among windows of one length."""
+    """The position of a time in the windows of one length."""
 
     window: int
     opens_in_ms: float
-    """0 if what leaves now can only arrive in this window; else when that will be so again."""
+    """0 if a request sent now can only arrive in this window; else the wait until that is so."""
     left_share: float
-    """The part of the window that is still to come."""
+    """The remaining share of the window."""
 
 
 class Clocks:
-    """Instants here are this process's, in ms, unless they say whose they are."""
+    """The three clocks. Times are this process's, in ms, unless stated otherwise."""
 
     def __init__(self, clock: Clock, guard_ms: int) -> None:
         self._clock, self._guard_ms = clock, guard_ms
@@ -40,12 +40,12 @@ class Clocks:
 
     @property
     def knows_store(self) -> bool:
-        """Whether the store has ever said what time it is."""
+        """Whether the store's time has ever been read."""
         return self._store is not None
 
     @property
     def doubts_store(self) -> bool:
-        """Whether the store's latest answer contradicts those before."""
+        """Whether the store's latest response contradicts the previous ones."""
         return self._store is not None and self._store.doubt is not None
 
     @property
@@ -57,25 +57,25 @@ class Clocks:
         return self._clock.now_ns() / 1_000_000
 
     def saw_store(self, shown_ms: int, sent_ms: float) -> int:
-        """The store, asked at ``sent_ms``, told its time: by how much it was set, if it was."""
+        """Update the store's offset from its time; how far its clock was stepped, else 0."""
         before = self._store
         self._store = narrowed(before, seen(shown_ms, 1, sent_ms, self.now_ms()))
         return step_ms(before, self._store)
 
     def saw_exchange(self, offset_ms: float, error_ms: float) -> None:
-        """The exchange's clock is ahead of this one by so much."""
+        """Set how far the exchange's clock is ahead of this one."""
         self._measured = (offset_ms, error_ms)
 
     def assume(self, offset_ms: int) -> None:
-        """Another process found the exchange's clock ahead of the store's by so much."""
+        """Set how far the exchange's clock is ahead of the store's, by another's measurement."""
         self._assumed_ms = offset_ms
 
     def of_store(self, store_ms: int) -> float:
-        """The instant here at which the store's clock surely shows ``store_ms``."""
+        """The time here at which the store's clock has certainly reached ``store_ms``."""
         return store_ms - (self._store.low_ms if self._store else 0.0)
 
     def to_store(self, at_ms: float) -> int:
-        """The instant of the store's clock that is surely not before ``at_ms`` here."""
+        """A time of the store's clock that is certainly not before ``at_ms`` here."""
         return ceil(at_ms + (self._store.high_ms if self._store else 0.0))
 
     def offset_ms(self) -> int:
@@ -85,11 +85,11 @@ class Clocks:
         return round(self._measured[0] - self._store_ahead_ms())
 
     def exchange_ms(self) -> int:
-        """The exchange's time now."""
+        """The exchange's current time."""
         return int(self.now_ms() + self._exchange_ahead_ms())
 
     def error_ms(self) -> float:
-        """How far that may be off, by rounding too."""
+        """The maximum error of that, including rounding."""
         own_ms = self._measured[1] if self._measured else _UNMEASURED_MS
         return own_ms + (self._store.error_ms if self._store else 0.0) + 1.0
 
@@ -99,7 +99,7 @@ class Clocks:
         return min(ceil(error_ms), most), min(ceil(error_ms + self._guard_ms), most)
 
     def position(self, period_ms: int, at_ms: float) -> WindowPosition:
-        """Where an instant is among the exchange's windows."""
+        """The position of a time in the exchange's windows."""
         ahead_ms = self._exchange_ahead_ms()
         error_ms = self._measured[1] if self._measured else self.error_ms()
         window, phase_ms = divmod(at_ms + ahead_ms, period_ms)

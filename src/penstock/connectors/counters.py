@@ -1,7 +1,7 @@
-"""Counters of the whole fleet: requests, their failures and runs of jobs, kept in the store.
+"""Counts the requests, failures and job runs of the whole fleet, in the store.
 
-Each process counts what it does and adds it to the store about once a second, one document per
-exchange. A process that is killed takes the last second with it.
+Each process adds its counts to the store about once a second, one document per exchange. If a
+process is killed, its counts of the last second are lost.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _JOBS = "jobs."
 
 
 class FleetCounters:
-    """A listener that adds what one process does to what the fleet did."""
+    """A listener that adds the counts of one process to those of the fleet."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -36,7 +36,7 @@ class FleetCounters:
         self._adding: asyncio.Task[None] | None = None
 
     def __call__(self, fact: Fact) -> None:
-        """Hear a fact."""
+        """Count a fact."""
         match fact:
             case RequestSent():
                 self._count(fact.exchange, {f"requests.{fact.status}": 1, "cost": fact.cost})
@@ -53,7 +53,7 @@ class FleetCounters:
                 self._count(fact.exchange, {f"{_JOBS}parked": 1})
 
     async def aclose(self) -> None:
-        """Add what was counted last, if the store takes it."""
+        """Add the last counts, if the store accepts them."""
         if self._adding is not None:
             self._adding.cancel()
             await asyncio.gather(self._adding, return_exceptions=True)
@@ -77,7 +77,7 @@ class FleetCounters:
             except StorageError:
                 self._counted[exchange_id].update(counted)
             except asyncio.CancelledError:
-                # It may have been added: counted twice is less than not at all.
+                # It may have been added already: counting twice is better than not at all.
                 self._counted[exchange_id].update(counted)
                 raise
 
@@ -93,5 +93,5 @@ class FleetCounters:
 
 
 async def fleet_counters(store: StateStore) -> list[Document]:
-    """What the fleet did so far, by exchange."""
+    """The fleet's counts so far, by exchange."""
     return await store.find(COUNTERS, limit=1000)

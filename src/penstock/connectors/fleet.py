@@ -1,7 +1,7 @@
-"""What a process knows of the fleet, and tells it: the budget, the connector, and what was seen.
+"""Reads the budget and connector that the fleet shares, and writes what this process observed.
 
-Reading is cheap and often, and how old it is is known. What the exchange tells this process, a stop
-above all, is told to the store at once, and again until it has arrived.
+Reads are cheap and frequent, and their age is recorded. What the exchange reports to this process,
+above all a stop, is written to the store at once, and retried until it is stored.
 """
 
 import asyncio
@@ -36,19 +36,19 @@ from penstock.telemetry import (
 from penstock.throttle.gate import Limit
 
 NEVER = float("-inf")
-# The document is read less often than the budget: what it says, people decided.
+# The document is read less often than the budget: it has operators' decisions.
 _DOCUMENT_MS = 100
 _RETRY_S = 0.5
 _SEEN_EVERY_MS = 100
 _FOREIGN_AHEAD_MS = 1_000
-# Who only waits reads the store's clock so often: it may have been set.
+# How often a process that only waits reads the store's clock: it may have been stepped.
 _STORE_CLOCK_MS = 1_000
-# The exchange's clock as the connector shows it is for newcomers and people: it may be a bit off.
+# The offset in the connector is for new processes and for display: it may be slightly off.
 _OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
 
 
 class Fleet:
-    """The budget and the connector of one exchange, from the point of view of one process."""
+    """The budget and the connector of one exchange, as read by one process."""
 
     def __init__(
         self, store: StateStore, exchange_id: str, clocks: Clocks, clock: Clock, listener: Listener
@@ -59,21 +59,21 @@ class Fleet:
         self.blocked_until_ms = NEVER
         self.budget = Budget()
         self.budget_at_ms = self.document_at_ms = self.free_at_ms = NEVER
-        """When the store last told the budget, the document, and that nobody is blocked."""
+        """When the budget, the document, and whether there is a stop were last read."""
         self._store, self._clocks, self._clock, self._tell = store, clocks, clock, listener
         self._chosen: tuple[Limit, ...] | None = None
         self._announced: tuple[Limit, ...] = ()
         self._heard_ms = self._heard_at_ms = NEVER
-        """Until when the exchange told this process to stop, if others do not know yet; and when
-        that was."""
+        """The end of a stop that this process received and the store does not have yet; and when
+        it was received."""
         self._block_ms = 0
-        """The stop in the store, as it was last read."""
+        """The stop in the store, as last read."""
         self._lifted_at: int | None = None
         self._to_announce = self._to_show_offset = self._to_tell_seen = False
         self._seen: dict[str, tuple[Limit, ServerCount]] = {}
         self._told_seen: dict[str, ServerCount] = {}
         self._taken: dict[str, tuple[Limit, ServerCount]] = {}
-        """What is gone of a window at least: what the exchange counts, and what is held here."""
+        """A lower bound of a window's usage: the exchange's count plus the tokens held here."""
         self._shown_offset_ms = 0
         self._offset_at_ms = self._seen_at_ms = self._store_at_ms = NEVER
         self._low_in: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Fleet:
         self._reporting: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
-        """Read what others may have changed.
+        """Read what other processes may have changed.
 
         Raises:
             StorageError: the store cannot be read.
@@ -97,24 +97,24 @@ class Fleet:
             self.budget_at_ms = self.free_at_ms = self._clocks.now_ms()
 
     async def check(self) -> None:
-        """Find out whether the store can be read and written.
+        """Check whether the store can be read and written.
 
         Raises:
             StorageError: it cannot.
         """
         await self.look()
         with self._reaching():
-            # Of nothing: a store that another process keeps locked can be read all the same.
+            # An empty lease: a store that another process keeps locked can still be read.
             ask = self._ask((), (), _shortest_ms(self.limits))
             await self._store.lease(self.exchange_id, ask)
 
     async def lease(
         self, windows: Sequence[WindowDemand], paces: Sequence[PacedDemand] = ()
     ) -> LeaseReply:
-        """Take capacity, all of it or nothing, and tell what was seen.
+        """Lease capacity, all of it or nothing, and store what was observed.
 
         Raises:
-            StorageError: the store cannot be reached. What was asked for may have been taken.
+            StorageError: the store cannot be reached. The capacity may have been leased.
         """
         periods_ms = [w.period_ms for w in windows] + [p.period_ms for p in paces]
         news = [*self._news({window.limit for window in windows})]
@@ -130,22 +130,22 @@ class Fleet:
         return grant
 
     def asked(self, limit: Limit, need: int, want: int) -> WindowDemand:
-        """What to ask of an aligned limit, with what the exchange told of it."""
+        """The demand on an aligned limit, with the count known so far."""
         name, nothing = name_of(limit), (limit, NO_SERVER_COUNT)
         seen = self._taken.get(name, nothing)[1]
-        # Where others use it all, one request a window still goes, and its answer tells how it is.
+        # If foreign clients use it all, one request per window is still sent, to get the count.
         amount = min(max(self.open_to_us(limit), need, 1), limit.amount)
         return asked_of(replace(limit, amount=amount), need, want, seen)
 
     def open_to_us(self, limit: Limit) -> int:
-        """A limit's amount, without what others at this address will probably still use."""
+        """A limit's amount, without the foreign usage that is still expected."""
         use = window_use(self.budget.uses.get(name_of(limit)))
         if use is None:
             return limit.amount
         position = self._clocks.position(limit.period_ms, self._clocks.now_ms())
         reserved = 0
         if position.window == use.number:
-            # Until the next answer tells what they use, they use more.
+            # Until the next response shows it, foreign usage continues to grow.
             share = min(position.left_share, _FOREIGN_AHEAD_MS / limit.period_ms)
             reserved = max(use.expected - use.foreign, ceil(use.projected * share))
         elif position.window == use.number + 1:
@@ -153,30 +153,30 @@ class Fleet:
         return max(0, limit.amount - max(0, reserved))
 
     def used(self, name: str, window: int) -> int:
-        """What the fleet has used of a window, when it was last read."""
+        """The fleet's usage of a window, as last read."""
         use = self.budget.uses.get(name)
         return use[1] if use and use[0] == window else 0
 
     def saw(self, limit: Limit, seen: ServerCount, held: int) -> None:
-        """The exchange counts so much in a window, in which so much is held here and not sent."""
+        """Record the exchange's count in a window, and the unspent tokens held here for it."""
         name, known = name_of(limit), (limit, NO_SERVER_COUNT)
         self._seen[name] = (limit, _higher(self._seen.get(name, known)[1], seen))
         taken = ServerCount(seen.window, seen.used + held)
         self._taken[name] = (limit, _higher(self._taken.get(name, known)[1], taken))
         now_ms, is_more = self._clocks.now_ms(), taken.used > self.used(name, seen.window)
         if is_more and now_ms - self._seen_at_ms >= _SEEN_EVERY_MS:
-            # More than the fleet was known to have leased: a foreign client may be at work.
+            # More than the fleet is known to have leased: there may be a foreign client.
             self._seen_at_ms, self._to_tell_seen = now_ms, True
             self._report()
 
     def block_until(self, at_ms: float) -> None:
-        """The exchange said stop."""
+        """Record a stop ordered by the exchange, and write it to the store."""
         self.blocked_until_ms = max(self.blocked_until_ms, at_ms)
         self._heard_ms, self._heard_at_ms = max(self._heard_ms, at_ms), self._clocks.now_ms()
         self._report()
 
     def announce(self, limits: Sequence[Limit]) -> None:
-        """The exchange announced its limits."""
+        """Apply limits that the exchange announced, and write them to the store."""
         if tuple(limits) == self._announced:
             return
         before = self.limits
@@ -187,14 +187,14 @@ class Fleet:
         self._report()
 
     def measured(self) -> None:
-        """The exchange's clock was measured anew."""
+        """Write a new measurement of the exchange's clock to the store, if it differs."""
         now_ms = self._clocks.now_ms()
         if now_ms - self._offset_at_ms >= _OFFSET_EVERY_MS and self._offset_is_news():
             self._offset_at_ms, self._to_show_offset = now_ms, True
             self._report()
 
     async def aclose(self) -> None:
-        """Let what is being told arrive, if it does so soon."""
+        """Wait for a pending write, for a short time."""
         reporting = self._reporting
         if reporting is not None:
             await asyncio.wait({reporting}, timeout=_RETRY_S)
@@ -212,42 +212,42 @@ class Fleet:
         if by_ms := self._clocks.saw_store(shown_ms, sent_ms):
             self._tell(ClockStepped(exchange=self.exchange_id, clock="store", by_ms=by_ms))
             if self._clocks.measured:
-                # Newcomers go by how far the exchange is ahead of the store, and that has changed.
+                # New processes use the offset between exchange and store, and that has changed.
                 self._to_show_offset = True
                 self._report()
             else:
-                # What the exchange's time is now is known to those who had an answer. By the time
-                # they have shown it, or the present window is over, nothing is taken twice.
+                # Only processes with a response from the exchange have its time now. Once they
+                # have stored it, or the current window has ended, nothing is leased twice.
                 periods_ms = [each.period_ms for each in self.limits if each.kind == "aligned"]
                 waits_ms = self._clocks.now_ms() + max(periods_ms, default=0)
                 self.blocked_until_ms = max(self.blocked_until_ms, waits_ms)
 
     def _take_document(self, document: Document | None) -> None:
-        if document is None:  # Nobody made a connector yet: what the gate was made with holds.
+        if document is None:  # There is no connector yet: the gate's own limits apply.
             return
         self.status = document["status"]
         self._take_lift(document.get("lifted_at", 0))
         self._shown_offset_ms = document["exchange_offset_ms"]
         self._clocks.assume(self._shown_offset_ms)
         self._chosen = restored(document["chosen"]) if document["chosen"] else None
-        if not self._to_announce:  # Else this document does not know the latest yet.
+        if not self._to_announce:  # Else this document does not have the latest yet.
             self._announced = restored(document["announced"])
         limits = in_force(self._chosen, self._announced)
         if limits != self.limits:
             self.limits = limits
 
     def _take_lift(self, lifted_at: int) -> None:
-        """Forget stops from before the instant at which somebody lifted them."""
+        """Drop stops from before the time at which an operator lifted them."""
         if self._lifted_at not in (None, lifted_at):
             if self._heard_at_ms <= self._clocks.of_store(lifted_at):
                 self._heard_ms = NEVER
-            # What has come since is in the store, which is read after this.
+            # Later stops are in the store, which is read after this.
             self.blocked_until_ms, self._block_ms = self._heard_ms, 0
         self._lifted_at = lifted_at
 
     def _take_budget(self, budget: Budget) -> None:
         if budget.blocked_until_ms != self._block_ms:
-            # Once: a store's clock that is set later does not move what was said before.
+            # Converted once: a later step of the store's clock does not move an earlier stop.
             self._block_ms = budget.blocked_until_ms
             blocked_ms = self._clocks.of_store(budget.blocked_until_ms)
             self.blocked_until_ms = max(self.blocked_until_ms, blocked_ms)
@@ -275,7 +275,7 @@ class Fleet:
         )
 
     def _inherit(self, limit: Limit, before: Sequence[Limit]) -> None:
-        """Count in a window of another length what was used in its kin."""
+        """Count the usage of related windows in a window of another length."""
         name = name_of(limit)
         if limit.kind == "paced" or name in map(name_of, before):
             return
@@ -340,7 +340,7 @@ class Fleet:
         return self._clocks.measured and off_ms > max(_OFFSET_MS, self._clocks.error_ms() / 2)
 
     def _news(self, among: set[str] | None = None) -> Iterator[tuple[Limit, ServerCount]]:
-        """What was seen of the present windows and not told yet."""
+        """The exchange's counts in current windows that are not stored yet."""
         now_ms = self._clocks.now_ms()
         for name, (limit, seen) in self._seen.items():
             is_present = self._clocks.position(limit.period_ms, now_ms).window == seen.window
@@ -367,7 +367,7 @@ class Fleet:
 
 
 def _higher(known: ServerCount, new: ServerCount) -> ServerCount:
-    """What was counted of the window that is the present one now; what is known may lie ahead."""
+    """The higher count of the same window, else the new one: the known window may be ahead."""
     return max(known, new) if known.window == new.window else new
 
 

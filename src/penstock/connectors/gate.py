@@ -1,13 +1,13 @@
-"""The gate on the fleet's budget: whatever the number of processes, no limit is passed.
+"""A gate on the fleet's budget enforces limits across any number of processes.
 
-Requests that aligned windows count are paid from tokens this process has leased; requests that a
-paced limit counts are sent at instants the store hands out (``token_pool.py``). Before anything is
-sent from what is held, the store is asked whether somebody was told to stop, if the last look is
-older than ``LOOK_MS``. One task serves the gate while anybody waits: it looks, leases and grants,
-one step at a time, so that a process never has two leases under way.
+Requests that aligned windows count use tokens that this process has leased; requests that a paced
+limit counts are sent at times that the store assigns (``token_pool.py``). Before a request is sent
+with held tokens, the store is checked for a stop, if the last check is older than ``LOOK_MS``. One
+task serves the gate while requests wait: it reads the store, leases and grants, one step at a time,
+so that a process never has two leases in progress.
 
-Whatever cannot be known is not allowed: with the store away nothing is granted, and what was
-granted a while ago is no longer good.
+What cannot be verified is not allowed: while the store is away nothing is granted, and grants that
+have not been sent expire soon.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import GateGrant, Limit
 
 LOOK_MS = 25
-# What a person decides, a pause or another limit, reaches even a process that only waits.
+# So that an operator's pause or changed limit also reaches a process that only waits.
 _DECIDED_MS = 1_000
 _DOCUMENT_MS = 100
-# Who has paid and not sent by then is not looked after any more.
+# For a grant that is not sent by then, the store is no longer checked.
 _CONNECT_MS = 5_000
 
 _Step = RequestQueue | Literal["look"] | float
-"""What to do next: lease for a queue, look, or rest until an instant."""
+"""The next step: lease for a queue, read the store, or sleep until a time."""
 
 
 class _SharedGrant:
@@ -66,7 +66,7 @@ class _SharedGrant:
 
 
 class SharedGate:
-    """A ``Gate``. Nothing is spent by a waiter that was cancelled."""
+    """A ``Gate`` on a shared budget. A cancelled waiter spends nothing."""
 
     def __init__(  # noqa: PLR0913 - a store and what a LocalGate takes
         self,
@@ -79,7 +79,7 @@ class SharedGate:
         guard_ms: int = 250,
         listener: Listener = quiet,
     ) -> None:
-        """``limits`` hold where there is no connector; else its own do, before anything is sent."""
+        """``limits`` apply if there is no connector; its own are read before anything is sent."""
         self._clock, self._exchange_id = clock, exchange_id
         self._acquire_timeout_ms, self._guard_ms = acquire_timeout_ms, guard_ms
         self._clocks = Clocks(clock, guard_ms)
@@ -98,7 +98,7 @@ class SharedGate:
         Raises:
             RateLimited: the wait would exceed the gate's timeout. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
-            ConnectorPaused: somebody paused or deleted the connector.
+            ConnectorPaused: the connector is paused or deleted.
             StorageError: the store of the budget cannot be reached; nothing is sent without it.
         """
         queue, now_ms = self._queue(category), self._clocks.now_ms()
@@ -122,7 +122,7 @@ class SharedGate:
             raise
 
     def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
-        """See ``Gate``. A count of a window that has gone since says nothing about this one."""
+        """See ``Gate``. The count of a window that has ended is ignored."""
         now_ms = self._clocks.now_ms()
         for limit in self._fleet.limits:
             counted = (limit.category, limit.period_ms) == (category, window_ms)
@@ -133,7 +133,7 @@ class SharedGate:
                     self._fleet.saw(limit, ServerCount(window, used), held)
 
     def block_until(self, at_ms: int) -> None:
-        """See ``Gate``. Every process hears of it."""
+        """See ``Gate``. The stop applies to every process."""
         self._fleet.block_until(at_ms)
         self._look_again()
 
@@ -143,7 +143,7 @@ class SharedGate:
         self._fleet.measured()
 
     def used(self) -> Mapping[Limit, int]:
-        """How much of each limit the fleet has used, when the store was last asked."""
+        """How much of each limit the fleet had used when the store was last read."""
         now_ms = self._clocks.to_store(self._clocks.now_ms())
         budget, offset_ms = self._fleet.budget, self._clocks.offset_ms()
         return {
@@ -151,15 +151,15 @@ class SharedGate:
         }
 
     def adopt(self, limits: Sequence[Limit]) -> None:
-        """See ``Gate``. Every process keeps them from its next lease on."""
+        """See ``Gate``. Every process applies them from its next lease on."""
         self._fleet.announce(limits)
         self._look_again()
 
     async def check(self) -> None:
-        """Find out whether requests are possible now. Nothing is spent.
+        """Check whether requests are possible now. Nothing is spent.
 
         Raises:
-            ConnectorPaused: somebody paused or deleted the connector.
+            ConnectorPaused: the connector is paused or deleted.
             StorageError: the store of the budget cannot be used.
         """
         await self._fleet.check()
@@ -167,7 +167,7 @@ class SharedGate:
             raise ConnectorPaused(self._exchange_id, self._fleet.status)
 
     async def aclose(self) -> None:
-        """Let go of the store once it knows what it has to know."""
+        """Cancel waiting requests, and finish pending writes to the store."""
         for task in (self._keeper, self._rest):
             if task is not None:
                 task.cancel()
@@ -177,20 +177,20 @@ class SharedGate:
         await self._fleet.aclose()
 
     def holds(self, charges: Sequence[Charge]) -> bool:
-        """Whether what was paid may still leave."""
+        """Whether a charged request may still be sent."""
         now_ms, fleet = self._clocks.now_ms(), self._fleet
         if fleet.status != "active" or now_ms < fleet.blocked_until_ms:
             return False
         if now_ms - fleet.free_at_ms > max(self._guard_ms, 10 * LOOK_MS):
-            return False  # The store has been silent for too long to know.
+            return False  # The last response of the store is too old.
         return self._pool.holds(charges, now_ms)
 
     def left(self, paid: _SharedGrant) -> None:
-        """Nobody has to look after this one any more."""
+        """Stop checking the store for this grant."""
         self._unsent.pop(paid, None)
 
     def give_back(self, charges: Sequence[Charge]) -> None:
-        """What never left is there for the next request, while its window lasts."""
+        """Return the tokens of a request that was never sent, for use in the same window."""
         self._pool.give_back(charges)
         self._look_again()
 
@@ -234,7 +234,7 @@ class SharedGate:
             self._rest = None
 
     def _step(self, now_ms: float) -> _Step:
-        """Let go whoever may; what to do next."""
+        """Grant all requests that are due; the next step."""
         fleet = self._fleet
         self._keep_limits()
         if now_ms - fleet.document_at_ms >= _DECIDED_MS:
@@ -261,7 +261,7 @@ class SharedGate:
         return min(wake_ms, fleet.free_at_ms + LOOK_MS) if self._unsent else wake_ms
 
     def _serve(self, queue: RequestQueue, now_ms: float) -> _Step:
-        """Grant whoever may go in one queue; what is to be done for the next, and when."""
+        """Grant the requests of one queue that are due; the next step for the queue."""
         blocked_ms = self._fleet.blocked_until_ms
         queue.send_away_hopeless(blocked_ms)
         queue.send_away_late(now_ms)
@@ -299,7 +299,7 @@ class SharedGate:
         return queue
 
     def _keep_limits(self) -> None:
-        """Go by the limits that hold now."""
+        """Apply the limits that are in force now."""
         if self._limits is self._fleet.limits:
             return
         self._pool.relimit(self._limits, self._fleet.limits)
@@ -312,7 +312,7 @@ class SharedGate:
         return now_ms - self._fleet.document_at_ms < _DOCUMENT_MS
 
     def _is_fresh(self, now_ms: float) -> bool:
-        """Whether it is known, and not for too long, that nobody said stop."""
+        """Whether a recent check of the store found no stop and no pause."""
         fleet = self._fleet
         is_fresh = now_ms - fleet.free_at_ms < LOOK_MS and self._is_decided(now_ms)
         return is_fresh and fleet.status == "active" and now_ms >= fleet.blocked_until_ms

@@ -1,6 +1,6 @@
-"""The ways out that the whole fleet pays for: a gateway per exchange, each on the fleet's budget.
+"""Opens one gateway per exchange, each on the fleet's budget.
 
-No process sends anything that the others do not know of, be there a connector yet or not.
+Every request of a process is charged to that budget, whether there is a connector yet or not.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ class FleetGateways:
         self._store, self._settings = store, settings
         self._clock = clock
         self.counters = FleetCounters(store, clock)
-        """Hears of every request; what else the fleet shall count, it has to be told."""
+        """Counts every request; other facts to be counted have to be passed to it."""
         self._stops = StopTeller(store, clock)
         self._listener = tell_all([self.counters, self._stops, listener])
         self._opened: dict[str, tuple[ExchangeClient, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def open(self, exchange_id: str) -> ExchangeClient:
-        """The way out to an exchange. It is not asked anything yet.
+        """The client of an exchange. Nothing is sent yet.
 
         Raises:
             UnknownExchange: there is none of that name.
@@ -44,12 +44,12 @@ class FleetGateways:
         return self._opened[exchange_id][0]
 
     async def of(self, exchange_id: str) -> ExchangeClient:
-        """The way out to an exchange whose clock is known.
+        """The client of an exchange, with its clock measured.
 
         Raises:
             UnknownExchange: there is none of that name.
             StorageError: the store of the budget cannot be reached.
-            ExchangeError, ExchangeUnreachable, ConnectorPaused: it cannot be asked just now.
+            ExchangeError, ExchangeUnreachable, ConnectorPaused: it is not available now.
         """
         gateway = self.open(exchange_id)
         async with self._turns[exchange_id]:
@@ -58,16 +58,16 @@ class FleetGateways:
         return gateway
 
     async def check(self, exchange_id: str) -> None:
-        """Find out whether an exchange may be asked now. It is not asked anything.
+        """Check whether requests to an exchange are possible now. Nothing is sent.
 
         Raises:
-            ConnectorPaused, StorageError: it may not.
+            ConnectorPaused, StorageError: they are not.
         """
         self.open(exchange_id)
         await self._opened[exchange_id][1].check()
 
     async def aclose(self) -> None:
-        """Close every connection; what the store has not been told yet is told."""
+        """Close every connection, and write to the store what is still pending."""
         for gateway, gate in self._opened.values():
             await gateway.aclose()
             await gate.aclose()

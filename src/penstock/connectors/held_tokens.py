@@ -1,21 +1,21 @@
-"""Held tokens: those a process has leased and not spent yet.
+"""Held tokens are those that a process has leased and not spent yet.
 
-Tokens belong to one window of the exchange and die with it. How many to lease at once is a
-trade-off: large blocks keep the store's row cold, small ones leave little behind in a process that
-falls silent. So a block is what is wanted now, up to a part of the window, and a little ahead:
-that doubles while a process comes back for more in the same window. Both shrink again with the
-time and the capacity that are left.
+Tokens belong to one window of the exchange and expire with it. How many to lease at once is a
+trade-off: large blocks reduce the load on the store's row, small ones leave few unused tokens in a
+process that becomes idle. So a block covers the current demand, up to a share of the window, or a
+little more ahead: that part doubles while a process returns for more in the same window. Both
+shrink with the remaining time and capacity.
 """
 
 from dataclasses import dataclass
 
 from penstock.throttle.gate import Limit
 
-# Shorter windows are over before a block pays off: no more is leased than there are waiters.
+# Shorter windows end before a block pays off: no more is leased than waiting requests need.
 BLOCKS_FROM_MS = 10_000
-# The largest part of a window that one process leases at once, for who waits and ahead of them.
+# The largest shares of a window that one process leases at once: for waiting requests, and ahead.
 _BLOCK_SHARE, _AHEAD_SHARE = 0.075, 0.025
-# The last of a window is shared out in ever smaller parts, so that no process sits on it.
+# The rest of a window is leased in ever smaller parts, so that no process holds it unused.
 _LAST_PARTS = 8
 
 
@@ -24,7 +24,7 @@ class _Held:
     window: int
     tokens: int
     block: int
-    """How large the last block was."""
+    """The size of the last block."""
 
 
 class HeldTokens:
@@ -34,34 +34,34 @@ class HeldTokens:
         self._held: dict[str, _Held] = {}
 
     def put(self, name: str, window: int, tokens: int) -> None:
-        """A block was leased."""
+        """Add a leased block."""
         held = self._held.get(name)
         if held is None or held.window != window:
-            # Also one that comes before what is held: a clock was set, and that is void.
+            # Also an earlier window: a clock was stepped, and the tokens held so far are void.
             self._held[name] = _Held(window, tokens, tokens)
         else:
             held.tokens, held.block = held.tokens + tokens, tokens
 
     def of(self, name: str, window: int) -> int:
-        """What is held of a window."""
+        """The tokens held for a window."""
         held = self._held.get(name)
         return held.tokens if held and held.window == window else 0
 
     def take(self, name: str, window: int, tokens: int) -> None:
-        """Spend what is held."""
+        """Spend held tokens."""
         held = self._held.get(name)
         assert tokens <= self.of(name, window), "who spends has looked"
         if held and tokens:
             held.tokens -= tokens
 
     def give_back(self, name: str, window: int, tokens: int) -> None:
-        """What was taken and never left; too late for a window that another has followed."""
+        """Return tokens that were not used; no effect once a later window has begun."""
         held = self._held.get(name)
         if held and held.window == window:
             held.tokens += tokens
 
     def cap(self, name: str, window: int, most: int) -> int:
-        """No more than this can be left of a window, whatever is held; what is held then."""
+        """Reduce the tokens held for a window to at most ``most``; the tokens still held."""
         held = self._held.get(name)
         if held is None or held.window != window:
             return 0
@@ -69,13 +69,13 @@ class HeldTokens:
         return held.tokens
 
     def drop(self, name: str) -> None:
-        """Hold nothing of this limit any more."""
+        """Discard all tokens of this limit."""
         self._held.pop(name, None)
 
     def block(self, limit: Limit, name: str, demand: int, left: tuple[int, float]) -> int:
-        """How much to lease: ``demand`` is wanted now; ``left`` are window and share of its time.
+        """How much to lease for ``demand``; ``left`` is the window and its remaining share of time.
 
-        As much as is needed is leased in any case.
+        What the next request needs is leased in any case.
         """
         window, time_share = left
         if limit.period_ms < BLOCKS_FROM_MS:
@@ -88,5 +88,5 @@ class HeldTokens:
 
     @staticmethod
     def part(left: int) -> int:
-        """How much one process may take of what is left."""
+        """How much of the remaining capacity one process may lease at once."""
         return max(1, left // _LAST_PARTS)

@@ -1,7 +1,7 @@
-"""The manager of connectors: makes, shows, pauses and deletes them, and hands out single tokens.
+"""Creates, shows, pauses and deletes connectors, and grants single tokens.
 
-Every method is one question to the store, or a few that leave nothing half done. A connector that
-is deleted keeps its document and its budget: made again, it is no better off than before.
+Every method is one operation of the store, or several that leave nothing half done. A deleted
+connector keeps its document and its budget: created again, it continues with the same usage.
 """
 
 from collections import defaultdict
@@ -29,31 +29,31 @@ from penstock.storage.state.documents import Condition
 from penstock.storage.state.schema import CONNECTORS, JOBS
 from penstock.throttle.gate import Limit
 
-# The last moments of a window, in which a request might arrive in the next; as a share if short.
+# The end of a window, in which a request might arrive in the next; a share of short windows.
 _GUARD_MS, _GUARD_SHARE = 250, 4
-# How soon to ask again of a connector that a person paused: nobody knows when it is resumed.
+# When to retry a connector that an operator paused: the time of its resumption is unknown.
 _PAUSED_RETRY_MS = 1000
 _LIVE: tuple[str, ...] = ("active", "paused")
 
 
 class Ensured(NamedTuple):
-    """The connector of an exchange, and whether it was made just now."""
+    """The connector of an exchange, and whether it was created by this call."""
 
     connector: Connector
     created: bool
 
 
 class Token(NamedTuple):
-    """Leave to send one request, or how long to wait before asking again."""
+    """Permission to send one request, or the wait before the next attempt."""
 
     ok: bool
     retry_after_ms: int
     """Above zero on every refusal. With a token of a paced limit it may be above zero too: the
-    request is paid for, and leaves that much later."""
+    request is charged, and is to be sent that much later."""
 
 
 class ConnectorManager:
-    """Connectors, whatever store they are kept in."""
+    """The connectors in a store of any kind."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
@@ -61,9 +61,9 @@ class ConnectorManager:
     async def ensure_connector(
         self, exchange_id: str, limits: Sequence[Limit] | None = None, notes: str | None = None
     ) -> Ensured:
-        """The connector of an exchange, made if there is none; one that is there stays as it is.
+        """The connector of an exchange, created if there is none; an existing one is not changed.
 
-        Without ``limits`` the exchange's own hold.
+        Without ``limits`` the exchange's own apply.
 
         Raises:
             UnknownExchange: with near matches.
@@ -86,7 +86,7 @@ class ConnectorManager:
         return Ensured((await self._shown(document))[0], created)
 
     async def get(self, exchange_id: str) -> Connector:
-        """The connector of an exchange, with its limits as they stand.
+        """The connector of an exchange, with the current usage of its limits.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -94,7 +94,7 @@ class ConnectorManager:
         return (await self._shown(await self._document(exchange_id)))[0]
 
     async def chosen_limits(self, exchange_id: str) -> tuple[Limit, ...] | None:
-        """The limits that somebody chose for a connector; None if the exchange's own hold.
+        """The limits that an operator set for a connector; None if the exchange's own apply.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -105,7 +105,7 @@ class ConnectorManager:
     async def find(
         self, status: Status | None = None, limit: int = 100, after: str | None = None
     ) -> list[Connector]:
-        """Connectors in the order of their names, those beyond ``after``; deleted ones if asked."""
+        """Connectors after ``after``, ordered by name; deleted ones only with that ``status``."""
         wanted = (status,) if status else _LIVE
         query: Query = [[Condition("status", "in", wanted)]]
         found = await self._store.find(
@@ -114,10 +114,10 @@ class ConnectorManager:
         return await self._shown(*found)
 
     async def acquire_token(self, exchange_id: str, cost: int = 1) -> Token:
-        """Pay for one request, if there is room now.
+        """Acquire a token for one request, if there is capacity now.
 
         Raises:
-            CostExceedsLimit: there will never be.
+            CostExceedsLimit: there will never be enough capacity.
             UnknownConnector: there is none, or it was deleted.
         """
         document = await self._document(exchange_id)
@@ -125,7 +125,7 @@ class ConnectorManager:
             return Token(ok=False, retry_after_ms=_PAUSED_RETRY_MS)
         limits = limits_of(document)
         if any(limit.kind == "paced" for limit in limits):
-            # An instant that is handed out is spent, so a later one is not asked for.
+            # A time that the store assigns is spent, so no later one is requested.
             budget, now_ms = await self._store.budget(exchange_id), await self._store.now_ms()
             wait_ms = max(pace_wait_ms(limit, budget, cost, now_ms) for limit in limits)
             if wait_ms > 0:
@@ -140,7 +140,7 @@ class ConnectorManager:
         return Token(grant.ok, grant.wait_ms)
 
     async def pause_connector(self, exchange_id: str) -> Connector:
-        """Let nothing through until it is resumed.
+        """Stop all requests until the connector is resumed.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -148,7 +148,7 @@ class ConnectorManager:
         return await self._change(exchange_id, None, lambda _: {"status": "paused"})
 
     async def resume_connector(self, exchange_id: str) -> Connector:
-        """Let requests through again, as far as there is room.
+        """Allow requests again, within the limits.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -156,9 +156,9 @@ class ConnectorManager:
         return await self._change(exchange_id, None, lambda _: {"status": "active"})
 
     async def unblock_connector(self, exchange_id: str, until_ms: int) -> Connector:
-        """Send again although the exchange said stop until this instant, as far as there is room.
+        """Lift the exchange's stop that ends at this time. The limits still apply.
 
-        A stop that ends at another instant stays: it came after this one was read.
+        A stop that ends at another time stays: it came after this one was read.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -166,7 +166,7 @@ class ConnectorManager:
         await self._document(exchange_id)
         if not await self._store.unblock(exchange_id, until_ms):
             return await self.get(exchange_id)
-        # After the budget: whoever reads of this in the document then finds no stop there.
+        # After the budget: a process that reads this in the document then finds no stop there.
         now_ms = await self._store.now_ms()
         return await self._change(exchange_id, None, lambda _: {"lifted_at": now_ms, "stop": None})
 
@@ -178,7 +178,7 @@ class ConnectorManager:
         notes: str | UnsetType | None = UNSET,
         limits: Sequence[Limit] | UnsetType | None = UNSET,
     ) -> Connector:
-        """Change notes or limits; ``limits`` None goes back to the exchange's own.
+        """Change notes or limits; ``limits`` None restores the exchange's own.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -194,7 +194,7 @@ class ConnectorManager:
         return await self._change(exchange_id, version, lambda _: changes)
 
     async def update_connector_job_counts(self, exchange_id: str) -> Connector:
-        """The connector, its jobs counted. The store counts them, so nothing has to be written.
+        """The connector with its job counts. The store counts jobs, so nothing is written.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -202,11 +202,11 @@ class ConnectorManager:
         return await self.get(exchange_id)
 
     async def delete(self, exchange_id: str, *, version: int | None = None) -> None:
-        """Delete a connector. What was used of its limits is remembered.
+        """Delete a connector. The usage of its limits is kept.
 
         Raises:
             UnknownConnector: there is none, or it was deleted before.
-            ConnectorInUse: jobs live on it.
+            ConnectorInUse: it has jobs.
             VersionChanged: it is not the version that was read.
         """
         await self._document(exchange_id)
@@ -227,7 +227,7 @@ class ConnectorManager:
     async def _change(
         self, exchange_id: str, version: int | None, change: Callable[[Document], Document]
     ) -> Connector:
-        """Change a connector that is there; what would change nothing is not written."""
+        """Change an existing connector; a change without effect is not written."""
         now_ms = await self._store.now_ms()
         was_there = False
 
@@ -248,7 +248,7 @@ class ConnectorManager:
         return (await self._shown(document or await self._document(exchange_id)))[0]
 
     async def _jobs(self) -> Mapping[str, JobCount]:
-        """By exchange: how many jobs live on it."""
+        """The number of live jobs, by exchange."""
         counted: defaultdict[str, JobCount] = defaultdict(JobCount)
         for row in await self._store.counts(JOBS):
             if row["status"] in _LIVE:

@@ -1,8 +1,8 @@
-"""Markets: what each exchange lists, told once for the whole fleet.
+"""Fetches the market listing of each exchange once for the whole fleet.
 
-Whoever asks an exchange what it lists leaves the answer in the store, with its age. Others read it
-there; an answer that has grown old is asked for again, and if the exchange cannot be asked just
-now, the old one is better than none. What was listed or delisted in between is told as a fact.
+A process that fetches a listing stores it, with the time. Others read it from the store. A listing
+that is too old is fetched again; if the exchange is not available then, the old one is used.
+Markets that were listed or delisted in between are reported as a fact.
 """
 
 import asyncio
@@ -21,36 +21,36 @@ from penstock.storage.state.schema import MARKETS
 from penstock.telemetry import Listener, MarketsChanged, quiet
 from penstock.throttle.gate import Limit
 
-# Another process may have refreshed them meanwhile: the store is asked again after so long.
+# Another process may have refreshed them meanwhile: the store is read again after this time.
 _LOOK_AGAIN_MS = 60_000
 
 
 class Gateways(Protocol):
-    """The ways out, one per exchange; each pays from the fleet's budget."""
+    """The clients of exchanges; each is charged to the fleet's budget."""
 
     async def of(self, exchange_id: str) -> ExchangeClient: ...
 
 
 class ListingChange(NamedTuple):
-    """What an exchange lists now and did not before, and the other way round."""
+    """The markets that an exchange lists now and did not before, and the reverse."""
 
     listed: frozenset[Symbol]
     delisted: frozenset[Symbol]
 
 
 class ExchangeListing(NamedTuple):
-    """What an exchange listed when it was last asked."""
+    """The markets of an exchange when its listing was last fetched."""
 
     exchange_id: str
     refreshed_at: int
-    """When that was, by the store's clock (ms)."""
+    """When it was fetched, by the store's clock (ms)."""
     timeframes: tuple[str, ...]
-    """Lengths of candles it can be asked for; none if an older version asked."""
+    """The available candle lengths; empty if an older version fetched the listing."""
     markets: tuple[ListedMarket, ...]
 
 
 class Markets:
-    """What exchanges list. ``oldest_ms`` is the age at which an answer is asked for again."""
+    """The listings of exchanges. ``oldest_ms`` is the age at which one is fetched again."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class Markets:
         self._store, self._gateways, self._tell = store, gateways, listener
         self._oldest_ms = oldest_ms
         self._known: dict[str, tuple[int, SymbolMap]] = {}
-        """By exchange: when the store was asked, and what it knew."""
+        """By exchange: when the store was read, and the symbols."""
         self._asking: dict[str, asyncio.Task[SymbolMap]] = {}
-        """By exchange: the question under way, whose answer everybody gets who asks meanwhile."""
+        """By exchange: the fetch in progress, whose result all concurrent callers share."""
 
     async def of(self, exchange_id: str) -> SymbolMap:
-        """An exchange's symbols, as it last told them; asked of it if that is long ago.
+        """An exchange's symbols from the stored listing, which is fetched if it is too old.
 
         Raises:
-            StorageError: the store cannot be asked.
-            One of ``UNAVAILABLE``: it never told, and cannot be asked just now.
+            StorageError: the store cannot be read.
+            One of ``UNAVAILABLE``: none is stored, and the exchange is not available now.
         """
         now_ms = await self._store.now_ms()
         looked_ms, symbols = self._known.get(exchange_id, (0, None))
@@ -82,13 +82,13 @@ class Markets:
             asking = asyncio.create_task(self._look(exchange_id, now_ms))
             self._asking[exchange_id] = asking
             asking.add_done_callback(lambda task: self._answered(exchange_id, task))
-        # Shielded: one who gives up does not take the answer from the others.
+        # Shielded: a cancelled caller does not cancel the fetch for the others.
         return await asyncio.shield(self._asking[exchange_id])
 
     def _answered(self, exchange_id: str, task: asyncio.Task[SymbolMap]) -> None:
         del self._asking[exchange_id]
         if not task.cancelled():
-            task.exception()  # whoever still waits gets it; if nobody does, nothing is to be said
+            task.exception()  # callers that still wait get it; if there are none, it is not logged
 
     async def _look(self, exchange_id: str, now_ms: int) -> SymbolMap:
         document = await self._store.get(MARKETS, exchange_id)
@@ -104,25 +104,25 @@ class Markets:
         return symbols
 
     async def stored(self, exchange_id: str) -> tuple[ListedMarket, ...]:
-        """What an exchange listed when any process last asked it; the exchange is not asked.
+        """The markets in the stored listing of an exchange. Nothing is fetched.
 
         Raises:
-            StorageError: the store cannot be asked.
+            StorageError: the store cannot be read.
         """
         document = await self._store.get(MARKETS, exchange_id)
         return _read(document).listed if document is not None else ()
 
     async def renew(self, exchange_id: str) -> None:
-        """Ask an exchange what it lists, and keep that.
+        """Fetch the listing of an exchange and store it.
 
         Raises:
-            StorageError: the store cannot be asked.
-            One of ``UNAVAILABLE``: the exchange cannot be asked just now.
+            StorageError: the store cannot be reached.
+            One of ``UNAVAILABLE``: the exchange is not available now.
         """
         await self.refresh(exchange_id, await self._ask(exchange_id))
 
     async def refresh(self, exchange_id: str, info: Info) -> ListingChange:
-        """Keep what an exchange has just announced; what is different from before."""
+        """Store a listing that was just fetched; the changes since the previous one."""
         now_ms = await self._store.now_ms()
         new, before = _written(exchange_id, info, now_ms), list[Document]()
 
@@ -147,7 +147,7 @@ class Markets:
 
 
 async def stored_listing(store: StateStore, exchange_id: str) -> ExchangeListing | None:
-    """What any process last kept of an exchange's markets; None: nobody ever asked."""
+    """The stored listing of an exchange; None if it was never fetched."""
     document = await store.get(MARKETS, exchange_id)
     if document is None:
         return None
@@ -158,7 +158,7 @@ async def stored_listing(store: StateStore, exchange_id: str) -> ExchangeListing
 
 
 async def announced_limits(store: StateStore, exchange_id: str) -> tuple[Limit, ...]:
-    """The limits an exchange announced when it was last asked about itself, if it ever was."""
+    """The limits in the stored listing of an exchange; empty if it was never fetched."""
     document = await store.get(MARKETS, exchange_id)
     return restored(document["limits"]) if document else ()
 
@@ -175,7 +175,7 @@ class _Row(NamedTuple):
 
 
 class _DetailsRow(NamedTuple):
-    """Kept apart from the names: processes of older versions read those too."""
+    """Stored apart from the names, which processes of older versions read too."""
 
     native: str
     tick_size: str | None

@@ -1,8 +1,8 @@
-"""The connector: one document per exchange, shared by every process that talks to it.
+"""A connector is one document per exchange, shared by every process that sends to it.
 
-The document says what was decided: status, notes, limits. What was used of the limits is in the
-budget of the same name, which outlives the document: whoever deletes a connector and makes it
-again finds the budget as it was.
+The document has the configuration: status, notes, limits. The usage of the limits is in the budget
+of the same name, which outlives the document: a connector that is deleted and created again
+continues with the same usage.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Status = Literal["active", "paused", "deleted"]
 
 
 class Connector(Struct, frozen=True, kw_only=True):
-    """One exchange, as the fleet sees it. Instants are ms of the store's clock."""
+    """One exchange's connector. Times are in ms, by the store's clock."""
 
     id: str
     exchange_id: str
@@ -29,20 +29,20 @@ class Connector(Struct, frozen=True, kw_only=True):
     status: Status
     notes: str | None
     rate_limit_period_ms: int
-    """This and what follows are those of the first limit, which is the main one."""
+    """This and the next four fields are those of the first limit, which is the main one."""
     rate_limit: int
     rate_limit_usage: int
     rate_limit_window_start: int
     rate_limit_reset_at: int
     limits: tuple[LimitState, ...]
     blocked_until: int | None
-    """The exchange said stop until then."""
+    """The end of a stop ordered by the exchange."""
     blocked_by: Stop | None
-    """What it said, if that is known."""
+    """The response that ordered it, if known."""
     exchange_offset_ms: int
     """How far the exchange's clock is ahead of the store's."""
     saturation_count: int
-    """How often there was no room."""
+    """How often there was no capacity."""
     last_job_run_time: int | None
     jobs_count: int
     active_jobs_count: int
@@ -56,7 +56,7 @@ def new_document(
     notes: str | None,
     now_ms: int,
 ) -> Document:
-    """The document of a connector that nobody has used yet."""
+    """The document of a new connector."""
     return {
         "id": exchange_id,
         "exchange_id": exchange_id,
@@ -72,20 +72,20 @@ def new_document(
 
 
 def limits_of(document: Document) -> tuple[Limit, ...]:
-    """The limits that hold, the main one first."""
+    """The limits in force, the main one first."""
     chosen = restored(document["chosen"]) if document["chosen"] else None
     return in_force(chosen, restored(document["announced"]))
 
 
 class JobCount(NamedTuple):
-    """How many jobs live on a connector, and how many of them are active."""
+    """The number of a connector's live jobs, and how many of them are active."""
 
     all: int = 0
     active: int = 0
 
 
 def connector_of(document: Document, budget: Budget, jobs: JobCount, now_ms: int) -> Connector:
-    """A connector with its limits as they stand at an instant."""
+    """A connector, with the state of its limits at a time."""
     offset_ms = document["exchange_offset_ms"]
     limits = tuple(state_of(limit, budget, now_ms, offset_ms) for limit in limits_of(document))
     main, blocked_until = limits[0], budget.blocked_until_ms

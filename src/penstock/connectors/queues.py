@@ -1,7 +1,7 @@
-"""Queues: who waits for capacity, in the order of their coming.
+"""Requests wait for capacity in queues, in order of arrival.
 
-A queue is for requests of one category, which the same limits count. Within a queue nobody
-overtakes; between queues only those do that share no limit with a queue that waits.
+A queue is for requests of one category, which the same limits count. Within a queue no request
+overtakes; a request of another queue may, if it shares no limit with a queue that waits.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock.throttle.gate import GateGrant, Limit
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a request took of one aligned window."""
+    """The tokens that a request took from one aligned window."""
 
     name: str
     window: int
@@ -28,7 +28,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class TimedGrant:
-    """Leave to send one request at an instant, for it was leased from paced limits."""
+    """Permission to send one request at a given time, leased from paced limits."""
 
     at_ms: float
     cost: int
@@ -47,7 +47,7 @@ class QueuedRequest:
 
 @dataclass(slots=True)
 class RequestQueue:
-    """Those who wait in one category, and the limits that count them."""
+    """The waiting requests of one category, and the limits that count them."""
 
     category: str
     limits: tuple[Limit, ...] = ()
@@ -55,17 +55,17 @@ class RequestQueue:
     waiters: deque[QueuedRequest] = field(default_factory=deque)
     grants: deque[TimedGrant] = field(default_factory=deque)
     retry_at_ms: float = 0.0
-    """The store refused: ask again then."""
+    """When to request a lease again after a refusal."""
 
     def keep(self, limits: Iterable[Limit]) -> None:
-        """Count by those of these limits that count this category."""
+        """Apply those of these limits that count this category."""
         self.limits = tuple(each.of(self.category) for each in limits if each.counts(self.category))
         self.names = frozenset(map(name_of, self.limits))
         self.retry_at_ms = 0.0
 
     @property
     def is_paced(self) -> bool:
-        """Whether its requests are sent at instants that the store hands out."""
+        """Whether its requests are sent at times that the store assigns."""
         return any(limit.kind == "paced" for limit in self.limits)
 
     def charge(self, limit: Limit, cost: int) -> int:
@@ -73,7 +73,7 @@ class RequestQueue:
         return limit.charge(cost, self.category)
 
     def demand(self, limit: Limit) -> int:
-        """What all who wait would add to one of the limits; more than its amount is not counted."""
+        """What all waiting requests add to one of the limits, counted up to its amount."""
         total = 0
         for waiter in self.waiting():
             total += self.charge(limit, waiter.cost)
@@ -82,7 +82,7 @@ class RequestQueue:
         return total
 
     def fitting(self, limit: Limit, tokens: int) -> int:
-        """What those add to one of the limits, first come first, for whom so much is enough."""
+        """What the first requests in order that ``tokens`` cover add to one of the limits."""
         spent = 0
         for waiter in self.waiting():
             charge = self.charge(limit, waiter.cost)
@@ -92,7 +92,7 @@ class RequestQueue:
         return spent
 
     def check(self, cost: int) -> None:
-        """Raise if a request of this cost could never go."""
+        """Raise if a request of this cost could never be granted."""
         if type(cost) is not int or cost < 1:
             raise BadCost(cost)
         for limit in self.limits:
@@ -100,22 +100,23 @@ class RequestQueue:
                 raise CostExceedsLimit(cost, limit.most, limit.period_ms)
 
     def first(self) -> QueuedRequest | None:
-        """Who is next. Those who went away are removed."""
+        """The next request. Cancelled ones are removed."""
         while self.waiters and self.waiters[0].future.done():
             self.waiters.popleft()
         return self.waiters[0] if self.waiters else None
 
     def waiting(self) -> Iterator[QueuedRequest]:
-        """Everybody who still waits."""
+        """All requests that still wait."""
         return (waiter for waiter in self.waiters if not waiter.future.done())
 
     def at(self, position: int) -> QueuedRequest | None:
-        """Who waits at a position; the first is at 0."""
+        """The waiting request at a position; the first is at 0."""
         return next(islice(self.waiting(), position, None), None)
 
     def send_away_hopeless(self, due_ms: float, but_first: int = 0) -> None:
-        """Nobody but so many can go before ``due_ms``: who would not wait so long learns it now."""
-        # All wait equally long, so whoever came later gives up later.
+        """Reject requests with a deadline before ``due_ms``, except the first ``but_first``."""
+        # No other can be sent before ``due_ms``. All have the same timeout, so later requests have
+        # later deadlines.
         first = self.first()
         if first is None or first.deadline_ms >= due_ms:
             return
@@ -125,17 +126,17 @@ class RequestQueue:
             waiter.future.set_exception(no_room_until(due_ms))
 
     def send_away_late(self, now_ms: float) -> None:
-        """Send away whose time is over."""
+        """Reject requests whose deadline has passed."""
         while (waiter := self.first()) is not None and waiter.deadline_ms <= now_ms:
             waiter.future.set_exception(no_room_until(max(now_ms + 1, self.retry_at_ms)))
 
     def send_away(self, error_of: Callable[[QueuedRequest], Exception | None]) -> None:
-        """Send away everybody for whom there is an error."""
+        """Reject all requests for which ``error_of`` returns an error."""
         for waiter in self.waiting():
             if (error := error_of(waiter)) is not None:
                 waiter.future.set_exception(error)
 
 
 def no_room_until(due_ms: float) -> RateLimited:
-    """The answer for who would not wait so long. Nothing was spent."""
+    """The error for a request that would time out before ``due_ms``. Nothing was spent."""
     return RateLimited("There is no room in time", retry_at_ms=ceil(due_ms))

@@ -1,7 +1,7 @@
-"""Stops: what an exchange said when it told the fleet to stop, for whoever looks at its connector.
+"""Stores the response by which an exchange ordered a stop, to be shown with its connector.
 
-The stop itself is in the budget, which every process obeys. Who said so, and what, is written into
-the connector's document by the process that heard it.
+The stop itself is in the budget, which every process obeys. The response that ordered it is written
+to the connector's document by the process that received it.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ _RETRY_S = 1.0
 
 
 class Stop(Struct, frozen=True, kw_only=True):
-    """What an exchange said."""
+    """A response that ordered a stop."""
 
     status: int
-    """HTTP's."""
+    """The HTTP status."""
     path: str
-    """What it was asked."""
+    """The path of the request."""
     words: str
     said_at: int
     asked_until: int
-    """Until when it wants nothing sent: longer than ``blocked_until`` if that is not believed."""
+    """The end that the exchange asked for; later than ``blocked_until`` if that was capped."""
 
 
 @dataclass
 class StopTeller:
-    """A listener that writes down who said stop."""
+    """A listener that stores responses that order a stop."""
 
     store: StateStore
     clock: Clock
@@ -44,7 +44,7 @@ class StopTeller:
         self._telling: asyncio.Task[None] | None = None
 
     def __call__(self, fact: Fact) -> None:
-        """Hear a fact."""
+        """Store the response if the fact is a stop."""
         if isinstance(fact, SendingStopped):
             self._heard[fact.exchange] = {
                 "status": fact.status,
@@ -57,7 +57,7 @@ class StopTeller:
                 self._telling = asyncio.get_running_loop().create_task(self._tell())
 
     async def aclose(self) -> None:
-        """Let what is being written arrive, if it does so soon."""
+        """Wait for a pending write, for a short time."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=_RETRY_S)
             self._telling.cancel()

@@ -1,7 +1,7 @@
-"""The token pool: what a process can pay with, and how it gets more.
+"""A token pool has the tokens and timed grants of a process, and leases more.
 
-Requests that only aligned windows count are paid with tokens that are held (``held_tokens.py``);
-requests that a paced limit counts are paid with grants, each for one instant.
+Requests that only aligned windows count use held tokens (``held_tokens.py``); requests that a paced
+limit counts use grants, each for a given time.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ class TokenPool:
         self._tokens = HeldTokens()
 
     def due_ms(self, queue: RequestQueue, first: QueuedRequest, now_ms: float) -> float:
-        """When the first of a queue can pay; NEVER if that takes a lease that may be asked for."""
+        """When the first of a queue can be charged; NEVER if a lease is needed and possible."""
         may_lease = now_ms >= queue.retry_at_ms
         if not queue.is_paced:
             closed_ms = max((p.opens_in_ms for p in self._positions(queue, now_ms)), default=0.0)
             if closed_ms:
-                # A wait shorter than a float of this size can tell is a wait all the same.
+                # A wait below the float resolution at this magnitude is still a wait.
                 return max(now_ms + closed_ms, nextafter(now_ms, inf))
             if self._can_pay(queue, first.cost, now_ms):
                 return now_ms
@@ -44,7 +44,7 @@ class TokenPool:
         return NEVER if may_lease else min(ready_ms, queue.retry_at_ms)
 
     def pay(self, queue: RequestQueue, cost: int, now_ms: float) -> tuple[Charge, ...] | None:
-        """Pay for one request, if that is due; what was taken of which windows."""
+        """Charge one request if it is due; the charges to each window, else None."""
         if queue.is_paced:
             is_due = queue.grants and queue.grants[0].at_ms <= now_ms
             return queue.grants.popleft().charges if is_due else None
@@ -59,7 +59,7 @@ class TokenPool:
         return tuple(charges)
 
     def holds(self, charges: Sequence[Charge], now_ms: float) -> bool:
-        """Whether what leaves now is counted where it was paid."""
+        """Whether a request sent now counts in the windows it was charged to."""
         positions = [
             (charge, self._clocks.position(charge.period_ms, now_ms)) for charge in charges
         ]
@@ -69,23 +69,23 @@ class TokenPool:
         )
 
     def give_back(self, charges: Sequence[Charge]) -> None:
-        """What never left is there for the next request, while its window lasts."""
+        """Return the tokens of a request that was never sent, for use in the same window."""
         for charge in charges:
             self._tokens.give_back(charge.name, charge.window, charge.tokens)
 
     def cap(self, limit: Limit, window: int, used: int) -> int:
-        """The exchange counts so much: no more than the rest is worth anything. What is held."""
+        """Discard held tokens beyond what the exchange's count leaves; the tokens still held."""
         return self._tokens.cap(name_of(limit), window, limit.amount - used)
 
     def relimit(self, before: Sequence[Limit], after: Sequence[Limit]) -> None:
-        """Hold nothing that was leased while more was allowed than now."""
+        """Discard tokens that were leased under a higher limit."""
         kept = {name_of(limit): limit.amount for limit in after}
         for limit in before:
             if kept.get(name_of(limit), 0) < limit.amount:
                 self._tokens.drop(name_of(limit))
 
     async def lease(self, queue: RequestQueue) -> None:
-        """Lease for the first in a queue who cannot pay, and for those behind as far as blocks go.
+        """Lease for the first request without tokens, and for those behind it within the block.
 
         Raises:
             StorageError: the store cannot be reached.
@@ -100,7 +100,7 @@ class TokenPool:
             windows, [paced_by(limit, queue.charge(limit, cost)) for limit in paced]
         )
         if limits != queue.limits:
-            return  # They were changed meanwhile; what was leased by the old ones is left to die.
+            return  # The limits changed meanwhile; what was leased under the old ones expires.
         if not leased.ok:
             queue.retry_at_ms = self._clocks.now_ms() + leased.wait_ms
         elif paced:
@@ -130,7 +130,7 @@ class TokenPool:
         demand = max(0, queue.demand(limit) - held)
         most = self._tokens.block(limit, name, demand, (position.window, position.left_share))
         most = min(most, self._tokens.part(left))
-        # What would not be enough for the next request is left to others.
+        # Tokens that do not cover another whole request are left to other processes.
         want = most if most >= demand else queue.fitting(limit, held + most) - held
         return self._fleet.asked(limit, max(0, charge - held), max(0, want))
 
@@ -139,15 +139,15 @@ class TokenPool:
         charges = []
         for limit, block in zip(aligned, leased.blocks, strict=False):
             charges.append(Charge(name_of(limit), block.window, limit.period_ms, block.tokens))
-        # Counted from the answer, which is later than the instant it tells; not from what is known
-        # of the store's clock, which may have been set since.
+        # Counted from the arrival of the response, which is later than the time in it; not from the
+        # estimate of the store's clock, which may have been stepped since.
         at_ms = self._clocks.now_ms() + leased.wait_ms
         queue.grants.append(TimedGrant(at_ms, cost, tuple(charges)))
 
     def _drop_useless_grants(
         self, queue: RequestQueue, first: QueuedRequest, now_ms: float
     ) -> None:
-        """An instant that passed unused is gone, and so is one paid too low for who is next."""
+        """Drop grants whose time has passed, or whose cost is too low for the next request."""
         while queue.grants:
             grant = queue.grants[0]
             is_late = grant.at_ms < now_ms - self._guard_ms

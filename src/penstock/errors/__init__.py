@@ -1,56 +1,56 @@
-"""Every error penstock raises on purpose.
+"""All errors that penstock raises deliberately.
 
 PenstockError
 ├── ConfigError            a setting is missing, unknown or wrong: the operator can fix it
-├── UnknownSymbol          nobody lists it under that name: fail at start, not at run
-├── MalformedSymbol        not a spelling of any symbol: no exchange needs to be asked
-├── UnknownInterval        not a candle length anybody here knows
+├── UnknownSymbol          the exchange does not list it: fail at start, not at run
+├── MalformedSymbol        not a spelling of any symbol: no exchange needs to be queried
+├── UnknownInterval        not a supported candle length
 ├── UnknownMethod          a client has no method of that name
 ├── MalformedLevels        price levels that are not pairs of plain decimal numbers
-├── MissingExtra           a part that is installed apart is not there: install it
-├── UnknownExchange        no folder speaks to an exchange of that name
+├── MissingExtra           an optional library is not installed: install it
+├── UnknownExchange        no exchange of that name is supported
 ├── UnknownChannel         the exchange does not offer that kind of data
-├── NotCollected           a data folder has nothing of that exchange or market
+├── NotCollected           a data folder has no data of that exchange or market
 ├── UnknownStream          nothing of that name was recorded
 ├── UnknownSlot            the log has no slot of that name
-├── BadLimit               a limit that cannot be: not above zero, named twice, on two clocks
-├── BadCost                what a request is said to cost is no whole number above zero
-├── UnknownCategory        nobody keeps limits under that name
-├── NeverGranted           a refund for something that was not granted, or was given back before
+├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
+├── BadCost                the cost of a request is not a whole number above zero
+├── UnknownCategory        no limits have that name
+├── NeverGranted           a refund without a grant, or of a grant that was refunded before
 ├── CostExceedsLimit       one request costs more than a whole window: no wait is long enough
-├── ExchangeError          the exchange answered, and the answer was no
-│   ├── RateLimited        too fast, or the wait would be too long: ask again at ``retry_at_ms``
-│   │   └── WaitTimedOut   no room within the caller's timeout (a TimeoutError too); nothing spent
-│   ├── Banned             the exchange shut this address out until ``until_ms``: send nothing
-│   └── BadRequest         asking the same again will not help
-├── ExchangeUnreachable    no answer at all: back off and ask again
-│   ├── NeverSent          it did not leave this machine: the cost is given back
-│   └── NoAnswer           it may have arrived: the cost stays spent
-├── UnexpectedAnswer       an answer that is not what the exchange's documentation says
+├── ExchangeError          the exchange rejected the request
+│   ├── RateLimited        too fast, or the wait would be too long: retry at ``retry_at_ms``
+│   │   └── WaitTimedOut   no tokens within the caller's timeout (a TimeoutError too); none used
+│   ├── Banned             the exchange banned this address until ``until_ms``: send nothing
+│   └── BadRequest         a retry of the same request will not help
+├── ExchangeUnreachable    no answer at all: back off and retry
+│   ├── NeverSent          it did not leave this machine: its tokens are returned
+│   └── NoAnswer           it may have arrived: its tokens stay used
+├── UnexpectedAnswer       an answer that does not match the exchange's documentation
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
 ├── UnusableId             an exchange's id that cannot be a key of the log
-├── PortInUse              another program listens there already
+├── PortInUse              another program listens on that port already
 ├── SlotInUse              another process writes this part of the log
 ├── BusUnreachable         no bus answers there: start it
-├── AlreadyExists          another document, ``existing_id``, stands where this one would
-│   └── GapOverlaps        another job fetches a part of the same range
-├── VersionChanged         somebody changed it since it was read: read it again, then decide
-├── UnknownConnector       nobody made a connector for that exchange
-├── ConnectorPaused        somebody stopped all traffic with that exchange: nothing is sent
-├── ConnectorInUse         it cannot be deleted while jobs live on it
-├── BadJob                 what is asked of a job makes no sense; ``field`` says where
+├── AlreadyExists          another document, ``existing_id``, has the same key
+│   └── GapOverlaps        another job fetches part of the same range
+├── VersionChanged         it was changed since it was read: read it again, then decide
+├── UnknownConnector       there is no connector for that exchange
+├── ConnectorPaused        the connector is paused: nothing is sent to that exchange
+├── ConnectorInUse         it cannot be deleted while it has live jobs
+├── BadJob                 a job, or a change of one, is invalid; ``field`` is the invalid field
 ├── UnknownJob             no job has that id
-├── JobRunning             it runs just now: pause it, and ask again
-├── JobEnded               it is done or was deleted: create another
-├── NotStreaming           the collector has not begun, or has ended: try again later
-└── StorageError           the store could not do it: look at the disk
-    ├── StorageFull        there is no room: make some, and go on
+├── JobRunning             it is running: pause it, and retry
+├── JobEnded               it has finished or was deleted: create another
+├── NotStreaming           the collector has not started, or has stopped: retry later
+└── StorageError           the storage operation failed: check the disk
+    ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
-    ├── StoreUnreachable   no answer from the database in time: back off and ask again
+    ├── StoreUnreachable   no answer from the database in time: back off and retry
     └── NewerStore         a newer penstock wrote it: upgrade this one
 
-A message says what happened and what to do about it. Catch the widest class whose remedy is yours;
-nothing else is caught.
+Messages state what happened and what to do about it. Catch the widest class that the caller can
+handle, and nothing else.
 """
 
 from penstock.errors.answers import (

@@ -1,10 +1,10 @@
-"""What an exchange answers when it does not answer what was asked."""
+"""Errors of requests to an exchange."""
 
 from penstock.errors.base import PenstockError
 
 
 class ExchangeError(PenstockError):
-    """The exchange answered, and the answer was no; ``status`` is HTTP's, where there was one."""
+    """The exchange rejected the request; ``status`` is the HTTP status, where there was one."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         self.status = status
@@ -12,7 +12,7 @@ class ExchangeError(PenstockError):
 
 
 class RateLimited(ExchangeError):
-    """Too fast, or the wait would be longer than anybody cares to wait."""
+    """Too fast, or the wait would be too long."""
 
     def __init__(self, reason: str, *, retry_at_ms: int, status: int | None = None) -> None:
         self.retry_at_ms = retry_at_ms
@@ -20,11 +20,11 @@ class RateLimited(ExchangeError):
 
 
 class WaitTimedOut(RateLimited, TimeoutError):
-    """No room came, or could come, within the time the caller would wait. Nothing was spent."""
+    """No tokens were, or could be, available within the caller's timeout. None were used."""
 
 
 class Banned(ExchangeError):
-    """The exchange shut this address out."""
+    """The exchange banned this address."""
 
     def __init__(self, exchange: str, *, until_ms: int, status: int, words: str = "") -> None:
         self.until_ms = until_ms
@@ -36,7 +36,7 @@ class Banned(ExchangeError):
 
 
 class BadRequest(ExchangeError):
-    """The exchange understood, and asking the same again will not help."""
+    """The exchange rejected the request, and a retry of the same will not help."""
 
     def __init__(self, request: str, *, status: int, code: int | str, message: str) -> None:
         self.code, self.message = code, message
@@ -48,12 +48,12 @@ class ExchangeUnreachable(PenstockError):
 
 
 class NeverSent(ExchangeUnreachable):
-    """It did not leave this machine."""
+    """The request did not leave this machine."""
 
 
 class NoAnswer(ExchangeUnreachable):
-    """It may have arrived; nobody here knows."""
+    """The request may have arrived, or not."""
 
 
 class UnexpectedAnswer(PenstockError):
-    """An answer that is not what the exchange's documentation says."""
+    """An answer that does not match the exchange's documentation."""

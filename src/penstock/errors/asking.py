@@ -1,4 +1,4 @@
-"""Why an exchange cannot be asked just now."""
+"""Groups of errors by which a request to an exchange can fail."""
 
 from penstock.errors.answers import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
 from penstock.errors.limits import CostExceedsLimit
@@ -6,7 +6,7 @@ from penstock.errors.storage import StorageError
 from penstock.errors.work import ConnectorPaused
 
 SUSPENDED = (ConnectorPaused, StorageError)
-"""Nothing can be asked: the connector is paused, or the state store cannot be used."""
+"""No request can be sent: the connector is paused, or the state store cannot be used."""
 
 UNAVAILABLE = (
     ExchangeError,
@@ -15,4 +15,4 @@ UNAVAILABLE = (
     CostExceedsLimit,
     *SUSPENDED,
 )
-"""Everything by which asking an exchange can fail. It is asked again later; streams go on."""
+"""All errors by which a request can fail. It is retried later; streams continue."""

@@ -1,11 +1,11 @@
-"""What every error is, and the words that help to mend one."""
+"""The base class of all errors, general errors, and hints for messages."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# A name and a password reach to the last "@" of the word, since a password may hold "@" and "/" by
-# mistake; a colon before a port begins none. A name alone ends where the host does.
+# A name and a password extend to the last "@" of the word, since a password may contain "@" and "/"
+# by mistake; a colon before a port begins no password. A name alone ends before "/", "?" or "#".
 _USERINFO = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]*://)"
     r"(?:[^\s'\"<>/?#@:\[]*:(?![0-9]*(?:[/?#]|$))[^\s'\"<>]*@|[^\s'\"<>/?#]*@)"
@@ -17,14 +17,14 @@ _PARAMETER = re.compile(
 
 
 def mask_urls(text: str) -> str:
-    """A text, with the names and passwords in its URLs masked."""
+    """Return a text with the names and passwords in its URLs masked."""
     if "://" not in text:
         return text
     return _PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
 
 
 class PenstockError(Exception):
-    """Something went wrong that a person can understand and mend. No URL in it has a password."""
+    """An error that the operator can understand and fix. No URL in it has a password."""
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(mask_urls(one) if isinstance(one, str) else one for one in said))
@@ -59,7 +59,7 @@ class PortInUse(PenstockError):
 
 
 class BusUnreachable(PenstockError):
-    """No bus answers there, or it does not know this process's key."""
+    """No bus answers there, or it does not accept this process's key."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -70,16 +70,16 @@ class BusUnreachable(PenstockError):
 
 
 def near_matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names a person who typed ``word`` probably meant, best first."""
+    """Return the known names that are most similar to ``word``, best first."""
     spellings = {_bare(name): name for name in known}
     return [spellings[key] for key in get_close_matches(_bare(word), spellings, most, 0.6)]
 
 
 def hint(near: list[str]) -> str:
-    """Words that end a message with what was probably meant."""
+    """Return the end of a message that suggests similar names."""
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def _bare(name: str) -> str:
-    """A name without case and separators, so that BTC-USD finds btc_usdt."""
+    """Return a name without case and separators, so that BTC-USD finds btc_usdt."""
     return "".join(c for c in name.lower() if c.isalnum())

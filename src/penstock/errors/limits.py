@@ -1,4 +1,4 @@
-"""A limit, a cost or a refund that cannot be."""
+"""Errors of limits, costs and refunds."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ from penstock.errors.base import PenstockError
 
 
 class BadLimit(PenstockError, ValueError):
-    """A limit that cannot be kept, whatever is sent."""
+    """An invalid limit, or none at all."""
 
 
 class BadCost(PenstockError, ValueError):
-    """A cost that is no whole number above zero."""
+    """A cost that is not a whole number above zero."""
 
     def __init__(self, cost: object) -> None:
         self.cost = cost
@@ -18,7 +18,7 @@ class BadCost(PenstockError, ValueError):
 
 
 class UnknownCategory(PenstockError):
-    """Nobody keeps limits under that name."""
+    """No limits have that name."""
 
     def __init__(self, category: str | None, known: Iterable[str | None]) -> None:
         self.category = category
@@ -27,7 +27,7 @@ class UnknownCategory(PenstockError):
 
 
 class NeverGranted(PenstockError, ValueError):
-    """A refund for something that was not granted, or was given back before."""
+    """A refund without a grant, or of a grant that was refunded before."""
 
     def __init__(self, timestamp: int, cost: int) -> None:
         self.timestamp, self.cost = timestamp, cost

@@ -1,4 +1,4 @@
-"""Something is named that does not exist, or cannot."""
+"""Errors of names that do not exist or are malformed."""
 
 from collections.abc import Collection, Iterable
 
@@ -6,7 +6,7 @@ from penstock.errors.base import PenstockError, hint, near_matches
 
 
 class UnknownSymbol(PenstockError):
-    """Nobody lists this symbol."""
+    """The exchange does not list this symbol."""
 
     def __init__(self, exchange: str, symbol: str, known: Iterable[str] = ()) -> None:
         self.exchange, self.symbol, self.near = exchange, symbol, near_matches(symbol, known)
@@ -24,7 +24,7 @@ class MalformedSymbol(PenstockError):
 
 
 class UnknownInterval(PenstockError):
-    """Not a candle length anybody here knows."""
+    """Not a supported candle length."""
 
     def __init__(self, text: str, known: Collection[str]) -> None:
         self.text, self.near = text, near_matches(text, known)
@@ -36,7 +36,7 @@ class MalformedLevels(PenstockError):
 
 
 class UnknownExchange(PenstockError):
-    """No folder speaks to an exchange of that name."""
+    """No exchange of that name is supported."""
 
     def __init__(self, name: str, known: Collection[str]) -> None:
         self.name, self.near = name, near_matches(name, known)
@@ -53,7 +53,7 @@ class UnknownChannel(PenstockError):
 
 
 class NotCollected(PenstockError):
-    """An exchange or market that a data folder has nothing of."""
+    """An exchange or market of which a data folder has no data."""
 
     def __init__(self, name: str, collected: Iterable[str]) -> None:
         self.name, names = name, sorted(collected)

@@ -1,4 +1,4 @@
-"""What is kept cannot be kept, found or read."""
+"""Errors of the log and the state store."""
 
 from penstock.errors.base import PenstockError
 
@@ -31,7 +31,7 @@ class SlotInUse(PenstockError):
 
 
 class StorageError(PenstockError):
-    """The store could not do what was asked."""
+    """An operation of the log or the state store failed."""
 
     def __init__(self, where: str, problem: str, remedy: str = "") -> None:
         self.where, self.problem = where, problem
@@ -40,7 +40,7 @@ class StorageError(PenstockError):
 
 
 class StorageFull(StorageError):
-    """There is no room left."""
+    """There is no space left."""
 
     def __init__(self, where: str, problem: str) -> None:
         remedy = "Make room. Nothing acknowledged is lost."
@@ -48,7 +48,7 @@ class StorageFull(StorageError):
 
 
 class LogDamaged(StorageError):
-    """Files of a slot are not as they were written: some of what they held cannot be read."""
+    """Files of a slot are not as they were written: some of their records cannot be read."""
 
     def __init__(self, slot: str, where: str, problem: str, reading: str = "") -> None:
         self.slot, self.cause, self.reading = slot, problem, reading
@@ -61,7 +61,7 @@ class LogDamaged(StorageError):
 
 
 class StoreUnreachable(StorageError):
-    """No answer from the database in time; what was asked may have been done, or not."""
+    """No answer from the database in time; the operation may have been executed, or not."""
 
     def __init__(self, where: str, problem: str) -> None:
         remedy = "Is it running, and is this its address? Nothing acknowledged is lost."
@@ -81,7 +81,7 @@ class NewerStore(StorageError):
 
 
 class AlreadyExists(PenstockError):
-    """Another document stands where this one would."""
+    """Another document has the same key."""
 
     def __init__(self, table: str, existing_id: str) -> None:
         self.table, self.existing_id = table, existing_id
@@ -89,7 +89,7 @@ class AlreadyExists(PenstockError):
 
 
 class GapOverlaps(AlreadyExists):
-    """Another job fetches a part of the same range."""
+    """Another job fetches part of the same range."""
 
     def __init__(
         self, table: str, existing_id: str, asked: tuple[int, int], theirs: tuple[int, int]
@@ -104,7 +104,7 @@ class GapOverlaps(AlreadyExists):
 
 
 class VersionChanged(PenstockError):
-    """Somebody changed it since it was read."""
+    """The document was changed since it was read."""
 
     def __init__(self, what: str, expected: int, found: int) -> None:
         self.what, self.expected, self.found = what, expected, found

@@ -1,4 +1,4 @@
-"""Connectors, jobs and collectors that are not there, or not in the state for what is asked."""
+"""Errors of connectors, jobs and collectors that do not exist or are in the wrong state."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from penstock.errors.base import PenstockError
 
 
 class UnknownConnector(PenstockError):
-    """Nobody made a connector for that exchange."""
+    """There is no connector for that exchange."""
 
     def __init__(self, exchange_id: str, known: Iterable[str] = ()) -> None:
         self.exchange_id, self.known = exchange_id, sorted(known)
@@ -15,7 +15,7 @@ class UnknownConnector(PenstockError):
 
 
 class ConnectorPaused(PenstockError):
-    """Somebody stopped all traffic with an exchange."""
+    """All traffic with an exchange is paused."""
 
     def __init__(self, exchange_id: str, status: str) -> None:
         self.exchange_id, self.status = exchange_id, status
@@ -25,7 +25,7 @@ class ConnectorPaused(PenstockError):
 
 
 class ConnectorInUse(PenstockError):
-    """A connector on which jobs live."""
+    """The connector has live jobs."""
 
     def __init__(self, exchange_id: str, jobs: int) -> None:
         self.exchange_id, self.jobs = exchange_id, jobs
@@ -36,7 +36,7 @@ class ConnectorInUse(PenstockError):
 
 
 class BadJob(PenstockError):
-    """What is asked of a job makes no sense."""
+    """A field of a job is invalid."""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field, self.problem = field, problem
@@ -52,7 +52,7 @@ class UnknownJob(PenstockError):
 
 
 class JobRunning(PenstockError):
-    """A worker holds the job, and what it works on cannot change under its hands."""
+    """A worker is running the job, so it cannot be changed."""
 
     def __init__(self, job_id: str, worker: str) -> None:
         self.job_id, self.worker = job_id, worker
@@ -63,7 +63,7 @@ class JobRunning(PenstockError):
 
 
 class JobEnded(PenstockError):
-    """The job is over; only its story is left."""
+    """The job has ended; only its history is kept."""
 
     def __init__(self, job_id: str, how: str) -> None:
         self.job_id, self.how = job_id, how
@@ -73,7 +73,7 @@ class JobEnded(PenstockError):
 
 
 class NotStreaming(PenstockError):
-    """A collector that has not begun, or has ended."""
+    """The collector has not started, or has stopped."""
 
     def __init__(self, exchange: str) -> None:
         self.exchange = exchange

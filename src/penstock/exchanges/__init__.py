@@ -1,1 +1,1 @@
-"""Exchanges: one folder each, and the one client that sends requests to all of them."""
+"""Definitions of the exchanges, one folder each, and the gateway that sends all requests."""

@@ -1,7 +1,7 @@
-"""Reading answers: what every exchange's readers share.
+"""Helpers for reading REST responses, shared by all exchanges.
 
-An answer is decoded into what its documentation says or refused whole, and a number is refused
-unless it is plain: no sign, no exponent, no NaN.
+A response is decoded as documented or rejected as a whole. A number is rejected unless it is plain:
+no sign, no exponent, no NaN.
 """
 
 from collections.abc import Callable
@@ -16,24 +16,24 @@ from penstock.market.numbers import is_plain
 
 Whole = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Text = Annotated[str, Meta(max_length=64)]
-"""A number as text: no price has more digits than that."""
+"""A number as text; no price has more digits than that."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What msgspec raises over bytes that are not what was expected."""
+"""What msgspec raises for bytes that do not have the expected form."""
 
 _MOST_DIGITS = 40
 _LONGEST_WORD = 64
-# How far the exchange's clock and ours may differ.
+# The most by which the exchange's clock and the local clock may differ.
 _CLOCK_DOUBT_MS = 10_000
 
 T = TypeVar("T")
 
 
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
-    """What an answer says.
+    """The decoded body of a response.
 
     Raises:
-        UnexpectedAnswer: something else than its documentation does.
+        UnexpectedAnswer: the body is not as documented.
     """
     try:
         return decode(body)
@@ -43,10 +43,10 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 
 
 def plain_number(text: str) -> str:
-    """The same text, which is a plain number.
+    """The same text, if it is a plain number.
 
     Raises:
-        UnexpectedAnswer: it is none.
+        UnexpectedAnswer: it is not.
     """
     if not is_plain(text):
         raise UnexpectedAnswer(f"An answer holds {text[:40]!r} where a plain number belongs")
@@ -54,9 +54,9 @@ def plain_number(text: str) -> str:
 
 
 def step_text(told: object) -> str | None:
-    """A step of prices or quantities, without zeros at its end; None if it is not told, or none.
+    """A step of prices or quantities, without trailing zeros; None if it is missing or invalid.
 
-    A listing is worth reading even if a step in it is not.
+    An invalid step does not invalidate the listing.
     """
     try:
         step = Decimal(told) if isinstance(told, str) else None
@@ -68,17 +68,20 @@ def step_text(told: object) -> str | None:
 
 
 def step_of_digits(digits: object) -> str | None:
-    """The step of numbers with so many digits behind the point; None if that is not told."""
+    """The step of numbers with this many decimals; None if the count is missing or invalid."""
     if isinstance(digits, int) and 0 <= digits <= _MOST_DIGITS:
         return f"{Decimal(1).scaleb(-digits):f}"
     return None
 
 
 def word(told: object) -> str | None:
-    """A short word; None if it is not told."""
+    """A short word, such as a status; None if it is missing or invalid."""
     return told if isinstance(told, str) and 0 < len(told) <= _LONGEST_WORD else None
 
 
 def surely_over_ms(received_at_ns: int) -> int:
-    """What ended before this was over when the answer was made, however the clocks differ."""
+    """The time before which intervals had certainly ended when the response was made.
+
+    It allows for the difference of the clocks.
+    """
     return received_at_ns // 1_000_000 - _CLOCK_DOUBT_MS

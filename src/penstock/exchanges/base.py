@@ -1,7 +1,7 @@
-"""What an exchange is: data, and functions that do no I/O.
+"""Defines an exchange as data and functions that do no I/O.
 
-A request is a value that says where to ask, what it costs and how to read the answer; only a
-gateway can send one, and a gateway has a gate. So no code can ask without paying.
+A request is a value with a path, a cost and a reader of the response. Only a gateway can send it,
+and a gateway has a gate. So no code can send a request without tokens.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class RawRequest(NamedTuple):
-    """An HTTP request that somebody else's client has written: it is sent as it is."""
+    """An HTTP request built by another client library; it is sent unchanged."""
 
     url: str
     method: str = "GET"
@@ -37,59 +37,59 @@ class RawRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class Request(Generic[T_co]):
-    """One question to an exchange."""
+    """A REST request to an exchange."""
 
     path: str
     cost: int
     read: Callable[[bytes, int], T_co]
-    """(body, received_at_ns) → what it says. Raises UnexpectedAnswer."""
+    """(body, received_at_ns) → content of the response. Raises UnexpectedAnswer."""
     params: Mapping[str, str | int] = field(default_factory=lambda: MappingProxyType({}))
     category: str = ""
     dated: Callable[[int], Mapping[str, str | int]] | None = None
-    """Further parameters, which depend on the exchange's time (ms) when it is sent."""
+    """Further parameters, which depend on the exchange's time (ms) at sending."""
     part: int = 0
-    """The most to pay at a time, where the whole is more than passes a gate at once; 0 is all."""
+    """The most tokens to acquire at once, if the cost exceeds the gate's burst; 0 means all."""
     raw: RawRequest | None = None
-    """What to send in place of path and parameters, which then only name it."""
+    """What is sent instead of path and parameters, which then serve as a name only."""
     refusal: Callable[[int, Mapping[str, str], bytes], "ApiError | None"] | None = None
-    """(status, headers, body) → what an answer says is wrong, where its asker knows better."""
+    """(status, headers, body) → error in the response; replaces ``Exchange.read_api_error``."""
 
     def params_at(self, now_ms: int) -> Mapping[str, str | int]:
-        """All parameters, if it is sent at this instant."""
+        """All parameters for a request sent at this time."""
         return self.params if self.dated is None else {**self.params, **self.dated(now_ms)}
 
 
 class MarketDetails(NamedTuple):
-    """What an exchange tells of a market besides its names; None is what it does not tell."""
+    """Details of a market besides its names; None where the exchange does not provide them."""
 
     tick_size: str | None = None
     """The step of its prices."""
     lot_size: str | None = None
     """The step of its quantities."""
     status: str | None = None
-    """Whether it is traded, in the exchange's own word."""
+    """The trading status, in the exchange's own term."""
 
 
 class ListedMarket(NamedTuple):
-    """One market, in every spelling the exchange has for it."""
+    """A market with all the names that the exchange has for it."""
 
     native: str
-    """What requests say."""
+    """The name in requests."""
     symbol: Symbol
     streamed: str = ""
-    """What streams say, where that differs."""
+    """The name in streams, if it differs."""
     typed: tuple[str, ...] = ()
-    """Further spellings that people know."""
+    """Further names that users may enter."""
     details: MarketDetails = MarketDetails()
 
 
 class SymbolMap:
-    """An exchange's own spellings of its symbols, both ways."""
+    """Maps symbols to an exchange's own names, and back."""
 
     def __init__(self, exchange: str, listed: Iterable[tuple[str, Symbol] | ListedMarket]) -> None:
         self.exchange = exchange
         self.listed: tuple[ListedMarket, ...] = ()
-        """Everything the map is made of: another one made of it is the same."""
+        """All markets of the map; a map made from these is equal to it."""
         self._symbols: dict[str, Symbol] = {}
         self._natives: dict[Symbol, str] = {}
         self._streamed: dict[Symbol, str] = {}
@@ -97,7 +97,7 @@ class SymbolMap:
         self.learn(listed)
 
     def learn(self, listed: Iterable[tuple[str, Symbol] | ListedMarket]) -> None:
-        """Know these too. What is no longer listed stays known: it may still be asked about."""
+        """Add or update markets. Delisted ones stay: their data may still be requested."""
         fresh = {each.native: each for each in (ListedMarket(*each) for each in listed)}
         kept = (each for each in self.listed if each.native not in fresh)
         self.listed = (*kept, *fresh.values())
@@ -114,10 +114,10 @@ class SymbolMap:
         return iter(self._natives)
 
     def native(self, symbol: Symbol) -> str:
-        """The exchange's spelling.
+        """The exchange's name of a symbol.
 
         Raises:
-            UnknownSymbol: it does not list this one.
+            UnknownSymbol: the exchange does not list it.
         """
         try:
             return self._natives[symbol]
@@ -125,18 +125,18 @@ class SymbolMap:
             raise UnknownSymbol(self.exchange, symbol.unified, self._known()) from None
 
     def stream_name(self, symbol: Symbol) -> str:
-        """The exchange's spelling on its streams.
+        """The exchange's name of a symbol in streams.
 
         Raises:
-            UnknownSymbol: it does not list this one.
+            UnknownSymbol: the exchange does not list it.
         """
         return self._streamed.get(symbol) or self.native(symbol)
 
     def symbol(self, native: str) -> Symbol:
-        """The symbol of an exchange's spelling.
+        """The symbol for an exchange's name.
 
         Raises:
-            UnknownSymbol: it lists nothing under that name.
+            UnknownSymbol: the exchange lists nothing under that name.
         """
         try:
             return self._symbols[native]
@@ -144,14 +144,14 @@ class SymbolMap:
             raise UnknownSymbol(self.exchange, native, self._symbols) from None
 
     def get(self, native: str) -> Symbol | None:
-        """The symbol of an exchange's spelling, if it was listed when the map was made."""
+        """The symbol for an exchange's name; None if it is not in the map."""
         return self._symbols.get(native)
 
     def find(self, text: str) -> Symbol:
-        """The symbol somebody typed: as slug, unified, or in the exchange's own spelling.
+        """The symbol for a user's input: a slug, a unified symbol, or the exchange's own name.
 
         Raises:
-            UnknownSymbol: with near matches.
+            UnknownSymbol: there is none; the error has near matches.
         """
         for spelling in (text, text.upper()):
             own = self._symbols.get(spelling) or self._typed.get(spelling)
@@ -170,7 +170,7 @@ class SymbolMap:
 
 
 class Usage(NamedTuple):
-    """What an answer tells of a budget."""
+    """The usage of a budget, as reported in a response."""
 
     category: str
     used: int
@@ -178,20 +178,20 @@ class Usage(NamedTuple):
 
 
 Meaning = Literal["too_fast", "failed", "refused"]
-"""What a refusal comes to: wait, ask again, or ask something else."""
+"""How to react to an error response: wait, retry, or give up this request."""
 
 
 class ApiError(NamedTuple):
-    """What an exchange says when it refuses."""
+    """An error response of an exchange."""
 
     code: int | str
     message: str
     until_ms: int | None = None
-    """When it will listen again, by its own clock, if it says so in the body."""
+    """The end of a stop by the exchange's clock, if the body has it."""
     meaning: Meaning | None = None
-    """None where the status says it."""
+    """None where the HTTP status determines it."""
     wait_ms: int | None = None
-    """For how long it will not listen, if it says that instead."""
+    """The length of a stop, if the body has that instead."""
 
 
 class Info(NamedTuple):
@@ -200,46 +200,46 @@ class Info(NamedTuple):
     symbols: SymbolMap
     limits: tuple[Limit, ...]
     timeframes: tuple[str, ...] = ()
-    """Lengths of candles it can be asked for."""
+    """Candle lengths that can be requested."""
 
 
 class AssetNames(NamedTuple):
-    """Names of assets, where what is listed refers to assets by ids alone."""
+    """Requests for asset names, where the market listing has asset ids only."""
 
     request: Request[Mapping[str, str]]
-    """Their names, by id."""
+    """Asset names by id."""
     info: Callable[[Mapping[str, str]], Request[Info]]
-    """What takes the place of ``Exchange.info`` once they are known."""
+    """(names) → the request that replaces ``Exchange.info``."""
 
 
 TradePages = Literal["from_id", "after_ns", "before_id"]
-"""How an exchange pages through old trades, which is what the cursor of a page means. The page
-begins with the trade of that id; or with the first one after that instant, in nanoseconds; or ends
-just before the trade of that id, so that pages lead back in time."""
+"""How an exchange pages through old trades, which defines the cursor of a page. The page begins
+with the trade of that id; or with the first trade after that time, in nanoseconds; or ends just
+before the trade of that id, so that pages go back in time."""
 
 
 class TradePage(NamedTuple):
-    """Some trades of one market, oldest first, and where the next page is."""
+    """Trades of one market, oldest first, and the cursor of the next page."""
 
     trades: list[Trade]
     next: int
-    """The cursor of the next page; that of this one, if there are no more now. Where pages end with
-    a day, an empty one may lead on."""
+    """The cursor of the next page; that of this page if there are no more trades now. Where a page
+    covers one day at most, an empty page may have a next one."""
 
 
 class MarketProgress(NamedTuple):
-    """How far a market has come, as one cheap request tells; it differs once the market moved."""
+    """How far a market has advanced, by one cheap request; it changes when the market does."""
 
     state: str
     id: int | None = None
-    """Where the stream tells ids too: that of the newest record it should have brought."""
+    """The id of the newest record that the stream should have sent, if its records have ids."""
 
 
 class Rest(Protocol):
-    """The questions every exchange can be asked. Pages are oldest first."""
+    """The requests that every exchange supports. Pages are oldest first."""
 
     def book(self, symbol: Symbol, depth: int) -> Request[BookSnapshot]:
-        """The book's best levels, at least ``depth`` a side where there are so many."""
+        """The book's best levels, at least ``depth`` per side if the exchange provides as many."""
         ...
 
     def recent_trades(self, symbol: Symbol, limit: int) -> Request[list[Trade]]:
@@ -249,7 +249,7 @@ class Rest(Protocol):
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
-        """A page of old trades. What the cursor is, ``Exchange.trade_pages`` says."""
+        """A page of old trades. ``Exchange.trade_pages`` defines the cursor."""
         ...
 
     def candles(
@@ -258,42 +258,42 @@ class Rest(Protocol):
         """A page of candles that begin in [start, end); the last may still be running.
 
         Raises:
-            UnknownInterval: the exchange has none of that length.
+            UnknownInterval: the exchange has no candles of that length.
         """
         ...
 
     def tickers(self, symbols: Sequence[Symbol]) -> Request[list[Ticker]]:
-        """The state of these markets; of all, if none is named."""
+        """The tickers of these markets; of all markets if none is given."""
         ...
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
-        """The cheapest request that tells whether a stream should have brought something.
+        """The cheapest request that shows whether a stream should have sent something: a probe.
 
-        What it answers changes with what the stream reports, and with nothing else: a stream that
-        brings nothing although it changed has stalled.
+        Its result changes with the data of the stream, and with nothing else. A stream that sends
+        nothing although the result changed has stalled.
         """
         ...
 
 
 class Feed(Protocol):
-    """Live data that a client of the exchange's own brings, sockets and all."""
+    """Live data from a client library that manages its own sockets."""
 
     @property
     def channels(self) -> Sequence[str]:
-        """The kinds of data it has. ``book_deltas`` are whole books."""
+        """The channels that it provides. ``book_deltas`` are whole books."""
         ...
 
     async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[AnyEvent]:
-        """What comes next on a channel; of books, so many levels a side.
+        """Wait for the next events of a channel; books have at most ``levels`` levels per side.
 
         Raises:
-            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: nothing does, for now.
+            ExchangeError, ExchangeUnreachable, UnexpectedAnswer: there are none for now.
         """
         ...
 
 
 class ExchangeClient(Protocol):
-    """Sends requests to one exchange; each is paid for at the gate first."""
+    """Sends requests to one exchange, each with a grant from the gate."""
 
     @property
     def exchange(self) -> "Exchange": ...
@@ -310,19 +310,19 @@ class ExchangeClient(Protocol):
         ...
 
     async def fetch(self, request: Request[T]) -> T:
-        """Ask, waiting for the gate if need be. See ``Gateway.fetch``."""
+        """Send a request, after waiting for the gate if necessary. See ``Gateway.fetch``."""
         ...
 
     async def learn(self) -> Info:
-        """Read what the exchange announces, and keep the limits it names."""
+        """Fetch what the exchange announces, and adopt its limits."""
         ...
 
     async def measure_clock(self) -> Offset | None:
-        """Find out how far the exchange's clock is ahead."""
+        """Measure how far the exchange's clock is ahead."""
         ...
 
     def feed(self, symbols: SymbolMap) -> Feed | None:
-        """What brings live data; None where the exchange's dialect does."""
+        """The source of live data; None where the exchange's dialect reads the streams."""
         ...
 
     async def aclose(self) -> None:
@@ -332,44 +332,44 @@ class ExchangeClient(Protocol):
 
 @dataclass(frozen=True)
 class Exchange:
-    """One exchange. Its folder exports one of these as ``EXCHANGE``."""
+    """The definition of one exchange. Its folder exports it as ``EXCHANGE``."""
 
     name: str
     rest_url: str
     stream_url: str
     limits: Callable[[int], tuple[Limit, ...]]
-    """The limits known to hold at an instant (ms), until the exchange announces its own."""
+    """The limits known to apply at a time (ms), until the exchange announces its own."""
     time: Request[int] | None
-    """The exchange's clock, in ms; None where only the date of its answers tells it."""
+    """The exchange's clock, in ms; None where only the ``Date`` of its responses shows it."""
     info: Request[Info]
     rest: Callable[[SymbolMap], Rest]
     dialect: Callable[[SymbolMap], Dialect]
     usages: Callable[[Mapping[str, str]], Sequence[Usage]]
-    """What an answer's headers (names in lower case) tell of the budgets used."""
+    """The usage reported in a response's headers (names in lower case)."""
     read_api_error: Callable[[bytes], ApiError | None]
-    """What the body of a refusal says; None if it is none of the exchange's own."""
+    """The error in the body of a response; None if the body is not one of the exchange's own."""
     refuses_with_200: bool = False
-    """Whether a refusal may come with status 200: then every body is searched for an error."""
+    """Whether an error may have status 200; every body is then checked for one."""
     time_step_ms: int = 1
-    """How finely ``time`` is told."""
+    """The resolution of ``time``."""
     consecutive: frozenset[str] = frozenset()
-    """Channels whose ids rise by one, so that a jump is a gap."""
+    """Channels whose ids increase by one, so that missing ids are a gap."""
     trade_pages: TradePages = "from_id"
     intervals: tuple[str, ...] = COMMON
-    """Lengths of candles it can be asked for."""
+    """Candle lengths that can be requested."""
     latest_candles: int | None = None
-    """How many candles back from now can be had; None if all can."""
+    """How many of the latest candles are available; None if all are."""
     candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How many days back there are candles, for lengths that are not kept for ever."""
+    """For how many days candles are kept, for lengths that are not kept for ever."""
     candle_span: int | None = None
-    """How many intervals a page of candles looks at, so that an empty one is not the end; None
-    where a page begins with the next candle there is, however far away."""
+    """How many intervals a page of candles covers, so that an empty page is not the end; None where
+    a page begins with the next existing candle, however much later."""
     opened_ms: int = 0
-    """No market of it has a candle from before this."""
+    """No market has a candle before this time."""
     empty_candles: bool = True
-    """Whether there is a candle where nothing was traded; if not, a hole proves nothing."""
+    """Whether intervals without trades have a candle; if not, a missing candle may not be a gap."""
     asset_names: AssetNames | None = None
-    """What is asked before ``info``, where that does not name its assets."""
+    """Requested before ``info``, where that does not name its assets."""
     make_client: "Callable[[Gateway, Exchanges], ExchangeClient] | None" = None
-    """What to ask through in place of the gateway itself, where a request takes more than one
-    answer. All that leaves goes through the gateway; the addresses are an operator's."""
+    """Makes the client used instead of the gateway, where one call may take several requests. All
+    requests go through the gateway; ``Exchanges`` has the addresses set by the operator."""

@@ -1,8 +1,7 @@
-"""Numbers that were read from frames and not looked at yet.
+"""Collects numbers from frames, to be validated later in one batch.
 
-Whether a text is a plain number can be told for hundreds of them in the time it takes for a few.
-So readers hand in what they find here, and whoever called them looks at all of it at once, before
-anybody else sees the events.
+Validating hundreds of texts together takes as long as validating a few one by one. So readers add
+the texts they find, and their caller validates all of them at once before it passes the events on.
 """
 
 from msgspec import Raw
@@ -13,7 +12,7 @@ from penstock.market.numbers import all_plain, is_plain
 
 
 class DeferredNumbers:
-    """Texts and levels to be looked at."""
+    """Texts and levels that have yet to be validated."""
 
     __slots__ = ("levels", "texts")
 
@@ -22,7 +21,10 @@ class DeferredNumbers:
         self.levels: list[Raw] = []
 
     def are_plain(self) -> bool:
-        """Whether all are plain numbers, and forgotten; False, too, if only a closer look tells."""
+        """Whether all are plain numbers; if so, they are discarded.
+
+        False also where only ``problem`` can decide.
+        """
         texts, levels = self.texts, self.levels
         if texts:
             if not all_plain(texts):
@@ -35,7 +37,7 @@ class DeferredNumbers:
         return True
 
     def problem(self) -> str | None:
-        """Look closely: what is not a plain number, if anything is. Then all are forgotten."""
+        """Check one by one; return what is not a plain number, if anything. All are discarded."""
         texts, levels = self.texts.copy(), self.levels.copy()
         self.forget()
         for text in texts:
@@ -49,6 +51,6 @@ class DeferredNumbers:
         return None
 
     def forget(self) -> None:
-        """Begin anew: what was read is of no interest any more."""
+        """Discard all without validation."""
         self.texts.clear()
         self.levels.clear()

@@ -1,7 +1,7 @@
-"""Reading frames: what every exchange's dialect shares.
+"""Helpers for reading stream frames, shared by the dialects of all exchanges.
 
-A frame that cannot be read is returned as what is wrong with it; numbers are kept as the digits
-that were sent; a candle is closed when a later one begins, where the exchange does not say so.
+A frame that cannot be read is returned as ``Malformed``. Numbers keep the digits that were sent.
+Where the exchange does not mark closed candles, a candle is closed when a later one begins.
 """
 
 import re
@@ -18,27 +18,27 @@ from penstock.market.numbers import is_plain
 from penstock.streaming.dialect import Malformed, Reason
 
 Number = Any
-"""A bare JSON number as a decoder with ``float_hook=str`` gives it: the digits of one with a point,
-an int of one without."""
+"""A bare JSON number from a decoder with ``float_hook=str``: a text if it has a decimal point, else
+an int."""
 NOT_READ = (*UNREADABLE, KeyError)
-"""What readers of frames raise; KeyError over a symbol that nobody asked for."""
+"""What readers of frames raise; KeyError for a symbol that was not requested."""
 
 _EXCERPT = 120
-# Two digits of exponent: three would spell a number that means nothing at great length.
+# Exponents have at most two digits: three would expand to a very long, meaningless number.
 _as_scientific = re.compile(r"[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,2}").fullmatch
 
 
 class NotANumber(ValidationError):
-    """Something else stands where a plain number belongs."""
+    """A value is not a plain number."""
 
 
 def malformed(reason: Reason, words: str, frame: bytes) -> Malformed:
-    """A frame that is not what the exchange's documentation says."""
+    """The ``Malformed`` for a frame that is not as documented."""
     return Malformed(reason, words[:200], frame[:_EXCERPT].decode(errors="replace"))
 
 
 def unreadable(error: Exception, frame: bytes) -> Malformed:
-    """What is wrong with a frame over which a reader raised one of ``NOT_READ``."""
+    """The ``Malformed`` for a frame for which a reader raised one of ``NOT_READ``."""
     match error:
         case KeyError():
             return malformed("not_asked_for", f"nobody asked for {error.args[0]!r}", frame)
@@ -55,7 +55,7 @@ def number_text(number: Number) -> str:
     """The digits of a bare number.
 
     Raises:
-        NotANumber: it is not a plain one.
+        NotANumber: it is not a plain number.
     """
     text = str(number) if type(number) is int else number
     if type(text) is not str or not is_plain(text):
@@ -64,10 +64,10 @@ def number_text(number: Number) -> str:
 
 
 def spelled_out(number: Number) -> str:
-    """The digits of a bare number that may have been sent as ``8.428e-05``.
+    """The digits of a bare number, which may be in scientific notation, ``8.428e-05``.
 
     Raises:
-        NotANumber: it is not a plain one, however it is spelled.
+        NotANumber: it is not a number in either notation.
     """
     if type(number) is str:
         if is_plain(number):
@@ -78,21 +78,21 @@ def spelled_out(number: Number) -> str:
 
 
 class RunningCandles:
-    """The newest candle of each stream of an exchange that never says that one is closed.
+    """The newest candle of each stream, for exchanges that do not mark closed candles.
 
-    One is over when a later one begins. What was last heard of it is then its final state, unless
-    the stream was asked for anew in between: then what comes at its head has that.
+    A candle is closed when a later one begins. Its last received state is then final, unless the
+    stream was requested again in between: then the start of the new stream has the final state.
     """
 
     def __init__(self) -> None:
         self._running: dict[Hashable, Candle] = {}
 
     def forget(self, stream: Hashable) -> None:
-        """The stream is asked for anew."""
+        """Discard the candle of a stream that is requested again."""
         self._running.pop(stream, None)
 
     def note(self, stream: Hashable, candle: Candle) -> list[Candle]:
-        """What is known now: the candle that this one closes, if it does, and itself."""
+        """Store a candle; return the candle that it closes, if any, and the candle itself."""
         before = self._running.get(stream)
         if before is None or before.open_ms <= candle.open_ms:
             self._running[stream] = candle

@@ -1,8 +1,9 @@
-"""The gateway: what sends every request to an exchange's REST side.
+"""The gateway sends all REST requests to an exchange.
 
-Gate, send, sync with the usage the answer tells, read. It is built with a gate and sends nothing
-without a grant; every repetition pays again. When the exchange says stop, the gate is shut before
-the error reaches the caller, so nobody else sends either.
+For each request it acquires a grant from the gate, sends, updates the gate with the usage reported
+in the response, and reads the response. It sends nothing without a grant; every retry needs a new
+one. When the exchange orders a stop, the gate is blocked before the error reaches the caller, so
+that no other task sends either.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
 T = TypeVar("T")
 
-# Statuses that say stop. 403 is a firewall's: it answers in HTML and names no end.
+# Statuses that order a stop. 403 is from a firewall: its body is HTML and has no end time.
 _TOO_FAST, _SHUT_OUT, _FIREWALL = 429, 418, 403
 _UNNAMED_STOP_MS = 60_000
 _LONGEST_WORDS = 300
@@ -60,7 +61,7 @@ LONGEST_STOP_MS = 3 * 86_400_000
 
 
 class _Lapsed(Exception):
-    """Connecting took so long that the window paid for has closed. Nothing was sent."""
+    """Connecting took so long that the grant's window has ended. Nothing was sent."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class _Exchanged:
 
 @dataclass
 class Gateway:
-    """One exchange's REST side. Whoever holds it cannot ask without paying."""
+    """Sends REST requests to one exchange, each with a grant from the gate."""
 
     exchange: Exchange
     transport: Transport
@@ -88,24 +89,24 @@ class Gateway:
     offset: Offset | None = None
     """How far the exchange's clock is ahead, once known."""
     longest_stop_ms: int = LONGEST_STOP_MS
-    """For how long it is believed when it says stop."""
+    """The longest stop that is accepted from the exchange."""
 
     async def fetch(self, request: Request[T]) -> T:
-        """Ask, waiting for the gate if need be, and again if there is no answer.
+        """Send a request, after waiting for the gate if necessary, and retry if it fails.
 
         Raises:
-            RateLimited: the exchange said stop, or there is no capacity within the timeout.
-            Banned: it shut this address out.
-            BadRequest: it will never answer this.
-            ExchangeError: it failed as often as it was asked.
-            ExchangeUnreachable: there was no answer as often as it was asked.
-            UnexpectedAnswer: it answered something else.
+            RateLimited: the exchange ordered a stop, or there is no capacity within the timeout.
+            Banned: the exchange banned this address.
+            BadRequest: the exchange rejects this request; a retry does not help.
+            ExchangeError: the exchange failed in every attempt.
+            ExchangeUnreachable: there was no response in any attempt.
+            UnexpectedAnswer: the response is not as documented.
         """
         exchanged = await self._ask_patiently(request)
         return request.read(exchanged.answer.body, exchanged.received_ns)
 
     async def learn(self) -> Info:
-        """Measure the exchange's clock, read what it announces, and keep the limits it names."""
+        """Measure the exchange's clock, fetch what it announces, and adopt its limits."""
         if self.exchange.time is not None:
             await self.measure_clock()
         request, names = self.exchange.info, self.exchange.asset_names
@@ -115,14 +116,14 @@ class Gateway:
         info = request.read(exchanged.answer.body, exchanged.received_ns)
         if info.limits:
             self.gate.adopt(info.limits)
-            # Only now does the gate know the window that this answer told the usage of.
+            # Only now does the gate have the window whose usage this response reports.
             self._sync_usage(exchanged)
         return info._replace(timeframes=self.exchange.intervals)
 
     async def measure_clock(self) -> Offset | None:
-        """Ask the exchange for the time; the answer was made about half way.
+        """Request the exchange's time; the response was made about half way.
 
-        Where it cannot be asked, the date of any answer tells, if there is one.
+        Without a request for the time, the ``Date`` of a response is used, if it has one.
         """
         request = self.exchange.time
         if request is None:
@@ -134,7 +135,7 @@ class Gateway:
         return self._align(seen(shown_ms, step_ms, exchanged.sent_ms, exchanged.received_ms + 1))
 
     def feed(self, _symbols: SymbolMap) -> Feed | None:
-        """None: what the exchange streams, its dialect reads."""
+        """None: the exchange's dialect reads its streams."""
         return None
 
     async def aclose(self) -> None:
@@ -160,14 +161,14 @@ class Gateway:
                 continue
             grant.answered()
             if request is not self.exchange.time:
-                # Else the body tells the time, and better than a header that others may have set.
+                # The body of ``time`` is more exact than a header, which a proxy may have set.
                 self._sync_clock(exchanged)
             self._sync_usage(exchanged)
             self._check(request, exchanged)
             return exchanged
 
     async def _pay(self, request: Request[T]) -> GateGrant:
-        """Pay for all of a request; by the last part it may leave, the others are spent."""
+        """Acquire all tokens of a request, in parts; return the grant of the last part."""
         cost = request.cost
         while 0 < request.part < cost:
             (await self.gate.acquire(request.part, request.category)).answered()
@@ -190,7 +191,7 @@ class Gateway:
             self._tell_failure(request, error)
             raise
         finally:
-            # Also when this task was cancelled: what had not left by then never will.
+            # Also when this task was cancelled: a request that was not sent by then is never sent.
             if not left:
                 grant.refund()
         exchanged = _Exchanged(answer, sent_ms, self.clock.now_ns())
@@ -243,7 +244,7 @@ class Gateway:
         return self.offset
 
     def _check(self, request: Request[T], exchanged: _Exchanged) -> None:
-        """Raise what a refusal means: a status other than 200, or words in the body."""
+        """Raise the error of a response with a status other than 200, or an error in its body."""
         status, name = exchanged.answer.status, self.exchange.name
         api_error = self._api_error(request, exchanged.answer)
         if status == 200 and api_error is None:
@@ -279,7 +280,7 @@ class Gateway:
         return self.exchange.read_api_error(answer.body)
 
     def _stop(self, request: Request[T], exchanged: _Exchanged, api_error: ApiError | None) -> int:
-        """Shut the gate until the exchange listens again; when that is."""
+        """Block the gate until the stop ends; return that time."""
         now_ms, until_ms = exchanged.received_ms, 0
         named_ms = api_error.until_ms if api_error else None
         retry_after = exchanged.answer.headers.get("retry-after", "")
@@ -291,7 +292,7 @@ class Gateway:
         if api_error is not None and api_error.wait_ms is not None:
             until_ms = max(until_ms, now_ms + api_error.wait_ms)
         asked_ms = until_ms or now_ms + _UNNAMED_STOP_MS
-        # One answer, from whomever it is, does not stop everything for years.
+        # Limited, so that a single response cannot stop all requests for years.
         until_ms = min(asked_ms, now_ms + self.longest_stop_ms)
         self.gate.block_until(until_ms)
         self.listener(
@@ -314,9 +315,9 @@ def gateway_for(
     listener: Listener = quiet,
     gate: Gate | None = None,
 ) -> Gateway:
-    """A gateway as an operator has set it up. Opens no connection yet.
+    """A gateway with the operator's settings. Opens no connection yet.
 
-    Without a gate it gets one of its own, which knows of no other process.
+    Without ``gate`` it gets a local one, which does not count the requests of other processes.
     """
     requests = settings.requests
     gate = gate or _own_gate(exchange, settings, clock, listener)
@@ -344,7 +345,7 @@ def client_for(
     listener: Listener = quiet,
     gate: Gate | None = None,
 ) -> ExchangeClient:
-    """What an exchange is asked through: a gateway, or what it has in place of one."""
+    """The client of an exchange: a gateway, or what the exchange's ``make_client`` returns."""
     gateway = gateway_for(exchange, settings, clock, listener, gate)
     return exchange.make_client(gateway, settings.exchanges) if exchange.make_client else gateway
 
@@ -376,9 +377,9 @@ def _meaning(status: int) -> Meaning:
 
 
 def _may_pass(error: PenstockError) -> bool:
-    """Whether asking again may help: no answer, or a failure of the exchange's own.
+    """Whether a retry may help: there was no response, or the exchange failed.
 
-    What else it may answer is one of the errors below ``ExchangeError``.
+    Other errors of the exchange are subclasses of ``ExchangeError``.
     """
     return isinstance(error, ExchangeUnreachable) or type(error) is ExchangeError
 
@@ -386,7 +387,7 @@ def _may_pass(error: PenstockError) -> bool:
 def _date_ms(answer: Answer) -> int | None:
     try:
         shown = parsedate_to_datetime(answer.headers["date"])
-        # Dates in HTTP are UTC, also where they do not say so.
+        # Dates in HTTP are UTC, also without a time zone.
         return int(shown.replace(tzinfo=shown.tzinfo or UTC).timestamp()) * 1000
     except (KeyError, ValueError, OverflowError):
         return None

@@ -1,9 +1,10 @@
-"""The HTTP transport: one request out, one answer in, on aiohttp.
+"""HTTP transport on aiohttp, which sends one request and returns its response.
 
-It tells apart what never left this machine from what got no answer, because only the first may be
-paid back. The moment of leaving is marked by ``leaving``, called when the connection stands and
-nothing has been written yet: it may still say no. aiohttp would repeat a request by itself when a
-kept connection turns out dead; nobody would have paid for that one, so it is stopped here.
+It distinguishes a request that never left this machine from one without a response, because only
+tokens of the first are returned. ``leaving`` is called when the connection is open and nothing has
+been written yet; it may raise to cancel the request. aiohttp repeats a request by itself when a
+kept-alive connection turns out to be closed; no tokens were acquired for the repetition, so it is
+prevented here.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,12 +20,12 @@ from penstock.config import Requests
 from penstock.errors import NeverSent, NoAnswer
 from penstock.exchanges.base import RawRequest
 
-# The largest answer anybody needs, a full listing of symbols, is a quarter of this.
+# The largest response needed, a full market listing, is a quarter of this.
 LARGEST_ANSWER = 64_000_000
 
 
 class Answer(NamedTuple):
-    """What came back, whatever its status."""
+    """A response with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,16 +34,18 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carries one GET request to an exchange."""
+    """Sends single GET requests to an exchange."""
 
     async def send(
         self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
     ) -> Answer:
-        """Send and wait for the whole answer. What ``leaving`` raises is passed on; nothing left.
+        """Send a request and return the whole response.
+
+        If ``leaving`` raises, nothing is sent and the exception is passed on.
 
         Raises:
-            NeverSent: it did not leave this machine.
-            NoAnswer: it may have arrived, but no whole answer came in time.
+            NeverSent: the request did not leave this machine.
+            NoAnswer: the request may have arrived, but no whole response came in time.
         """
         ...
 
@@ -53,7 +56,7 @@ class Transport(Protocol):
 
 @runtime_checkable
 class SendsRaw(Protocol):
-    """A transport that also carries what somebody else has written."""
+    """A transport that also sends raw requests, built by another client."""
 
     async def send_raw(self, raw: RawRequest, leaving: Callable[[], None]) -> Answer:
         """As ``Transport.send``."""
@@ -61,7 +64,7 @@ class SendsRaw(Protocol):
 
 
 class _PaidRequest(ClientRequest):
-    """A request that asks before it writes its first byte."""
+    """A request that calls ``leaving`` before it writes its first byte."""
 
     leaving: Callable[[], None] | None = None
 
@@ -76,7 +79,7 @@ class _Repeated(aiohttp.ClientError):
 
 
 class HttpTransport:
-    """Requests to one exchange over kept connections. Opens nothing until the first is sent."""
+    """Sends requests to one exchange over kept-alive connections. Connects on the first request."""
 
     def __init__(self, base_url: str, settings: Requests) -> None:
         self._base_url = base_url.rstrip("/")

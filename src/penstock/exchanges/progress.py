@@ -1,6 +1,6 @@
-"""Market progress: how far a market has come, as one cheap request tells.
+"""Probes of a market's progress, each with one cheap request.
 
-Most are requests that exist anyway, of whose answers only a part is read.
+Most are requests that exist anyway; only a part of the response is read.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def progress_request(
     asked: Request[T], tell: Callable[[T], MarketProgress]
 ) -> Request[MarketProgress]:
-    """The same request, of whose answer only the progress is read."""
+    """The same request, reading only the progress from the response."""
 
     def read(body: bytes, received_at_ns: int) -> MarketProgress:
         return tell(asked.read(body, received_at_ns))
@@ -24,20 +24,20 @@ def progress_request(
 
 
 def latest_trade(trades: Sequence[Trade]) -> MarketProgress:
-    """How far trades have come: to the newest one's id."""
+    """The progress of trades: the id of the newest one."""
     return MarketProgress(str(trades[-1].id), trades[-1].id) if trades else MarketProgress("")
 
 
 def last_trade_only(trades: Sequence[Trade]) -> MarketProgress:
-    """The same for a stream that speaks with every trade, but not of its id."""
+    """The same for a stream that sends a message with every trade, but without its id."""
     return MarketProgress(latest_trade(trades).state)
 
 
 def latest_update(book: BookSnapshot) -> MarketProgress:
-    """How far a book has come, where its updates are numbered."""
+    """The progress of a book whose updates are numbered."""
     return MarketProgress(str(book.update_id), book.update_id)
 
 
 def levels(book: BookSnapshot) -> MarketProgress:
-    """How far a book has come, where only its levels tell."""
+    """The progress of a book whose updates are not numbered: its levels."""
     return MarketProgress(f"{bytes(book.bids_raw).decode()} {bytes(book.asks_raw).decode()}")

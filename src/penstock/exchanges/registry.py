@@ -1,7 +1,7 @@
-"""The registry: every folder beside this file is an exchange, found by its name.
+"""Finds exchanges by name; every folder beside this file is an exchange.
 
-A folder with a ``family.py`` is a family of them, whose members are named ``family:member``.
-Nothing lists them: a new exchange is a new folder, and no other file is edited.
+A folder with a ``family.py`` is a family of exchanges, with members named ``family:member``.
+There is no list of exchanges: a new exchange is a new folder, and no other file is edited.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from penstock.errors import UnknownExchange
 from penstock.exchanges.base import Exchange
 
 SEPARATOR = ":"
-"""Between a family and its member."""
+"""Separates the names of a family and its member."""
 _FOLDER = Path(__file__).parent
 
 
@@ -22,12 +22,12 @@ def names() -> list[str]:
 
 
 def families() -> list[str]:
-    """The families of exchanges there are; what belongs to one, only its library knows."""
+    """The families of exchanges; the members of each are defined by its library."""
     return [name for name in _folders() if _is_family(name)]
 
 
 def file_name(name: str) -> str:
-    """An exchange's name as files may have it. No folder's holds a hyphen, so no two meet."""
+    """An exchange's name for file names. No folder's name has a hyphen, so all stay unique."""
     return name.replace(SEPARATOR, "-")
 
 
@@ -35,7 +35,7 @@ def load(name: str) -> Exchange:
     """The exchange of that name; only its own folder is imported.
 
     Raises:
-        UnknownExchange: there is none.
+        UnknownExchange: there is no exchange of that name.
         MissingExtra: it belongs to a family whose library is not installed.
     """
     family, is_member, member = name.partition(SEPARATOR)

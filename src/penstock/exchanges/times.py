@@ -1,7 +1,7 @@
-"""Times as exchanges tell them, in integer nanoseconds since 1970.
+"""Converts timestamps of exchanges to integer nanoseconds since 1970.
 
-Nothing is rounded: a text keeps every digit it has, and a count of milliseconds is multiplied. What
-lies outside 1970 to 2262 does not fit into 64 bits and is refused like any other malformed value.
+Nothing is rounded: a text keeps all its digits, and milliseconds are multiplied. A time outside
+1970 to 2262 does not fit into 64 bits and is rejected like any other malformed value.
 """
 
 import re
@@ -14,7 +14,7 @@ MS_NS = 1_000_000
 SECOND_NS = 1_000_000_000
 LATEST_NS = (1 << 63) - 1
 Millis = Annotated[int, Meta(ge=0, le=LATEST_NS // MS_NS)]
-"""A time in milliseconds that can be told in nanoseconds."""
+"""A time in milliseconds that fits into 64 bits in nanoseconds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(
@@ -27,19 +27,19 @@ _HEAD = len("2023-09-25T07:49:37.")
 _MS_END = _HEAD + 3
 _MOST_HEADS = 1000
 
-# Messages that come together tell the same few seconds, and nearly all of them six digits. So a
-# time costs three slices and three look-ups, which also prove that every character is a right one.
+# Messages that arrive together have times in the same few seconds, nearly all with six decimals. So
+# parsing a time takes three slices and three lookups, which also validate every character.
 _heads_ns: dict[str, int] = {}
-"""Seconds seen lately, by their text up to the point."""
+"""Cache of recent seconds, by their text up to the decimal point."""
 _MILLIS = {f"{number:03}": number * MS_NS for number in range(1000)}
 _MICROS = {f"{number:03}Z": number * 1000 for number in range(1000)} | {"Z": 0}
 
 
 def epoch_ns(text: str) -> int:
-    """A time as RFC 3339 spells it, ``2023-09-25T07:49:37.708706Z``; up to nine digits are kept.
+    """The time of an RFC 3339 text, ``2023-09-25T07:49:37.708706Z``, with up to nine decimals.
 
     Raises:
-        ValidationError: it is none, or outside 1970 to 2262.
+        ValidationError: the text is not a time, or outside 1970 to 2262.
     """
     try:
         return _heads_ns[text[:_HEAD]] + (_MILLIS[text[_HEAD:_MS_END]] + _MICROS[text[_MS_END:]])
@@ -62,14 +62,14 @@ def _read(text: str) -> int:
     try:
         at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
         if sign:
-            # Also refuses hours and minutes that no clock shows.
+            # Also rejects hours above 23 and minutes above 59.
             ahead = _EPOCH.replace(hour=int(hours), minute=int(minutes)) - _EPOCH
             at = at - ahead if sign == "+" else at + ahead
     except (ValueError, OverflowError) as error:
         raise ValidationError(f"{text!r} is not a time: {error}") from error
     since = at - _EPOCH
     second_ns = (since.days * 86_400 + since.seconds) * SECOND_NS
-    # The last second that fits is not remembered: not all of it does.
+    # The last second of the range is not cached: only a part of it fits into 64 bits.
     if fraction and text.endswith("Z") and 0 <= second_ns <= LATEST_NS - SECOND_NS:
         if len(_heads_ns) >= _MOST_HEADS:
             _heads_ns.clear()

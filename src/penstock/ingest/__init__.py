@@ -1,1 +1,1 @@
-"""Ingestion: the kinds of jobs that bring history in."""
+"""Ingestion of history: job handlers, checks for gaps, and plans."""

@@ -1,4 +1,4 @@
-"""Changes people ask for, checked against what exchanges list before anything is changed."""
+"""Changes that clients request, checked against exchanges' listings before they are made."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,28 +17,28 @@ from penstock.throttle.gate import Limit
 
 
 class SymbolLookup(Protocol):
-    """What exchanges list."""
+    """The market listings of exchanges."""
 
     async def of(self, exchange_id: str) -> SymbolMap:
-        """An exchange's symbols, as it last told them; asked of it if it never did.
+        """The symbols of an exchange from its last listing; fetched if there is none.
 
         Raises:
-            ExchangeError, ExchangeUnreachable: it cannot be asked just now.
+            ExchangeError, ExchangeUnreachable: the listing cannot be fetched now.
         """
         ...
 
 
 def limit_of(plan: LimitPlan) -> Limit:
-    """A limit that somebody wrote down."""
+    """The limit that a plan specifies."""
     return Limit(**asdict(plan))
 
 
 async def checked(new: NewJob, listings: SymbolLookup) -> NewJob:
-    """The same job, its market spelt as it is kept.
+    """The same job, with its symbol in unified form.
 
     Raises:
         UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
-        ExchangeError, ExchangeUnreachable: nobody knows yet what the exchange lists.
+        ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
     """
     exchange = registry.load(new.exchange_id)
     if new.timeframe is not None:
@@ -50,10 +50,10 @@ async def checked(new: NewJob, listings: SymbolLookup) -> NewJob:
 
 
 def check_timeframe(exchange: Exchange, timeframe: str) -> None:
-    """See that an exchange has candles of this length.
+    """Check that an exchange has candles of this length.
 
     Raises:
-        UnknownInterval: it has not.
+        UnknownInterval: it has none.
     """
     if timeframe not in exchange.intervals:
         raise UnknownInterval(timeframe, exchange.intervals)
@@ -61,14 +61,14 @@ def check_timeframe(exchange: Exchange, timeframe: str) -> None:
 
 @dataclass(frozen=True)
 class FleetAdmin:
-    """Connectors and jobs, as people administer them."""
+    """Administration of connectors and jobs."""
 
     connectors: ConnectorManager
     job_service: JobService
     listings: SymbolLookup
 
     async def unblock(self, exchange_id: str, until_ms: int) -> Connector:
-        """Send to an exchange again before a stop ends; jobs that wait for its end run now.
+        """Lift a stop of an exchange before it ends; jobs that wait for its end run now.
 
         Raises:
             UnknownConnector: there is none, or it was deleted.
@@ -79,16 +79,16 @@ class FleetAdmin:
         return connector
 
     async def add(self, new: NewJob, origin: str = "") -> Job:
-        """A new job, and the connector it needs if there is none.
+        """Create a job, and the connector it needs if there is none.
 
         Raises:
-            BadJob: it makes no sense.
-            AlreadyExists: the same work is being done; ``existing_id`` says by which job.
+            BadJob: it is invalid.
+            AlreadyExists: a live job does the same work; ``existing_id`` is its id.
             UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
-            ExchangeError, ExchangeUnreachable: nobody knows yet what the exchange lists.
+            ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
         """
         new = await checked(new, self.listings)
-        # Whatever is wrong with it shall be said before a connector is made for it.
+        # An invalid job is rejected before a connector is created for it.
         admitted(new, self.job_service.kinds, job_id="", now_ms=0)
         await self.connectors.ensure_connector(new.exchange_id)
         return await self.job_service.create(new, origin)

@@ -1,6 +1,6 @@
-"""Applying a plan: looked at whole before anything is changed, then carried out step by step.
+"""Applies a plan: all of it is checked before anything is changed, then it is done step by step.
 
-Each step can be taken again, so that whatever interrupts it, applying the plan once more is enough.
+Each step can be repeated, so after an interruption it is enough to apply the plan again.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -37,10 +37,10 @@ _PAGE = 500
 async def prepare(
     plans: Mapping[str, ConnectorPlan], admin: FleetAdmin, origin: str
 ) -> list[PlanStep]:
-    """What applying plans would change.
+    """Return the changes that applying the plans would make.
 
     Raises:
-        ConfigError: something in them cannot be; it names all of it. ``origin`` says whence.
+        ConfigError: the plans are invalid; it lists all problems. ``origin`` names their source.
     """
     jobs: list[PlannedJob] = []
     problems: list[str] = []
@@ -55,7 +55,7 @@ async def prepare(
 async def _wanted(
     exchange_id: str, plan: ConnectorPlan, admin: FleetAdmin
 ) -> tuple[list[PlannedJob], list[str]]:
-    """The jobs of a plan as they will be kept; or else everything that is wrong with it."""
+    """Return the jobs of a plan as they will be stored, or all problems of the plan."""
     problems: list[str] = []
 
     def look(check: Callable[[], object]) -> None:
@@ -109,7 +109,7 @@ async def _all(
 
 
 async def carry_out(step: PlanStep, admin: FleetAdmin) -> None:
-    """Take one step."""
+    """Carry out one step."""
     match step:
         case MakeConnector(exchange_id, limits, notes):
             await admin.connectors.ensure_connector(exchange_id, limits, notes)

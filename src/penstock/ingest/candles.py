@@ -1,8 +1,9 @@
-"""Candles, page by page: asked for, recorded, synced, and only then left behind by the cursor.
+"""Fetches candles page by page; the cursor moves past a page once it is recorded and synced.
 
 A candle is recorded once it has closed by the exchange's own clock. Every page is one request
-through the gateway, so every page is paid for; what a crash repeats, the log knows already. Where
-intervals without trades have no candle, an empty page is not the end: the walk goes on behind it.
+through the gateway, so every page is counted; a page that is fetched twice after a crash is dropped
+as a duplicate. Where intervals without trades have no candle, an empty page is not the end: the
+walk continues after it.
 """
 
 from collections.abc import Iterable
@@ -23,24 +24,24 @@ from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.throttle.gate import Limit
 
-# How long to wait for an exchange to be sure that a candle is over.
+# How long to wait before requesting a page again whose candles should have closed.
 _MOMENT_S = 1.0
-# How late a candle may be told of after it is over.
+# How long after its end a candle may still appear.
 _LATE_MS = 10_000
 
 
 class _Step(NamedTuple):
-    """What a page comes to."""
+    """The result of a page."""
 
     closed: list[Candle]
     next_ms: int
-    """Where to go on."""
+    """Where to continue."""
     is_last: bool
 
 
 @dataclass(frozen=True)
 class CandleWalk:
-    """One job run's walk through the candles of one market."""
+    """The fetch of one market's candles in one job run."""
 
     context: HandlerContext
     job_run: JobRun
@@ -51,10 +52,10 @@ class CandleWalk:
 
     @classmethod
     async def begin(cls, context: HandlerContext, job_run: JobRun) -> "CandleWalk":
-        """Find out what to ask for.
+        """Look up the gateway, symbol and interval of a job.
 
         Raises:
-            UnknownExchange, UnknownSymbol, UnknownInterval: nobody could answer.
+            UnknownExchange, UnknownSymbol, UnknownInterval: there is no such one.
         """
         job = job_run.job
         if job.symbol is None or job.timeframe is None:
@@ -73,12 +74,12 @@ class CandleWalk:
         )
 
     def now_ms(self) -> int:
-        """The exchange's present instant; rather too early than too late."""
+        """The exchange's current time: the lower bound of its estimate."""
         offset = self.gateway.offset
         return self.context.clock.now_ms() + (round(offset.low_ms) if offset else 0)
 
     def cursor_ms(self) -> int | None:
-        """Where the cursor says to go on; None if it says nothing."""
+        """The time at which the cursor continues; None if it has none."""
         cursor = self.job_run.job.cursor
         if cursor.since_ms is not None:
             return cursor.since_ms
@@ -113,9 +114,9 @@ class CandleWalk:
                 await self.context.clock.sleep(_MOMENT_S)
 
     async def complete(self, start_ms: int, end_ms: int, held: HeldCandles) -> int:
-        """Record what the log lacks of a page of candles that are long over.
+        """Request a page of candles that closed long ago, and record those missing in the log.
 
-        Returns up to where that page told of every candle there is.
+        Returns the time up to which the page has every candle that exists.
         """
         page = await self._page(self.interval, start_ms, end_ms)
         until_ms = told_until(self.gateway.exchange, self.interval, (start_ms, end_ms), page)
@@ -130,22 +131,22 @@ class CandleWalk:
         return until_ms
 
     def _step(self, page: list[Candle], start_ms: int, now_ms: int) -> _Step:
-        """What a page asked for at an instant comes to."""
+        """The result of a page that was requested at ``now_ms``."""
         end_ms, asked_ms = self._ends(now_ms)
         wanted = [candle for candle in page if candle.open_ms < end_ms]
         closed = [candle for candle in wanted if candle.closed and candle.close_ms < now_ms]
         next_ms = self.interval.next_open(closed[-1].open_ms) if closed else start_ms
         if len(closed) < len(wanted):
-            # What still runs is for another day; what should be over is so in a moment.
+            # A candle still open is left to a later run; one that should be closed will be soon.
             return _Step(closed, next_ms, is_last=wanted[-1].close_ms >= now_ms)
         told_ms = told_until(self.gateway.exchange, self.interval, (start_ms, asked_ms), page)
-        # Not beyond the end: the candle that was asked for as a proof is not recorded.
+        # Not past the end: the candle that was requested as a proof is not recorded.
         next_ms = max(next_ms, min(told_ms, self._settled_ms(now_ms), end_ms))
         is_present = told_ms >= end_ms > self.interval.open_of(now_ms)
         return _Step(closed, next_ms, is_last=is_present or next_ms >= end_ms)
 
     async def _beyond_nothing(self, step: _Step, now_ms: int) -> _Step:
-        """Where to go on behind an empty page: where longer candles, which see further, begin."""
+        """Find where to continue after an empty page, with longer candles, which cover more."""
         exchange = self.gateway.exchange
         far, end_ms = longest(exchange), min(self._ends(now_ms)[0], self._settled_ms(now_ms))
         if exchange.candle_span is None or far == self.interval:
@@ -159,7 +160,7 @@ class CandleWalk:
         return step._replace(next_ms=max(step.next_ms, end_ms))
 
     def _ends(self, now_ms: int) -> tuple[int, int]:
-        """Where to stop, and what to ask for: one candle more, which proves the others closed."""
+        """The end of the range, and of the request: one more candle proves the others closed."""
         present_ms = self.interval.next_open(self.interval.open_of(now_ms))
         until_ms = self.job_run.job.cursor.until_ms
         if until_ms is None:
@@ -168,7 +169,7 @@ class CandleWalk:
         return min(until_ms, present_ms), min(beyond_ms, present_ms)
 
     def _settled_ms(self, now_ms: int) -> int:
-        """What begins before this is over for so long that, if there is no candle, none comes."""
+        """The time before which an interval without a candle will not get one."""
         return self.interval.open_of(now_ms - _LATE_MS)
 
     def _oldest_ms(self, now_ms: int) -> int:
@@ -176,7 +177,7 @@ class CandleWalk:
         return max(exchange.opened_ms, kept_from_ms(exchange, self.interval, now_ms))
 
     def _tell_lost(self, start_ms: int, first_ms: int) -> None:
-        """Say so if the cursor stood where candles are not kept any more."""
+        """Add an event if the exchange no longer keeps the candles at the cursor."""
         kept_ms = kept_from_ms(self.gateway.exchange, self.interval, self.now_ms())
         if self.cursor_ms() is None or not start_ms < min(first_ms, kept_ms):
             return
@@ -206,7 +207,7 @@ class CandleWalk:
             self.job_run.recorded(place_of(self.context.log_id, stored[-1].slot), stored[-1].number)
 
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
-        # Before the job claims the page: a cursor outlives a power cut, and so must what it passed.
+        # Before the cursor is saved: it survives a power cut, and so must the candles before it.
         await self.context.recorder.sync()
         cursor = self.job_run.job.cursor
         last_ts = closed[-1].open_ms if closed else cursor.last_ts
@@ -219,7 +220,7 @@ class CandleWalk:
 
 
 def served(limits: Iterable[Limit], request: Request[object]) -> tuple[int, int]:
-    """(how many such requests the tightest limit lets through in a window, how long that is)."""
+    """(how many such requests the tightest limit allows per window, the window's length)."""
     counted = [
         (limit.amount // charge, limit.period_ms)
         for limit in limits

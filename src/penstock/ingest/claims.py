@@ -1,9 +1,9 @@
-"""What jobs claim to have recorded, checked against the log before a worker begins.
+"""Checks before a worker starts that the log holds what jobs have recorded.
 
-A cursor is saved once the log is synced, so a power cut leaves none that is ahead of its candles. A
-log that is damaged or restored from an older copy does, and so does a newer copy of the state. A
-job therefore keeps the last number that each slot gave it: where the log has not come so far, what
-is missing of the job's range is fetched again by jobs of its own.
+A cursor is saved once the log is synced, so a power cut leaves no cursor ahead of its candles. A
+damaged log, one restored from an older copy, and a newer copy of the state can. A job therefore
+stores the last number that each slot assigned to its records. If the log is behind that number, gap
+jobs fetch what is missing in the job's range.
 """
 
 from collections.abc import AsyncIterator
@@ -26,14 +26,14 @@ _PAGE = 500
 
 
 def place_of(log_id: int, slot: str) -> str:
-    """How a job names a slot."""
+    """The name of a slot in a job's progress."""
     return f"{log_id:x}/{slot}"
 
 
 async def check_claims(context: HandlerContext) -> int:
-    """Have all fetched again that jobs recorded and the log does not hold; how many stretches.
+    """Create jobs for recorded candles that the log does not hold; return how many.
 
-    Before anything new is recorded: numbers that are lost are given again.
+    This runs before anything new is recorded, because lost numbers are assigned again.
 
     Raises:
         StorageError: the log or the state cannot be read.
@@ -59,7 +59,7 @@ async def check_claims(context: HandlerContext) -> int:
 
 
 async def _candle_jobs(context: HandlerContext) -> AsyncIterator[Job]:
-    """Those that are live, and those that are done."""
+    """All candle jobs that are live or done."""
     for kind in _KINDS:
         for state in (None, "success"):
             after: str | None = None
@@ -75,7 +75,7 @@ async def _candle_jobs(context: HandlerContext) -> AsyncIterator[Job]:
 async def _missing(
     context: HandlerContext, job: Job, symbol: Symbol, interval: Interval
 ) -> list[CandleGap]:
-    """What the log lacks of the range that a job has passed."""
+    """The gaps in the log within the range that a job has passed."""
     begin_ms, end_ms = job.progress.first_ts, job.cursor.since_ms
     if begin_ms is None or end_ms is None or begin_ms >= end_ms:
         return []
@@ -88,7 +88,8 @@ async def _missing(
         begin_ms = first_open(interval, begin_ms)
         gaps = await held.gaps(begin_ms, interval.open_of(end_ms), context.clock)
         return joined(gaps, NEAR * length_ms(interval))
-    # Where intervals may have no candle only the exchange knows; a job goes from old to new.
+    # Where intervals may have no candle, the log does not show gaps. A job fetches the oldest
+    # first, so what follows the latest candle is missing.
     newest_ms = held.newest_in(begin_ms, end_ms)
     since_ms = begin_ms if newest_ms is None else interval.next_open(newest_ms)
     return [CandleGap(since_ms, end_ms)] if since_ms < end_ms else []

@@ -1,4 +1,4 @@
-"""What handlers work with: gateways to exchanges, their markets, the log, and other jobs."""
+"""The dependencies of handlers: gateways to exchanges, their markets, the log, and other jobs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,26 +13,26 @@ from penstock.telemetry import Listener, quiet
 
 
 class SymbolMaps(Protocol):
-    """What each exchange lists."""
+    """The market listing of each exchange."""
 
     async def of(self, exchange_id: str) -> SymbolMap: ...
 
     async def refresh(self, exchange_id: str, info: Info) -> object:
-        """Keep what an exchange has just announced."""
+        """Store what an exchange has just announced."""
         ...
 
 
 @dataclass(frozen=True)
 class HandlerContext:
-    """Everything a handler is given."""
+    """The dependencies that every handler receives."""
 
     gateways: Gateways
     markets: SymbolMaps
     recorder: Recorder
     clock: Clock
     log: LogReader
-    """What is recorded, by whatever process."""
+    """The records of all processes."""
     job_service: JobService
     tell: Listener = quiet
     log_id: int = 0
-    """Which log it is: another machine's may have slots of the same names."""
+    """Identifies the log: another machine's may have slots of the same names."""

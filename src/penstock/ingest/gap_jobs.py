@@ -1,4 +1,4 @@
-"""Gap jobs: a stretch of candles that the log lacks becomes a job that fetches it."""
+"""Creates a gap job for a range of candles that is missing in the log."""
 
 from penstock.errors import AlreadyExists
 from penstock.ingest.context import HandlerContext
@@ -10,11 +10,11 @@ from penstock.market.symbol import Symbol
 from penstock.telemetry import CandlesMissing
 
 NEAR = 100
-"""Holes with fewer candles between them are fetched as one: the request costs the same."""
+"""Gaps with fewer candles between them are fetched as one: the request costs the same."""
 
 
 async def fetch_gap(context: HandlerContext, job: Job, gap: CandleGap, origin: str) -> Job | None:
-    """Have a gap in a job's market filled; None if another job is in the way for now."""
+    """Create a job that fills a gap in a job's market; None if another job overlaps for now."""
     new = NewJob(
         exchange_id=job.exchange_id,
         type=GAP_BACKFILL.name,

@@ -1,13 +1,13 @@
-"""The gap scan: candles that the log lacks are found, and jobs are created that fetch them.
+"""The gap scan finds candles that are missing in the log, and creates jobs that fetch them.
 
-A job checks the candles of its own market: an incremental those that it has passed since its last
-check, a backfill all of its range once it is done. So every stretch of time is checked once, ten
-minutes after its end at the earliest, and what the exchange then has no candle for is not asked for
-again: the check goes on behind it.
+A job checks the candles of its own market: an incremental job those that it has passed since its
+last check, a backfill its whole range once it is done. So every time range is checked once, ten
+minutes after its end at the earliest. Candles that the exchange does not have then are not
+requested again: the next check starts after them.
 
-Where an exchange has a candle for every interval, the log alone shows what is missing. Where it has
-none for intervals without trades, only the exchange knows: an incremental asks for each stretch a
-second time, a whole page at once, and records what the log lacks.
+Where an exchange has a candle for every interval, the log alone shows what is missing. Where
+intervals without trades have no candle, it does not: an incremental job requests each range a
+second time, in whole pages, and records what is missing in the log.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from penstock.jobs.model import Job
 from penstock.market.interval import DAY_MS, WEEK_MS
 
 ORIGIN = "gap scan"
-# What is missing so long after its end was not merely told late.
+# A candle that is missing this long after its end is not just late.
 SETTLED_MS = 600_000
 _EVERY_NS = 3600 * 1_000_000_000
 _MOST_JOBS = 50
-# How far back a job asks again that never did: a backfill's answers are final.
+# How far back the first check of a job requests candles again: a backfill's responses are final.
 _AT_FIRST_MS = WEEK_MS
 _PAGE = 500
 
@@ -37,10 +37,10 @@ class GapScan:
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
         self._checked_ns: dict[str, int] = {}
-        """When this process last checked, by job."""
+        """The time of this process's last check, by job."""
 
     async def after_incremental(self, walk: CandleWalk) -> None:
-        """Check what an incremental has passed, if that was not done within the last hour."""
+        """Check what an incremental job has passed, unless that was done within the last hour."""
         job, now_ns = walk.job_run.job, self._context.clock.monotonic_ns()
         last_ns = self._checked_ns.get(job.id)
         if last_ns is not None and now_ns - last_ns < _EVERY_NS:
@@ -55,7 +55,7 @@ class GapScan:
         self._checked_ns[job.id] = now_ns
 
     async def after_backfill(self, walk: CandleWalk) -> None:
-        """Check all that a backfill brought; what was answered long after its end is final."""
+        """Check the range of a backfill; responses received long after an interval are final."""
         start_ms = walk.job_run.job.progress.first_ts
         if start_ms is None or not walk.gateway.exchange.empty_candles:
             return
@@ -63,7 +63,7 @@ class GapScan:
         await self._check(walk, start_ms, end_ms)
 
     async def after_gap(self, walk: CandleWalk, start_ms: int) -> None:
-        """Ask once more for what a gap still lacks: nobody checks it after that."""
+        """Request once more what is still missing in a gap: it is not checked after that."""
         exchange, held = walk.gateway.exchange, self._held(walk)
         if not exchange.empty_candles:
             return
@@ -77,13 +77,13 @@ class GapScan:
                 at_ms = await walk.complete(at_ms, gap.until_ms, held)
 
     async def _check(self, walk: CandleWalk, start_ms: int, end_ms: int) -> int:
-        """Create a job for each gap in [start, end); up to where nothing is left to do."""
+        """Create a job for each gap in [start, end); return the end of the completed part."""
         if start_ms >= end_ms:
             return start_ms
         gaps = await self._held(walk).gaps(start_ms, end_ms, self._context.clock)
         if not gaps:
             return end_ms
-        # What a backfill has yet to fetch is its own to check; so is what somebody deleted.
+        # Without ranges that other live jobs have yet to fetch, and candles no longer kept.
         own_id = walk.job_run.job.id
         others = await live_fetches(self._context, walk)
         known = [_range(job) for job in others if job.id != own_id]
@@ -91,7 +91,7 @@ class GapScan:
             CandleGap(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms()))
         )
         near = joined(without(gaps, known), NEAR * length_ms(walk.interval))
-        # Once more, because what is known may lie between two that are near.
+        # Once more, because a known range may lie between two gaps that were joined.
         fresh = _whole(without(near, known), walk)
         left = fresh[_MOST_JOBS:]
         for gap in fresh[:_MOST_JOBS]:
@@ -100,7 +100,7 @@ class GapScan:
         return min((gap.since_ms for gap in left), default=end_ms)
 
     async def _create(self, walk: CandleWalk, gap: CandleGap) -> bool:
-        """Have a gap filled; False if another job is in the way for now."""
+        """Create a job that fills a gap; False if another job overlaps for now."""
         made = await fetch_gap(self._context, walk.job_run.job, gap, ORIGIN)
         if made is None:
             return False
@@ -128,7 +128,7 @@ class GapScan:
 
 
 async def live_fetches(context: HandlerContext, walk: CandleWalk) -> list[Job]:
-    """Gaps and backfills of a walk's market and length that are not over."""
+    """Live gap and backfill jobs of a walk's market and interval."""
     job, found = walk.job_run.job, list[Job]()
     for kind in (GAP_BACKFILL.name, OHLCV_BACKFILL.name):
         after: str | None = None
@@ -146,13 +146,13 @@ async def live_fetches(context: HandlerContext, walk: CandleWalk) -> list[Job]:
 
 
 def _whole(gaps: Iterable[CandleGap], walk: CandleWalk) -> list[CandleGap]:
-    """Holes that begin with a candle; those without one are left out."""
+    """The gaps, each from the open time of its first candle; those without one are dropped."""
     begun = [CandleGap(first_open(walk.interval, gap.since_ms), gap.until_ms) for gap in gaps]
     return [gap for gap in begun if gap.since_ms < gap.until_ms]
 
 
 def _range(job: Job) -> CandleGap:
-    """What a job has yet to fetch."""
+    """The range that a job has yet to fetch."""
     return CandleGap(job.cursor.since_ms or 0, job.cursor.until_ms or _FAR_MS)
 
 

@@ -1,4 +1,4 @@
-"""What the log holds of one market's candles, and what it lacks."""
+"""The candles of one market that the log holds, and the gaps between them."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -9,35 +9,35 @@ from penstock.market.symbol import Symbol
 from penstock.storage.log import EVERYTHING, LogReader, Span
 from penstock.storage.log.keys import Stream, id_of_key, key_of_id
 
-# Intervals to read at once; other tasks have their turn in between.
+# Intervals to read at once; other tasks run in between.
 _AT_ONCE = 20_000
 _MONTH_MS = 31 * 86_400_000
 
 
 class CandleGap(NamedTuple):
-    """A stretch of time [since, until), both beginnings of candles."""
+    """A time range [since, until); both are open times of candles."""
 
     since_ms: int
     until_ms: int
 
 
 class HeldCandles:
-    """The candles of one market and length, in all slots."""
+    """The candles of one market and interval, in all slots."""
 
     def __init__(self, log: LogReader, exchange: str, symbol: Symbol, interval: Interval) -> None:
         self._log, self._interval = log, interval
         self._stream = Stream(exchange, f"candles_{interval}", symbol.slug)
 
     def oldest_ms(self) -> int | None:
-        """When the oldest candle began; None if there is none."""
+        """The open time of the oldest candle; None if there is none."""
         return self._first(reverse=False)
 
     def newest_ms(self) -> int | None:
-        """When the newest candle began; None if there is none."""
+        """The open time of the latest candle; None if there is none."""
         return self._first(reverse=True)
 
     def newest_in(self, start_ms: int, end_ms: int) -> int | None:
-        """When the newest candle in [start, end) began; None if there is none."""
+        """The open time of the latest candle in [start, end); None if there is none."""
         return self._first(reverse=True, span=Span(key_of_id(start_ms), key_of_id(end_ms)))
 
     def _first(self, *, reverse: bool, span: Span = EVERYTHING) -> int | None:
@@ -45,13 +45,13 @@ class HeldCandles:
         return None if found is None else id_of_key(found.key)
 
     def opens(self, start_ms: int, end_ms: int) -> set[int]:
-        """The beginnings of the candles in [start, end)."""
+        """The open times of the candles in [start, end)."""
         span = Span(key_of_id(start_ms), key_of_id(end_ms))
         found = map(id_of_key, self._log.keys_in(self._stream, [span]))
         return {open_ms for open_ms in found if open_ms is not None}
 
     async def gaps(self, start_ms: int, end_ms: int, clock: Clock) -> list[CandleGap]:
-        """Where candles are missing in [start, end), which begins and ends with a candle."""
+        """The gaps in [start, end); both bounds are open times of candles."""
         gaps: list[CandleGap] = []
         step_ms = _AT_ONCE * (self._interval.fixed_ms or _MONTH_MS)
         expected_ms = start_ms
@@ -63,13 +63,13 @@ class HeldCandles:
         return [*gaps, *self._between(expected_ms, end_ms)]
 
     def _between(self, expected_ms: int, open_ms: int) -> Iterator[CandleGap]:
-        # Only if a candle fits: an exchange may begin its weeks on another day than we do.
+        # Only if a candle fits: an exchange's weeks may begin on another day than ours.
         if self._interval.next_open(expected_ms) <= open_ms:
             yield CandleGap(expected_ms, open_ms)
 
 
 def without(gaps: Iterable[CandleGap], known: Iterable[CandleGap]) -> list[CandleGap]:
-    """What is left of some gaps outside of some other stretches."""
+    """The parts of the gaps outside of the ranges ``known``."""
     left = list(gaps)
     for other in known:
         left = [
@@ -85,7 +85,7 @@ def without(gaps: Iterable[CandleGap], known: Iterable[CandleGap]) -> list[Candl
 
 
 def joined(gaps: Iterable[CandleGap], near_ms: int) -> list[CandleGap]:
-    """The same gaps, those that are near to each other as one."""
+    """The same gaps; those at most ``near_ms`` apart are joined."""
     found: list[CandleGap] = []
     for gap in sorted(gaps):
         if found and gap.since_ms - found[-1].until_ms <= near_ms:

@@ -1,4 +1,4 @@
-"""What candles an exchange can be asked for, worked out from what its folder says. Pure."""
+"""Computes which candles an exchange can provide, from its definition. Pure."""
 
 from datetime import UTC, datetime
 
@@ -10,17 +10,17 @@ _MONTH_MS = 365 * DAY_MS // 12
 
 
 def length_ms(interval: Interval) -> int:
-    """How long a candle is; of months, on average."""
+    """The length of a candle; for months, the average."""
     return interval.fixed_ms or interval.count * _MONTH_MS
 
 
 def iso(at_ms: int) -> str:
-    """An instant as people read it, to the second."""
+    """A time in ISO format, to the second."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def kept_from_ms(exchange: Exchange, interval: Interval, now_ms: int) -> int:
-    """When the oldest candle began that is still kept; 0 where all are."""
+    """The open time of the oldest candle that the exchange still keeps; 0 if it keeps all."""
     kept_ms = 0
     if exchange.latest_candles is not None and interval.fixed_ms is not None:
         kept_ms = interval.open_of(now_ms) - exchange.latest_candles * interval.fixed_ms
@@ -30,13 +30,13 @@ def kept_from_ms(exchange: Exchange, interval: Interval, now_ms: int) -> int:
 
 
 def first_open(interval: Interval, start_ms: int) -> int:
-    """When the first candle begins that begins no earlier than this."""
+    """The open time of the first candle at or after ``start_ms``."""
     open_ms = interval.open_of(start_ms)
     return open_ms if open_ms == start_ms else interval.next_open(open_ms)
 
 
 def span_end(interval: Interval, start_ms: int, span: int) -> int:
-    """Where a page ends that looks at so many intervals from here on."""
+    """The end of a page that covers ``span`` intervals from ``start_ms``."""
     end_ms = first_open(interval, start_ms)
     for _ in range(span):
         end_ms = interval.next_open(end_ms)
@@ -46,7 +46,7 @@ def span_end(interval: Interval, start_ms: int, span: int) -> int:
 def told_until(
     exchange: Exchange, interval: Interval, asked: tuple[int, int], page: list[Candle]
 ) -> int:
-    """Up to where a page that was asked for [start, end) tells of every candle there is."""
+    """The time up to which a page requested for [start, end) has every candle that exists."""
     start_ms, end_ms = asked
     if exchange.candle_span is not None:
         return min(end_ms, span_end(interval, start_ms, exchange.candle_span))
@@ -54,5 +54,5 @@ def told_until(
 
 
 def longest(exchange: Exchange) -> Interval:
-    """The longest candles there are: a page of them looks furthest."""
+    """The longest interval of an exchange: its pages cover the longest time."""
     return max(map(Interval.parse, exchange.intervals), key=lambda each: each.next_open(0))

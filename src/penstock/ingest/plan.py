@@ -1,7 +1,7 @@
-"""The plan: from what an operator wrote down to what has to change. Pure.
+"""Computes the changes that an operator's plan requires. Pure.
 
-What a plan made, a plan may change, pause and take up again. What people made by hand, and what
-people paused, it leaves alone. Nothing is ever deleted.
+A plan may change, pause and resume jobs that a plan created. It does not change jobs that clients
+created or paused. Nothing is ever deleted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class MakeConnector:
 
 @dataclass(frozen=True)
 class EditConnector:
-    """Change what the plan names; None leaves it as it is."""
+    """A change of the fields in the plan; None leaves a field unchanged."""
 
     exchange_id: str
     limits: tuple[Limit, ...] | None
@@ -68,7 +68,7 @@ PlanStep = MakeConnector | EditConnector | MakeJob | EditJob | PauseJob | Resume
 
 
 class PlannedChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A step, for people and programs to look at."""
+    """A step, as it is shown to users and programs."""
 
     action: str
     """create, edit, pause or resume."""
@@ -83,19 +83,19 @@ class PlannedChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class CurrentState:
-    """What there is."""
+    """The existing connectors and jobs."""
 
     connectors: Mapping[str, Connector]
     chosen: Mapping[str, tuple[Limit, ...] | None]
-    """The limits somebody chose, by exchange."""
+    """The limits set by operators, by exchange."""
     live: Sequence[Job]
     done: Sequence[Job]
-    """Backfills that are through."""
+    """Finished backfills."""
 
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """A job that shall be."""
+    """A job of the plan."""
 
     new: NewJob
     schedule: Schedule | None
@@ -108,7 +108,7 @@ class PlannedJob:
 
 
 def planned(exchange_id: str, plan: ConnectorPlan) -> list[tuple[NewJob, str]]:
-    """The jobs a plan means, and what to remember as their origin."""
+    """The jobs of a plan, and the origin to store with each."""
     refresh = Schedule(interval_ms=round(plan.markets_refresh * 1000))
     jobs = [(NewJob(exchange_id=exchange_id, type=MARKETS_REFRESH.name, schedule=refresh), ORIGIN)]
     looks = Schedule(interval_ms=round(plan.interval * 1000)) if plan.interval else None
@@ -137,7 +137,7 @@ def _from(backfill: NewJob, begin: date | bool) -> tuple[NewJob, str]:
 
 
 def wanted(jobs: Iterable[tuple[NewJob, str]], kinds: Mapping[str, JobKind]) -> list[PlannedJob]:
-    """The jobs that shall be, each once, with the schedules that they will have."""
+    """The planned jobs, each once, with the schedules that they will have."""
     found: dict[Key, PlannedJob] = {}
     for new, origin in jobs:
         schedule = admitted(new, kinds, job_id="", now_ms=0).schedule
@@ -149,7 +149,7 @@ def wanted(jobs: Iterable[tuple[NewJob, str]], kinds: Mapping[str, JobKind]) -> 
 def steps(
     plans: Mapping[str, ConnectorPlan], jobs: Sequence[PlannedJob], found: CurrentState
 ) -> list[PlanStep]:
-    """What has to change so that what is planned is there, and nothing else that a plan made."""
+    """The steps that create and resume planned jobs, and pause others that a plan created."""
     changes: list[PlanStep] = []
     for exchange_id, plan in plans.items():
         changes += _connector_steps(exchange_id, plan, found)
@@ -193,11 +193,11 @@ def _job_steps(one: PlannedJob, live: Job | None, done: Sequence[Job]) -> list[P
 
 
 def _covers(done: Job, one: PlannedJob) -> bool:
-    """Whether a backfill that is through has brought what another would."""
+    """Whether a finished backfill has fetched what a planned one would."""
     if _key(done) != one.key:
         return False
     if done.origin.startswith(_FROM):
-        # What was asked for counts: the history itself may begin later.
+        # The requested start counts: the history itself may begin later.
         return _begin(done.origin) <= _begin(one.origin)
     since_ms = one.new.cursor.since_ms if one.new.cursor else None
     first_ts = done.progress.first_ts
@@ -205,7 +205,7 @@ def _covers(done: Job, one: PlannedJob) -> bool:
 
 
 def _begin(origin: str) -> str:
-    """The day from which a backfill was planned; it sorts before all days, if from the first."""
+    """The first day of a planned backfill; empty, before all days, for the whole history."""
     day = origin.removeprefix(_FROM)
     return "" if day == _THE_BEGINNING else day
 
@@ -224,7 +224,7 @@ def _paused_by_plan(job: Job) -> bool:
 
 
 def shown(step: PlanStep) -> PlannedChange:
-    """A step, to be looked at."""
+    """A step, as it is shown to users and programs."""
     match step:
         case MakeConnector() | EditConnector():
             action = "create" if isinstance(step, MakeConnector) else "edit"

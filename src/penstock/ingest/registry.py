@@ -1,6 +1,6 @@
-"""The registry: every file in ``handlers`` holds one class that does one kind of job.
+"""Finds the job handlers: every file in ``handlers`` has one class for one kind of job.
 
-Nothing lists them: a new kind is a new file with a ``HANDLER``, and no other file is edited.
+There is no list of them: a new kind is a new file with a ``HANDLER``, and no other file is edited.
 """
 
 import importlib
@@ -27,10 +27,10 @@ def _classes() -> list[_HandlerClass]:
 
 
 def kinds() -> Mapping[str, JobKind]:
-    """Every kind of job that somebody here can do, by name."""
+    """Every kind of job that has a handler, by name."""
     return {each.kind.name: each.kind for each in _classes()}
 
 
 def build(context: HandlerContext) -> Mapping[str, Handler]:
-    """A handler for every kind, by its name."""
+    """Create a handler for every kind, by name."""
     return {each.kind.name: each(context) for each in _classes()}

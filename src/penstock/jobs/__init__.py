@@ -1,6 +1,6 @@
-"""Jobs: work with a cursor, leased to one worker at a time.
+"""Jobs are tasks with a cursor, each leased to one worker at a time.
 
-People speak to ``JobService``, workers to ``Leases``.
+The API and the command line use ``JobService``, workers use ``Leases``.
 """
 
 from penstock.jobs.leases import Leases

@@ -1,8 +1,8 @@
-"""Heartbeats: one statement for all jobs of a worker.
+"""A heartbeat is one statement for all jobs of a worker.
 
-A heartbeat renews leases, saves cursors and reads what people changed in the jobs. It is sent when
-a job has a page to save, and otherwise after a third of the lease. What is to be saved while one is
-under way is sent with the next, so that many jobs that save at once cost one write.
+It renews leases, saves cursors and reads clients' changes of the jobs. It is sent when a job has a
+page to save, and otherwise after a third of the lease. Saves that are requested while one is under
+way are sent with the next, so that many jobs that save at once cost one write.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from penstock.jobs.leases import Leases
 from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.jobs.slots import JobSlots
 
-# A store that does not answer is asked again after so many shares of the lease.
+# A store that does not answer is retried after the lease divided by this.
 _AGAIN_SHARE = 20
 
 
@@ -32,27 +32,27 @@ class Heartbeats:
         self._leases, self._slots = leases, slots
         self._clock, self._lease_ms = clock, lease_ms
         self._heard = heard
-        """Told why the store did not answer, or, with an empty text, that it did."""
+        """Called with the reason if the store did not answer, with an empty text if it did."""
         self._job_runs: dict[JobRun, int] = {}
         """Every job run, and when it was last renewed."""
         self._unsaved: dict[JobRun, asyncio.Future[None]] = {}
         self._wake = asyncio.Event()
 
     def add(self, job_run: JobRun, claimed_ns: int) -> None:
-        """Keep a job from now on that was claimed at an instant."""
+        """Renew the lease of a job run from now on; it was claimed at ``claimed_ns``."""
         job_run.began_ns = claimed_ns
         job_run.good_until_ns = claimed_ns + self._lease_ms * NS_PER_MS
         self._job_runs[job_run] = claimed_ns
         self._wake.set()
 
     def drop(self, job_run: JobRun) -> None:
-        """Keep it no longer."""
+        """Stop renewing the lease of a job run."""
         self._job_runs.pop(job_run, None)
         if (saved := self._unsaved.pop(job_run, None)) and not saved.done():
             saved.set_result(None)
 
     async def save(self, job_run: JobRun) -> None:
-        """Save a job run's cursor with the next heartbeat; returns when the store has it."""
+        """Save a job run's cursor with the next heartbeat; return once it is stored."""
         if job_run not in self._job_runs:
             return
         saved = self._unsaved.get(job_run)
@@ -71,14 +71,14 @@ class Heartbeats:
                 await self._sleep()
 
     def _due(self) -> list[JobRun]:
-        """Those that have something to save, and those that are to be renewed."""
+        """Job runs that have something to save or whose lease is to be renewed."""
         before_ns = self._clock.monotonic_ns() - self._lease_ms * NS_PER_MS // 3
         return [
             t for t, at_ns in self._job_runs.items() if t in self._unsaved or at_ns <= before_ns
         ]
 
     async def _sleep(self) -> None:
-        """Until something is to be saved, or the next renewal."""
+        """Sleep until something is to be saved or the next renewal is due."""
         sleep_s = self._lease_ms / 3000
         if self._job_runs:
             elapsed_ns = self._clock.monotonic_ns() - min(self._job_runs.values())
@@ -87,7 +87,7 @@ class Heartbeats:
 
     async def _renew(self, job_runs: list[JobRun]) -> None:
         sent_ns = self._clock.monotonic_ns()
-        # Whoever saves while this is under way has to wait for the next.
+        # Saves requested while this is under way wait for the next.
         saving = {
             job_run: self._unsaved.pop(job_run) for job_run in job_runs if job_run in self._unsaved
         }

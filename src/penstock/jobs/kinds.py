@@ -1,7 +1,7 @@
-"""Kinds of jobs: what each needs to be told, and what is taken for granted otherwise.
+"""The kinds of jobs, with the parameters that each requires and their defaults.
 
-These four are the specification's. A kind beyond them is declared by the class that carries it out,
-and passed to the job service.
+These four are in the specification. Any other kind is declared by its handler class and passed to
+the job service.
 """
 
 from collections.abc import Mapping
@@ -19,31 +19,31 @@ class JobKind:
 
     name: str
     priority: int
-    """Unless a client says otherwise; lower goes first."""
+    """The default; lower runs first."""
     of_market: bool = True
     """Whether it works on one market's candles, and so has a symbol and a timeframe."""
     repeats: bool = False
     """Whether it has a schedule; otherwise it runs until it is done."""
     of_range: bool = False
-    """Whether it must be told from when until when."""
+    """Whether it requires a start and an end."""
     claimed_first: bool = False
-    """Whether it goes before everything that is due, whatever its priority."""
+    """Whether it runs before all other due jobs, whatever its priority."""
     every_ms: int | None = None
-    """How often it runs unless told; None: once per candle."""
+    """The default interval; None: once per candle."""
 
     def claim_priority(self, priority: int) -> int:
-        """By what its jobs are claimed."""
+        """The priority by which its jobs are claimed."""
         return GAP if self.claimed_first else priority
 
     def target_key(self, cursor: Cursor) -> str | None:
-        """What tells jobs of one symbol and timeframe apart; None: there is one at a time."""
+        """The key that distinguishes jobs of one symbol and timeframe; None: only one is live."""
         return f"{cursor.since_ms}-{cursor.until_ms}" if self.of_range else None
 
     def interval_ms(self, timeframe: str | None) -> int:
-        """How often a job of this kind runs, unless a client says otherwise."""
+        """The default interval of a job of this kind."""
         if self.every_ms is not None or timeframe is None:
             return self.every_ms or DAY_MS
-        # A long candle is looked for every day: weeks and months begin on no grid of their own.
+        # Longer candles are checked every day: weeks and months do not fit a grid of intervals.
         return min(Interval.parse(timeframe).fixed_ms or DAY_MS, DAY_MS)
 
 

@@ -1,8 +1,8 @@
-"""Leases: how workers take jobs, keep them and give them back.
+"""Workers claim, renew and release jobs through leases.
 
-Taking a job raises its fence, and every later write names that fence: whoever slept past its lease
-writes nothing any more, and is told so by a None. A job is taken again as soon as its lease has run
-out; nobody has to notice that its holder is gone.
+A claim increments the job's fence, and every later write carries that fence: the write of a worker
+that lost its lease to another is rejected, and returns None. A job can be claimed again as soon as
+its lease has expired; no failure detection is needed.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,30 +20,30 @@ from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Wr
 from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import CONNECTORS, JOBS
 
-# More than that do not wait for one exchange; if they do, the rest counts as equally far back.
+# The most jobs that are assumed to wait for one exchange; any beyond count as equally far back.
 _MOST_WAITING = 500
 _RESTING = ("failed", "success")
 
 
 class JobQueue(NamedTuple):
-    """Jobs that are claimed in the order in which they wake: those that agree in all this."""
+    """Jobs with the same values of these fields; they are claimed in the order of ``wake_at``."""
 
     exchange_id: str
     type: str
     claim_priority: int | None
 
     def query(self, *more: Condition) -> Query:
-        """Its active jobs, as far as more holds."""
+        """Return a query for its active jobs that also meet the conditions ``more``."""
         fields = [Condition(field, "=", value) for field, value in self._asdict().items()]
         return [[Condition("status", "=", "active"), *fields, *more]]
 
 
 class Reset(NamedTuple):
-    """When an exchange's budget comes back (the store's ms), and how far it goes."""
+    """When an exchange has budget again (ms of the store's clock), and for how many jobs."""
 
     at_ms: int
     serves: int = 1
-    """So many jobs can ask something in one window …"""
+    """How many jobs can send a request in one window …"""
     window_ms: int = 0
     """… of this length."""
 
@@ -57,16 +57,16 @@ class QueueHead(NamedTuple):
 
     @property
     def exchange_id(self) -> str:
-        """Whose it is."""
+        """The exchange of its queue."""
         return self.queue.exchange_id
 
     def wakes_before(self, other: "QueueHead") -> Condition:
-        """The jobs of its queue that are to be claimed before another queue's first."""
+        """Return the condition for jobs of its queue that rank before another queue's head."""
         return Condition("wake_at", "<=", self.wake_at + other.rank - self.rank)
 
 
 class Leases:
-    """The jobs of a store, as workers see them. ``at_ms`` is the store's instant."""
+    """The jobs of a store, for workers. ``at_ms`` is the store's time."""
 
     def __init__(self, store: StateStore, kinds: Collection[str] = tuple(SPECIFIED)) -> None:
         self.store, self._kinds = store, tuple(sorted(kinds))
@@ -79,10 +79,10 @@ class Leases:
         busy: Collection[str] = (),
         slots: JobSlots | None = None,
     ) -> list[Job]:
-        """Take the first jobs that are due and that nobody holds, but none of the busy exchanges.
+        """Claim the first due jobs that no worker holds, except those of busy exchanges.
 
-        Those whose connector is paused are left alone too, and with ``slots`` those of exchanges
-        that have none.
+        Jobs whose connector is paused are skipped too, and with ``slots`` those of exchanges that
+        have no free slot.
         """
         taken: list[Job] = []
         passed: set[JobQueue] = set()
@@ -99,7 +99,7 @@ class Leases:
                 if slots:
                     slots.use(heads[0].exchange_id, len(found))
                 taken += found
-                if not found:  # others were quicker
+                if not found:  # other workers claimed them first
                     passed.add(heads[0].queue)
                 elif len(heads) == 1 and len(found) < room:
                     break
@@ -111,7 +111,7 @@ class Leases:
     async def _claim_first(
         self, heads: Sequence[QueueHead], worker: str, most: int, lease_ms: int
     ) -> list[Job]:
-        """Take jobs of the first queue, as far as no other queue's first comes before them."""
+        """Claim jobs of the first queue that rank before the head of every other queue."""
         first, patch = heads[0], transitions.claimed(worker, lease_ms)
         query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]))
         found = await self.store.claim(JOBS, Claim(query, ("wake_at",), patch, most))
@@ -122,20 +122,20 @@ class Leases:
         return next(iter(await self._queue_heads(busy, _DUE)), None)
 
     async def next_due_ms(self, busy: Collection[str] = ()) -> int | None:
-        """When the next job may be claimed; None: no time will make one due."""
+        """The time at which the next job may be claimed; None: no job will become due."""
         heads = await self._queue_heads(busy, Condition("wake_at", ">", None))
         return min((first.wake_at for first in heads), default=None)
 
     async def heartbeat(self, jobs: Sequence[Job], lease_ms: int) -> list[Job | None]:
-        """Renew leases and save cursors and progress of all these, in one statement.
+        """Renew the leases and save the cursors and progress of jobs, in one statement.
 
-        Returns each as it is now, so that its holder learns what people want of it; None for one
+        Returns each job as it is now, so that its holder receives clients' changes; None for a job
         whose lease was lost.
         """
         return await self._write([(job, transitions.renewed(job, lease_ms)) for job in jobs])
 
     async def finish(self, jobs: Sequence[Job], at_ms: int) -> list[Job | None]:
-        """Runs that went well. Jobs that repeat are due again later; the others are done."""
+        """Save successful runs. Repeating jobs are due again later; the others are done."""
         again = [job for job in jobs if job.schedule is not None]
         written = await self._write([(job, transitions.finished(job, at_ms)) for job in again])
         outcome = {job.id: new for job, new in zip(again, written, strict=True)}
@@ -147,11 +147,11 @@ class Leases:
     async def fail(
         self, job: Job, at_ms: int, reason: str, retry_ms: int | None = None
     ) -> Job | None:
-        """A run that failed. Without an instant to try again, the job rests in ``failed``."""
+        """Save a failed run. Without a time for a retry the job stays in ``failed``."""
         return await self._write_one(job, transitions.failed(job, at_ms, reason, retry_ms))
 
     async def wait(self, job: Job, at_ms: int, reset: Reset, reason: str) -> Job | None:
-        """A run that found no budget: the job is due when there is some, after more urgent ones."""
+        """Save a run without budget: the job is due when there is some, after more urgent ones."""
         others = {"exchange_id": job.exchange_id, "status": "active", "state": "waiting_rate_limit"}
         waiting = [row for row in await self.store.counts(JOBS) if others.items() <= row.items()]
         ahead = sum(
@@ -165,14 +165,14 @@ class Leases:
     async def park(
         self, job: Job, at_ms: int, reason: str, due_ms: int | None = None
     ) -> Job | None:
-        """A run that ends before the work is done. It is due at once, unless told when."""
+        """Save a run that ended before the work is done. It is due at ``due_ms``, or at once."""
         due_ms = at_ms if due_ms is None else due_ms
         return await self._write_one(job, transitions.parked(job, at_ms, reason, due_ms))
 
     async def _queue_heads(
         self, busy: Collection[str], awake: Condition, passed: Collection[JobQueue] = ()
     ) -> list[QueueHead]:
-        """The first job of each queue, the most urgent first.
+        """Return the first job of each queue, the most urgent first.
 
         Only queues of known kinds and of exchanges that are neither busy nor paused.
         """
@@ -203,7 +203,7 @@ class Leases:
         return written
 
     async def _end(self, job: Job, at_ms: int) -> Job | None:
-        # Fenced like a write; an update, because it changes what keeps live jobs apart.
+        # Fenced like a write; an update, because it changes the status, a field of the unique rule.
         def change(document: Document) -> Document | None:
             if document["fence"] != job.fence:
                 return None
@@ -233,7 +233,7 @@ def _queue_head(document: Document) -> QueueHead:
 
 
 def _begun(document: Document, lease_ms: int) -> Job:
-    """A job that was just claimed, as its holder goes on with it."""
+    """Return a job that was just claimed, with its progress and events updated."""
     job = as_job(document)
     assert job.lock.lock_until is not None
     at_ms = job.lock.lock_until - lease_ms

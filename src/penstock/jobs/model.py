@@ -1,7 +1,7 @@
-"""What a job is, as it is kept and as people see it.
+"""The job model, as it is stored and as clients see it.
 
-A job is one document, with the fields of its definition (what, where, how often) and those of its
-life (state, cursor, lease). Instants are milliseconds of the store's clock.
+A job is one document, with the fields of its definition (what, where, how often) and of its
+progress (state, cursor, lease). Times are milliseconds of the store's clock.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 Status = Literal["active", "paused", "deleted"]
-"""What people want of it: to run, to rest, or to be gone. One that is done is gone too."""
+"""The status set by clients: active, paused or deleted. A finished job is deleted too."""
 State = Literal["idle", "queued", "running", "waiting_rate_limit", "success", "failed"]
-"""What it does. Only a job that never runs again is ``success``."""
+"""The state of its runs. Only a job that never runs again is ``success``."""
 
 # The last millisecond of the year 9999: sums of such numbers still fit every database.
 Instant = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
@@ -28,21 +28,21 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a job stands. What lies before it is durable."""
+    """The position of a job. Everything before it is durable."""
 
     since_ms: Instant | None = None
-    """The next thing to ask for; None: wherever the exchange's history begins."""
+    """The start of the next request; None: the start of the exchange's history."""
     until_ms: Instant | None = None
-    """Up to here, and not further; None: up to the present."""
+    """The end, exclusive; None: the present."""
     page: Count = 0
-    """Pages done."""
+    """Completed pages."""
     last_ts: Instant | None = None
-    """The beginning of the newest candle that is durable."""
+    """The open time of the latest durable candle."""
     done: bool = False
 
 
 class JobStats(Struct, frozen=True, kw_only=True):
-    """How it went so far."""
+    """Counts of runs, and the latest results."""
 
     runs: int = 0
     success: int = 0
@@ -53,42 +53,42 @@ class JobStats(Struct, frozen=True, kw_only=True):
 
 
 class JobLock(Struct, frozen=True, kw_only=True):
-    """Who holds the job, and until when unless it is renewed."""
+    """The holder of the job, and when its lease expires unless renewed."""
 
     locked_by: str | None = None
     lock_until: int | None = None
 
 
 class JobProgress(Struct, frozen=True, kw_only=True):
-    """Enough to tell rows, rate and what is left."""
+    """The numbers from which rows, rate and remaining work are computed."""
 
     rows: int = 0
     pages: int = 0
     started_at: int | None = None
     resumed_at: int | None = None
-    """When it was last taken up in the middle …"""
+    """When it was last resumed in the middle …"""
     resumed_rows: int = 0
-    """… and how many rows it had then."""
+    """… and its number of rows then."""
     resumptions: int = 0
     first_ts: int | None = None
-    """Where it began …"""
+    """The open time of its first candle …"""
     target_ts: int | None = None
-    """… and where it will end, as far as is known."""
+    """… and the time at which it will end, as far as known."""
     checked_ts: int | None = None
-    """Up to here it was checked that no candle is missing."""
+    """The end of the range that was checked for missing candles."""
     recorded: dict[str, int] = {}
-    """By log and slot, the last broadcast number that was given to what it recorded there."""
+    """By log and slot, the last broadcast number assigned to its records there."""
 
 
 class JobEvent(Struct, frozen=True, kw_only=True):
-    """Something that befell a job."""
+    """An event in the history of a job."""
 
     at: int
     what: str
     """claimed, taken_over, skipped, missing, waiting, failed, done, parked, created, edited, …"""
     detail: str = ""
     by: str = ""
-    """The worker; empty where it was a person's doing."""
+    """The worker; empty for a client's action."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -106,31 +106,31 @@ class Job(Struct, frozen=True, kw_only=True):
     """None: it runs until it is done."""
     next_run_at: int
     priority: int
-    """Lower goes first."""
+    """Lower runs first."""
     claim_priority: int | None = None
-    """By what it is claimed: its priority, or less than 0 before everything that is due. None in
-    jobs of earlier versions: their priority."""
+    """The priority used for claims: its priority, or below 0 to run before all other due jobs.
+    None in jobs of earlier versions: their priority."""
     target_key: str | None = None
-    """What tells it from others of its type, symbol and timeframe: the range of a gap."""
+    """Distinguishes jobs of the same type, symbol and timeframe: the range of a gap."""
     cursor: Cursor = Cursor()
     stats: JobStats = JobStats()
     lock: JobLock = JobLock()
     fence: int = 0
-    """Raised by every claim; a write that names an older one is not made."""
+    """Incremented by every claim; a write with an older fence is rejected."""
     attempts: int = 0
-    """Failures since it last got anywhere."""
+    """Failures since it last saved a page."""
     progress: JobProgress = JobProgress()
     events: tuple[JobEvent, ...] = ()
     """The last fifty, oldest first."""
     origin: str = ""
-    """What made it, where that was not a person: what a plan made, a plan may pause again."""
+    """What created it, if not a client. A plan may pause jobs that a plan created."""
     created_at: int
     updated_at: int
     version: int = 0
 
 
 class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may say of a job; the rest follows from its type."""
+    """The fields that a client sets for a new job; the others follow from its type."""
 
     exchange_id: str
     type: str
@@ -142,27 +142,27 @@ class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class JobEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may change in a job; what is left out stays."""
+    """The fields of a job that can be edited; omitted ones are unchanged."""
 
     schedule: Schedule | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
-    """Only while nobody runs it."""
+    """Only while no worker runs it."""
 
 
 EVENTS_KEPT = 50
 
 
 def claim_priority_of(job: Job) -> int:
-    """By what a job is claimed."""
+    """Return the priority by which a job is claimed."""
     return job.priority if job.claim_priority is None else job.claim_priority
 
 
 def as_job(document: dict[str, Any]) -> Job:
-    """The job a document holds.
+    """Return the job that a document holds.
 
-    Events are kept in two lists: the job service and the worker that holds the job write at the
-    same time, each its own.
+    Events are stored in two lists: the job service and the worker that holds the job write
+    concurrently, each to its own list.
     """
     told = sorted(
         [*document.get("orders", ()), *document.get("doings", ())], key=lambda event: event["at"]
@@ -171,7 +171,7 @@ def as_job(document: dict[str, Any]) -> Job:
 
 
 def as_document(job: Job) -> dict[str, Any]:
-    """The part of a document that is the job itself; the store keeps its version."""
+    """Return the fields of a document that are the job itself; the store adds the version."""
     document: dict[str, Any] = msgspec.to_builtins(job)
     for kept_apart in ("events", "version"):
         del document[kept_apart]

@@ -1,8 +1,8 @@
-"""Outcomes: what becomes of a job at the end of a run.
+"""Saves the outcome of a job run.
 
-Errors are told apart by their remedy. No budget: the job waits, and that is no attempt. Not its
-fault: it goes back. Asking again will not help: it has failed. Everything else, surprises included,
-is tried again later and less and less often.
+Errors are grouped by their remedy. No budget: the job waits, and no attempt is counted. A cause
+outside of the job: it is released. A retry cannot help: it has failed. All other errors, unexpected
+ones included, are retried with increasing delays.
 """
 
 from collections.abc import Callable
@@ -41,9 +41,9 @@ _HOPELESS = (
     UnknownSymbol,
 )
 _NOT_ITS_FAULT = (ConnectorPaused, StoreUnreachable)
-# What is nobody's fault may last; asking on the spot would only keep everybody busy.
+# Causes outside of the job may last; an immediate retry would only add load.
 _ASIDE_MS = 1_000
-# The store's instants are known here to within a round trip; rather late than early.
+# The store's time is known here to within a round trip; rather late than early.
 _DOUBT_MS = 50
 
 
@@ -52,11 +52,11 @@ class Outcome(NamedTuple):
 
     how: Literal["done", "failed", "waiting", "parked"]
     closed_ms: int = 0
-    """For so long its exchange has no budget."""
+    """How long its exchange has no budget."""
 
 
 class Outcomes:
-    """Gives jobs back, for one worker."""
+    """Saves the outcomes of one worker's job runs, and releases the jobs."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Outcomes:
         )
 
     async def settle(self, job_run: JobRun, result: object, at_ms: int) -> Outcome:
-        """Save how a run ended; a lease that was lost is noted in the run.
+        """Save how a run ended; a lost lease is marked in the run.
 
-        ``result`` is what the handler returned or raised, ``at_ms`` the store's instant.
+        ``result`` is what the handler returned or raised, ``at_ms`` the store's time.
         """
         match result:
             case True:
@@ -109,7 +109,7 @@ class Outcomes:
     async def _wait(self, job_run: JobRun, at_ms: int, error: RateLimited | Banned) -> Outcome:
         job = job_run.job
         again_ms = error.until_ms if isinstance(error, Banned) else error.retry_at_ms
-        # The error speaks of this machine's instants; only the distance is of use elsewhere.
+        # The error has a time of this machine's clock; only the difference applies to the store's.
         wait_ms = max(1, again_ms - self._clock.now_ms()) + _DOUBT_MS
         reset = Reset(at_ms + wait_ms, job_run.serves, job_run.window_ms)
         if self._kept(job_run, await self._leases.wait(job, at_ms, reset, str(error))):

@@ -1,8 +1,9 @@
-"""Ranges that are about to be taken: of two jobs made at once, one gets what both would fetch.
+"""Reserves the range of a job that is being created: of two that overlap, only one is created.
 
-Whether a range is free is read from the jobs that are there, and a job is written a moment later.
-In between its range stands in a document of its market, which is changed atomically. Whoever finds
-an overlapping one there is refused. It is taken out once the job is written, or was refused.
+Whether a range is free is read from the existing jobs, and the job is written a moment later. In
+between its range is listed in a document of its market, which is changed atomically. A job whose
+range overlaps with a listed one is rejected. The range is removed once its job is written or
+rejected.
 """
 
 from collections.abc import AsyncIterator
@@ -14,21 +15,21 @@ from penstock.jobs.model import Job
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.schema import JOB_SLOTS, JOBS
 
-# A process that ended in between leaves its range behind; it counts no longer than this.
+# A process that ended in between leaves its range in the list; it is ignored after this time.
 _HELD_MS = 60_000
 
 
 @asynccontextmanager
 async def held(store: StateStore, job: Job) -> AsyncIterator[None]:
-    """Let nobody else write a job of an overlapping range of this market meanwhile.
+    """Reserve the range of a job: meanwhile no job with an overlapping one is written.
 
     Raises:
-        GapOverlaps: somebody is about to.
+        GapOverlaps: an overlapping range of the same market is reserved.
     """
     since_ms, until_ms = job.cursor.since_ms or 0, job.cursor.until_ms or 0
     now_ms = await store.now_ms()
     id_ = f"ranges {job.exchange_id} {job.type} {job.symbol} {job.timeframe}"
-    # Beside the slots of exchanges, and of none of them.
+    # In the table of slots, but of no exchange, so that it is not claimed as one.
     empty = {"id": id_, "exchange_id": "", "number": 0, "until": 0, "fence": 0, "ranges": []}
 
     def taken(found: Document) -> Document:
@@ -50,6 +51,6 @@ async def held(store: StateStore, job: Job) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # A store that fails now has the job or has it not; the range lapses by itself.
+        # If the store fails here, the job is written or not; the range expires on its own.
         with suppress(StorageError):
             await store.update(JOB_SLOTS, id_, given_back)

@@ -1,4 +1,4 @@
-"""A job run: one job held by one worker, from claim to release."""
+"""A job run is one job held by one worker, from claim to release."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,29 +12,29 @@ NS_PER_MS = 1_000_000
 
 
 class JobRun:
-    """A job that is held. What ``job`` says of cursor and progress is what was last handed in."""
+    """A held job. Cursor and progress in ``job`` are those last passed in by the handler."""
 
     def __init__(self, job: Job, save: Callable[["JobRun"], Awaitable[None]]) -> None:
         self.job = job
         self._save = save
         self.began_ns = 0
-        """When it began, and below, until when the lease is good: this process's monotonic time."""
+        """When it began, and below, when its lease ends, in this process's monotonic time."""
         self.good_until_ns = 0
         self.lost = ""
         """Why the job is no longer held …"""
         self.gone = asyncio.Event()
-        """… and set when that is so: whoever works on it must stop at once."""
+        """… and set when that is so: its handler must stop at once."""
         self.stopping = ""
         """Why to stop at the end of the page."""
         self.serves, self.window_ms = 1, 0
-        """How many such jobs a window's budget serves, and how long a window is."""
+        """How many such jobs the budget of a window is enough for, and the window's length."""
 
     async def save(
         self, cursor: Cursor, *, rows: int = 0, first_ts: int | None = None, target_ts: int = 0
     ) -> bool:
-        """Move the cursor behind a page that is durable; whether to go on.
+        """Move the cursor past a durable page; return whether to continue.
 
-        Returns once the store has it.
+        Returns once the cursor is stored.
         """
         known = self.job.progress
         progress = replace(
@@ -44,38 +44,38 @@ class JobRun:
             first_ts=first_ts if known.first_ts is None else known.first_ts,
             target_ts=target_ts or known.target_ts,
         )
-        # It got somewhere, so what went wrong before no longer counts.
+        # It made progress, so earlier failures no longer count.
         self.job = replace(self.job, cursor=cursor, progress=progress, attempts=0)
         await self._save(self)
         return not (self.stopping or self.lost)
 
     def note(self, what: str, detail: str) -> None:
-        """Write down something that befell the job; kept with whatever is saved next."""
-        # Instants of jobs are the store's, and this is the last one known here.
+        """Add an event to the job; stored with the next save."""
+        # Times of jobs are the store's, and this is the latest one known here.
         self.job = with_event(self.job, self.job.updated_at, what, detail)
 
     def recorded(self, place: str, number: int) -> None:
-        """The last number that one place gave it; kept with whatever is saved next."""
+        """Set the last number that a slot assigned to its records; stored with the next save."""
         known = self.job.progress
         progress = replace(known, recorded={**known.recorded, place: number})
         self.job = replace(self.job, progress=progress)
 
     def checked(self, until_ms: int) -> None:
-        """Nothing is missing up to here; kept with whatever is saved next."""
+        """Set the end of the checked range; stored with the next save."""
         progress = replace(self.job.progress, checked_ts=until_ms)
         self.job = replace(self.job, progress=progress)
 
     def stop(self, why: str) -> None:
-        """Have it stop at the end of the page."""
+        """Make it stop at the end of the page."""
         self.stopping = self.stopping or why
 
     def lose(self, why: str) -> None:
-        """The job is no longer held."""
+        """Mark the job as no longer held."""
         self.lost = self.lost or why
         self.gone.set()
 
     def renewed(self, known: Job, until_ns: int) -> None:
-        """The store has renewed the lease, and says what people want of the job by now."""
+        """Update the end of the lease after a renewal, and apply clients' changes of the job."""
         self.good_until_ns = until_ns
         wanted = {
             "status": known.status,

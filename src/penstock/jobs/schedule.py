@@ -1,47 +1,47 @@
-"""Schedules: when a job is due, and which of those that are due goes first. Pure.
+"""Computes when a job is due, and which of the due jobs runs first. Pure.
 
-A job that repeats is due on a grid: whole intervals of the epoch, and a while later. How much later
-is drawn once, from the job's id, and lies between nothing and a tenth of the interval (5 % give or
-take 5 %): candles have closed by then, and jobs of one interval do not all come at once. The grid
-knows no drift, and whoever was away finds one run due, not all that were missed.
+A repeating job is due on a grid: at whole intervals since the epoch, plus an offset. The offset is
+derived from the job's id and lies between zero and a tenth of the interval (5 % ± 5 %): candles
+have closed by then, and jobs of one interval are spread out. The grid does not drift, and after a
+downtime one run is due, not all that were missed.
 """
 
 from hashlib import blake2b
 
 JITTER = 0.05
-"""The share of an interval by which a job's grid is moved at most, either way."""
+"""The largest shift of a job's grid in either direction, as a share of the interval."""
 AGEING_MS = 60_000
-"""How much waiting one point of priority is worth."""
+"""The waiting time that equals one point of priority."""
 MANUAL, GAP = -2, -1
-"""Claim priorities of runs that somebody asked for, and of gaps: before everything that is due."""
+"""Claim priorities of manual runs and of gaps: before all other due jobs."""
 _BEFORE_ALL_MS = 10**15
 
 
 def jitter_ms(job_id: str, interval_ms: int) -> int:
-    """A job's own shift, within ± ``JITTER`` of the interval; always the same one."""
+    """The shift of a job, within ± ``JITTER`` of the interval; constant for each job."""
     drawn = int.from_bytes(blake2b(job_id.encode(), digest_size=8).digest(), "big")
     most = int(interval_ms * JITTER)
     return drawn % (2 * most + 1) - most
 
 
 def next_due(job_id: str, interval_ms: int, after_ms: int) -> int:
-    """The first instant of a job's grid after an instant."""
+    """The first time on a job's grid after ``after_ms``."""
     shift = int(interval_ms * JITTER) + jitter_ms(job_id, interval_ms)
     return ((after_ms - shift) // interval_ms + 1) * interval_ms + shift
 
 
 def rank(due_ms: int, claim_priority: int) -> int:
-    """What jobs are ordered by: lower goes first.
+    """The value by which due jobs are ordered: lower runs first.
 
-    A job passes another that has waited up to ``AGEING_MS`` longer per point of priority, so that
-    urgent jobs go first, and nobody waits for ever. Below zero nothing else counts.
+    A job overtakes another that has waited up to ``AGEING_MS`` longer per point of priority, so
+    that urgent jobs run first and no job waits for ever. Priorities below zero precede all others.
     """
     return due_ms + claim_priority * (AGEING_MS if claim_priority >= 0 else _BEFORE_ALL_MS)
 
 
 def wake_ms(reset_ms: int, ahead: int, serves: int, window_ms: int) -> int:
-    """When a job that waits for budget wakes, if ``ahead`` others come before it.
+    """The time at which a job that waits for budget is due, with ``ahead`` jobs before it.
 
-    A window's budget serves so many; the others wait for the windows after it.
+    The budget of a window is enough for ``serves`` jobs; the others wait for later windows.
     """
     return reset_ms + ahead // max(1, serves) * window_ms

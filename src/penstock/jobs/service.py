@@ -1,7 +1,7 @@
-"""The job service: create jobs, look at them and change them.
+"""The job service creates, returns and changes jobs.
 
-Workers fetch theirs through ``Leases``. Both may change the same job at the same moment: neither
-writes what is the other's.
+Workers use ``Leases``. Both may change the same job at the same time: neither writes the fields of
+the other.
 """
 
 import secrets
@@ -34,7 +34,7 @@ _PAGE = 500
 
 
 class JobAction(NamedTuple):
-    """What somebody did to a job, and why."""
+    """A client's action on a job, and its reason."""
 
     what: str
     why: str = ""
@@ -47,12 +47,12 @@ class JobService:
         self.store, self.kinds = store, kinds
 
     async def create(self, new: NewJob, origin: str = "") -> Job:
-        """A new job, due at once; ``origin`` says what made it, if that was not a person.
+        """Create a job that is due at once; ``origin`` names what created it, if not a client.
 
         Raises:
-            BadJob: it makes no sense.
-            AlreadyExists: the same work is being done; ``existing_id`` says by which job.
-            GapOverlaps: a part of it is.
+            BadJob: it is invalid.
+            AlreadyExists: a live job does the same work; ``existing_id`` is its id.
+            GapOverlaps: a live job does a part of it.
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
@@ -64,10 +64,10 @@ class JobService:
         return as_job(inserted.document)
 
     async def get(self, job_id: str) -> Job:
-        """A job, also one that is over.
+        """Return a job, also one that has ended.
 
         Raises:
-            UnknownJob: there never was one.
+            UnknownJob: no job ever had this id.
         """
         document = await self.store.get(JOBS, job_id)
         if document is None:
@@ -86,9 +86,9 @@ class JobService:
         limit: int = 100,
         after: str | None = None,
     ) -> list[Job]:
-        """Jobs in the order of their creation, those after the id ``after``.
+        """Return jobs in the order of their creation, those after the id ``after``.
 
-        Deleted ones only if they are asked for: by status, or as those that ended in success.
+        Deleted jobs are included only on request: by status, or by the state ``success``.
         """
         asked = {
             "exchange_id": exchange_id,
@@ -108,9 +108,9 @@ class JobService:
         return [as_job(document) for document in found]
 
     async def ended(self, since_ms: int, limit: int = 100, **asked: str | None) -> list[Job]:
-        """Jobs that ended in success after an instant: the newest, in the order of creation.
+        """Return the latest jobs that ended in success after a time, in the order of creation.
 
-        ``asked`` are fields and the values they must have; None is any.
+        ``asked`` are fields and their required values; None matches any.
         """
         where = [
             Condition(field, "=", value) for field, value in asked.items() if value is not None
@@ -125,7 +125,7 @@ class JobService:
         return list(kept)
 
     async def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """By exchange: how many live jobs are in each state."""
+        """Return the number of live jobs in each state, by exchange."""
         counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for row in await self.store.counts(JOBS):
             if row["status"] in _LIVE:
@@ -133,13 +133,13 @@ class JobService:
         return counted
 
     async def edit(self, job_id: str, edit: JobEdit, *, version: int | None) -> Job:
-        """Change how a job runs, or where it goes on.
+        """Change the schedule, priority or cursor of a job.
 
         Raises:
-            UnknownJob, JobEnded, BadJob: there is nothing to change, or not like this.
-            VersionChanged: it is not the version that was looked at.
-            JobRunning: its cursor cannot change while somebody holds it.
-            GapOverlaps: another job does a part of what it would do.
+            UnknownJob, JobEnded, BadJob: the job cannot be changed, or not in this way.
+            VersionChanged: it has another version than ``version``.
+            JobRunning: its cursor cannot change while a worker holds it.
+            GapOverlaps: another job does a part of its new range.
         """
 
         def change(job: Job, now_ms: int) -> Job:
@@ -154,12 +154,12 @@ class JobService:
             return await self._change(job_id, JobAction("edited"), change, version)
 
     async def pause(self, job_id: str, why: str = "") -> Job:
-        """Let a job rest; whoever runs it stops at the end of the page."""
+        """Pause a job; a worker that runs it stops at the end of the page."""
         action = JobAction("paused", why)
         return await self._change(job_id, action, lambda job, _: replace(job, status="paused"))
 
     async def resume(self, job_id: str) -> Job:
-        """Let a job go on that was paused, or had failed."""
+        """Resume a job that was paused or has failed."""
 
         def change(job: Job, now_ms: int) -> Job:
             if job.state == "failed":
@@ -167,14 +167,14 @@ class JobService:
                 due = {"next_run_at": now_ms, "claim_priority": claimed_by}
                 job = replace(job, state="idle", attempts=0, **due)
             elif job.status == "paused" and not _held(job, now_ms):
-                # It was due while it rested, but others have waited longer.
+                # It was due while it was paused, but others have waited longer.
                 job = replace(job, next_run_at=max(job.next_run_at, now_ms))
             return replace(job, status="active")
 
         return await self._change(job_id, JobAction("resumed"), change)
 
     async def run(self, job_id: str) -> Job:
-        """Have a job run now, before all others; one that was paused goes on."""
+        """Run a job now, before all others; a paused job is resumed."""
 
         def change(job: Job, now_ms: int) -> Job:
             job = replace(job, status="active")
@@ -186,7 +186,7 @@ class JobService:
         return await self._change(job_id, JobAction("asked_for"), change)
 
     async def wake(self, exchange_id: str) -> int:
-        """Have the jobs that wait for room at an exchange run now; how many there are."""
+        """Make jobs that wait for an exchange's budget due now; return how many there are."""
 
         def change(job: Job, now_ms: int) -> Job:
             if job.state != "waiting_rate_limit" or job.status != "active":
@@ -205,7 +205,7 @@ class JobService:
         return woken
 
     async def delete(self, job_id: str, *, version: int | None = None) -> Job:
-        """Have a job gone; its data and its story stay."""
+        """Delete a job; its data and its events stay."""
         job = await self.get(job_id)
         if job.status == "deleted":
             return job
@@ -215,7 +215,7 @@ class JobService:
 
     @asynccontextmanager
     async def _range_of(self, job: Job) -> AsyncIterator[None]:
-        """Keep others from a job's range while it is written, if it has one and that is free."""
+        """Reserve a job's range, if it has one and that is free, while the job is written."""
         since_ms, until_ms = job.cursor.since_ms, job.cursor.until_ms
         if not kind_of(job.type, self.kinds).of_range or since_ms is None or until_ms is None:
             yield
@@ -225,7 +225,7 @@ class JobService:
             yield
 
     async def _check_overlap(self, job: Job, since_ms: int, until_ms: int) -> None:
-        """Refuse a range of which another live job of the same market does a part."""
+        """Reject a range that overlaps with that of another live job of the same market."""
         market = {"symbol": job.symbol, "timeframe": job.timeframe}
         after: str | None = None
         while page := await self.find(
@@ -244,7 +244,7 @@ class JobService:
         change: Callable[[Job, int], Job],
         version: int | None = None,
     ) -> Job:
-        """Change a job as people want it; nothing is written if it is so already."""
+        """Apply a client's change to a job; write nothing if it changes nothing."""
         now_ms = await self.store.now_ms()
         seen: list[Job] = []
 
@@ -270,26 +270,26 @@ class JobService:
 
 
 def _fresh_id(now_ms: int) -> str:
-    """An id that sorts by time, and that nobody guesses."""
+    """Return an id that sorts by time and cannot be guessed."""
     return f"{now_ms:012x}{secrets.token_hex(6)}"
 
 
 def _held(job: Job, now_ms: int) -> bool:
-    """Whether a worker has it in hand."""
+    """Whether a worker holds it."""
     return job.state == "running" and now_ms < (job.lock.lock_until or 0)
 
 
 def _wake_at(job: Job) -> int | None:
-    """When a job that nobody holds may be claimed."""
+    """The time at which a job that no worker holds may be claimed."""
     return None if job.state in ("failed", "success") else job.next_run_at
 
 
 def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
-    """The document of a job; whatever else was in it stays."""
+    """Return the document of a job; its other fields stay."""
     return {**document, **as_document(job), "wake_at": wake_at}
 
 
 def _told(document: Document, at_ms: int, action: JobAction) -> Document:
-    """The document, with something that was wanted of the job."""
+    """Return the document with an event for a client's action."""
     event = {"at": at_ms, "what": action.what, "detail": action.why, "by": ""}
     return {**document, "orders": [*document.get("orders", ()), event][-EVENTS_KEPT // 2 :]}

@@ -1,8 +1,8 @@
-"""Slots: how many jobs of one exchange the whole fleet runs at once.
+"""Job slots limit how many jobs of one exchange all workers together run at once.
 
-An exchange has as many slots as jobs of it may run, each a document in the store. A worker takes a
-slot before it claims a job, keeps it while it has jobs to run, and renews it with its heartbeats. A
-slot whose worker is gone is free again when its lease has run out.
+An exchange has one slot for each job that may run, a document in the store. A worker takes a slot
+before it claims a job, keeps it while it has jobs to run, and renews it with its heartbeats. The
+slot of a worker that was killed is free again when its lease has expired.
 """
 
 from collections import Counter, defaultdict
@@ -12,8 +12,8 @@ from penstock.storage.state import Claim, Document, StateStore, Write
 from penstock.storage.state.documents import Add, Condition, StoreNow
 from penstock.storage.state.schema import JOB_SLOTS
 
-# Slots are renewed at least this often in the course of a lease, and before the jobs on them: no
-# job is still run when its slot is another's.
+# Slots are renewed at least this often per lease, and before their jobs: no job still runs when
+# another worker holds its slot.
 _RENEWALS = 6
 _NS_PER_MS = 1_000_000
 
@@ -27,15 +27,15 @@ class JobSlots:
         self._store, self._worker, self._clock = store, worker, clock
         self._per_exchange, self._lease_ms = per_exchange, lease_ms
         self._held: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        """By exchange: the ids of slots, and the fences under which they are held."""
+        """By exchange: the ids of held slots, and the fences of their claims."""
         self._used: Counter[str] = Counter()
         self._known: set[str] = set()
         self._renewed_ns = 0
         self.full: set[str] = set()
-        """Exchanges that had no free slot when one was last wanted."""
+        """Exchanges that had no free slot when one was last requested."""
 
     async def take(self, exchange_id: str, want: int) -> int:
-        """How many more jobs of an exchange may be claimed now, as far as wanted."""
+        """Return how many more jobs of an exchange may be claimed now, at most ``want``."""
         await self.renew()
         free = self._free(exchange_id)
         if free < want:
@@ -46,15 +46,15 @@ class JobSlots:
         return min(want, free)
 
     def use(self, exchange_id: str, jobs: int) -> None:
-        """So many jobs were claimed."""
+        """Count claimed jobs, each of which uses a slot."""
         self._used[exchange_id] += jobs
 
     def done(self, exchange_id: str) -> None:
-        """A job is no longer run."""
+        """Count a job that no longer runs."""
         self._used[exchange_id] -= 1
 
     async def renew(self) -> None:
-        """Keep what is held, if that is due; what was lost meanwhile is forgotten."""
+        """Renew the held slots if that is due; drop those that were lost."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._renewed_ns < self._lease_ms * _NS_PER_MS // _RENEWALS:
             return
@@ -67,7 +67,7 @@ class JobSlots:
         self._renewed_ns = now_ns
 
     async def release(self) -> None:
-        """Give back what no job runs on."""
+        """Release the slots that no job uses."""
         unused = [
             (name, id_)
             for name, slots in self._held.items()

@@ -1,4 +1,4 @@
-"""Throughput: how fast a job runs, and how long it still takes. Pure, from the job alone."""
+"""Computes how fast a job runs, and how long it still takes. Pure, from the job alone."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ _MONTH_MS = 365 * DAY_MS // 12
 
 
 class Throughput(NamedTuple):
-    """How fast a job runs. None where nothing can be said yet."""
+    """How fast a job runs. None where it is not known yet."""
 
     rows_per_s: float | None
     left_s: float | None
 
 
 def throughput_of(job: Job) -> Throughput:
-    """The throughput since the job was last taken up."""
+    """The throughput since the job was last started or resumed."""
     progress = job.progress
     began_ms = progress.resumed_at or progress.started_at
     rows = progress.rows - progress.resumed_rows

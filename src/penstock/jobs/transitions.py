@@ -1,8 +1,8 @@
-"""Transitions: what becomes of a job's document when a run begins, goes on or ends. Pure.
+"""The changes of a job's document when a run starts, continues or ends. Pure.
 
-Each gives a patch for one fenced write. ``wake_at`` is when a job may be claimed: when it is due,
-or, while somebody holds it, when the lease runs out; a job without one is claimed by nobody. Jobs
-of one exchange, type and claim priority are a queue, which is claimed in the order of ``wake_at``.
+Each is a patch for one fenced write. ``wake_at`` is when a job may be claimed: its due time or,
+while a worker holds it, the end of the lease; a job without one is not claimed. Jobs of one
+exchange, type and claim priority are a queue, which is claimed in the order of ``wake_at``.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _LONGEST_ERROR = 2_000
 
 
 def claimed(worker: str, lease_ms: int) -> Patch:
-    """A run begins."""
+    """A run starts."""
     return {
         "state": "running",
         "fence": Add(1),
@@ -31,18 +31,18 @@ def claimed(worker: str, lease_ms: int) -> Patch:
 
 
 def renewed(job: Job, lease_ms: int) -> Patch:
-    """The run goes on: the lease is renewed, and the cursor is where the data is."""
+    """The run continues: the lease is renewed, the cursor and progress are saved."""
     return {**_renewal(lease_ms), **_work(job)}
 
 
 def finished(job: Job, at_ms: int) -> Patch:
-    """The run of a job that repeats is over, and it went well."""
+    """The run of a repeating job succeeded."""
     assert job.schedule is not None, "a job without a schedule ends for good"
     due_ms = next_due(job.id, job.schedule.interval_ms, at_ms)
     return {
         **_released(job, at_ms, "done", due_ms=due_ms),
         "state": "idle",
-        # A run that was asked for is over with this one.
+        # This also completes a manual run.
         "claim_priority": job.priority,
         "attempts": 0,
         "stats.runs": Add(1),
@@ -53,7 +53,7 @@ def finished(job: Job, at_ms: int) -> Patch:
 
 
 def failed(job: Job, at_ms: int, reason: str, retry_ms: int | None) -> Patch:
-    """The run failed; it is tried again at an instant, or not before somebody says so."""
+    """The run failed; it is retried at ``retry_ms``, or only on a client's request if None."""
     return {
         **_released(job, at_ms, "failed", reason, due_ms=retry_ms),
         "state": "failed" if retry_ms is None else "idle",
@@ -65,7 +65,7 @@ def failed(job: Job, at_ms: int, reason: str, retry_ms: int | None) -> Patch:
 
 
 def waiting(job: Job, at_ms: int, until_ms: int, reason: str) -> Patch:
-    """There is no budget. That is nobody's failure."""
+    """There is no budget. It does not count as a failure."""
     return {
         **_released(job, at_ms, "waiting", reason, due_ms=until_ms),
         "state": "waiting_rate_limit",
@@ -73,13 +73,13 @@ def waiting(job: Job, at_ms: int, until_ms: int, reason: str) -> Patch:
 
 
 def parked(job: Job, at_ms: int, reason: str, due_ms: int) -> Patch:
-    """Its worker lets go of it in the middle; another may go on with it."""
+    """Its worker releases it in the middle; another may continue."""
     state = "queued" if job.status == "active" else "idle"
     return {**_released(job, at_ms, "parked", reason, due_ms=due_ms), "state": state}
 
 
 def ended(job: Job, at_ms: int) -> Job:
-    """A job that is done for good. It makes room for another of its kind."""
+    """The job, finished. Another one with the same key may then be created."""
     return replace(
         with_event(job, at_ms, "done"),
         status="deleted",
@@ -100,14 +100,14 @@ def ended(job: Job, at_ms: int) -> Job:
 
 
 def with_event(job: Job, at_ms: int, what: str, detail: str = "") -> Job:
-    """The job, with something its worker did."""
+    """The job with an event of its worker added."""
     by = job.lock.locked_by or ""
     event = JobEvent(at=at_ms, what=what, detail=detail[:_LONGEST_ERROR], by=by)
     return replace(job, events=(*job.events, event))
 
 
 def worker_events_of(job: Job) -> list[Any]:
-    """What workers did, as it is kept."""
+    """The latest events of workers, as they are stored."""
     kept = [event for event in job.events if event.by][-EVENTS_KEPT // 2 :]
     return [msgspec.to_builtins(event) for event in kept]
 
@@ -132,7 +132,7 @@ def _work(job: Job) -> Patch:
 def _released(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int | None) -> Patch:
     patch = {
         **_work(with_event(job, at_ms, what, detail)),
-        # Raised here too: a heartbeat still under way shall not take the job back.
+        # Incremented here too: a heartbeat still under way must not renew the lease.
         "fence": Add(1),
         "lock": {"locked_by": None, "lock_until": None},
         "unsettled": 0,

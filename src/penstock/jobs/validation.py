@@ -1,4 +1,4 @@
-"""Validation: from what a client asks for to a whole job, or to the reason why not. Pure."""
+"""Converts a client's request into a complete job, or rejects it with a reason. Pure."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -18,10 +18,10 @@ S = TypeVar("S", bound=Struct)
 
 
 def admitted(new: NewJob, kinds: Mapping[str, JobKind], job_id: str, now_ms: int) -> Job:
-    """The job that a client asks for, due at once.
+    """The job that a client requests, due at once.
 
     Raises:
-        BadJob: it makes no sense.
+        BadJob: it is invalid.
     """
     new = _typed(new)
     kind = kind_of(new.type, kinds)
@@ -49,10 +49,10 @@ def admitted(new: NewJob, kinds: Mapping[str, JobKind], job_id: str, now_ms: int
 
 
 def edited(job: Job, edit: JobEdit, kinds: Mapping[str, JobKind], now_ms: int) -> Job:
-    """The job as a client wants it from now on.
+    """The job with a client's changes.
 
     Raises:
-        BadJob: that makes no sense.
+        BadJob: they are invalid.
     """
     edit, kind = _typed(edit), kind_of(job.type, kinds)
     if not isinstance(edit.schedule, UnsetType):
@@ -66,7 +66,7 @@ def edited(job: Job, edit: JobEdit, kinds: Mapping[str, JobKind], now_ms: int) -
         job = replace(job, priority=edit.priority, claim_priority=claimed_by)
     if not isinstance(edit.cursor, UnsetType) and edit.cursor != job.cursor:
         _check_cursor(edit.cursor, kind)
-        # Whoever still believes to hold it shall not put the old cursor back.
+        # A worker whose lease has expired must not write the old cursor back.
         moved = {"target_key": kind.target_key(edit.cursor), "fence": job.fence + 1}
         job = replace(job, cursor=edit.cursor, progress=JobProgress(), **moved)
     return replace(job, updated_at=now_ms)
@@ -86,7 +86,7 @@ def kind_of(name: str, kinds: Mapping[str, JobKind]) -> JobKind:
 
 
 def _typed(said: S) -> S:
-    """The same, with every bound that its types name checked: whoever made it may not have."""
+    """The same, with the bounds of its types checked: its constructor does not check them."""
     try:
         return msgspec.convert(msgspec.to_builtins(said), type(said))
     except msgspec.ValidationError as error:

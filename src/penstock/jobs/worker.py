@@ -1,9 +1,9 @@
-"""The worker: takes jobs that are due, has them done, and gives them back.
+"""The worker claims due jobs, runs their handlers and saves the outcomes.
 
-It sleeps until something is due. It claims no more than it can run, and nothing of an exchange that
-just said no. What a job raises is that job's trouble alone; when the store falls silent, jobs stop
-before their leases end and nothing is begun until it answers. Instants are the store's, carried on
-by this process's monotonic clock: a wall clock that is stepped moves nothing.
+It sleeps until a job is due. It claims no more jobs than it can run, and none of an exchange that
+has no budget. An exception in a job affects only that job. While the store does not answer, running
+jobs stop before their leases end and no job is started. Times are the store's, extrapolated with
+this process's monotonic clock: a stepped wall clock has no effect.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ from penstock.jobs.schedule import rank
 from penstock.jobs.slots import JobSlots
 from penstock.telemetry import JobLost, Listener, StoreAnswers, StoreSilent, quiet
 
-# A page in hand may be brought to its end; then the job is let go of as it was last saved.
+# At a stop the current page may be completed; then the job is released as it was last saved.
 _PARK_S = 4.0
 _LET_GO_S = 2.0
-# Others may take what was due a moment ago, so that nothing is to be had: not too hasty then.
+# Other workers may claim a job that was due a moment ago: no busy loop then.
 _LEAST_SLEEP_MS = 20
 _SILENCE_S = 1.0
-# An operator may have raised a limit, or a ban been lifted, before its time.
+# Checked again after this time: an operator may raise a limit or lift a stop before it ends.
 _CLOSED_AT_MOST_MS = 60_000
 
 
 class Worker:
-    """One process's share of the work. For one event loop."""
+    """Claims and runs jobs in one process. For one event loop."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Worker:
         tell: Listener = quiet,
     ) -> None:
         self.name = name
-        """What its leases are signed with."""
+        """The holder in its leases."""
         self.job_runs: dict[str, JobRun] = {}
-        """What it is at, by job id."""
+        """The current job runs, by job id."""
         self.ended: Counter[str] = Counter()
-        """How job runs ended: done, failed, waiting, parked, lost."""
+        """The number of ended job runs by outcome: done, failed, waiting, parked, lost."""
         self._leases, self._handlers, self._clock = leases, handlers, clock
         self._settings, self._tell = settings, tell
         self._lease_ms = round(settings.lease * 1000)
@@ -62,23 +62,23 @@ class Worker:
         self._closed: dict[str, int] = {}
         """Exchanges without budget, and until when (monotonic ns)."""
         self._store_ahead_ms = 0
-        """How far the store's instants are ahead of this process's monotonic time."""
+        """How far the store's time is ahead of this process's monotonic time."""
         self._silent = ""
         self._wake = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; then let go of everything within seconds."""
+        """Work until ``stop`` is set; then release everything within seconds."""
         renewing = asyncio.create_task(self._heartbeats.run())
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
                 if renewing.done():
-                    renewing.result()  # a defect; better a loud end than leases that lapse
+                    renewing.result()  # a bug: raise it rather than let leases expire
                 self._wake.clear()
                 looking = asyncio.create_task(self._look_around())
                 await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                # A store that answers does so soon; for one that does not nobody waits to stop.
+                # A store that answers does so soon; a stop does not wait for one that does not.
                 if not await self._within(_LET_GO_S, looking):
                     looking.cancel()
                     break
@@ -92,7 +92,7 @@ class Worker:
             await asyncio.gather(renewing, stopping, *self._tasks, return_exceptions=True)
 
     async def _look_around(self) -> float:
-        """Begin what can be begun; seconds until it is worth looking again."""
+        """Start the jobs that can be started; return the seconds until the next check."""
         try:
             self._slots.full.clear()
             await self._claim()
@@ -126,13 +126,13 @@ class Worker:
                 self._begin(job, asked_ns)
 
     def _busy(self) -> set[str]:
-        """Exchanges of which nothing more is to be claimed now."""
+        """Exchanges of which no more jobs are claimed now."""
         now_ns = self._clock.monotonic_ns()
         self._closed = {name: end for name, end in self._closed.items() if end > now_ns}
         return self._slots.full | self._closed.keys()
 
     def _room(self) -> int:
-        """How many more jobs may be run here."""
+        """How many more jobs this worker may run."""
         return max(0, self._settings.concurrency - len(self.job_runs))
 
     def _until_open_ms(self) -> list[int]:
@@ -140,7 +140,7 @@ class Worker:
         return [(end_ns - now_ns) // NS_PER_MS + 1 for end_ns in self._closed.values()]
 
     async def _make_room(self) -> None:
-        """Have a job stop that ran long enough, if one that waits is more urgent by now."""
+        """Stop a job that has used its time slice if a waiting job is more urgent by now."""
         first = await self._leases.next_waiting(self._closed.keys())
         if first is not None and (job_run := self._displaced_by(first)):
             job_run.stop("others wait")
@@ -164,7 +164,7 @@ class Worker:
         return max(candidates, key=lambda job_run: job_run.job.priority, default=None)
 
     def store_now_ms(self) -> int:
-        """The store's present instant, as far as is known here."""
+        """The store's current time, as estimated here."""
         return self._store_ahead_ms + self._clock.monotonic_ns() // NS_PER_MS
 
     def _begin(self, job: Job, claimed_ns: int) -> None:
@@ -176,7 +176,7 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
 
     async def _take(self, job_run: JobRun) -> None:
-        """One job run, from begin to end; what it raises does not reach the others."""
+        """Run one job from start to end; its exceptions do not affect other jobs."""
         handler = self._handlers[job_run.job.type]
         working = asyncio.ensure_future(handler.run(job_run))
         guarding = asyncio.create_task(self._guard(job_run))
@@ -194,7 +194,7 @@ class Worker:
             self._wake.set()
 
     async def _settle(self, job_run: JobRun, result: object) -> None:
-        """Save how a run ended, unless the job is another's by now."""
+        """Save how a run ended, unless another worker holds the job by now."""
         while not job_run.lost:
             try:
                 outcome = await self._outcomes.settle(job_run, result, self.store_now_ms())
@@ -217,7 +217,7 @@ class Worker:
         )
 
     async def _guard(self, job_run: JobRun) -> None:
-        """Returns when the lease is lost, or so nearly over that it cannot be renewed in time."""
+        """Return when the lease is lost, or too close to its end to be renewed in time."""
         spare_ns = self._lease_ms * NS_PER_MS // 3
         while True:
             left_ns = job_run.good_until_ns - spare_ns - self._clock.monotonic_ns()
@@ -227,7 +227,7 @@ class Worker:
                 return
 
     async def _park_all(self) -> None:
-        """Let every page in hand be finished, if that is soon; then let go of all jobs."""
+        """Wait a few seconds for current pages to be completed, then release all jobs."""
         for job_run in self.job_runs.values():
             job_run.stop("the worker stops")
         if not await self._within(_PARK_S, *self._tasks):
@@ -240,7 +240,7 @@ class Worker:
         await asyncio.gather(releasing, return_exceptions=True)
 
     async def _within(self, seconds: float, *tasks: asyncio.Task[Any]) -> bool:
-        """Wait for tasks, but no longer than so many seconds; whether all are done."""
+        """Wait for tasks, at most ``seconds``; return whether all are done."""
         late = asyncio.create_task(self._clock.sleep(seconds))
         try:
             while (left := [task for task in tasks if not task.done()]) and not late.done():
@@ -250,7 +250,7 @@ class Worker:
         return not left
 
     def _store_said(self, trouble: str) -> None:
-        """Tell once when the store falls silent, and once when it answers again."""
+        """Report once when the store stops answering, and once when it answers again."""
         if trouble and not self._silent:
             self._tell(StoreSilent(reason=trouble))
         elif self._silent and not trouble:

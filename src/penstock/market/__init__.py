@@ -1,1 +1,1 @@
-"""The vocabulary of markets: symbols, intervals, events, books, and how they are written down."""
+"""Market data types: symbols, intervals, events, order books, and their encoding."""

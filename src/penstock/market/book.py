@@ -1,11 +1,11 @@
-"""An order book: exact, and cheap to keep.
+"""An order book with exact numbers, to which deltas are applied cheaply.
 
 Each side is a dict of quantities by the price's text, so that a delta is applied by one update of a
-dict. A level that is removed stays in it with its zero, passed over by whoever looks: levels near
-the touch come and go, and one that comes back then costs no more than any other change. Only a
-price that is not among them needs care. It is given a key, the price as an integer at a scale
-common to the book, and its place in the sorted list of keys, which ends with the best price. Keys
-also tell that "1.1" and "1.10" are one level, which has the spelling that came last.
+dict. A removed level stays in the dict with quantity zero and is skipped when read: levels near the
+touch come and go, and one that comes back then costs no more than any other change. Only a price
+that is not in the dict needs extra work. It gets a key, the price as an integer at a scale common
+to the book, and is inserted into the sorted list of keys, which ends with the best price. By their
+keys "1.1" and "1.10" are one level, which has the spelling that came last.
 """
 
 from bisect import bisect_left, insort
@@ -19,9 +19,9 @@ from penstock.market.levels import Level, LevelText
 from penstock.market.numbers import is_plain
 
 _LONGEST = 100
-"""Digits of a number; none that means anything has as many."""
+"""The most digits of a number; no real one has as many."""
 _SPARE = 250
-"""Removed levels that a small side may hold before they are swept; a large one, its fourth part."""
+"""Removed levels a side may hold before a sweep, or a quarter of its levels if that is more."""
 
 
 def _check_quantities(*sides: Sequence[LevelText]) -> None:
@@ -39,12 +39,12 @@ class OrderBook:
     def __init__(self) -> None:
         self._scale = 8
         self._may_cross = False
-        """Whether there were new prices since it was last found that it is not crossed."""
+        """Whether there were new prices since a check found that it is not crossed."""
         self._bids = _Half(sign=1)
         self._asks = _Half(sign=-1)
 
     def load(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
-        """Forget everything and begin from these levels.
+        """Replace the book by these levels.
 
         Raises:
             MalformedLevels: a price or quantity is no number. The book is then empty.
@@ -54,7 +54,7 @@ class OrderBook:
         self.load_plain(bids, asks)
 
     def load_plain(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
-        """Begin from levels whose quantities are known to be plain numbers, as an event's are.
+        """Load levels whose quantities are known to be plain numbers, as an event's are.
 
         Raises:
             MalformedLevels: a price is no number. The book is then empty.
@@ -69,7 +69,7 @@ class OrderBook:
             raise
 
     def apply(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
-        """Set levels to absolute quantities; zero removes, and removing nothing is fine.
+        """Set levels to absolute quantities; zero removes, also a level that does not exist.
 
         Raises:
             MalformedLevels: a price or quantity is no number. The book may then hold part of the
@@ -85,7 +85,7 @@ class OrderBook:
             MalformedLevels: a price is no number. The book may then hold part of the change, but
                 nothing that is no number.
         """
-        # A loop over both halves, or a method of theirs, would cost more than what is done here.
+        # A loop over both sides, or a method call for each, would cost more than the update itself.
         quantities = self._bids.quantities
         known = len(quantities)
         quantities |= bids
@@ -98,15 +98,15 @@ class OrderBook:
             self._admit(self._asks, known, asks)
 
     def forget_beyond(self, bid: Decimal | None, ask: Decimal | None) -> None:
-        """Drop bids lower, and asks higher, than these."""
+        """Drop bids below, and asks above, these prices."""
         for half, last in ((self._bids, bid), (self._asks, ask)):
             if last is not None:
                 half.forget_below(half.sign * self._key(f"{last:f}"))
 
     def _admit(self, half: "_Half", known: int, levels: Sequence[LevelText]) -> None:
-        """Give new prices their places: all that the dict has beyond ``known``."""
+        """Insert the keys of new prices: the entries of the dict after the first ``known``."""
         self._may_cross = True
-        # A dict keeps its order: what was added last stands last.
+        # A dict keeps insertion order: new entries are last.
         added = list(islice(reversed(half.quantities), len(half.quantities) - known))
         while added:
             price = added.pop()
@@ -121,7 +121,7 @@ class OrderBook:
             half.sweep()
 
     def _keys(self, prices: list[str], sign: int) -> list[int]:
-        """The keys of a whole side; at once, if all have as many decimals as the book."""
+        """The keys of a whole side; computed at once if all have as many decimals as the book."""
         joined = ",".join(prices)
         digits = joined.replace(".", "")
         keys = digits.split(",")
@@ -131,7 +131,7 @@ class OrderBook:
         one_each = len(joined) - len(digits) == len(keys) == len(prices)
         if points == {"."} and one_each and max(map(len, keys)) < _LONGEST and plain:
             return [sign * int(key) for key in keys]
-        for price in prices:  # twice: the first time finds the scale that suits them all
+        for price in prices:  # twice: the first pass finds the scale for all
             self._key(price)
         return [sign * self._key(price) for price in prices]
 
@@ -169,11 +169,11 @@ class OrderBook:
         return self._asks.best()
 
     def crossed(self) -> bool:
-        """Whether somebody bids as much as somebody asks: never true of a right book."""
+        """Whether the best bid reaches the best ask: never true of a correct book."""
         if not (self._may_cross and self._keys_cross()):
             self._may_cross = False
             return False
-        # So it seems; but one of them may be gone.
+        # The best key of a side may be of a removed level.
         self._bids.drop_removed()
         self._asks.drop_removed()
         self._may_cross = self._keys_cross()
@@ -209,7 +209,7 @@ class _Half:
         self.load([], [])
 
     def load(self, keys: Sequence[int], levels: Sequence[LevelText]) -> None:
-        by_key = dict(zip(keys, levels, strict=True))  # of one price told twice, the last is kept
+        by_key = dict(zip(keys, levels, strict=True))  # of a repeated price, the last is kept
         self.quantities: dict[str, str] = dict(by_key.values())
         """By the spelling of the price; zero if it was removed."""
         self.spellings: dict[int, str] = dict(zip(by_key, self.quantities, strict=True))
@@ -217,7 +217,7 @@ class _Half:
         self._allow_spare()
 
     def admit(self, key: int, price: str, levels: Sequence[LevelText]) -> None:
-        """Give a new spelling of a price, already among the quantities, its place."""
+        """Insert the key of a new spelling of a price, which is in ``quantities`` already."""
         other = self.spellings.get(key)
         if other is not None:
             last = next(each for each, _ in reversed(levels) if each in (price, other))
@@ -230,13 +230,13 @@ class _Half:
             del self.quantities[price]
 
     def drop_removed(self) -> None:
-        """Forget removed levels at the end, so that the last key is the best price."""
+        """Drop removed levels at the end, so that the last key is the best price."""
         keys, spellings, quantities = self.keys, self.spellings, self.quantities
         while keys and not quantities[spellings[keys[-1]]].strip("0."):
             del quantities[spellings.pop(keys.pop())]
 
     def sweep(self) -> None:
-        """Forget every removed level."""
+        """Drop every removed level."""
         quantities, spellings = self.quantities, self.spellings
         self.keys = [key for key in self.keys if quantities[spellings[key]].strip("0.")]
         self.spellings = {key: spellings[key] for key in self.keys}
@@ -247,7 +247,7 @@ class _Half:
         self.most_keys = len(self.keys) + max(_SPARE, len(self.keys) // 4)
 
     def forget_below(self, key: int) -> None:
-        """Forget every level that is worse than this one."""
+        """Drop every level that is worse than this one."""
         kept = bisect_left(self.keys, key)
         for worse in self.keys[:kept]:
             del self.quantities[self.spellings.pop(worse)]

@@ -1,10 +1,10 @@
-"""The codec: events as bytes, the same in the log and on the wire.
+"""Encodes events as bytes, in the same format in the log and on the wire.
 
 A record is one byte of format version and a JSON object. JSON, because levels are kept as the JSON
-bytes the exchange sent and can be written without being read; because anybody can read it; and
-because a compressed log makes the repeated names free.
+bytes the exchange sent and can be written without decoding; because any tool can read it; and
+because in a compressed log repeated names cost nothing.
 
-Format 1 told the exchange's time in milliseconds, ``at_ms``, where format 2 has ``at_ns``. Both are
+Format 1 has the exchange's time in milliseconds, ``at_ms``, where format 2 has ``at_ns``. Both are
 read; format 2 is written.
 """
 
@@ -21,25 +21,25 @@ from penstock.market.symbol import Symbol
 
 VERSION = 2
 FORMATS = (1, VERSION)
-"""Those that can be read."""
+"""The formats that can be read."""
 _PREFIX = bytes([VERSION])
 
 
 def encode(event: AnyEvent) -> bytes:
-    """The record of an event."""
+    """Return the record of an event."""
     return _PREFIX + _encode(event)
 
 
 def encode_many(events: Iterable[AnyEvent]) -> list[bytes]:
-    """The records of several events, in less time than one by one."""
+    """Return the records of several events, faster than one by one."""
     return list(map(_PREFIX.__add__, map(_encode, events)))
 
 
 def decode(record: bytes) -> AnyEvent:
-    """The event of a record.
+    """Return the event of a record.
 
     Raises:
-        NotOurRecord: it was written by a newer penstock, or is none of ours.
+        NotOurRecord: it was written by a newer penstock, or is not a record.
     """
     if not record:
         raise NotOurRecord("an empty record; the file it came from is damaged")
@@ -55,18 +55,18 @@ def decode(record: bytes) -> AnyEvent:
     return event
 
 
-# The name of a field as it is written: inside a text its quotes would be escaped.
+# A field name with its quotes, which would be escaped inside a text.
 _rename_time = re.compile(rb',"at_ms":(-?[0-9]+)').sub
 
 
 def json_of(record: bytes) -> bytes:
-    """The JSON of a record of any format that can be read, as the newest format has it."""
+    """Return the JSON of a record of any readable format, converted to the latest format."""
     if record[0] == VERSION:
         return record[1:]
     return _rename_time(lambda found: b',"at_ns":%d' % (int(found[1]) * 1_000_000), record[1:])
 
 
-# A log names the same few symbols millions of times: each is made once.
+# A log repeats a few symbols millions of times: each is parsed once.
 _symbol_of = lru_cache(maxsize=8192)(Symbol.parse)
 
 
@@ -79,6 +79,6 @@ def _read_symbol(wanted: type, value: object) -> object:
         raise ValueError(str(error)) from error
 
 
-# Only symbols are not known to msgspec; a function of ours would cost more than all the rest.
+# Only symbols need a hook; one written in Python would cost more than all the rest.
 _encode = msgspec.json.Encoder(enc_hook=attrgetter("unified")).encode
 _decode = msgspec.json.Decoder(AnyEvent, dec_hook=_read_symbol).decode

@@ -1,9 +1,9 @@
-"""Events: what happened on a market, in one form for every exchange.
+"""Market events, in one form for every exchange.
 
-Numbers keep the wire's digits: a price is stored as the text the exchange sent and becomes a
-``Decimal`` when somebody asks. That is exact, keeps trailing zeros (checksums need them) and costs
-nothing where nobody looks. Ids are integers of any size. Times are nanoseconds: ``at_ns`` by the
-exchange's clock, with every digit it tells, and ``received_at_ns`` by ours.
+Numbers keep the wire's digits: a price is stored as the text the exchange sent and is converted to
+``Decimal`` on access. That is exact, keeps trailing zeros (checksums need them) and costs nothing
+without access. Ids are integers of any size. Times are nanoseconds: ``at_ns`` by the exchange's
+clock, with every digit it sends, and ``received_at_ns`` by the local clock.
 """
 
 from decimal import Decimal
@@ -15,7 +15,7 @@ from penstock.market.levels import Level, as_decimals
 from penstock.market.symbol import Symbol
 
 Source = Literal["live", "rest", "backfill"]
-"""How a record reached us: pushed on a stream, asked for, or asked for to close a hole."""
+"""How a record was received: on a stream, by a request, or by a request that fills a gap."""
 Side = Literal["buy", "sell"]
 Cause = Literal[
     "disconnected",
@@ -27,15 +27,15 @@ Cause = Literal[
     "not_collected",
     "damaged",
 ]
-"""Why something may be missing: its connection was lost; its stream was ended and asked for again;
-its book went wrong; it was no longer wanted; the collector stopped; none ran; it was not wanted;
-it was recorded, and its records were lost with damaged files of the log."""
+"""Why data may be missing: the connection was lost; the stream was subscribed again; the book was
+wrong; the stream was removed; the collector stopped; no collector ran; the stream was not
+collected; its records were lost with damaged files of the log."""
 
 _MS_NS = 1_000_000
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", omit_defaults=True):
-    """What every event carries."""
+    """The fields of every event."""
 
     exchange: str
     symbol: Symbol
@@ -47,7 +47,7 @@ class Trade(Event, frozen=True, kw_only=True, gc=False, tag="trade"):
     """One execution."""
 
     id: int
-    """The exchange's own number for it."""
+    """The exchange's own id."""
     at_ns: int
     price_text: str = field(name="price")
     quantity_text: str = field(name="quantity")
@@ -68,10 +68,10 @@ class Trade(Event, frozen=True, kw_only=True, gc=False, tag="trade"):
 
 
 class AggTrade(Event, frozen=True, kw_only=True, gc=False, tag="agg_trade"):
-    """Several executions of one taker order at one price, told as one."""
+    """Several executions of one taker order at one price, reported as one."""
 
     id: int
-    """The exchange's number of the aggregate, counted apart from trade ids."""
+    """The exchange's id of the aggregate, counted separately from trade ids."""
     first_trade_id: int
     last_trade_id: int
     at_ns: int
@@ -103,7 +103,7 @@ class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
     """Levels as JSON pairs of texts, undecoded: continuity needs only the ids."""
     asks_raw: Raw = field(name="asks")
     checksum: int | None = None
-    """The exchange's own, of the book after this change."""
+    """The exchange's checksum of the book after this change."""
 
     @property
     def at_ms(self) -> int:
@@ -122,7 +122,7 @@ class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapsho
     """A whole book, or its best levels, as of one update id."""
 
     update_id: int = 0
-    """0 where the exchange does not number its updates; then its time says which book it is."""
+    """0 where the exchange does not number its updates; then its time identifies it."""
     at_ns: int | None = None
     """None where the exchange gives no time with it."""
     bids_raw: Raw = field(name="bids")
@@ -143,7 +143,7 @@ class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapsho
 
 
 class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
-    """The newest state of a market; what the exchange did not tell is None."""
+    """The latest state of a market; values that the exchange does not send are None."""
 
     at_ns: int | None = None
     update_id: int | None = None
@@ -176,7 +176,7 @@ class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
 
 
 class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
-    """What happened between two instants, summed up."""
+    """Prices, volume and trades of one interval."""
 
     interval: str
     open_ms: int
@@ -192,12 +192,12 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
     closed: bool = True
     """False while it may still change."""
     taker_buy_volume_text: str | None = field(name="taker_buy_volume", default=None)
-    """What takers bought of the volume; the rest they sold. None, like all below, if not told."""
+    """The volume that takers bought; the rest they sold. None, like all below, if not sent."""
     taker_buy_quote_volume_text: str | None = field(name="taker_buy_quote_volume", default=None)
     first_trade_id: int | None = None
     last_trade_id: int | None = None
     vwap_text: str | None = field(name="vwap", default=None)
-    """The average price by volume; as told, so perhaps a zero where nothing was traded."""
+    """The volume-weighted average price as sent, so perhaps zero where nothing was traded."""
 
     @property
     def open(self) -> Decimal:
@@ -229,16 +229,16 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
 
 
 class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
-    """Something may be missing: for a while nothing could be received.
+    """Data may be missing: for a while nothing could be received.
 
-    Received when that was noticed. It is over with what the channels bring live next.
+    ``received_at_ns`` is when that was detected. A channel's next live event ends it.
     """
 
     channels: tuple[str, ...]
-    """What may be missing of this symbol."""
+    """The channels of this symbol whose data may be missing."""
     reason: str
     since_ns: int | None = None
-    """Up to when all had been received; None where that is not known."""
+    """The time up to which everything was received; None if unknown."""
     cause: Cause = "disconnected"
 
 

@@ -1,4 +1,4 @@
-"""Intervals: candle lengths and where candles begin.
+"""Candle lengths, and the times at which candles begin.
 
 Seconds to days are counted from the epoch, weeks from a Monday, months from the calendar. All in
 UTC and in integer milliseconds.
@@ -36,10 +36,10 @@ class Interval:
 
     @classmethod
     def parse(cls, text: str) -> "Interval":
-        """Read a spelling as ccxt and the exchanges write it.
+        """Parse an interval as ccxt and the exchanges write it.
 
         Raises:
-            UnknownInterval: it is none.
+            UnknownInterval: it is not an interval.
         """
         match = _SPELLING.fullmatch(text)
         if match is None:
@@ -51,11 +51,11 @@ class Interval:
 
     @property
     def fixed_ms(self) -> int | None:
-        """The length, where it is always the same; None for months."""
+        """The length, if it is constant; None for months."""
         return None if self.unit == "M" else self.count * _UNITS[self.unit]
 
     def open_of(self, at_ms: int) -> int:
-        """When the candle that holds this instant began."""
+        """The start of the candle that contains this time."""
         if self.unit == "M":
             return _month_start(_month_number(at_ms) // self.count * self.count)
         length = self.count * _UNITS[self.unit]
@@ -63,13 +63,13 @@ class Interval:
         return (at_ms - shift) // length * length + shift
 
     def next_open(self, open_ms: int) -> int:
-        """When the candle after the one that begins at ``open_ms`` begins."""
+        """The start of the candle after the one that starts at ``open_ms``."""
         if self.unit == "M":
             return _month_start(_month_number(open_ms) + self.count)
         return open_ms + self.count * _UNITS[self.unit]
 
     def opens(self, start_ms: int, end_ms: int) -> Iterator[int]:
-        """The beginnings of all candles that begin in [start, end)."""
+        """The starts of all candles that start in [start, end)."""
         open_ms = self.open_of(start_ms)
         if open_ms < start_ms:
             open_ms = self.next_open(open_ms)

@@ -1,7 +1,7 @@
-"""Price levels: JSON pairs of texts, kept raw until somebody looks.
+"""Price levels as JSON pairs of texts, decoded only on access.
 
-Every exchange's levels are brought to one spelling, ``[["60000.01","0.5"],…]``, and stay bytes
-until a book, a checksum or a reader asks for them.
+Every exchange's levels are converted to one spelling, ``[["60000.01","0.5"],…]``, and stay bytes
+until a book, a checksum or a reader needs them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,11 +20,11 @@ LevelText = tuple[str, str]
 """(price, quantity) in the wire's digits."""
 
 _decode = msgspec.json.Decoder(list[LevelText]).decode
-# A lone point is the one text that has the shape of a number without being one, and it is short.
+# A lone point is the only text in the shape of a number that is not one: hence min_length.
 _decode_longer = msgspec.json.Decoder(list[tuple[str, Annotated[str, Meta(min_length=2)]]]).decode
 _encode = msgspec.json.Encoder().encode
 _DIGITS = b"0123456789"
-# Levels without their digits, if all their numbers have a point: then a few calls in C tell that
+# Levels without their digits, if all their numbers have a point: so a few calls in C can check that
 # all of them are plain.
 _SHAPE = b'[".","."],' * 10_000
 _SHORT_SHAPES = frozenset(b"[" + _SHAPE[: max(0, 10 * n - 1)] + b"]" for n in range(64))
@@ -61,12 +61,12 @@ def split_levels(raw: Raw) -> list[LevelText]:
 
 
 def all_plain_levels(raws: Sequence[Raw]) -> bool:
-    """Whether these are pairs of numbers that have points; False where only a close look tells."""
+    """Whether these are pairs of numbers with points; False if that needs a check of each."""
     return not raws or plain_lines(b"\n".join(raws))
 
 
 def plain_lines(lines: bytes) -> bool:
-    """The same of levels that stand in lines, the levels of one side in each."""
+    """The same for levels in lines, one side in each line."""
     shapes = lines.translate(None, _DIGITS).split(b"\n")
     if not _SHORT_SHAPES.issuperset(shapes) and not all(map(_is_shape, shapes)):
         return False
@@ -74,7 +74,7 @@ def plain_lines(lines: bytes) -> bool:
 
 
 def plain_levels(written: bytes) -> bool:
-    """The same of one side's levels, which costs less than to ask of several."""
+    """The same for the levels of one side, faster than for several."""
     return _is_shape(written.translate(None, _DIGITS)) and b'"."' not in written
 
 
@@ -86,7 +86,7 @@ def _is_shape(shape: bytes) -> bool:
 
 
 def write_levels(levels: Iterable[LevelText]) -> Raw:
-    """Levels in the one spelling."""
+    """Encode levels in the common spelling."""
     return Raw(_encode(list(levels)))
 
 

@@ -1,8 +1,8 @@
-"""Plain numbers: digits, with or without one point among them.
+"""Checks of plain numbers, which are digits with or without one point among them.
 
-An exchange's prices and quantities are kept as the text it sent, so a text must be known to be a
-number before it is called one: no sign, no exponent, no NaN, no digits of other scripts. Looking
-at many texts at once costs a fraction of looking at each.
+Prices and quantities are kept as the text the exchange sent, so a text must be checked to be a
+number: no sign, no exponent, no NaN, no digits of other scripts. Checking many texts at once costs
+a fraction of checking each.
 """
 
 import re
@@ -21,9 +21,10 @@ def is_plain(text: str) -> bool:
 
 def all_plain(texts: Sequence[str]) -> bool:
     """Whether all of these are plain numbers."""
-    # Without its digits a number with a point is a point, and many of them are ".,.,.": that takes
-    # two calls in C for any number of texts. Only a lone point looks the same and is none. Without
-    # a point nothing is left, which takes a third call; only nothing at all looks the same.
+    # Without its digits a number with a point is ".", and several joined are ".,.,.": that check
+    # takes two calls in C for any number of texts. Only a lone point looks the same and is no
+    # number. A number without a point becomes "", which takes a third call; only an empty text
+    # looks the same.
     joined = ",".join(texts)
     if texts and joined.isascii() and "." not in texts and "" not in texts:
         shape = joined.encode().translate(None, _DIGITS)

@@ -1,9 +1,8 @@
-"""Symbols: one market, two spellings.
+"""A symbol identifies a market, and has two spellings.
 
 ``btc_usdt`` is the slug, safe in file names, topics and environment variables. ``BTC/USDT`` is the
-unified spelling people and ccxt use; typed with a hyphen, ``BTC-USDT``, it means the same. An
-exchange's own spelling (BTCUSDT, XBT/USDT, KRW-BTC) is never guessed at; the exchange's symbol map
-knows it and is asked first.
+unified spelling of ccxt, also accepted with a hyphen, ``BTC-USDT``. An exchange's own spelling
+(BTCUSDT, XBT/USDT, KRW-BTC) is never guessed; it is looked up first, in the exchange's symbol map.
 """
 
 from typing import NoReturn
@@ -15,11 +14,11 @@ from penstock.errors import MalformedSymbol
 
 
 class Symbol:
-    """A market: what is traded, and what it is paid with. Immutable, and one object per market.
+    """A market, as base and quote asset. Immutable, and one object per market.
 
-    So equal symbols are the same object, and looking one up costs what looking up an object costs:
-    every event is looked up by its symbol. Not a dataclass, because msgspec would then write it
-    field by field: in records a symbol is its unified spelling.
+    Equal symbols are the same object, so a dict look-up compares identities: every event is looked
+    up by its symbol. Not a dataclass, because msgspec would then encode it field by field: in
+    records a symbol is its unified spelling.
     """
 
     __slots__ = ("__weakref__", "base", "quote", "slug", "unified")
@@ -30,8 +29,8 @@ class Symbol:
     unified: str
 
     def __new__(cls, base: str, quote: str) -> "Symbol":
-        # Only ASCII letters have a case here: Unicode's rules do not round-trip ("İ" lowered and
-        # raised again is two characters), and exchanges do list non-ASCII assets.
+        # Only the case of ASCII letters is changed: Unicode's rules do not round-trip ("İ" in lower
+        # and again in upper case is two characters), and exchanges do list non-ASCII assets.
         base, quote = base.translate(_UPPER), quote.translate(_UPPER)
         unified = f"{base}/{quote}"
         known = _known.get(unified)
@@ -42,7 +41,7 @@ class Symbol:
         symbol = super().__new__(cls)
         symbol.base, symbol.quote, symbol.unified = base, quote, unified
         symbol.slug = f"{_slug_part(base)}_{_slug_part(quote)}"
-        # Two threads may both have come this far: the first one's is kept.
+        # Two threads may both get here: the first one's object is kept.
         return _known.setdefault(unified, symbol)
 
     def __reduce__(self) -> tuple[type["Symbol"], tuple[str, str]]:
@@ -59,7 +58,7 @@ class Symbol:
 
     @classmethod
     def parse(cls, text: str) -> "Symbol":
-        """Read ``BTC/USDT``, ``btc_usdt`` or ``BTC-USDT``, in any case.
+        """Parse ``BTC/USDT``, ``btc_usdt`` or ``BTC-USDT``, in any case.
 
         Raises:
             MalformedSymbol: it is none of them.
@@ -77,7 +76,7 @@ class Symbol:
 
 
 _known: WeakValueDictionary[str, Symbol] = WeakValueDictionary()
-"""Every symbol that is in use, by its unified spelling: what makes equal symbols one object."""
+"""All symbols in use, by unified spelling, so that equal symbols are one object."""
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -102,7 +101,7 @@ def _slug_part(asset: str) -> str:
     lowered = asset.translate(_LOWER)
     if _PLAIN.issuperset(lowered):
         return lowered
-    # The library leaves "_.-~" alone; they mean something in slugs, topics or paths.
+    # urllib does not encode "_.-~", which have a meaning in slugs, topics or paths.
     return "".join(c if c in _PLAIN else _percent(c) for c in lowered)
 
 

@@ -1,10 +1,10 @@
-"""The top of a book: so many levels a side as the exchange tells of, and no more.
+"""An order book of limited depth, with as many levels per side as the exchange streams.
 
-Where an exchange streams the best levels alone, it does not say when one is pushed out of sight, so
-whoever keeps the book has to forget it: a change that came to it out of sight was never told. Each
-side is three lists in one order, the best first: keys, levels, and what each level contributes to a
-checksum. A key is the price as an integer at a scale common to the book, and the level stays in the
-wire's digits, which checksums are made of. Sides are short, so that no dict finds a level faster.
+Where an exchange streams only the best levels, it does not report levels that drop out of them, so
+they have to be removed here: changes to them are not sent from then on. Each side is three lists in
+the same order, the best first: keys, levels, and each level's contribution to the checksum. A key
+is the price as an integer at a scale common to the book. The level keeps the wire's digits, from
+which checksums are computed. Sides are short, so that a dict would not find a level faster.
 """
 
 from bisect import bisect_left
@@ -15,21 +15,21 @@ from typing import NamedTuple
 from penstock.errors import MalformedLevels
 from penstock.market.levels import Level, LevelText
 
-# Prices near the touch repeat, so what is made of them is remembered; the memory is bounded.
+# Prices near the touch repeat, so their keys and digits are cached; the cache is bounded.
 _REMEMBERED_PRICES = 10_000
 _LONGEST = 100
-"""Digits of a number; none that means anything has as many."""
+"""The most digits of a number; no real one has as many."""
 
 
 class Checksum(NamedTuple):
-    """How an exchange's checksum of a book is made."""
+    """How an exchange computes the checksum of a book."""
 
     levels: int
-    """So many of the best a side count."""
+    """The number of best levels per side that are included."""
     spell: Callable[[str], str]
-    """What a number contributes. A level contributes its price, then its quantity."""
+    """The contribution of a number. A level contributes its price, then its quantity."""
     of: Callable[[str, str], int]
-    """The checksum of what all bids contribute, best first, and all asks."""
+    """The checksum, from the contributions of all bids, best first, and of all asks."""
 
 
 class TopBook:
@@ -45,7 +45,7 @@ class TopBook:
         self._asks = _Side(1, spell)
 
     def load_plain(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
-        """Begin from levels whose quantities are known to be plain numbers, as an event's are.
+        """Load levels whose quantities are known to be plain numbers, as an event's are.
 
         Raises:
             MalformedLevels: a price is no number. The book is then empty.
@@ -53,7 +53,7 @@ class TopBook:
         self._clear()
         try:
             keys = [self._keys(bids), self._keys(asks)]
-            # Asks may have turned out to need more decimals than bids were given.
+            # Asks with more decimals may have changed the scale since.
             keys[0] = self._keys(bids)
         except MalformedLevels:
             self._clear()
@@ -62,7 +62,7 @@ class TopBook:
         self._asks.load(keys[1], asks, self._depth)
 
     def apply_plain(self, bids: Sequence[LevelText], asks: Sequence[LevelText]) -> None:
-        """Set levels, in order, to absolute quantities; zero removes. Then forget what is too deep.
+        """Set levels, in order, to absolute quantities; zero removes. Then drop what is too deep.
 
         Raises:
             MalformedLevels: a price is no number. The book may then hold part of the change.
@@ -92,7 +92,7 @@ class TopBook:
                 del keys[depth:], levels[depth:], spelled[depth:]
 
     def checksum(self) -> int | None:
-        """What the exchange's checksum of this book must be; None if there is no such thing."""
+        """Return the checksum that the exchange must have sent; None if it sends none."""
         rule = self._checksum
         if rule is None:
             return None
@@ -110,7 +110,7 @@ class TopBook:
         return self._asks.best()
 
     def crossed(self) -> bool:
-        """Whether somebody bids as much as somebody asks: never true of a right book."""
+        """Whether the best bid reaches the best ask: never true of a correct book."""
         bids, asks = self._bids.keys, self._asks.keys
         return bool(bids and asks and -bids[0] >= asks[0])
 
@@ -126,7 +126,7 @@ class TopBook:
         self._asks.load((), (), 0)
 
     def _keys(self, levels: Sequence[LevelText]) -> list[int]:
-        """The prices of a whole side as integers; at once, if all have as many decimals."""
+        """The prices of a whole side as integers; computed at once if all have equal decimals."""
         prices = [price for price, _ in levels]
         decimals = len(prices[0].partition(".")[2]) if prices else 0
         point = -1 - decimals
@@ -138,7 +138,7 @@ class TopBook:
             self._make_room_for(decimals)
             factor: int = 10 ** (self._scale - decimals)
             return [int(text) * factor for text in digits]
-        for price in prices:  # twice: the first time finds the scale that suits them all
+        for price in prices:  # twice: the first pass finds the scale for all
             self._number(price)
         return [self._number(price) for price in prices]
 
@@ -174,7 +174,7 @@ class _Side:
     def __init__(self, sign: int, spell: Callable[[str], str]) -> None:
         self.sign, self.spell = sign, spell
         self.known: dict[str, tuple[int, str]] = {}
-        """Keys and contributions of prices seen lately, by their spelling."""
+        """Keys and contributions of recent prices, by their spelling."""
         self.load((), (), 0)
 
     def load(self, numbers: Sequence[int], levels: Sequence[LevelText], depth: int) -> None:

@@ -1,7 +1,7 @@
-"""A book that is told whole with every frame: kept as it was told until somebody looks.
+"""An order book that is sent whole with every frame, and decoded only on access.
 
-Most of these books are replaced before anybody does, so a new one costs two references and a look
-at the best prices. Exchanges tell such books best first; whoever reads one gets it in order anyway.
+Most of these books are replaced before they are read, so a new one costs two references and a check
+of the best prices. Exchanges send such books best first; they are sorted again when read.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _FIRST_PRICE = len(b'[["')
 
 
 class WholeBook:
-    """Bids and asks, at most ``depth`` of each. See ``TopBook`` for one that is told by changes."""
+    """Bids and asks, at most ``depth`` of each. See ``TopBook`` for one that gets changes."""
 
     __slots__ = ("_asks", "_bids", "_depth")
 
@@ -25,11 +25,11 @@ class WholeBook:
         self._bids = self._asks = _NO_LEVELS
 
     def load_raw(self, bids: Raw, asks: Raw) -> None:
-        """Begin from an event's levels, which are plain numbers in the one spelling."""
+        """Load an event's levels, which are plain numbers in the common spelling."""
         self._bids, self._asks = bids, asks
 
     def crossed(self) -> bool:
-        """Whether who is told first bids as much as who is told first asks."""
+        """Whether the first bid reaches the first ask."""
         bid, ask = _first_price(self._bids), _first_price(self._asks)
         return bid is not None and ask is not None and bid >= ask
 

@@ -1,1 +1,1 @@
-"""The network of this machine: what the operating system tells about its ports."""
+"""Information from the operating system about this machine's ports."""

@@ -1,7 +1,7 @@
-"""Which program listens on a port, as far as the operating system tells.
+"""Finds the program that listens on a port, as far as the operating system reports it.
 
-Only Linux tells, through ``/proc``, and only about processes of one's own user. Anywhere else the
-answer is that nobody knows.
+Only Linux does, in ``/proc``, and only for processes of the same user. Elsewhere the result is
+None.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _LISTENING = "0A"
 
 
 def port_owner(port: int, proc: Path = Path("/proc")) -> str | None:
-    """The program that listens on a TCP port, such as ``python3 (pid 4711)``."""
+    """The program that listens on a TCP port, such as ``python3 (pid 4711)``; None if unknown."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
     if not sockets:
         return None
@@ -45,7 +45,7 @@ def _open_files(process: Path) -> Iterator[str]:
     try:
         for link in (process / "fd").iterdir():
             yield str(link.readlink())
-    except OSError:  # ended meanwhile, or somebody else's
+    except OSError:  # ended meanwhile, or of another user
         return
 
 

@@ -1,8 +1,8 @@
-"""Publishing: handing records to whoever listens, by topic and number.
+"""Publishers send records to subscribers, by topic and number.
 
-A publisher never waits for its listeners and never fails for them: what cannot be delivered is
-dropped. Nothing is lost by that, because every message carries its number in its topic and slot: a
-listener that misses one reads it from the log of that slot.
+A publisher never waits for subscribers and never fails because of them: messages that cannot be
+delivered are dropped. No record is lost, because every message carries its number in its topic and
+slot: a subscriber that misses a number reads it from the log of that slot.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Published(Protocol):
-    """A record that has its number."""
+    """A record with its number."""
 
     @property
     def topic(self) -> str:
@@ -24,7 +24,7 @@ class Published(Protocol):
 
     @property
     def number(self) -> int:
-        """Rising by one per topic and slot."""
+        """The number of the record, increasing by one per topic and slot."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Published(Protocol):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """The least that can be published."""
+    """The minimal ``Published``."""
 
     topic: str
     slot: str
@@ -44,7 +44,7 @@ class Publisher(Protocol):
     """Sends messages in the order given."""
 
     def publish(self, messages: Sequence[Published]) -> None:
-        """Hand over; returns at once, whether anybody listens or not."""
+        """Send messages; returns at once, with or without subscribers."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Asking the bus what there is."""
+"""Requests the list of slots and streams from the bus."""
 
 import asyncio
 import secrets
@@ -17,10 +17,10 @@ _facts = msgspec.json.Decoder(BusFacts).decode
 
 
 async def ask_bus(endpoints: BusEndpoints, clock: Clock, timeout_s: float = 3.0) -> BusFacts:
-    """Every slot and stream on the bus, and what the broker counted.
+    """Return every slot and stream on the bus, and the broker's counts.
 
     Raises:
-        BusUnreachable: nobody answers in time.
+        BusUnreachable: the broker does not answer in time.
     """
     context: zmq.Context[Socket] = zmq.Context()
     socket = context.socket(zmq.SUB)
@@ -48,5 +48,5 @@ async def _answer(socket: Socket) -> BusFacts:
                 if frame.kind is FrameKind.FACTS:
                     return _facts(frame.payload)
             except (NotOurRecord, msgspec.MsgspecError):
-                continue  # Not from a bus we know; it counts as silence.
+                continue  # Not a frame of this version: ignored, as if no answer had come.
         await readable(socket)

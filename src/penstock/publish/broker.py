@@ -1,8 +1,8 @@
-"""The broker: takes what every slot publishes and hands it to whoever wants it.
+"""The broker receives the messages of all slots and forwards them to subscribers.
 
-It hears everything, so that a publisher sends each message once, whoever listens. It never waits
-for a subscriber: where one's queue is full, that one's messages are dropped; it knows them by their
-numbers.
+It subscribes to everything, so a publisher sends each message once, however many subscribers there
+are. It never waits for a subscriber: if a subscriber's queue is full, its messages are dropped, and
+it detects them by their numbers.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _SLOT = "_bus"
 
 
 class Broker:
-    """One bus. Made where an event loop runs; nothing is lost when it dies but time."""
+    """The broker of one bus. Create it in a running event loop. No record is lost if it crashes."""
 
     def __init__(self, endpoints: BusEndpoints, clock: Clock, listener: Listener = quiet) -> None:
         self.counts = BusCounts()
@@ -73,12 +73,12 @@ class Broker:
             self._audience = ConnectionLimiter(context, self._subscribers, most)
             endpoints.bind(self._publishers, "publish")
             endpoints.bind(self._subscribers, "subscribe")
-            # Everything: each publisher is told once, when it connects.
+            # Subscribe to everything; each publisher receives this once, when it connects.
             self._publishers.send(b"\x01")
             self._open = stack.pop_all()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Forward until told to stop, and tell every second what fell."""
+        """Forward until ``stop`` is set, and report drops and rejections every second."""
         works = (self.forward(), self._keep_telling(), stop.wait())
         tasks = [asyncio.ensure_future(work) for work in works]
         try:
@@ -105,8 +105,8 @@ class Broker:
         if self._guard is not None:
             sockets.append(self._guard.socket)
         while True:
-            # Each gets its turn: whoever sends without end keeps no other waiting. Sockets that
-            # were just written to must be looked at again before they are waited for.
+            # Each socket is served in turn, so that a peer that sends without pause delays no
+            # other. Sockets that were just written to must be read again before waiting for them.
             busy = [self._admit(), self._pass_on(), self._hear(), self._answer()]
             if any(busy):
                 await self._clock.sleep(0)
@@ -114,7 +114,7 @@ class Broker:
                 await readable(*sockets)
 
     def tell(self) -> None:
-        """Tell what fell and who was refused since this was last called, if anything was."""
+        """Report messages dropped and connections refused since the last call, if any."""
         now, before = self.counts, self._told
         if (now.overflows, now.missed) != (before.overflows, before.missed):
             overflows, missed = now.overflows - before.overflows, now.missed - before.missed
@@ -157,7 +157,7 @@ class Broker:
             self._outbox.send(head)
 
     def _hear(self) -> bool:
-        """Take note of connections and subscriptions, and hear what subscribers say."""
+        """Process new connections, subscriptions, and messages from subscribers."""
         busy = bool(self._arrivals.look(_AT_ONCE))
         for connection in self._audience.look(_AT_ONCE):
             self._subscriptions.opened(connection)
@@ -189,7 +189,7 @@ class Broker:
             self.counts.missed += min(int.from_bytes(data[1:], "big"), 1 << 32)
 
     def _answer(self) -> bool:
-        """Answer some of the subscriptions that ask something."""
+        """Answer some of the subscriptions that are queries."""
         for _ in range(_ANSWERS_AT_ONCE):
             question = self._subscriptions.next_question()
             if question is None:
@@ -221,7 +221,7 @@ class Broker:
         return []
 
     def _admit(self) -> bool:
-        """Let in who may come in, and count who may not."""
+        """Authenticate connections, and count those that are refused or closed."""
         counts, closed = self.counts, self._arrivals.refused + self._audience.refused
         if closed > self._closed:
             self._why_cut = f"more than {self.endpoints.settings.connections} connections"
@@ -237,10 +237,10 @@ class Broker:
 
 @contextmanager
 def _alone(endpoint: str) -> Iterator[None]:
-    """Hold the lock beside a socket's file, which ZeroMQ itself would take from its owner.
+    """Hold a lock beside a socket's file; without it ZeroMQ would take over another bus's socket.
 
     Raises:
-        ConfigError: another holds it.
+        ConfigError: another process holds it.
     """
     path = socket_file(endpoint)
     if path is None:

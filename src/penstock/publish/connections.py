@@ -1,8 +1,9 @@
-"""Connections of a socket that listens: how many there are, and how one is closed.
+"""Counts, limits and closes the connections of a listening ZeroMQ socket.
 
-ZeroMQ neither limits connections nor lets one be closed. It does tell of each that comes and goes,
-with its file descriptor, and says which one a message came from; so one is shut down there. Should
-another have got that number meanwhile, then that one is closed, and connects again.
+ZeroMQ can neither limit connections nor close one. Its monitor reports each connection that is
+opened or closed, with its file descriptor, and messages carry the descriptor they came from; so a
+connection is shut down by its descriptor. If another connection has received that number in the
+meantime, that one is closed instead, and reconnects.
 """
 
 import os
@@ -18,23 +19,23 @@ _ids = count()
 
 
 class ConnectionLimiter:
-    """Those of one socket, no more than so many."""
+    """The connections of one socket, at most ``most``."""
 
     def __init__(self, context: "zmq.Context[Socket]", socket: Socket, most: int) -> None:
         self._most = most
         self._open: set[int] = set()
         self.refused = 0
-        """How many were closed because there were too many."""
+        """Connections closed because there were too many."""
         address = f"inproc://connections-{next(_ids)}"
         socket.monitor(address, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.socket = context.socket(zmq.PAIR)
-        # Without limit: the network thread would wait for room here, and all traffic with it.
+        # Without limit: a full queue here would block the network thread, and so all traffic.
         self.socket.setsockopt(zmq.RCVHWM, 0)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(address)
 
     def look(self, most: int) -> list[int]:
-        """Take note of those that came and went, at most so many; the ones that are new."""
+        """Process at most ``most`` monitor events; return the new connections."""
         came: list[int] = []
         try:
             for _ in range(most):
@@ -54,7 +55,7 @@ class ConnectionLimiter:
 
 
 def cut(connection: int) -> None:
-    """Close a connection, by its descriptor; nothing, if it is closed already."""
+    """Close a connection by its descriptor; no effect if it is closed already."""
     try:
         with sockets.socket(fileno=os.dup(connection)) as own:
             own.shutdown(sockets.SHUT_RDWR)

@@ -1,9 +1,9 @@
-"""Endpoints: where the bus is found, and by which keys, checked before anything starts.
+"""The addresses and keys of the bus, validated before anything starts.
 
-By default the bus is two sockets in the folder for collected data. Slots are numbered per folder,
-so two folders on one machine are two buses; and whoever may not enter the folder cannot connect.
-Off this machine nobody is spoken to without CURVE: a broker knows its clients by their keys, those
-who publish and those who subscribe apart, and they know it by its own.
+By default the bus is two sockets in the data folder. Slots are numbered per folder, so two folders
+on one machine are two buses; and a user without access to the folder cannot connect. Addresses
+that other machines can reach need CURVE: the broker authenticates clients by their keys, publishers
+and subscribers separately, and clients authenticate the broker by its key.
 """
 
 import secrets
@@ -27,33 +27,33 @@ _LOG_ID_DIGITS = 16
 _RETRY_MS, _RETRY_MOST_MS = 100, 2000
 _HANDSHAKE_MS = 3000
 _OVERHEAD_BYTES = 64
-"""What encryption adds to a message, at most."""
+"""Maximum bytes that encryption adds to a message."""
 _WORD_BYTES, _SECRET_WORD_BYTES = 224, 1024
-"""No subscription, and nothing else that a subscriber says, is larger; the second if it has to
-say first who it is. What is larger never gets as far as ZeroMQ's tree of subscriptions."""
+"""Maximum size of a subscription or any other message from a subscriber; the second applies with
+CURVE, where the handshake is larger. Larger messages do not reach ZeroMQ's subscription tree."""
 _ARRIVED = 8
-"""Messages of one connection that the broker holds unread; more wait in the kernel, and in the
-queue of who sent them. They may be large, and there may be many connections."""
+"""Maximum unread messages per connection in the broker; more wait in the kernel and in the sender's
+queue. Messages may be large, and there may be many connections."""
 _BEAT_MS = 5000
-"""A connection that is silent for so long is tested; after three times that it is given up."""
+"""Heartbeat interval; a connection without an answer for three times as long is closed."""
 
 
 @dataclass(frozen=True)
 class BusEndpoints:
-    """Where the bus is, how much may wait on it, and who we are there."""
+    """The addresses of the bus, its settings, and the keys of this process."""
 
     publish: str
-    """What publishers connect to, and the broker listens on."""
+    """The address that publishers connect to and the broker listens on."""
     subscribe: str
     settings: Bus
     folder: Path
-    """The folder for collected data."""
+    """The data folder."""
     secret: Secret | None = None
     broker_key: str = ""
 
     @property
     def key_folders(self) -> dict[str, Path | None]:
-        """Where the broker finds the keys of those who may, by what they may."""
+        """The broker's folders of permitted public keys, by side."""
         publishers, clients = self.settings.publishers, self.settings.clients
         return {
             "publish": Path(publishers) if publishers else None,
@@ -64,13 +64,13 @@ class BusEndpoints:
         """Listen as the broker.
 
         Raises:
-            ConfigError: another listens there, or nobody can.
+            ConfigError: another program listens there, or the address cannot be bound.
         """
         endpoint: str = getattr(self, side)
         if self.secret is not None:
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, self.secret.reveal().encode())
-            # Who is asked about a key is told by this on which side it came.
+            # The access guard distinguishes the two sides by their ZAP domains.
             socket.setsockopt(zmq.ZAP_DOMAIN, side.encode())
         self._prepare(socket, endpoint)
         socket.setsockopt(zmq.RCVHWM, min(_ARRIVED, self.settings.queue))
@@ -88,7 +88,7 @@ class BusEndpoints:
             raise _wrong(side, f"cannot listen on {endpoint}: {problem}.") from error
 
     def connect(self, socket: Socket, side: Side, queue: int | None = None) -> None:
-        """Speak to the broker, now or as soon as it is there."""
+        """Connect to the broker, now or as soon as it is running."""
         endpoint: str = getattr(self, side)
         if self.secret is not None:
             own = self.secret.reveal().encode()
@@ -110,19 +110,19 @@ class BusEndpoints:
         socket.setsockopt(zmq.MAXMSGSIZE, self.settings.message_bytes + _OVERHEAD_BYTES)
         socket.setsockopt(zmq.LINGER, round(self.settings.linger * 1000))
         socket.setsockopt(zmq.IPV6, "[" in endpoint)
-        # Whoever is not let in is not told so: it comes again once this has passed.
+        # A client that is refused gets no answer; it reconnects after this time.
         socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         if endpoint.startswith("tcp"):
-            # A peer whose machine is gone says nothing; without this nobody would notice.
+            # If a peer's machine is gone, only a missing heartbeat shows it.
             socket.setsockopt(zmq.HEARTBEAT_IVL, _BEAT_MS)
             socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _BEAT_MS)
 
 
 def resolve_endpoints(settings: Bus, folder: Path, *, broker: bool = False) -> BusEndpoints | None:
-    """The bus as settings have it; None if there is none.
+    """Return the endpoints that are set; None if the bus is disabled.
 
     Raises:
-        ConfigError: an address is none, or is not this machine's and lacks keys.
+        ConfigError: an address is invalid, or other machines can reach it and keys are missing.
     """
     if not settings.publish or not settings.subscribe:
         return None
@@ -148,7 +148,7 @@ def resolve_endpoints(settings: Bus, folder: Path, *, broker: bool = False) -> B
 
 
 def _find(endpoint: str, folder: Path, side: Side) -> str:
-    """The address of one side, with ``ipc`` alone made into a socket in the folder."""
+    """Return the address of one side; ``ipc`` alone becomes a socket in the folder."""
     if endpoint == "ipc":
         return f"ipc://{folder.resolve() / 'bus' / side}.sock"
     transport, _, rest = endpoint.partition("://")
@@ -164,7 +164,7 @@ def _find(endpoint: str, folder: Path, side: Side) -> str:
 
 
 def is_local(endpoint: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach an endpoint."""
     if endpoint.startswith("ipc://"):
         return True
     host = endpoint.partition("://")[2].rpartition(":")[0].strip("[]")
@@ -177,17 +177,17 @@ def is_local(endpoint: str) -> bool:
 
 
 def find_log_id(folder: Path) -> int | None:
-    """What tells this folder's log from all others; None if nobody ever published from here."""
+    """Return the unique id of this folder's log; None if no process has published from here."""
     try:
         written = (folder / _LOG_ID).read_text()
-        # The beginning of one would be another, and perhaps another folder's.
+        # A truncated id would be a different id, perhaps that of another folder.
         return int(written, 16) & (1 << 63) - 1 if len(written.strip()) == _LOG_ID_DIGITS else None
     except (OSError, ValueError):
         return None
 
 
 def log_id(folder: Path) -> int:
-    """The same, given to the folder on first use, and anew if what is there cannot be read.
+    """Return the same id; it is created on first use, and again if the file has no valid id.
 
     Raises:
         StorageError: the folder cannot be written.
@@ -197,7 +197,7 @@ def log_id(folder: Path) -> int:
         found = find_log_id(folder)
         if found is None:
             make_folder(file.parent)
-            with locked(file.parent):  # two that begin at once shall have the same
+            with locked(file.parent):  # two processes that start at once get the same id
                 found = find_log_id(folder)
                 if found is None:
                     replace_file(file, secrets.token_hex(_LOG_ID_DIGITS // 2).encode())

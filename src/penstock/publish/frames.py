@@ -1,13 +1,13 @@
-"""Frames: what travels on the bus, one message part each.
+"""The frames of the bus; each is one ZeroMQ message part.
 
 A frame is its topic, a NUL, a short header and a payload. It begins with the topic, so that sockets
-filter by it; topic, slot and kind of a stream never change, so that a publisher writes them once::
+filter by it. Topic, slot and kind of a stream never change, so a publisher encodes them once::
 
     topic, NUL, version (1), kind (1), length of slot (1), slot, number (8), payload
 
-The version is that of the records the frame may carry; its layout has never changed. Topics that
-begin with ``_`` are the bus's own. Whatever bytes come in, reading them raises
-``NotOurRecord`` or nothing.
+The version is that of the records in the frame; the layout of frames has never changed. Topics that
+begin with ``_`` are reserved for the bus. Whatever the bytes, reading them raises no other error
+than ``NotOurRecord``.
 """
 
 import struct
@@ -24,14 +24,14 @@ from penstock.market.codec import FORMATS, VERSION
 ANNOUNCE = "_announce"
 """The topic of announcements."""
 BATCH = "_batch"
-"""The topic of frames that carry others to the broker, which hands them on one by one."""
+"""The topic of frames that carry other frames to the broker, which forwards them one by one."""
 JOIN = "_join"
-"""Whoever subscribes to the topic ``_join.NONCE.WANTED`` is told there, and so alone, what is known
-of the topics wanted."""
+"""A subscription to ``_join.NONCE.WANTED`` is a query: the broker answers on that topic, which only
+this subscriber has, with the last records and numbers of the topics wanted."""
 STREAMS = "_streams"
-"""Likewise ``_streams.NONCE``: a list of all streams."""
+"""Likewise ``_streams.NONCE``; the answer is a list of all streams."""
 MISSED = b"\x02"
-"""Begins what a subscriber tells the broker: how many messages it missed, in eight bytes."""
+"""First byte of a subscriber's report to the broker: how many messages it missed, in 8 bytes."""
 _NAME_BYTES = 255
 _MOST = (1 << 63) - 1
 _number = Layout(">Q")
@@ -39,27 +39,27 @@ _head = Layout(">QQ")
 
 
 class FrameKind(IntEnum):
-    """What a payload is."""
+    """The kind of a payload."""
 
     JSON = 1
-    """A record as the log has it, without its version."""
+    """A record as in the log, without its version."""
     MSGPACK = 2
     """The same object as MessagePack."""
     HEAD = 3
-    """Nothing new: the number is the last that was given; see ``Head``."""
+    """No record; the number is the last one assigned. See ``Head``."""
     JOINED = 4
-    """Packed frames that were sent before; so many further ones follow as the number says."""
+    """Packed frames that were sent before; the number is how many such frames follow."""
     FACTS = 5
-    """A JSON object of the bus's own: an announcement, or a list of streams."""
+    """A JSON object of the bus: an announcement, or a list of streams."""
     BATCH = 6
-    """Packed frames that are new; the number says how many."""
+    """Packed frames that are new; the number is their count."""
 
 
 _KINDS = {int(kind): kind for kind in FrameKind}
 
 
 class Frame(NamedTuple):
-    """One frame, read."""
+    """One decoded frame."""
 
     topic: str
     slot: str
@@ -70,43 +70,43 @@ class Frame(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What a frame of kind HEAD says besides its number."""
+    """The payload of a frame of kind HEAD."""
 
     run: int
-    """Rises with every start of the slot's process."""
+    """Increases with every start of the slot's process."""
     log: int
-    """Which log holds the slot; another folder has another."""
+    """The id of the log that holds the slot; each folder has its own."""
 
 
 Number = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 class Announcement(Struct, frozen=True, kw_only=True):
-    """What a slot says of itself once a second."""
+    """The announcement that a slot sends every second."""
 
     slot: str
     run: Number
     log: Number
     numbers: dict[str, Number]
-    """By topic, the last number that was given."""
+    """The last number assigned, by topic."""
     published: int = 0
     dropped: int = 0
 
 
 def wanted_bytes(wanted: str) -> bytes:
-    """What frames begin with whose topic is ``wanted``, or begins so where it ends with a dot.
+    """Return the prefix of frames that match ``wanted``: a topic, or a prefix that ends in a dot.
 
-    Nothing at all wants everything.
+    An empty string matches everything.
     """
     exact = wanted and not wanted.endswith(".")
     return wanted.encode() + b"\0" if exact else wanted.encode()
 
 
 def beginning(topic: str, slot: str, kind: FrameKind, version: int = VERSION) -> bytes:
-    """What all frames of one topic, slot and kind begin with; number and payload follow.
+    """Return the first bytes of all frames of one topic, slot and kind; number and payload follow.
 
     Raises:
-        NotOurRecord: a name is empty, too long or holds a NUL.
+        NotOurRecord: a name is empty, too long or contains a NUL.
     """
     topic_bytes, slot_bytes = topic.encode(), slot.encode()
     for name in (topic_bytes, slot_bytes):
@@ -116,11 +116,11 @@ def beginning(topic: str, slot: str, kind: FrameKind, version: int = VERSION) ->
 
 
 number_bytes = _number.pack
-"""The number as it stands between beginning and payload."""
+"""Encodes the number, which is placed between beginning and payload."""
 
 
 def write_frame(frame: Frame) -> bytes:
-    """A frame as bytes."""
+    """Encode a frame."""
     return (
         beginning(frame.topic, frame.slot, frame.kind, frame.version)
         + _number.pack(frame.number)
@@ -129,10 +129,10 @@ def write_frame(frame: Frame) -> bytes:
 
 
 def read_frame(data: bytes) -> Frame:
-    """The frame that bytes hold.
+    """Decode a frame.
 
     Raises:
-        NotOurRecord: they hold none, or one of a newer version.
+        NotOurRecord: the bytes are not a frame, or one of a newer version.
     """
     end = data.find(b"\0", 0, _NAME_BYTES + 1)
     try:
@@ -157,7 +157,7 @@ def write_head(head: Head) -> bytes:
 
 
 def read_head(payload: bytes) -> Head:
-    """Raises: NotOurRecord: it is none."""
+    """Raises: NotOurRecord: the payload is not a head."""
     try:
         return Head(*_head.unpack(payload))
     except struct.error as error:
@@ -165,21 +165,21 @@ def read_head(payload: bytes) -> Head:
 
 
 def payload_of(record: bytes, kind: FrameKind) -> tuple[FrameKind, bytes]:
-    """A record of the log as a payload, as JSON where it cannot be what is asked for."""
+    """Encode a record of the log as a payload; as JSON if ``kind`` cannot represent it."""
     if kind is FrameKind.MSGPACK:
         try:
             return kind, msgspec.msgpack.encode(msgspec.json.decode(memoryview(record)[1:]))
         except (OverflowError, msgspec.MsgspecError):
-            # MessagePack knows integers up to 64 bits; an exchange's ids may be longer.
+            # MessagePack has integers of up to 64 bits; an exchange's ids may be longer.
             pass
     return FrameKind.JSON, record[1:]
 
 
 def record_of(frame: Frame) -> bytes:
-    """The record a frame brings, as the log has it.
+    """Return the record in a frame, encoded as in the log.
 
     Raises:
-        NotOurRecord: it brings none.
+        NotOurRecord: the frame has no valid record.
     """
     if frame.kind is FrameKind.JSON:
         return bytes([frame.version]) + frame.payload
@@ -193,12 +193,12 @@ def record_of(frame: Frame) -> bytes:
 
 
 def pack_frames(frames: list[bytes]) -> bytes:
-    """Several frames as one payload."""
+    """Encode several frames as one payload."""
     return msgspec.msgpack.encode(frames)
 
 
 def unpack_frames(payload: bytes) -> list[bytes]:
-    """Raises: NotOurRecord: it is damaged; the frames themselves are not looked at."""
+    """Raises: NotOurRecord: the payload is damaged; the frames themselves are not decoded."""
     try:
         return _unpack(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -206,7 +206,7 @@ def unpack_frames(payload: bytes) -> list[bytes]:
 
 
 def read_announcement(payload: bytes) -> Announcement:
-    """Raises: NotOurRecord: it is none."""
+    """Raises: NotOurRecord: the payload is not an announcement."""
     try:
         announcement = _announcement(payload)
         for topic in announcement.numbers:

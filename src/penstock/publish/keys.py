@@ -1,8 +1,8 @@
-"""Keys: who may speak on the bus. CURVE, with a list of clients that is a folder.
+"""CURVE keys of the bus, and the folders of public keys that the broker accepts.
 
-A secret key stays in a file that only its owner reads and is never shown. Public keys are shown
-and copied freely: the broker's to its clients, theirs into the broker's folders, one for those who
-may publish and one for those who may subscribe, where they count from the next connection on.
+A secret key is in a file that only its owner can read, and is never shown. Public keys are copied
+freely: the broker's to its clients, theirs into the broker's folders, one for clients that may
+publish and one for clients that may subscribe. A copied key is valid from the next connection on.
 """
 
 import os
@@ -35,10 +35,10 @@ class KeyFiles(NamedTuple):
 
 
 def make_keys(folder: Path, name: str) -> KeyFiles:
-    """Make a key pair in two files; none that is there is overwritten.
+    """Create a key pair in two files; existing files are not overwritten.
 
     Raises:
-        StorageError: there are such files already, or none can be made.
+        StorageError: the files exist already, or cannot be created.
     """
     secret, public = folder / f"{name}{SECRET}", folder / f"{name}{PUBLIC}"
     public_key, secret_key = zmq.curve_keypair()
@@ -53,10 +53,10 @@ def make_keys(folder: Path, name: str) -> KeyFiles:
 
 
 def read_secret(path: Path) -> Secret:
-    """The secret key in a file.
+    """Return the secret key in a file.
 
     Raises:
-        ConfigError: it cannot be read, is none, or others may read it too.
+        ConfigError: the file cannot be read, has no valid key, or other users can read it.
     """
     try:
         with path.open() as file:
@@ -71,10 +71,10 @@ def read_secret(path: Path) -> Secret:
 
 
 def read_public(key: str, setting: str) -> str:
-    """A key as it should be spelled.
+    """Return a key after checking its encoding.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a valid key.
     """
     try:
         if len(key) == _KEY_CHARACTERS:
@@ -89,8 +89,8 @@ def read_public(key: str, setting: str) -> str:
 class AccessGuard:
     """Decides whether a key may connect (ZAP, RFC 27).
 
-    Each side of the bus is a domain with a folder of its own: who may subscribe may not publish,
-    unless its key is in both. Folders are read again at the first request after a second.
+    Each side of the bus is a domain with its own folder: a client that may subscribe may not
+    publish, unless its key is in both. The folders are read at most once a second, on request.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class AccessGuard:
         self._read_ns = 0
         self.refused = 0
         self.why = ""
-        """Why the last one was refused."""
+        """Why the last connection was refused."""
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(_ZAP)
 
     def answer(self) -> bool:
-        """Answer the next request, if there is one; whether there was."""
+        """Answer the next request, if any; return whether there was one."""
         try:
             version, request, domain, _, _, mechanism, *credentials = self.socket.recv_multipart(
                 zmq.NOBLOCK
@@ -121,13 +121,13 @@ class AccessGuard:
         if not known:
             self.refused += 1
             self.why = self._why_not(key, side)
-        # "For now": a client that is told 400 never comes again, though its key may be added.
+        # 300 is temporary. After a 400 a client never reconnects, though its key may be added.
         status, text = (b"200", b"OK") if known else (b"300", b"key not known")
         self.socket.send_multipart([version, request, status, text, b"", b""])
         return True
 
     def _why_not(self, key: bytes, side: str) -> str:
-        """In words for whoever runs the broker; a public key is no secret."""
+        """Return the reason, for the broker's operator; a public key is no secret."""
         name = f"the key {key.decode()}" if key else "one without a key"
         setting = {"publish": "bus.publishers", "subscribe": "bus.clients"}.get(side, side)
         if elsewhere := [other for other, keys in self._keys.items() if key in keys]:
@@ -142,7 +142,7 @@ class AccessGuard:
 
 
 def _public_keys(folder: Path | None) -> set[bytes]:
-    """The keys in a folder, without what cannot be read, and without what is no file."""
+    """Return the keys in a folder; entries that are not readable files are skipped."""
     keys: set[bytes] = set()
     for path in sorted(folder.glob(f"*{PUBLIC}")) if folder is not None else ():
         with suppress(OSError):

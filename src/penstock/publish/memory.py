@@ -1,4 +1,4 @@
-"""Publishing within one process, each listener with a bounded queue of its own."""
+"""A publisher within one process; each subscription has its own bounded queue."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from penstock.publish import Published
 
 
 class MemorySubscription:
-    """What one listener has yet to take. When it is full, what comes is dropped and counted."""
+    """The queue of one subscriber. When it is full, new messages are dropped and counted."""
 
     def __init__(self, prefix: str, capacity: int) -> None:
         self.prefix, self.capacity = prefix, capacity
@@ -24,26 +24,26 @@ class MemorySubscription:
         self._some.set()
 
     def take(self) -> list[Published]:
-        """Everything that is waiting, perhaps nothing."""
+        """Return all queued messages, perhaps none."""
         taken = list(self._waiting)
         self._waiting.clear()
         self._some.clear()
         return taken
 
     async def receive(self) -> list[Published]:
-        """Everything that is waiting; waits until there is something."""
+        """Wait until a message is queued, and return all queued messages."""
         await self._some.wait()
         return self.take()
 
 
 class MemoryPublisher:
-    """Hands messages to subscriptions whose prefix begins their topic."""
+    """Delivers messages to the subscriptions whose prefix matches their topic."""
 
     def __init__(self) -> None:
         self._subscriptions: list[MemorySubscription] = []
 
     def subscribe(self, prefix: str = "", capacity: int = 10_000) -> MemorySubscription:
-        """Listen from now on to every topic that begins so."""
+        """Subscribe to every topic with this prefix, from now on."""
         subscription = MemorySubscription(prefix, capacity)
         self._subscriptions.append(subscription)
         return subscription

@@ -1,8 +1,8 @@
-"""The outbox: what the broker sends, without waiting for anybody, and within bounds.
+"""Sends the broker's messages without blocking and with bounded memory.
 
-A subscriber's queue is bounded by the number of messages in it. That bounds memory as long as they
-are small; of larger ones the broker counts the bytes until nobody needs them any more, and drops
-what is too much. Subscribers know it by its number, and read it from the log.
+A subscriber's queue is bounded by its number of messages, which bounds memory while messages are
+small. Of large messages the broker counts the bytes until they are sent, and drops messages above
+the maximum. Subscribers detect them by number and read them from the log.
 """
 
 import zmq
@@ -11,7 +11,7 @@ from penstock.publish.readiness import Socket
 
 _LARGE = 16 * 1024
 _MOST_BYTES = 32 * 1024 * 1024
-"""Of large messages that wait in the queues of subscribers."""
+"""Maximum bytes of large messages in the queues of subscribers."""
 
 
 class Outbox:
@@ -20,14 +20,14 @@ class Outbox:
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
         socket.setsockopt(zmq.XPUB_NODROP, 1)
-        # Below this many bytes a message would be copied, and not be tracked.
+        # Messages below the threshold are copied and cannot be tracked.
         socket.copy_threshold = 0
         self.overflows = 0
-        """How often a queue was found full, or large messages filled the memory."""
+        """How often a queue was full, or large messages reached the maximum."""
         self._waiting: list[tuple[zmq.MessageTracker, int]] = []
 
     def send(self, data: bytes) -> None:
-        """Send, or drop."""
+        """Send a message, or drop it."""
         if len(data) < _LARGE:
             self._send(data)
             return
@@ -40,14 +40,14 @@ class Outbox:
         self._waiting.append((tracker, len(data)))
 
     def reply(self, data: bytes) -> None:
-        """Send an answer; who asks is asked not to ask for more than it reads."""
+        """Send an answer; ``ClientSubscriptions`` bounds the unread answers of each client."""
         self._send(data)
 
     def _send(self, data: bytes, *, copy: bool = True) -> zmq.MessageTracker | None:
         try:
             return self._socket.send(data, zmq.NOBLOCK, copy=copy, track=not copy)
         except zmq.Again:
-            # Somebody's queue is full, and so nobody got it. Once more, without that one.
+            # One subscriber's queue is full, so none got it. Send again, without that one.
             self.overflows += 1
             self._socket.setsockopt(zmq.XPUB_NODROP, 0)
             try:

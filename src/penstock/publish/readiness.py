@@ -1,8 +1,8 @@
-"""Readiness: waiting for plain ZeroMQ sockets on the event loop.
+"""Waits for plain ZeroMQ sockets on the event loop.
 
-A plain socket that is drained in batches costs a sixth of ``zmq.asyncio``'s. Its file descriptor
-says only that *something* changed, and once: so a socket is read until it has nothing more, and
-only then waited for. What comes in between shows on the descriptor, since nothing has looked since.
+Draining a plain socket in batches costs a sixth of ``zmq.asyncio``. The socket's file descriptor
+is edge-triggered: it signals once that *something* changed. So a socket is read until it is empty,
+and only then waited for. A message that arrives in between signals the descriptor again.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ Socket = zmq.Socket[bytes]
 
 
 def drain(socket: Socket, most: int, most_bytes: int = 1 << 62) -> list[bytes]:
-    """What has arrived, at most so many, and no more once they have so many bytes.
+    """Return up to ``most`` messages, and no more once they have ``most_bytes``.
 
-    With none, the socket has nothing more just now.
+    If none is returned, the socket is empty.
     """
     taken: list[bytes] = []
     receive, left = socket.recv, most_bytes
@@ -30,7 +30,7 @@ def drain(socket: Socket, most: int, most_bytes: int = 1 << 62) -> list[bytes]:
 
 
 async def readable(*sockets: Socket) -> None:
-    """Wait until one of them may have something; each must have said that it has nothing."""
+    """Wait until one of the sockets may have a message; all must have been read until empty."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""The registry: which streams there are, and the last record of each. Pure, and bounded."""
+"""The broker's registry of streams, with the last record of each. Pure, and bounded in size."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -19,51 +19,51 @@ from penstock.publish.frames import (
 from penstock.publish.ordering import FARTHEST
 
 _SILENT_MS = 60_000
-"""A slot that has not announced itself for so long is no longer listed."""
+"""A slot without an announcement for this long is no longer listed."""
 _MOST_SLOTS = 1000
 _MOST_TOPICS = 50_000
-"""… in one slot, and twice as many in all; what is announced beyond is left out."""
+"""Maximum topics of one slot; all slots together have twice as many. Others are ignored."""
 _ENTRY_BYTES = 500
-"""What remembering a record takes besides its bytes."""
+"""Memory used per stored record besides its bytes."""
 
 
 class SlotFacts(Struct, frozen=True, kw_only=True):
-    """One slot, as the bus knows it."""
+    """One slot, from its announcements."""
 
     slot: str
     silent_ms: int
-    """Since its last announcement; it makes one every second."""
+    """Milliseconds since its last announcement; one is due every second."""
     published: int
     dropped: int
-    """Messages it could not hand to the broker."""
+    """Messages that it could not send to the broker."""
     numbers: dict[str, int]
-    """By topic, the last number."""
+    """The last number, by topic."""
 
 
 class BusCounts(Struct):
-    """What the broker has done since it started."""
+    """The broker's counts since its start."""
 
     forwarded: int = 0
     overflows: int = 0
-    """How often a subscriber's queue was found full; it misses messages until it reads again."""
+    """How often a subscriber's queue was full; it misses messages until it reads again."""
     missed: int = 0
-    """Messages that subscribers say they missed, and had from the log, or not."""
+    """Messages that subscribers reported as missed, whether or not the log had them."""
     malformed: int = 0
     refused: int = 0
-    """Connections whose key is not known, or may not do this."""
+    """Connections with an unknown key, or one that is not permitted on that side."""
     cut: int = 0
-    """Connections that were closed because there were too many, or they asked for too much."""
+    """Connections closed because there were too many, or had too many subscriptions."""
 
 
 class BusFacts(Struct, frozen=True, kw_only=True):
-    """The answer to whoever asks what there is."""
+    """The answer to a ``_streams`` query."""
 
     counts: BusCounts
     slots: list[SlotFacts]
 
 
 class Registry:
-    """What the broker remembers."""
+    """The last record of each stream, and the last announcement of each slot."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -72,11 +72,11 @@ class Registry:
         self._slots: dict[str, tuple[int, Announcement]] = {}
 
     def passed(self, frame: Frame, data: bytes) -> None:
-        """A record was handed on; the newest are kept, as far as there is room."""
+        """Store a forwarded record; the oldest are removed when the size limit is reached."""
         place = (frame.topic, frame.slot)
         self._forget(place)
         if len(data) + _ENTRY_BYTES > self._most_bytes // 10:
-            return  # One that leaves no room for others is read from the log.
+            return  # Too large to store; subscribers read it from the log.
         self._bytes += len(data) + _ENTRY_BYTES
         self._last[place] = (frame.number, data)
         while self._bytes > self._most_bytes:
@@ -88,7 +88,7 @@ class Registry:
             self._bytes -= len(known[1]) + _ENTRY_BYTES
 
     def announced(self, announcement: Announcement, now_ms: int) -> Iterator[bytes]:
-        """A slot told of itself; the frames that tell it to the subscribers of its topics."""
+        """Store an announcement; yield the head frames for the subscribers of its topics."""
         self._forget_silent(now_ms)
         slot = announcement.slot
         numbers = dict(islice(announcement.numbers.items(), self._room(slot)))
@@ -96,24 +96,24 @@ class Registry:
         if slot in self._slots or len(self._slots) < _MOST_SLOTS:
             self._slots[slot] = (now_ms, announcement)
         for topic, last in numbers.items():
-            # It announces what it has sent, in order: a greater number was not its own.
+            # A slot announces what it has sent, in order: a greater number is not from this slot.
             if self._last.get((topic, slot), (0,))[0] > last:
                 self._forget((topic, slot))
             yield _head(announcement, topic, last)
 
     def _room(self, slot: str) -> int:
-        """How many topics a slot may announce."""
+        """The number of topics that a slot may announce."""
         others = sum(len(each.numbers) for name, (_, each) in self._slots.items() if name != slot)
         return max(0, min(_MOST_TOPICS, 2 * _MOST_TOPICS - others))
 
     def known(self, wanted: str, most_bytes: int) -> list[bytes]:
-        """What a joining subscriber is told of the topics wanted, packed into payloads."""
+        """Return the last records and numbers of the topics wanted, packed into payloads."""
         beginning = wanted_bytes(wanted).decode()
         frames: list[bytes] = []
         for (topic, slot), (number, data) in self._last.items():
             if f"{topic}\0".startswith(beginning) and self._is_plausible(topic, slot, number):
                 frames.append(data)
-        # After the records: a number that was announced is never less than one that was sent.
+        # Heads follow the records: the number in a head is never below that of a sent record.
         for _, announcement in self._slots.values():
             for topic, last in announcement.numbers.items():
                 if f"{topic}\0".startswith(beginning):
@@ -130,13 +130,13 @@ class Registry:
         return [pack_frames(each) for each in packed]
 
     def _is_plausible(self, topic: str, slot: str, number: int) -> bool:
-        """Whether a slot that announces itself may be so far: more may be forged."""
+        """Whether a number is close to the slot's announcement; others may be forged."""
         if slot not in self._slots:
             return True
         return number - self._slots[slot][1].numbers.get(topic, 0) <= FARTHEST
 
     def slots(self, now_ms: int) -> list[SlotFacts]:
-        """Every slot that announces itself, by name."""
+        """Return every slot that sends announcements, by name."""
         self._forget_silent(now_ms)
         return [
             SlotFacts(

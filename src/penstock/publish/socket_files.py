@@ -1,7 +1,7 @@
-"""Socket files: local sockets with permissions, at any path.
+"""Local sockets as files with permissions, at paths of any length.
 
-The kernel takes paths of sockets up to 107 bytes. A longer one is reached through a descriptor of
-its folder, so that it is a file like any other, and its permissions decide who may connect.
+The kernel accepts socket paths of up to 107 bytes. A longer path is opened through a descriptor of
+its folder, so the socket is an ordinary file, and its permissions control access.
 """
 
 import os
@@ -12,24 +12,24 @@ from pathlib import Path
 from penstock.errors import BusUnreachable, ConfigError
 
 _LONGEST = 100
-"""The kernel takes 107 bytes."""
+"""Below the kernel's limit of 107 bytes."""
 _DESCRIPTORS = Path("/proc/self/fd")
 _folders: dict[tuple[int, int], int] = {}
-"""By device and inode; they stay open, since a lost connection is made again at any time."""
+"""Descriptors by device and inode; they stay open, since ZeroMQ may reconnect at any time."""
 
 
 def socket_file(endpoint: str) -> Path | None:
-    """The file of an endpoint that has one."""
+    """Return the file of an endpoint, if it has one."""
     path = endpoint.removeprefix("ipc://")
     return None if path == endpoint or path.startswith("@") else Path(path)
 
 
 def short_endpoint(endpoint: str) -> str:
-    """The same endpoint in a spelling that is short enough for the kernel.
+    """Return the same endpoint with a path that is short enough for the kernel.
 
     Raises:
-        ConfigError: there is none.
-        BusUnreachable: there is none while the folder is not there, and so no bus either.
+        ConfigError: there is no such path.
+        BusUnreachable: there is no such path while the folder, and so the bus, does not exist.
     """
     path = socket_file(endpoint)
     if path is None or len(os.fsencode(path)) <= _LONGEST:
@@ -60,7 +60,7 @@ def _open(folder: Path) -> int:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Files made meanwhile are for their owner; and for its group, if the umask lets it write."""
+    """Create files for their owner only, and for the group if the umask lets it write."""
     before = os.umask(0o177)
     try:
         if not before & 0o020:

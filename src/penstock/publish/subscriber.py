@@ -1,8 +1,9 @@
-"""The subscriber: every record of the topics it wants, once each, in order per topic and slot.
+"""A subscriber delivers every record of its topics once, in order per topic and slot.
 
-What the bus dropped is noticed by its number and read from the log of its slot; what that log
-cannot give is named once. It reads from the bus only as fast as it is read itself: if that is too
-slow, the bus drops, and the log is read instead, so nothing piles up anywhere.
+Messages that the bus dropped are detected by number and read from the log of their slot; numbers
+that the log does not have are reported once. The subscriber reads from the bus only as fast as its
+caller reads from it. If that is too slow, the bus drops messages and the log is read instead, so no
+queue grows without bound.
 """
 
 import asyncio
@@ -40,17 +41,17 @@ _BATCH_BYTES = 8 * 1024 * 1024
 
 
 class Filler(Protocol):
-    """Where records are read that the bus dropped. Used in one thread at a time."""
+    """Reads records that the bus dropped. Used in one thread at a time."""
 
     def holds(self, log: int) -> bool:
-        """Whether this is the log of that id; another machine's slot may bear the same name."""
+        """Whether this log has that id; a slot of another machine may have the same name."""
         ...
 
     def read(self, topic: str, slot: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """The numbers among these that are there, rising, with their records.
+        """Yield the existing numbers of this range, ascending, with their records.
 
         Raises:
-            StorageError, NotOurRecord: they cannot be read.
+            StorageError, NotOurRecord: the records cannot be read.
         """
         ...
 
@@ -58,7 +59,7 @@ class Filler(Protocol):
 
 
 class Delivery(Struct, frozen=True, gc=False):
-    """One record, as it came."""
+    """One delivered record."""
 
     topic: str
     slot: str
@@ -69,39 +70,39 @@ class Delivery(Struct, frozen=True, gc=False):
 
     @property
     def event(self) -> AnyEvent:
-        """The event itself, decoded when asked for.
+        """The decoded event.
 
         Raises:
-            NotOurRecord: it was written by a newer penstock, or is none of ours.
+            NotOurRecord: it was written by a newer penstock, or is not a record.
         """
         return decode(self.record)
 
 
 class Missing(Struct, frozen=True, gc=False):
-    """Records that were published and cannot be had: neither the bus nor the log gave them."""
+    """Records that were published, and that neither the bus nor the log delivered."""
 
     topic: str
     slot: str
     first: int
     last: int
-    """This one included."""
+    """Inclusive."""
 
 
 class SubscriberCounts(Struct):
-    """What became of what was wanted."""
+    """Counts of a subscriber."""
 
     received: int = 0
     repeated: int = 0
-    """Frames that brought nothing new."""
+    """Frames that had been received before."""
     missed: int = 0
     """Numbers the bus dropped."""
     filled: int = 0
-    """Read from the log instead, or because they are older than the subscription."""
+    """Records read from the log, because they were dropped or precede the subscription."""
     lost: int = 0
-    """Neither bus nor log gave them."""
+    """Numbers that neither the bus nor the log delivered."""
     malformed: int = 0
     doubted: int = 0
-    """Frames whose number was too far ahead to be believed at once."""
+    """Frames whose number was too far ahead to be accepted at once."""
 
 
 class _GapRead:
@@ -113,7 +114,7 @@ class _GapRead:
 
 
 class Subscriber:
-    """An asynchronous iterator of deliveries, and of what is missing. Close it when done.
+    """An asynchronous iterator of ``Delivery`` and ``Missing``. Close it when done.
 
     Waiting for the next one may be cancelled at any time without loss.
     """
@@ -144,12 +145,12 @@ class Subscriber:
         self._unanswered = len(wanted)
         for each in wanted:
             self._socket.send(b"\x01" + wanted_bytes(each))
-            # After the subscription, on the same way: nothing can fall between the two.
+            # After the subscription, on the same connection: no message is lost between the two.
             self._socket.send(f"\x01{JOIN}.{nonce}.{each}\0".encode())
 
     @property
     def joined(self) -> bool:
-        """Whether the bus has answered for everything wanted, and so forwards it."""
+        """Whether the bus has answered for all topics wanted, and so forwards them."""
         return self._unanswered <= 0
 
     def __aiter__(self) -> AsyncIterator[Delivery | Missing]:
@@ -172,7 +173,7 @@ class Subscriber:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave the bus."""
+        """Disconnect from the bus."""
         if self._reading is not None:
             await asyncio.wait({self._reading})
         self._disk.shutdown()
@@ -182,7 +183,7 @@ class Subscriber:
         self._context.term()
 
     async def _receive(self) -> None:
-        """Take what the bus has; wait for it, if it has nothing."""
+        """Read messages from the bus; wait if there are none."""
         if self.counts.missed != self._told:
             missed, self._told = self.counts.missed - self._told, self.counts.missed
             self._say(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
@@ -206,7 +207,7 @@ class Subscriber:
             self._todo.append((frame, False))
 
     def _say(self, word: bytes) -> None:
-        # Without a broker there is nobody to tell; it is a matter of counting, or of tidiness.
+        # Without a broker the message is dropped; it only concerns counts and unsubscribing.
         with suppress(zmq.Again):
             self._socket.send(word, zmq.NOBLOCK)
 
@@ -241,7 +242,7 @@ class Subscriber:
             self._ready.append(delivery)
 
     async def _read_on(self, hole: _GapRead) -> None:
-        """Read some more of what is missing; once there is no more, go on behind it."""
+        """Read the next missing records from the log; after the last, continue behind the gap."""
         if self._reading is None:
             loop = asyncio.get_running_loop()
             self._reading = loop.run_in_executor(self._disk, self._read, hole)
@@ -268,7 +269,7 @@ class Subscriber:
             hole.next = number
 
     def _read(self, hole: _GapRead) -> list[tuple[int, bytes]]:
-        """In the thread: the next records, fewer than a batch if they are the last."""
+        """Return the next records, fewer than a batch if they are the last. Runs in the thread."""
         frame, log = hole.frame, self._logs.get(hole.frame.slot)
         if self._fill is None or (log is not None and not self._fill.holds(log)):
             return []

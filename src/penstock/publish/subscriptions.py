@@ -1,23 +1,23 @@
-"""Subscriptions: what is asked for by which connection, and what each may ask for. Pure.
+"""Tracks and limits the subscriptions of each connection to the broker. Pure.
 
-ZeroMQ keeps a tree with a node for every byte of a subscription, some fifty bytes each, as many as
-there are. So the broker counts them, and closes the connections that ask for too much. It is told
-of a subscription when the first connection asks for it, and when the last one does no more.
+ZeroMQ keeps a tree with a node of some fifty bytes for every byte of a subscription, without limit.
+So the broker counts subscriptions, and closes connections that have too many. ZeroMQ reports a
+subscription when the first connection adds it, and again when the last one removes it.
 
-Questions are subscriptions too. Answers may be long, and one who does not read them must not fill
-the memory: the next answer waits until the asker has said, by ending that subscription, that it
-has got those before.
+Queries are subscriptions too. Answers may be long, and a client that does not read them must not
+fill the memory: the next answer is sent only when the client has confirmed earlier ones, by ending
+their subscriptions.
 """
 
 from collections import defaultdict, deque
 
 LONGEST = 160
-"""Bytes of one subscription: a name, or a question about one."""
+"""Maximum bytes of one subscription: a name, or a query for one."""
 _MOST_BYTES = 256 * 1024
-"""… of all subscriptions of one connection …"""
+"""Maximum bytes of all subscriptions of one connection."""
 _MOST_BYTES_IN_ALL = 1024 * 1024
 _UNREAD_BYTES = 4 * 1024 * 1024
-"""No further question is answered while answers of so many bytes may be unread."""
+"""Maximum bytes of unread answers of one connection; above it, its queries wait."""
 
 
 class _Client:
@@ -29,7 +29,7 @@ class _Client:
 
 
 class ClientSubscriptions:
-    """Who asked for what."""
+    """The subscriptions and queries of all connections."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -40,11 +40,11 @@ class ClientSubscriptions:
         self._ready: deque[_Client] = deque()
 
     def opened(self, connection: int) -> None:
-        """A connection is new, whoever had its number before."""
+        """Register a new connection; its descriptor may have belonged to an earlier one."""
         self._clients.pop(connection, None)
 
     def added(self, connection: int, wanted: bytes) -> str:
-        """Somebody asked for something that nobody had; why that is too much, if it is."""
+        """Add a new subscription; return which limit it exceeds, or an empty string."""
         client = self._clients[connection]
         if wanted in self._held:
             return ""
@@ -63,7 +63,7 @@ class ClientSubscriptions:
         return ""
 
     def removed(self, wanted: bytes) -> None:
-        """Nobody asks for this any more."""
+        """Remove a subscription that no connection has any more."""
         client = self._held.pop(wanted, None)
         if client is None:
             return
@@ -74,13 +74,13 @@ class ClientSubscriptions:
         self._prepare(client)
 
     def asked(self, question: bytes) -> None:
-        """One that was added is a question."""
+        """Queue a subscription that was added, as a query."""
         client = self._held[question]
         client.questions.append(question)
         self._prepare(client)
 
     def next_question(self) -> bytes | None:
-        """The next one to be answered, taking turns between those who ask."""
+        """Return the next query to answer, in turn between connections."""
         while self._ready:
             client = self._ready.popleft()
             while client.questions:
@@ -91,7 +91,7 @@ class ClientSubscriptions:
         return None
 
     def answered(self, question: bytes, size: int) -> None:
-        """So many bytes were sent."""
+        """Record that ``size`` bytes were sent in answer to a query."""
         client = self._held[question]
         self._answers[question] = size
         client.unread += size

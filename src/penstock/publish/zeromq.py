@@ -1,9 +1,9 @@
-"""Publishing to other processes: one socket to the broker, which never makes anybody wait.
+"""Publishes to other processes through one non-blocking socket to the broker.
 
-What the broker does not take in time is dropped here and counted, exactly: the socket says so,
-where an ordinary publishing socket would be silent. While no broker was ever there nothing is even
-made. What is published together goes to the broker in one piece: waking the network thread costs
-more than all else, and how often it is woken then no longer depends on how busy the machine is.
+Messages that do not fit the queue to the broker are dropped and counted exactly: the socket reports
+a full queue, unlike an ordinary PUB socket. Until a broker has connected, frames are not even
+encoded. Messages published together are sent as one batch: waking the network thread costs more
+than all else, and with batches the number of wake-ups does not depend on the machine's load.
 """
 
 from bisect import bisect_right
@@ -37,24 +37,24 @@ from penstock.telemetry import Listener, MessagesDropped, quiet
 _EVERY_S = 1.0
 _BATCH_BYTES = 64 * 1024
 _PACKED_BYTES = 5
-"""What a frame takes more when it is packed, and a batch of them, at most."""
+"""Maximum overhead in bytes of a packed frame, and of a batch."""
 _LEAST_QUEUE = 10
 _KINDS = {"json": FrameKind.JSON, "msgpack": FrameKind.MSGPACK}
 
 
 class PublishedCounts(Struct):
-    """What became of the messages given to a publisher."""
+    """Counts of a publisher's messages."""
 
     published: int = 0
-    """Handed to the broker, or about to be."""
+    """Sent to the broker, or queued for it."""
     dropped: int = 0
-    """The queue was full, or the message is larger than the bus takes."""
+    """The queue was full, or the message is larger than ``bus.message_bytes``."""
     unheard: int = 0
-    """Not even made, since no broker was ever there."""
+    """Not encoded, since no broker has connected yet."""
 
 
 class _Beginnings(dict[str, bytes]):
-    """What frames of a topic begin with, made when it is first asked for."""
+    """The first bytes of the frames of each topic, encoded on first use."""
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
@@ -77,7 +77,7 @@ class ZeroMqPublisher:
     ) -> None:
         self.counts = PublishedCounts()
         self._slot, self._run_and_log, self._tell = slot, head, listener
-        # From the log: what a crash left unsent is then announced, and missed by subscribers.
+        # From the log: records that a crash left unsent are announced, so subscribers detect them.
         self._numbers = dict(numbers or {})
         self._kind = _KINDS[endpoints.settings.payload]
         self._most_bytes = endpoints.settings.message_bytes
@@ -103,7 +103,7 @@ class ZeroMqPublisher:
         frames = self._frames(messages)
         sizes = [len(frame) + _PACKED_BYTES for frame in frames]
         if max(sizes, default=0) > self._most_bytes:
-            # Such a one would cost us the connection.
+            # The broker closes a connection that sends a larger message.
             fits = [size - _PACKED_BYTES <= self._most_bytes for size in sizes]
             self.counts.dropped += fits.count(False)
             frames, sizes = list(compress(frames, fits)), list(compress(sizes, fits))
@@ -114,9 +114,9 @@ class ZeroMqPublisher:
             first, sent = after, ends[after - 1]
 
     def _frames(self, messages: Sequence[Published]) -> list[bytes]:
-        """Each message as it travels."""
+        """Encode each message as a frame."""
         kind, beginnings = self._kind, self._beginnings
-        if kind is FrameKind.JSON:  # as the log has it, but for its version: no need to look inside
+        if kind is FrameKind.JSON:  # as in the log without the version: no need to decode
             return [
                 beginnings[each.topic] + number_bytes(each.number) + each.record[1:]
                 for each in messages
@@ -138,7 +138,7 @@ class ZeroMqPublisher:
             self.counts.dropped += len(batch)
 
     def announce(self) -> None:
-        """Tell which topics there are and how far they have come; due every second."""
+        """Send the last number of every topic to the broker; due every second."""
         if self._listen():
             announcement = Announcement(
                 slot=self._slot,
@@ -151,9 +151,9 @@ class ZeroMqPublisher:
             payload = msgspec.json.encode(announcement)
             frame = write_frame(Frame(ANNOUNCE, self._slot, 0, FrameKind.FACTS, payload))
             if len(frame) > self._most_bytes:
-                self.counts.dropped += 1  # It would cost us the connection.
+                self.counts.dropped += 1  # The broker would close the connection.
             else:
-                # One that finds no room is no loss: the next says the same and more.
+                # If the queue is full, it is skipped: the next announcement includes its numbers.
                 with suppress(zmq.Again):
                     self._socket.send(frame, zmq.NOBLOCK)
         dropped = self.counts.dropped - self._told
@@ -162,13 +162,13 @@ class ZeroMqPublisher:
             self._tell(MessagesDropped(slot=self._slot, count=dropped))
 
     def _listen(self) -> bool:
-        """Whether a broker is, or was, there: it asks for everything once it is."""
+        """Whether a broker is or was connected: it subscribes to everything when it connects."""
         for word in drain(self._socket, 100):
             self._heard = word[:1] == b"\x01"
         return self._heard
 
     def close(self) -> None:
-        """Give what is queued a moment to leave."""
+        """Close the socket; queued messages have ``bus.linger`` seconds to be sent."""
         if not self._heard:
             self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.close()
@@ -176,7 +176,7 @@ class ZeroMqPublisher:
 
 
 async def keep_announcing(publisher: ZeroMqPublisher, clock: Clock) -> None:
-    """Announce every second, for ever."""
+    """Announce every second."""
     while True:
         publisher.announce()
         await clock.sleep(_EVERY_S)

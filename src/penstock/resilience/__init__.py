@@ -1,1 +1,1 @@
-"""Resilience: what to do when something did not work."""
+"""Retries after failures."""

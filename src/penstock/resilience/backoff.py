@@ -1,7 +1,7 @@
-"""Back-off: how long to wait before trying again.
+"""Back-off computes how long to wait before a retry.
 
-Delays grow by a factor up to a cap, and a random share is taken off each, so that many callers that
-failed together do not come back together. Pure: the random function is handed in.
+Delays grow by a factor up to a cap, and a random share of each is subtracted, so that callers that
+failed together do not retry together. Pure: the random function is a parameter.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Backoff:
-    """A number of attempts, and the pauses between them."""
+    """A number of attempts, and the delays between them."""
 
     attempts: int = 4
-    """How often to try in all, the first time included."""
+    """The number of attempts, including the first."""
     first_s: float = 0.25
     multiplier: float = 2.0
     longest_s: float = 10.0
     jitter: float = 0.5
-    """The largest share of a delay that chance takes off: 0 none, 1 all of it."""
+    """The largest share of a delay that is randomly subtracted: 0 none, 1 all of it."""
 
     def delays(self, random: Callable[[], float]) -> Iterator[float]:
         """Seconds to wait before the second, third … attempt; ``random`` draws from [0, 1)."""

@@ -1,11 +1,11 @@
-"""Exchanges to practise on: deterministic, exact, and as strict as the real ones.
+"""Simulated exchanges for tests: deterministic, exact, and as strict as the real ones.
 
-The market is a pure function of a seed: every trade of its id, every book of its update id, every
-candle the sum of its trades (``market``). The engine serves any exchange: admission, streams,
-faults, the ledger (``engine``). Each exchange's folder spells the market in its own protocol and
-states its own limits; ``registry`` finds the folders. ``judge`` compares what a client recorded
-with the ledger, over HTTP.
+The market (``market``) is a pure function of a seed: a trade of its id, a book of its update id; a
+candle is the sum of its trades. The engine (``engine``) serves any exchange: admission, streams,
+faults, the ledger. Each exchange's folder encodes the market in that exchange's protocol and
+defines its limits; ``registry`` finds the folders. ``judge`` compares what a client recorded with
+the ledger, over HTTP.
 
-All of it is written from the exchanges' documentation alone and shares no protocol code with
-penstock's own clients, so that one misreading cannot prove itself right.
+The simulator is written from the exchanges' documentation alone and shares no protocol code with
+penstock's clients, so that a misread document does not confirm itself.
 """

@@ -1,8 +1,8 @@
-"""The judge: what a client says it has, held against the ledger.
+"""Compares what a client recorded with the ledger.
 
-It works after the fact and apart from the client: it alone reads ``/_sim/``. A client hands in its
-evidence; the judge finds out what is missing, what came twice, what is wrong, and whether the
-client knows what it missed.
+The judge runs after the client and separately from it: only the judge reads ``/_sim/``. From the
+client's evidence it counts what is missing, duplicated or wrong, and whether the client reported
+what it missed.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ _NO_ROWS = (1 << 63) - 1
 
 
 class SeenTrade(NamedTuple):
-    """A trade as the client has it."""
+    """A trade as the client recorded it."""
 
     id: int
     at_ms: int
@@ -32,54 +32,54 @@ class SeenTrade(NamedTuple):
 
 
 class SeenBook(NamedTuple):
-    """The best levels of a book that the client believed in, after one update."""
+    """The best levels of a client's synced book after one update."""
 
     update_id: int
     bids: Sequence[tuple[Decimal, Decimal]]
     asks: Sequence[tuple[Decimal, Decimal]]
     at_ms: int | None = None
-    """The time on that update, where the exchange has no ids; counts instead of the id."""
+    """The time of that update, where the exchange has no ids; used instead of the id."""
 
 
 @dataclass
 class Evidence:
-    """Everything a client hands in, of one market."""
+    """Everything that a client recorded of one market."""
 
     trades: list[SeenTrade] = field(default_factory=list)
     consecutive: bool = True
-    """Whether the exchange numbers its trades one by one, as the ledger does."""
+    """Whether the exchange numbers its trades consecutively, as the ledger does."""
     missing: list[tuple[int, int]] = field(default_factory=list)
-    """Trade ids the client says it missed, as runs."""
+    """Ranges of trade ids that the client reports as missing, both ends included."""
     books: list[SeenBook] = field(default_factory=list)
     synced: bool = False
-    """Whether its book was synced at the end."""
+    """Whether the client's book was synced at the end."""
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What the judge found."""
+    """The results of a comparison."""
 
     trades: int = 0
     trades_missing: int = 0
     trades_duplicated: int = 0
     trades_wrong: int = 0
     gaps_unlisted: int = 0
-    """Trades that are missing without the client knowing."""
+    """Trades that are missing and that the client did not report."""
     gaps_untrue: int = 0
-    """Trades the client calls missing that are not."""
+    """Trades that the client reports as missing but that are not."""
     gaps_unknowable: int = 0
-    """Trades that are missing where the exchange's ids do not show it: nobody calls them there."""
+    """Missing trades that a client cannot detect, since the exchange's ids do not show gaps."""
     books_synced: int = 0
     books_checked: int = 0
     book_mismatches: int = 0
     requests: int = 0
     http_429: int = 0
-    """Requests and connects that were refused, also where the answer was an error inside a 200."""
+    """Requests and connects that were refused, also where the response was a 200 with an error."""
     http_418: int = 0
-    """Those of a banned address."""
+    """Requests and connects of a banned address."""
 
     @property
     def honest(self) -> bool:
-        """Nothing doubled, wrong or over a limit, and the client knows all that ids can tell."""
+        """Nothing is duplicated, wrong or over a limit, and every detectable gap is reported."""
         return not (
             self.trades_duplicated
             or self.trades_wrong
@@ -92,7 +92,7 @@ class Findings(Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """There was nothing to judge."""
+        """There was nothing to compare."""
         return not (self.trades or self.books_checked)
 
     @property
@@ -102,7 +102,7 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 def total(findings: Iterable[Findings]) -> Findings:
-    """The sums of several."""
+    """The sum of several findings, field by field."""
     counts: Counter[str] = Counter()
     for each in findings:
         counts.update(asdict(each))
@@ -110,17 +110,17 @@ def total(findings: Iterable[Findings]) -> Findings:
 
 
 class Judge:
-    """Reads the ledger of one simulator and compares."""
+    """Compares evidence with the ledger of one simulator."""
 
     def __init__(self, http: aiohttp.ClientSession, address: str) -> None:
         self._http, self._base = http, f"{address}/_sim"
 
     async def exchange(self) -> str:
-        """Which exchange is simulated."""
+        """The name of the simulated exchange."""
         return str((await self._get("state"))["exchange"])
 
     async def judge(self, markets: Mapping[str, Evidence]) -> Findings:
-        """Findings over everything handed in, by slug."""
+        """The findings over all evidence, given by slug."""
         counts: Counter[str] = Counter()
         for slug, evidence in markets.items():
             counts["books_synced"] += evidence.synced
@@ -139,7 +139,8 @@ class Judge:
         counts = Counter(trades=len(evidence.trades))
         counts["trades_duplicated"] = len(evidence.trades) - len(seen)
         known = seen.keys() | listed
-        # The ledger tells the future too; what is not yet, or never, cannot be seen, nor missed.
+        # The ledger also has future trades. A trade that has not happened can be neither recorded
+        # nor missed.
         beyond = await self._next_id(slug)
         never = {number for number in known if not 1 <= number < beyond}
         counts["trades_wrong"] = len(never & seen.keys())
@@ -157,7 +158,7 @@ class Judge:
         return counts
 
     async def _judge_unnumbered(self, slug: str, trades: Sequence[SeenTrade]) -> Counter[str]:
-        """Trades under ids of the exchange's own making are known by everything else on them."""
+        """Compare trades by all fields except the id, which differs from the ledger's."""
         first_ms, last_ms = min(t.at_ms for t in trades), max(t.at_ms for t in trades)
         seen = Counter(once[1:] for once in {trade.id: trade for trade in trades}.values())
         counts = Counter(trades=len(trades), trades_duplicated=len(trades) - seen.total())
@@ -168,7 +169,7 @@ class Judge:
             page = await self._get("ledger/trades", symbol=slug, from_id=start, limit=limit)
             truth.update(_true_trade(row)[1:] for row in page["trades"])
         counts["trades_wrong"] = (seen - truth).total()
-        # The first and the last instant may have been seen in part, and nothing is wrong with that.
+        # Of the first and the last millisecond the client may have recorded only a part.
         missing = [t for t in (truth - seen).elements() if t[0] not in (first_ms, last_ms)]
         counts["trades_missing"] = counts["gaps_unknowable"] = len(missing)
         return counts
@@ -181,7 +182,7 @@ class Judge:
         return int((await self._get("state"))["at_ms"])
 
     async def _id_at(self, slug: str, at_ms: int) -> int:
-        """The id of the first trade at or after an instant."""
+        """The id of the first trade at or after a time."""
         found = await self._get("ledger/ids", symbol=slug, at_ms=at_ms)
         return int(found["next_trade_id"])
 
@@ -201,7 +202,7 @@ class Judge:
         )
 
     async def _judge_requests(self) -> Counter[str]:
-        """By the totals: the rows of a long run are not all kept."""
+        """Count from the totals, since the log does not keep all rows of a long run."""
         totals = (await self._get("requests", after=_NO_ROWS))["totals"]
         found = {"requests": "request", "http_429": "429", "http_418": "418"}
         return Counter({name: totals.get(total, 0) for name, total in found.items()})

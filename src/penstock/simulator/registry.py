@@ -1,6 +1,6 @@
-"""Which exchanges can be simulated: every folder of this package but those that all of them share.
+"""Finds the exchanges that can be simulated: every folder of this package except the shared ones.
 
-An exchange's folder offers ``build(markets, settings)`` and ``CATALOGUE``, what it would list.
+An exchange's folder has ``build(markets, settings)`` and ``CATALOGUE``, the markets it can list.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from penstock.simulator.market.listings import Catalogue
 from penstock.simulator.market.market import Market
 
 SHARED = ("engine", "market")
-"""Folders that are no exchange."""
+"""Folders that are not exchanges."""
 
 
 def names() -> tuple[str, ...]:
-    """The exchanges there are, by folder."""
+    """The names of the exchanges, which are those of their folders."""
     folders = (module.name for module in iter_modules(simulator.__path__) if module.ispkg)
     return tuple(name for name in folders if name not in SHARED)
 

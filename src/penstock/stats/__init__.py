@@ -1,1 +1,1 @@
-"""Statistics: facts and state made into metrics."""
+"""Turns facts and state into metrics."""

@@ -1,4 +1,4 @@
-"""Exposition: what one process counts, on a port of its own, for Prometheus to fetch."""
+"""Serves the metrics of one process on its own port, for Prometheus to scrape."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,19 +16,19 @@ from penstock.web import WebServer, hosts_of, only_for
 def exposed(
     settings: Settings, port_owner: Callable[[int], str | None], folder: Path
 ) -> Iterator[Metrics]:
-    """A listener that counts, and shows what it counted until the block is left.
+    """A listener that counts facts, and serves the metrics until the block is left.
 
-    What this process says of itself in a status in the folder is shown as well.
+    The metrics include this process's statuses in the folder.
 
     Raises:
-        PortInUse: another program listens there.
-        ConfigError: this machine has no such address.
+        PortInUse: another program listens on the port.
+        ConfigError: this machine does not have the address.
     """
     metrics = Metrics()
     metrics.registry.register(CollectorGauges(folder))
     address = settings.host, settings.port
     hosts = hosts_of(settings.host, settings.hosts)
     application = only_for(hosts, make_asgi_app(metrics.registry), "metrics.hosts")
-    # In a thread of its own, so that metrics are shown while the process is busy.
+    # In its own thread, so that metrics are served while the process is busy.
     with WebServer(application, address, port_owner, section="metrics").in_thread():
         yield metrics

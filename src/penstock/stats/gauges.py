@@ -1,7 +1,7 @@
-"""Gauges: what a collector says of itself, made into metrics whenever somebody looks.
+"""Turns a collector's status into metrics at each scrape.
 
-It is the status that the process writes every second, so what Prometheus sees is what ``penstock
-status`` shows; also where it cannot be written. Each process shows its own only.
+It is the status that the process writes every second, so Prometheus receives what ``penstock
+status`` shows, even if the file cannot be written. Each process serves only its own.
 """
 
 import os
@@ -16,13 +16,13 @@ _STATES = ("syncing", "synced", "stale", "stopped")
 
 
 class CollectorGauges:
-    """For a registry: everything about connections, books and queues."""
+    """A custom collector for a registry: metrics of streams, connections, books and queues."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._pid = folder, os.getpid()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing before there is a status; it would have to be read to know."""
+        """Nothing: the metrics are not known until there is a status."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -141,7 +141,7 @@ def _rotations(status: CollectorStatus) -> list[dict[str, int]]:
 
 
 def _by_reason(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Counts by what a reason begins with: the rest may differ every time."""
+    """Counts by the part of a reason before the colon: the rest may differ every time."""
     found: dict[str, int] = {}
     for each in counts:
         for reason, count in each.items():

@@ -1,8 +1,8 @@
-"""Metrics: facts counted as they are told, state read when somebody looks; Prometheus' text out.
+"""Counts facts, reads shared state at each scrape, and returns Prometheus' text format.
 
-What one process has done (answers of its API, streams, fetches) is counted there. What the fleet
-shares (use of limits, saturation, jobs by state, requests and runs of jobs) is read from the state
-store at each look, so every process that is asked tells the same.
+What one process has done (API responses, streams, fetches) is counted in that process. What all
+processes share (usage of limits, saturation, jobs by state, requests and job runs) is read from the
+state store at each scrape, so every process returns the same values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ _TOOK_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """A listener that counts. Its registry is its own.
+    """A listener that counts facts in its own registry.
 
-    With ``of_fleet`` requests are left out, since ``fleet_text`` tells those of all processes.
+    With ``of_fleet`` requests are left out, since ``fleet_text`` has those of all processes.
     """
 
     def __init__(self, *, of_fleet: bool = False) -> None:
@@ -94,7 +94,7 @@ class Metrics:
         self._fetches = _FetchMetrics(registry)
 
     def __call__(self, fact: Fact) -> None:
-        """Hear a fact."""
+        """Count a fact."""
         self._streams.count(fact)
         self._fetches.count(fact)
         match fact:
@@ -121,12 +121,12 @@ class Metrics:
                 self._drifted.labels(fact.exchange, fact.symbol).inc(fact.levels)
 
     def text(self) -> bytes:
-        """What was counted here, as Prometheus reads it."""
+        """The counts of this process, in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 class _StreamMetrics:
-    """What is counted of silent streams."""
+    """Metrics of silent streams."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["exchange", "channel"]
@@ -149,7 +149,7 @@ class _StreamMetrics:
         self._stalled_streams: set[tuple[str, str, str]] = set()
 
     def count(self, fact: Fact) -> None:
-        """Hear a fact."""
+        """Count a fact."""
         match fact:
             case StreamSuspected():
                 self._suspected.labels(fact.exchange, fact.channel).inc()
@@ -170,7 +170,7 @@ class _StreamMetrics:
 
 
 class _FetchMetrics:
-    """What is counted of a fetcher's loops."""
+    """Metrics of a fetcher's loops."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["exchange", "what"]
@@ -189,7 +189,7 @@ class _FetchMetrics:
         )  # fmt: skip
 
     def count(self, fact: Fact) -> None:
-        """Hear a fact."""
+        """Count a fact."""
         match fact:
             case FetchDone():
                 self._fetches.labels(fact.exchange, fact.what).inc()
@@ -200,13 +200,13 @@ class _FetchMetrics:
 
 
 JobCounts = Mapping[str, Mapping[str, int]]
-"""By exchange: how many live jobs are in which state."""
+"""By exchange: the number of live jobs in each state."""
 
 
 def fleet_text(
     connectors: Sequence[Connector], jobs: JobCounts, counters: Sequence[Mapping[str, Any]] = ()
 ) -> bytes:
-    """What the state store knows, as Prometheus reads it."""
+    """The metrics from the state store, in Prometheus' text format."""
     registry = CollectorRegistry()
     _tell_counters(counters, registry)
     _tell_limits(connectors, registry)
@@ -219,7 +219,7 @@ def fleet_text(
 
 
 def _tell_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegistry) -> None:
-    """What all processes of the fleet did, as they added it up in the store."""
+    """Add the counters that all processes sum up in the store."""
     requests = Counter(
         "penstock_requests", "Requests that an exchange answered.", ["exchange", "status"],
         registry=registry,
@@ -245,7 +245,7 @@ def _tell_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorReg
 
 
 def store_text(*, up: bool) -> bytes:
-    """Whether the state store could be asked, as Prometheus reads it."""
+    """Whether the state store answers, in Prometheus' text format."""
     registry = CollectorRegistry()
     Gauge("penstock_store_up", "Whether the state store answers.", registry=registry).set(up)
     return generate_latest(registry)

@@ -1,1 +1,1 @@
-"""Storage: where records stay. Each kind of store is a port with one file per backend."""
+"""Stores of records and of state. Each kind of store is an interface with one file per backend."""

@@ -1,1 +1,1 @@
-"""Streams without sockets: what a frame means, what is missing, whether a book is right."""
+"""Stream protocols without sockets: parsing of frames, detection of gaps, checks of books."""

@@ -1,11 +1,11 @@
-"""Audits: is a kept book the exchange's book? Compare it with a snapshot that was asked for apart.
+"""Audits compare a maintained book with a snapshot that is fetched separately.
 
-A numbered book is compared at one and the same update: a shadow of it is begun from the snapshot
-and given the same deltas, until both stand at one number. Without numbers nothing tells which state
-of the book a snapshot shows, so it is compared with every state the book passed through meanwhile.
-A snapshot may even have been made in the middle of a change that was told as one; then it is like
-the book before the change in all levels that the change does not touch. What is counted are the
-levels that differ, and the state that differs least is taken for the one that was meant.
+A numbered book is compared at the same update id: a shadow book is started from the snapshot and
+receives the same deltas, until both are at one id. Without ids it is unknown which state of the
+book a snapshot shows, so it is compared with every state the book passed through meanwhile. A
+snapshot may even have been taken in the middle of a change that was sent as one; then it equals the
+book before the change in all levels that the change does not touch. The levels that differ are
+counted, and the state that differs least is assumed to be the one in the snapshot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,26 +23,26 @@ Sides = tuple[list[LevelText], list[LevelText]]
 """Bids and asks, best first."""
 BookChange = BookDelta | BookSnapshot
 _Price = tuple[bool, Decimal]
-"""Whether it is bid, and the price."""
+"""Whether it is a bid, and the price."""
 _Levels = dict[_Price, Decimal]
 _NOTHING = Decimal()
 
 
 class Ends(NamedTuple):
-    """The last prices down to which a book is known; None where it is to its end."""
+    """The last prices up to which a book is known; None where it is known completely."""
 
     bid: Decimal | None = None
     ask: Decimal | None = None
 
     def within(self, other: "Ends") -> "Ends":
-        """What both know."""
+        """Return the range that is known in both."""
         return Ends(
             max((each for each in (self.bid, other.bid) if each is not None), default=None),
             min((each for each in (self.ask, other.ask) if each is not None), default=None),
         )
 
     def known(self, sides: Sides) -> Sides:
-        """Of a book's levels, those that lie before the ends."""
+        """Return the levels of a book within the ends."""
         bids, asks = sides
         return (
             [level for level in bids if self.bid is None or Decimal(level[0]) >= self.bid],
@@ -51,7 +51,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(sides: Sides, depth: int | None) -> Ends:
-    """How far levels are known of which ``depth`` were asked for; fewer are all there are."""
+    """Return the ends of levels of which ``depth`` were requested; fewer are the whole side."""
     if depth is None:
         return Ends()
     bids, asks = sides
@@ -62,7 +62,7 @@ def ends_of(sides: Sides, depth: int | None) -> Ends:
 
 
 def sides_of(snapshot: BookSnapshot) -> Sides:
-    """A snapshot's levels, best first.
+    """Return a snapshot's levels, best first.
 
     Raises:
         MalformedLevels: they are not pairs of texts.
@@ -72,63 +72,63 @@ def sides_of(snapshot: BookSnapshot) -> Sides:
 
 
 def differing(ours: Sides, theirs: Sides, ends: Ends) -> int:
-    """How many levels differ between two books, as far as they are known."""
+    """Return the number of levels that differ between two books, as far as they are known."""
     return len(_wrong(_levels(ours, ends), _levels(theirs, ends), _NOTHING))
 
 
 class Shadow:
-    """A second book of a numbered one, begun from a snapshot of its own. Close it in the end."""
+    """A second copy of a numbered book, started from its own snapshot. Close it after use."""
 
     def __init__(self, sync: BookSync) -> None:
         self._sync, self._own = sync, BookSync(keep_levels=sync.book is not None)
         sync.shadow = self._own
 
     def join(self, snapshot: BookSnapshot) -> bool:
-        """Begin the second book; False if the snapshot is older than what was heard since."""
+        """Start the second book; return False if the snapshot does not reach its deltas."""
         return self._own.join(snapshot)
 
     def meets(self) -> bool | None:
-        """Whether both stand at one update; None if only what comes next can tell."""
+        """Whether both are at the same update; None if that depends on the next deltas."""
         sync, own = self._sync, self._own
         if sync.state != "synced" or own.state != "synced" or own.update_id < sync.update_id:
             return False
         return True if own.update_id == sync.update_id else None
 
     def drift(self, ends: Ends) -> int:
-        """How many levels differ. Only where both meet."""
+        """Return the number of levels that differ. Only when both are at the same update."""
         if self._sync.book is None or self._own.book is None:
             return 0
         return differing(self._sync.book.texts(), self._own.book.texts(), ends)
 
     def take_over(self, reason: str = "") -> None:
-        """Let the book go on with the second one's levels; with a reason, it was wrong before."""
+        """Replace the book's levels by the second one's; with a reason, it was wrong before."""
         if reason:
             self._sync.distrust(reason)
         self._sync.continue_from(self._own)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop receiving deltas."""
         if self._sync.shadow is self._own:
             self._sync.shadow = None
 
 
 class Comparison(NamedTuple):
-    """What a comparison without numbers found."""
+    """The result of a comparison without update ids."""
 
     drift: int
     """Levels that differ."""
     moving: int
-    """Levels that changed just then, and are neither as they were before nor as they were after."""
+    """Levels that changed at that time, and equal neither their state before nor after."""
     changes: int
-    """After how many changes since the beginning the book was in the state that was meant; if that
-    was in the middle of a change, after it."""
+    """The number of changes since the start after which the book was in the snapshot's state; if
+    that was in the middle of a change, including it."""
 
 
 class StateHistory:
-    """The states an unnumbered book passes through from now on. Close it in the end."""
+    """The states of a book without update ids from now on. Close it after use."""
 
     def __init__(self, sync: StreamedBook, rules: BookRules, depth: int) -> None:
-        """``depth`` is how many levels a side are looked at."""
+        """``depth`` is the number of levels per side that are compared."""
         assert sync.book is not None, "there is nothing to compare"
         self._sync, self._rules, self._depth = sync, rules, depth
         self._at_ns = sync.at_ns
@@ -140,7 +140,7 @@ class StateHistory:
 
     @property
     def whole(self) -> bool:
-        """Whether the book could be believed all the time."""
+        """Whether the book was valid all the time."""
         return self._sync.told is self._told
 
     def compare(self, snapshot: BookSnapshot) -> Comparison:
@@ -155,13 +155,13 @@ class StateHistory:
         return min(walk(theirs, ends_of(theirs, self._depth)))
 
     def state(self, changes: int) -> tuple[Sides, int | None]:
-        """The book after so many changes, as far as it is known, and the exchange's time of it."""
+        """Return the book after so many changes, as far as it is known, and its exchange time."""
         *_, sides = self._states(self._told[:changes])
         at_ns = self._told[changes - 1].at_ns if changes else self._at_ns
         return (sides if self._rules.depth else self._ends().known(sides)), at_ns
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop recording changes."""
         if self._sync.told is self._told:
             self._sync.told = None
 
@@ -169,7 +169,7 @@ class StateHistory:
         return ends_of(self._start, self._depth)
 
     def _walk(self, theirs: Sides, ends: Ends) -> Iterator[Comparison]:
-        """Through the states of a whole book, looking only at what changes."""
+        """Compare each state of a whole book, evaluating only the levels that change."""
         ends = ends.within(self._ends())
         ours, truth = _levels(self._start, ends), _levels(theirs, ends)
         wrong = _wrong(ours, truth, self._step)
@@ -187,7 +187,7 @@ class StateHistory:
         yield Comparison(len(wrong), 0, len(self._told))
 
     def _walk_top(self, theirs: Sides, ends: Ends) -> Iterator[Comparison]:
-        """Through the states of a short book, which does not say what it no longer shows."""
+        """Compare each state of a book with a depth, which does not report levels that drop out."""
         states = self._states(self._told)
         now = next(states)
         for changes, (told, after) in enumerate(zip(self._told, states, strict=True)):
@@ -207,7 +207,7 @@ class StateHistory:
     def _comparison(
         self, wrong: set[_Price], changed: _Levels, truth: _Levels, changes: int
     ) -> Comparison:
-        """What a snapshot is that shows the book before a change, or in the middle of it."""
+        """Compare a snapshot with the book before a change, or in the middle of it."""
         moving = wrong & changed.keys()
         unlike = [
             price
@@ -217,7 +217,7 @@ class StateHistory:
         return Comparison(len(wrong) - len(moving), len(unlike), changes + bool(moving))
 
     def _states(self, told: Sequence[BookChange]) -> Iterator[Sides]:
-        """The book as it was in the beginning, and after each change."""
+        """Yield the book at the start, and after each change."""
         book = empty_book(self._rules)
         yield self._start
         if not isinstance(book, WholeBook):
@@ -244,7 +244,7 @@ def _levels(sides: Sides, ends: Ends) -> _Levels:
 
 
 def _wrong(ours: _Levels, theirs: _Levels, step: Decimal) -> set[_Price]:
-    """Where two differ; a level that is not there is one of nothing."""
+    """Return the prices at which two differ; a missing level has the quantity zero."""
     return {
         each
         for each in ours.keys() | theirs.keys()
@@ -253,7 +253,7 @@ def _wrong(ours: _Levels, theirs: _Levels, step: Decimal) -> set[_Price]:
 
 
 def _alike(ours: Decimal, theirs: Decimal, step: Decimal) -> bool:
-    """Whether one may be the other, rounded to a multiple of the step, whichever way."""
+    """Whether two may be equal, with one rounded up or down to a multiple of the step."""
     return ours == theirs or abs(ours - theirs) < step
 
 

@@ -1,6 +1,6 @@
-"""Book restarts: when a book that is not there yet, or was lost, is begun again.
+"""Book restarts schedule when a missing or lost book is started again.
 
-At first at once, then after pauses that grow as long as it does not stand.
+The first restart is immediate; further ones follow after growing delays until the book is valid.
 """
 
 from collections import Counter
@@ -12,25 +12,25 @@ from penstock.streaming.commands import FetchSnapshot
 from penstock.streaming.subscribe_requests import SECOND_NS
 
 _GOOD_AFTER_NS = 5 * SECOND_NS
-"""A book that stood so long before it went wrong is begun again at once."""
+"""A book that was valid for this long before it failed is restarted at once."""
 
 
 class BookRestarts:
-    """Those of one connection's books."""
+    """The restarts of one connection's books."""
 
     def __init__(self, backoff: Backoff, random: Callable[[], float], begin_within_ns: int) -> None:
-        """``begin_within_ns``: how long a stream may take to begin with a snapshot."""
+        """``begin_within_ns``: how long a stream may take to start with a snapshot."""
         self._backoff, self._random = backoff, random
         self._begin_within_ns = begin_within_ns
         self._fetching: set[Symbol] = set()
         self._tries: Counter[Symbol] = Counter()
-        """How often a book was begun in vain, since it last stood."""
+        """How often a book was restarted without success since it was last valid."""
         self._due_ns: dict[Symbol, int] = {}
-        """When a stream is asked for anew if its book has not begun by then."""
+        """When a stream is subscribed again if its book has not started by then."""
         self._begun_ns: dict[Symbol, int] = {}
 
     def fetch(self, symbol: Symbol) -> FetchSnapshot | None:
-        """What gets a book from elsewhere; None if that is under way."""
+        """Return the command that fetches a snapshot; None if one is being fetched."""
         if symbol in self._fetching:
             return None
         self._fetching.add(symbol)
@@ -39,16 +39,16 @@ class BookRestarts:
         return wanted
 
     def fetched(self, symbol: Symbol) -> None:
-        """It is no longer under way."""
+        """Note that the fetch has ended."""
         self._fetching.discard(symbol)
 
     def joined(self, symbol: Symbol) -> None:
-        """What was fetched was of use: the book stands."""
+        """Note that the book joined a snapshot and is valid."""
         self._fetching.discard(symbol)
         del self._tries[symbol]
 
     def plan(self, symbol: Symbol, at_ns: int) -> bool:
-        """A book in its stream went wrong; whether a new beginning was not planned yet."""
+        """Plan the restart of a book in its stream; return False if one is planned already."""
         if symbol in self._due_ns:
             return False
         if at_ns - self._begun_ns.get(symbol, at_ns) > _GOOD_AFTER_NS:
@@ -57,30 +57,30 @@ class BookRestarts:
         return True
 
     def wait(self, symbol: Symbol, at_ns: int, *, anew: bool = False) -> None:
-        """Its stream was asked for: give it some time to begin with a snapshot."""
+        """Note that its stream was requested, and allow time for the snapshot."""
         if anew:
             self._tries[symbol] += 1
         self._due_ns[symbol] = at_ns + self._begin_within_ns + self._pause_ns(symbol)
 
     def begun(self, symbol: Symbol, at_ns: int) -> None:
-        """A snapshot came in its stream."""
+        """Note a snapshot in its stream."""
         self._due_ns.pop(symbol, None)
         self._begun_ns[symbol] = at_ns
 
     def drop(self, symbol: Symbol) -> None:
-        """It is waited for no longer."""
+        """Cancel the restart of a book."""
         self._due_ns.pop(symbol, None)
 
     def clear(self) -> None:
-        """The streams have ended."""
+        """Cancel all restarts: the streams have ended."""
         self._due_ns.clear()
 
     def due(self, at_ns: int) -> list[Symbol]:
-        """Books whose streams are to be asked for anew now."""
+        """The books whose streams are to be subscribed again now."""
         return [symbol for symbol, due_ns in self._due_ns.items() if due_ns <= at_ns]
 
     def instants_ns(self) -> list[int]:
-        """When books are due."""
+        """The times at which restarts are due."""
         return [*self._due_ns.values()]
 
     def _pause_ns(self, symbol: Symbol) -> int:

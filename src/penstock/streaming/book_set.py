@@ -1,4 +1,4 @@
-"""The books of one connection, and what the same books of other connections can give them."""
+"""The books of one connection, with gaps filled from copies on other connections."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,10 +16,10 @@ class BookSet(dict[Symbol, BookSync | StreamedBook]):
         super().__init__()
         self._rules, self._keep_levels, self._copies = rules, keep_levels, False
         self.holes: set[Symbol] = set()
-        """Books that hold deltas back until another connection has brought what is missing."""
+        """Books that hold deltas back until another connection has delivered the missing ones."""
 
     def begin(self, stream_keys: Iterable[StreamKey]) -> None:
-        """Keep the books that these streams tell of."""
+        """Start the books of these streams."""
         for channel, symbol in stream_keys:
             if channel != "book_deltas":
                 continue
@@ -30,14 +30,14 @@ class BookSet(dict[Symbol, BookSync | StreamedBook]):
                 self[symbol] = StreamedBook(self._rules, keep_levels=self._keep_levels)
 
     def expect_copies(self, *, copies: bool) -> None:
-        """Whether other connections bring the same; then somebody has to see to the ``holes``."""
+        """Set whether other connections deliver the same; then call ``fill_holes``."""
         self._copies = copies
         for book in self.values():
             if isinstance(book, BookSync):
                 book.expect_copies(copies=copies)
 
     def fill_holes(self, others: Sequence["BookSet"], until_ns: int) -> list[Symbol]:
-        """Take from others what is missing here; holes found before that instant are given up.
+        """Fill gaps with deltas from others; gaps found before ``until_ns`` are given up.
 
         Returns the books that are lost.
         """

@@ -1,13 +1,13 @@
-"""Book sync: is this book the exchange's book, and since when not?
+"""Book sync maintains a book with numbered updates, and detects when it is no longer correct.
 
 A book is built from a snapshot and the deltas that follow it. The stream must run first: deltas are
 buffered while a snapshot is fetched, those it already contains are dropped, and the first one kept
-must reach back to it. From then on every delta must follow the one before. A book that cannot prove
-this says so, with a reason, until the next snapshot joins.
+must reach back to it. From then on every delta must follow the one before. Otherwise the book is
+stale, with a reason, until the next snapshot joins.
 
-Where another connection brings the same deltas, one that is missing may come there: then the book
-is not distrusted at once. What follows the hole is held, for a moment, and the book stays as it was
-before the hole.
+Where another connection delivers the same deltas, it may deliver a missing one. Then the book is
+not marked stale at once: deltas after the gap are held for a moment, and the book stays as it was
+before the gap.
 """
 
 from collections import deque
@@ -22,24 +22,24 @@ from penstock.market.levels import LevelText, split_levels
 from penstock.streaming.dialect import BookState
 
 BUFFERED_DELTAS = 4_096
-"""Deltas kept while a snapshot is under way: seven minutes at ten a second."""
+"""Deltas kept while a snapshot is fetched: seven minutes at ten a second."""
 
 
 RECENT_NS = 5_000_000_000
 _RECENT_DELTAS = 256
-"""What a connection received so lately, and not more, is kept for others that may lack it."""
+"""Recent deltas, up to this age and number, are kept for connections that lack them."""
 _LAST_PART = 0.2
-"""Of a snapshot's levels: a price that comes among these nears the end of what is known."""
+"""The last share of a snapshot's levels: a price among these is near the known depth's end."""
 
 
 class SideDepth(NamedTuple):
-    """How far one side of a snapshot went. Of what rests below, a book knows only what changes."""
+    """The depth of one side of a snapshot. Levels beyond it are known only once they change."""
 
     levels: int = 0
     last: str = ""
     """The price of its last level."""
     late: str = ""
-    """That of the first among its last ones."""
+    """The price at which the last share of its levels begins."""
 
 
 class _Numbered(NamedTuple):
@@ -49,14 +49,14 @@ class _Numbered(NamedTuple):
 
 
 class BookSync:
-    """One symbol's book, and whether it can be believed.
+    """One symbol's book, and whether it is valid.
 
     ``syncing`` until a snapshot first joins the deltas, ``synced`` while they follow each other,
     ``stale`` from the moment they do not until a snapshot joins again.
     """
 
     at_ns: int | None = None
-    """Not kept: its number says which state it is."""
+    """Not kept: the update id identifies the state."""
 
     __slots__ = (
         "_buffer",
@@ -76,27 +76,27 @@ class BookSync:
         self.state: BookState = "syncing"
         self.reason = "no delta yet"
         self.update_id = 0
-        """Of the newest state known, while synced."""
+        """Of the latest state, while synced."""
         self.wants_snapshot = False
         self.resyncs = 0
-        """How often a book that was synced had to begin again."""
+        """How often a synced book had to start again."""
         self.book = OrderBook() if keep_levels else None
         self.side_depths = SideDepth(), SideDepth()
-        """Of the bids and asks of the snapshot that it goes on from."""
+        """Of the bids and asks of the snapshot from which it started."""
         self.shadow: BookSync | None = None
-        """Another one that is given everything this one is given; see ``audit``."""
+        """Another book that receives the same deltas; see ``audit``."""
         self._buffer: deque[_Numbered] = deque(maxlen=BUFFERED_DELTAS)
         self.held: deque[_Numbered] = deque()
-        """What came after a hole that another connection may fill."""
+        """Deltas after a gap that another connection may fill."""
         self._recent: deque[_Numbered] | None = None
-        """What came lately; None while no other connection brings the same."""
+        """Recent deltas; None while no other connection delivers the same."""
 
     def expect_copies(self, *, copies: bool) -> None:
-        """Whether other connections bring the same deltas; ask ``fill`` for what is held then."""
+        """Set whether other connections deliver the same deltas; then ``fill`` has to be called."""
         self._recent = (self._recent or deque(maxlen=_RECENT_DELTAS)) if copies else None
 
     def receive(self, delta: BookDelta) -> None:
-        """Take the next delta of the stream."""
+        """Handle the next delta of the stream."""
         if self._recent is None:
             self._take(delta)
             return
@@ -114,10 +114,10 @@ class BookSync:
             self._take(delta)
 
     def fill(self, others: Sequence["BookSync"], until_ns: int) -> bool:
-        """Take what is missing from the same book on other connections; whether a hole is left.
+        """Fill the gap from copies on other connections; return whether a gap is left.
 
-        It is given up, and the book distrusted, if it was found before ``until_ns``, or if none of
-        the others can bring it any more.
+        It is given up, and the book marked stale, if it was found before ``until_ns``, or if none
+        of the others can deliver the missing deltas any more.
         """
         for other in others:
             both = sorted([*(other._recent or ()), *self.held], key=itemgetter(0, 1))
@@ -139,7 +139,7 @@ class BookSync:
         return False
 
     def may_bring(self, update_id: int) -> bool:
-        """Whether this connection has not come as far as an update yet: it brings them in order."""
+        """Whether this connection has not reached an update yet: it delivers them in order."""
         return not self._recent or self._recent[-1].final_id < update_id
 
     def _take(self, delta: BookDelta) -> None:
@@ -150,7 +150,7 @@ class BookSync:
             self.distrust("a delta without a number: nothing tells what it follows")
         elif self.state != "synced":
             self._keep(_Numbered(first_id, final_id, delta))
-        # Not `first_id != expected`: a delta may begin inside what a snapshot already holds. Only
+        # Not `first_id != expected`: a delta may overlap what a snapshot already contains. Only
         # one that begins after the expected id proves that something was lost.
         elif first_id > self.update_id + 1:
             lost = first_id - self.update_id - 1
@@ -161,7 +161,7 @@ class BookSync:
             self._apply(delta)
 
     def join(self, snapshot: BookSnapshot) -> bool:
-        """Begin from a snapshot; False if it does not reach the deltas and another is needed."""
+        """Start from a snapshot; return False if it does not reach the deltas: fetch another."""
         if self.state == "synced":
             return True
         if not self._reached_by(snapshot.update_id):
@@ -178,7 +178,7 @@ class BookSync:
         return True
 
     def join_from(self, other: "BookSync") -> bool:
-        """Begin from the same book as another connection keeps it: a snapshot that costs nothing.
+        """Start from another connection's copy of the book, instead of a fetched snapshot.
 
         False if that one is not synced or does not reach the deltas, or before there are any.
         """
@@ -193,29 +193,29 @@ class BookSync:
         return True
 
     def continue_from(self, other: "BookSync") -> None:
-        """Go on with the levels of another that stands at the same update, and is not used on."""
+        """Take over the levels of another book at the same update, which is not used any more."""
         self.state, self.reason, self.wants_snapshot = "synced", "", False
         self.book, self.side_depths, self.update_id = other.book, other.side_depths, other.update_id
         self._buffer.clear()
 
     def _reached_by(self, update_id: int) -> bool:
-        """Drop what a book at that update holds already; whether it reaches what is left."""
+        """Drop deltas that a book at that update contains; return whether it reaches the rest."""
         while self._buffer and self._buffer[0].final_id <= update_id:
             self._buffer.popleft()
         return not self._buffer or self._buffer[0].first_id <= update_id + 1
 
     def _follow(self, update_id: int) -> None:
-        """Believe the book as of that update, and bring it up to date."""
+        """Mark the book synced as of that update, and apply the buffered deltas."""
         self.state, self.reason, self.wants_snapshot = "synced", "", False
         self.update_id = update_id
         buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
-        shadow, self.shadow = self.shadow, None  # which was given all of these before
+        shadow, self.shadow = self.shadow, None  # it has received all of these
         for _, _, delta in buffered:
             self._take(delta)
         self.shadow = shadow
 
     def distrust(self, reason: str) -> None:
-        """Stop believing the book: something was lost, or may have been."""
+        """Mark the book stale: something was lost, or may have been."""
         if self.state == "synced":
             self.state = "stale"
             self.resyncs += 1
@@ -225,7 +225,7 @@ class BookSync:
         self.held.clear()
 
     def _keep(self, numbered: _Numbered) -> None:
-        # Only deltas that follow each other can follow a snapshot: a hole makes the older useless.
+        # Only consecutive deltas can follow a snapshot: those before a gap are useless.
         if self._buffer and numbered.first_id > self._buffer[-1].final_id + 1:
             self._buffer.clear()
         self._buffer.append(numbered)

@@ -1,4 +1,4 @@
-"""Commands: what the machines of this folder ask of whoever owns the sockets and the clock."""
+"""Commands of this folder's state machines to the owner of the sockets and the clock."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,14 +29,14 @@ class Rotate(NamedTuple):
 
 
 class FetchSnapshot(NamedTuple):
-    """After a pause, ask the exchange for a book; hand it in, or say that it could not be had."""
+    """After a delay, fetch a book from the exchange; report it, or that it failed."""
 
     symbol: Symbol
     after_s: float
 
 
 class WakeAt(NamedTuple):
-    """Call ``woken`` at this instant, or later."""
+    """Call ``woken`` at this time, or later."""
 
     at_ns: int
 
@@ -46,7 +46,7 @@ Command = Open | Send | Close | Rotate | FetchSnapshot | WakeAt
 
 @dataclass(frozen=True)
 class Subscription:
-    """What to stream."""
+    """A channel, and the symbols to stream."""
 
     channel: str
     symbols: tuple[Symbol, ...]

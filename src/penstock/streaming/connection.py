@@ -1,8 +1,8 @@
-"""A connection's life without its socket: events in, commands out.
+"""The state machine of one stream connection, without its socket: events in, commands out.
 
-Whoever owns the socket tells this machine what happened (opened, received, closed, woken, a
-snapshot arrived), and afterwards carries out what it asks for (``take_commands``) and records what
-it delivers (``take_events``). Live sockets, recordings and tests all drive the same machine.
+The owner of the socket calls a method for each event (opened, received, closed, woken, a snapshot
+arrived). Afterwards it executes the commands (``take_commands``) and records the market events
+(``take_events``). Live sockets, recordings and tests all drive the same state machine.
 
     disconnected ── start ──→ connecting ── opened ──→ connected
                                   ↑                        │ closed, or no acknowledgement
@@ -35,10 +35,10 @@ from penstock.streaming.subscription_failures import SubscriptionFailures
 from penstock.streaming.wanted import StreamKey, WantedStreams
 
 QUARANTINED = 100
-"""Malformed frames, and refusals, kept for somebody to look at; older ones are forgotten."""
-_FEW = 3  # Frames that are read one by one in less time.
+"""Malformed frames, and refusals, kept for inspection; older ones are dropped."""
+_FEW = 3  # Fewer frames than this are read faster one by one.
 _EARLY_NS = SECOND_NS // 10
-"""How much too early somebody may be woken by a clock that runs differently."""
+"""How much too early a wake-up may be, from a clock that runs at a different rate."""
 
 State = Literal["disconnected", "connecting", "connected", "reconnecting"]
 
@@ -80,20 +80,20 @@ class Connection:
         self.events: list[AnyEvent] = []
         """Received, and not taken yet."""
         self.commands: list[Command] = []
-        """To be carried out, and not taken yet."""
+        """To be executed, and not taken yet."""
         self._interruptions: list[tuple[StreamKey, str, Cause]] = []
         self._book_restarts = BookRestarts(backoff, random, ack_within_ns)
         self._now_ns = self._retry = self._opens_at_ns = self._pings_at_ns = 0
         self._wakes_at_ns: int | None = None
 
     def start(self) -> None:
-        """Begin: the first command is to open the socket."""
+        """Start; the first command is to open the socket."""
         if self.state == "disconnected":
             self.state = "connecting"
             self.commands.append(Open())
 
     def opened(self, at_ns: int) -> None:
-        """The socket is open: ask for everything."""
+        """Handle an opened socket: subscribe to all streams."""
         self.state, self._wakes_at_ns = "connected", None
         self._pings_at_ns = at_ns + self._ping_every_ns
         self._requests.clear(at_ns)
@@ -101,7 +101,7 @@ class Connection:
         self._send_due(at_ns)
 
     def add(self, wanted: Subscription, at_ns: int) -> None:
-        """From now on stream this too; what runs already goes on undisturbed.
+        """Add streams; the running ones are not affected.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
@@ -113,19 +113,19 @@ class Connection:
             self._send_due(at_ns)
 
     def remove(self, wanted: Subscription, at_ns: int) -> None:
-        """Stream this no longer; the rest goes on undisturbed."""
+        """Remove streams; the others are not affected."""
         names = self._wanted.remove(wanted)
         self.failures.clear(names)
         for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
             self.books.pop(symbol, None)
             self._book_restarts.drop(symbol)
-        # Even while there is no connection: some dialects ask for all that was not ended.
+        # Also while disconnected: some dialects request everything that was not unsubscribed.
         self._requests.end(names)
         if names and self.state == "connected":
             self._send_due(at_ns)
 
     def resubscribe(self, channel: str, symbol: Symbol, at_ns: int) -> None:
-        """End a stream and ask for it again: it may have died in silence."""
+        """Unsubscribe a stream and subscribe again: it may be stalled."""
         name = self._wanted.name(channel, symbol)
         if name is not None and self.state == "connected":
             self._interruptions.append(((channel, symbol), "asked for anew", "asked_anew"))
@@ -133,24 +133,24 @@ class Connection:
             self._send_due(at_ns)
 
     def received(self, frame: bytes | str, at_ns: int) -> None:
-        """A frame arrived."""
+        """Handle a frame."""
         self._now_ns = at_ns
         self._note(self._read(frame, at_ns))
 
     def received_many(self, frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
-        """Frames arrived, each at its instant: the same as one by one, in less time."""
+        """Handle frames, each with its receive time: like ``received`` for each, but faster."""
         if self._read_many is None or len(frames) < _FEW:
             for each in zip(frames, at_ns, strict=True):
                 self.received(*each)
         elif (events := self._read_many(frames, at_ns)) is not None:
             self._deliver(events)
-        else:  # one of them is an answer, or malformed: the others may still be read together
+        else:  # one is an answer, or malformed: the others may still be read together
             half = len(frames) // 2
             self.received_many(frames[:half], at_ns[:half])
             self.received_many(frames[half:], at_ns[half:])
 
     def closed(self, reason: str, at_ns: int) -> None:
-        """The socket is closed, or could not be opened: try again after a while."""
+        """Handle a closed socket, or a failed connect: reconnect after a delay."""
         if self.state == "disconnected":
             return
         self.state = "reconnecting"
@@ -165,7 +165,7 @@ class Connection:
         self.commands.append(WakeAt(self._opens_at_ns))
 
     def woken(self, at_ns: int) -> None:
-        """Time has passed: do what is due."""
+        """Do what is due at this time."""
         if self.state == "reconnecting" and at_ns >= self._opens_at_ns:
             self.state = "connecting"
             self.commands.append(Open())
@@ -186,26 +186,26 @@ class Connection:
             self._send_due(at_ns)
 
     def snapshot_arrived(self, snapshot: BookSnapshot) -> None:
-        """A book that was asked for: the new baseline, recorded like any event."""
+        """Handle a requested snapshot: the new baseline of its book, recorded like any event."""
         self._book_restarts.fetched(snapshot.symbol)
         self.events.append(snapshot)
         book = self.books.get(snapshot.symbol)
         if not isinstance(book, BookSync):
-            return  # wanted no longer
+            return  # removed meanwhile
         if book.wants_snapshot and book.join(snapshot):
             self._book_restarts.joined(snapshot.symbol)
         elif book.wants_snapshot:
             self._fetch(snapshot.symbol)
 
     def snapshot_failed(self, symbol: Symbol) -> None:
-        """A book could not be had; ask again if it is still wanted."""
+        """Handle a failed snapshot request; repeat it if the book still needs one."""
         self._book_restarts.fetched(symbol)
         book = self.books.get(symbol)
         if book is not None and book.wants_snapshot:
             self._fetch(symbol)
 
     def join_book(self, symbol: Symbol, other: BookSync) -> bool:
-        """Begin a book from the same one of another connection; whether that was possible."""
+        """Start a book from another connection's copy; return whether that was possible."""
         book = self.books.get(symbol)
         if not isinstance(book, BookSync) or not book.join_from(other):
             return False
@@ -213,13 +213,13 @@ class Connection:
         return True
 
     def fill_holes(self, others: Sequence["Connection"], until_ns: int) -> None:
-        """Take from other connections what is missing here; see ``BookSet``."""
+        """Fill gaps in books with deltas of other connections; see ``BookSet``."""
         for symbol in self.books.fill_holes([other.books for other in others], until_ns):
             self._begin(symbol, self._now_ns)
 
     @property
     def beginning(self) -> bool:
-        """Whether a book that comes in its stream is waited for."""
+        """Whether a book waits for a snapshot in its stream."""
         return bool(self._book_restarts.instants_ns())
 
     @property
@@ -228,46 +228,46 @@ class Connection:
 
     @property
     def settled(self) -> bool:
-        """Whether it is open and everything asked for was answered."""
+        """Whether it is connected and every request was answered."""
         return self.state == "connected" and self._requests.settled
 
     @property
     def asked(self) -> int:
-        """How many streams are wanted."""
+        """The number of wanted streams."""
         return len(self._wanted)
 
     @property
     def pending(self) -> list[str]:
-        """Streams that were asked for, or are about to be, and not answered yet."""
+        """Streams that were requested, or are about to be, and not acknowledged yet."""
         return list(dict.fromkeys(self._requests.pending() + self.failures.unanswered))
 
     @property
     def unheard(self) -> frozenset[str]:
-        """Streams that brought nothing yet, where only that would acknowledge them."""
+        """Streams without data so far, where only data acknowledges them."""
         return self._requests.unheard
 
     def stop(self, reason: str = "stopped") -> None:
-        """End for good."""
+        """Stop for good."""
         if self.state in ("connecting", "connected"):
             self.commands.append(Close(reason))
         self.state = "disconnected"
 
     def take_events(self) -> list[AnyEvent]:
-        """What was received since the last call, in order."""
+        """Return the events received since the last call, in order."""
         events, self.events = self.events, []
         return events
 
     def take_interruptions(self) -> list[tuple[StreamKey, str, Cause]]:
-        """Streams that lost something while the connection stood, since the last call, and why."""
+        """Return the streams that were interrupted while connected since the last call, and why."""
         interruptions, self._interruptions = self._interruptions, []
         return interruptions
 
     def carried(self) -> set[StreamKey]:
-        """The streams that come by this connection, as far as that is known."""
+        """Return the streams that this connection delivers, as far as known."""
         return {*self._wanted} - {*map(self._wanted.key, self.pending)} - self.failures.refused
 
     def take_commands(self) -> list[Command]:
-        """What is to be done since the last call, in order."""
+        """Return the commands issued since the last call, in order."""
         commands, self.commands = self.commands, []
         return commands
 
@@ -282,7 +282,7 @@ class Connection:
         self.events.extend(events)
         books, in_stream = self.books, self._begins != "rest"
         for event in events:
-            # Asking an event for its class with isinstance takes four times as long.
+            # isinstance takes four times as long.
             if type(event) is BookDelta:
                 book = books.get(event.symbol)
                 if book is not None:
@@ -308,10 +308,10 @@ class Connection:
             else:
                 self._refuse(said)
             if self._requests.settled:
-                self._retry = 0  # everything asked for is answered: the connection is good
+                self._retry = 0  # every request is answered: the connection works
 
     def _doubt_books(self, said: Malformed) -> None:
-        """Begin again what may have lost a change, where nothing but its absence would tell."""
+        """Restart books that may have lost a change, where no later message shows the loss."""
         name = said.stream
         for symbol in [self._wanted.book_of(name)] if name else [*self.books]:
             book = self.books[symbol] if symbol else None
@@ -320,11 +320,11 @@ class Connection:
                 self._begin(symbol, self._now_ns)
 
     def _refuse(self, said: Refusal) -> None:
-        """Some streams cannot be had, for now: ask for them again, ever more slowly."""
+        """Handle a refusal: request the streams again, after growing delays."""
         self.refusals.append(said)
         names = self._requests.answered(said.request_id, said.names)
         if len(names) > 1 and not said.names:
-            # One of them may be at fault, and which is not said: ask for each half by itself.
+            # One of them may be the cause, and it is not named: request each half separately.
             self._requests.ask_halves(names)
             self._send_due(self._now_ns)
             return
@@ -332,7 +332,7 @@ class Connection:
         self._put_off(names, times, f"refused: {said.words}")
 
     def _put_off(self, names: Sequence[str], times: int, reason: str) -> None:
-        """Ask for streams that could not be had once more, after a pause that grows."""
+        """Request failed streams again, after a growing delay."""
         for symbol in filter(None, map(self._wanted.book_of, names)):
             self.books[symbol].distrust(reason)
             self._book_restarts.drop(symbol)
@@ -342,12 +342,12 @@ class Connection:
             self._wake_for_next()
 
     def _begun(self, snapshot: BookSnapshot) -> None:
-        """A snapshot came in the stream."""
+        """Handle a snapshot in the stream."""
         symbol, at_ns = snapshot.symbol, snapshot.received_at_ns
         book = self.books.get(symbol)
         if isinstance(book, StreamedBook):
             book.begin(snapshot)
-            if self.failures.open or not self._requests.settled:  # to have begun is an answer too
+            if self.failures.open or not self._requests.settled:  # a snapshot acknowledges, too
                 self.failures.clear(self._requests.answered(None, (self._book_stream(symbol),)))
             if book.wants_snapshot:
                 self._begin(symbol, at_ns)
@@ -355,7 +355,7 @@ class Connection:
                 self._book_restarts.begun(symbol, at_ns)
 
     def _begin(self, symbol: Symbol, at_ns: int) -> None:
-        """Do what gets a book that was lost its snapshot."""
+        """Request the snapshot that a lost book needs."""
         if self._begins == "rest":
             self._fetch(symbol)
         elif self._begins == "stream" and self._book_restarts.plan(symbol, at_ns):
@@ -369,7 +369,7 @@ class Connection:
             self.commands.append(fetch)
 
     def _send_due(self, at_ns: int) -> None:
-        """Send what is due, and ask to be woken for what is not."""
+        """Send what is due, and request a wake-up for the rest."""
         for symbol in self._book_restarts.due(at_ns):
             self._requests.resubscribe(self._book_stream(symbol))
             self._book_restarts.wait(symbol, at_ns, anew=True)

@@ -1,9 +1,9 @@
-"""Dedupe: the same event from two connections is one event.
+"""The deduplicator passes each event once, however many connections deliver it.
 
-While more than one connection brings the same streams, every event comes as often as there are
-connections. What tells copies of one event from two events that look alike is its *dedupe key*: the
-exchange's own number where there is one, and otherwise everything it says, its time included. Where
-neither is enough an event has no key, and only one connection can be listened to.
+While several connections carry the same streams, every event arrives once per connection. Copies of
+one event are distinguished from similar events by their *dedupe key*: the exchange's own number
+where there is one, otherwise all fields, including the time. Where neither is sufficient an event
+has no key, and only one connection's events can be used.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -26,7 +26,7 @@ REMEMBERED = 100_000
 
 
 def dedupe_key(event: AnyEvent) -> Hashable | None:
-    """What copies of an event share and no other event has; None if nothing tells."""
+    """Return what copies of an event share and no other event has; None if there is no key."""
     kind = type(event)
     if isinstance(event, Trade | AggTrade):
         return kind, event.symbol, event.id
@@ -46,17 +46,17 @@ def dedupe_key(event: AnyEvent) -> Hashable | None:
 
 
 def contents(event: Ticker | Candle) -> Hashable:
-    """All that an event says, but not when it arrived."""
+    """Return all fields of an event, except its receive time."""
     return type(event), *astuple(replace(event, received_at_ns=0))
 
 
 class RecentKeys:
-    """The keys seen lately, and who brought each first. Memory is bounded: the oldest go."""
+    """Recent keys, each with its first connection. Memory is bounded: the oldest are dropped."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
-        # Two generations: when the younger is full it becomes the older, which is forgotten. So
-        # between one and two times so many are known, at the price of one or two look-ups.
+        # Two generations: when the young one is full it replaces the old one, which is dropped.
+        # So between one and two times so many are kept, at the cost of one or two look-ups.
         self._young: dict[Hashable, int] = {}
         self._old: dict[Hashable, int] = {}
 
@@ -64,7 +64,7 @@ class RecentKeys:
         return len(self._young) + len(self._old)
 
     def note(self, key: Hashable, member: int) -> int | None:
-        """Note that a connection brought a key; who did before, or None if nobody did."""
+        """Note a connection's key; return the connection that delivered it before, or None."""
         first = self._young.get(key)
         if first is None:
             first = self._old.get(key)
@@ -76,36 +76,36 @@ class RecentKeys:
 
 
 Note = Callable[[AnyEvent, int, int | None, bool], None]
-"""Is told of an event, who brought it, who had brought it before, and whether it has a key."""
+"""Called with an event, its connection, the one that had it before, and if it has a key."""
 
 
 class Deduplicator:
-    """Lets every event through once, while it is in use."""
+    """Passes every event once, while enabled."""
 
     def __init__(self) -> None:
         self.key_of: Callable[[AnyEvent], Hashable | None] = dedupe_key
         self.passed: list[AnyEvent] = []
         self.dropped = 0
-        """Copies that were held back."""
+        """The number of dropped copies."""
         self._recent_keys: RecentKeys | None = None
 
     @property
     def enabled(self) -> bool:
-        """Whether copies may come."""
+        """Whether copies are dropped."""
         return self._recent_keys is not None
 
     def enable(self) -> None:
-        """From now on copies may come."""
+        """Start dropping copies."""
         self._recent_keys = self._recent_keys or RecentKeys()
 
     def disable(self) -> None:
-        """From now on there are none."""
+        """Stop dropping copies."""
         self._recent_keys = None
 
     def filter(
         self, events: Sequence[AnyEvent], member: int, note: Note | None, *, is_primary: bool
     ) -> None:
-        """Let through what nobody has brought, and what has no key only from the primary."""
+        """Pass events that are new; those without a key only from the primary."""
         assert self._recent_keys is not None
         seen, key_of, passed = self._recent_keys.note, self.key_of, self.passed.append
         for event in events:

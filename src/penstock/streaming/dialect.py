@@ -1,9 +1,9 @@
-"""The dialect: what one exchange's stream protocol supplies, without a socket.
+"""A dialect implements one exchange's stream protocol, without a socket.
 
-A dialect names streams, words the messages that ask for them, and turns each frame into what it
-says. It is the same code whether frames come from a socket, a recording or a test. Nothing an
-exchange may send makes ``read`` raise: what cannot be read is returned as ``Malformed``, with the
-reason, and harms nobody else.
+It names streams, builds the messages that subscribe to them, and parses each frame. The same code
+handles frames from a socket, a recording or a test. ``read`` never raises, whatever an exchange
+sends: a frame that cannot be parsed is returned as ``Malformed``, with the reason, and does not
+affect others.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,26 +16,26 @@ from penstock.market.top_book import Checksum
 
 
 class Ack(NamedTuple):
-    """The exchange carried out a request, or has begun to send streams that were asked for."""
+    """The exchange executed a request, or has begun to send requested streams."""
 
     request_id: int | None
-    """None where the exchange does not say which it answers; then ``names`` tell."""
+    """None where the exchange does not return the id; then ``names`` identify the request."""
     names: tuple[str, ...] = ()
-    """The streams it speaks of, where it acknowledges them one by one; empty means all."""
+    """The acknowledged streams, where each is acknowledged separately; empty means all."""
 
 
 class Refusal(NamedTuple):
-    """The exchange did not carry out a request; None where it does not say which."""
+    """The exchange refused a request; ``request_id`` is None where it is not returned."""
 
     request_id: int | None
     code: int | str
     words: str
     names: tuple[str, ...] = ()
-    """The streams it refuses, where the others of the request are not; empty means all."""
+    """The refused streams, where others of the request are accepted; empty means all."""
 
 
 class Notice(NamedTuple):
-    """The exchange is about to close the connection, and says so beforehand."""
+    """The exchange announces that it will close the connection."""
 
     kind: Literal["closing"]
     at_ms: int | None
@@ -53,43 +53,43 @@ Reason = Literal[
 
 
 class Malformed(NamedTuple):
-    """A frame that is not what the exchange's documentation says."""
+    """A frame that does not match the exchange's documentation."""
 
     reason: Reason
     words: str
     """What exactly was wrong."""
     excerpt: str
-    """How the frame begins."""
+    """The start of the frame."""
     stream: str = ""
-    """What it came on, where that can be told."""
+    """Its stream, where that can be determined."""
 
 
 Received = AnyEvent | Ack | Refusal | Notice | Malformed
 
 
 BookState = Literal["syncing", "synced", "stale"]
-"""Whether a book can be believed: not yet, now, or no longer; a reason stands beside it."""
+"""Whether a book is valid: not yet, now, or no longer; the reason is stored beside it."""
 
 
 @dataclass(frozen=True)
 class BookRules:
-    """How a book of an exchange is begun, and how it is known to be right."""
+    """How a book of an exchange is started, and how it is verified."""
 
     begins: Literal["rest", "stream", "frame"] = "rest"
-    """With a snapshot fetched apart and joined by the updates' numbers; with one in the stream,
-    sent anew when the stream is asked for anew; or with every frame, which is a whole book."""
+    """From a snapshot fetched by REST and joined by update ids; from one in the stream, sent again
+    after a resubscription; or from every frame, each of which is a whole book."""
     depth: int | None = None
-    """Levels a side the stream tells of, where it does not say when one is pushed out of them."""
+    """Levels per side in the stream, where levels that drop out of them are not reported."""
     checksum: Checksum | None = None
-    """What every change carries, of the book after it; only of one with a depth."""
+    """The checksum in every change, of the book after it; only with a ``depth``."""
     fetched_levels: int | None = None
-    """Levels a side a book fetched by REST has at most, however many are asked for."""
+    """The most levels per side of a book fetched by REST, however many are requested."""
     fetched_decimals: int | None = None
-    """Decimals that quantities are rounded to in books fetched by REST; None if they are not."""
+    """Decimals to which quantities of REST books are rounded; None if they are not."""
 
     @property
     def shows_loss(self) -> bool:
-        """Whether what follows a lost change tells that it was lost."""
+        """Whether the messages after a lost change show that it was lost."""
         return self.begins != "stream" or self.checksum is not None
 
 
@@ -99,7 +99,7 @@ class StreamLimits:
 
     streams_per_connection: int
     names_per_message: int
-    """How many streams one message may ask for."""
+    """How many streams one message may request."""
     messages_per_second: int
     """Messages a client may send on one connection, pings and pongs included."""
     connects: int
@@ -108,17 +108,17 @@ class StreamLimits:
     lifetime_s: float | None
     """After how long the exchange closes any connection; None if it does not."""
     heartbeat_s: float
-    """The longest a healthy connection stays without so much as a ping from the exchange."""
+    """The longest time without any message or ping on a healthy connection."""
     pings_are_life: bool = True
-    """False where messages come that often: a connection that only pings is then dead too."""
+    """False where messages are as frequent: there a connection with only pings is dead, too."""
     mixed_channels: bool = True
-    """Whether one message may ask for streams of several channels."""
+    """Whether one message may request streams of several channels."""
     acknowledges: bool = True
-    """False where requests are not answered: only what a stream brings tells that it runs, and a
-    stream that brings nothing may be of a quiet market."""
+    """False where requests are not answered: only data shows that a stream runs, and a stream
+    without data may be of a quiet market."""
     ping: str = ""
-    """What to say every ``ping_every_s`` where the exchange wants to hear from a client, or is
-    silent on quiet streams; nothing if it is empty."""
+    """The message to send every ``ping_every_s``, where the exchange requires one or is silent on
+    quiet streams; empty for none."""
     ping_every_s: float = 30.0
 
 
@@ -128,15 +128,15 @@ class Dialect(Protocol):
     limits: StreamLimits
     books: BookRules
     channels: Sequence[str]
-    """The kinds of data it can stream. ``book_deltas`` is what keeps a book: changes, or whole
-    books where an exchange sends nothing else."""
+    """The channels it can stream. ``book_deltas`` is the one that maintains a book: changes, or
+    whole books where an exchange sends nothing else."""
 
     def url(self, base: str) -> str:
-        """The address to connect to, given where the exchange's streams are."""
+        """The address to connect to, given the base address of the exchange's streams."""
         ...
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """Names of these streams, one per symbol and no two alike; frames of no others are read.
+        """The unique names of streams, one per symbol; frames of other streams are not read.
 
         Raises:
             UnknownChannel: the exchange does not stream that.
@@ -145,43 +145,43 @@ class Dialect(Protocol):
         ...
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
-        """The message that asks for these streams; without ``mixed_channels``, all of one."""
+        """The message that requests streams; of one channel, unless ``mixed_channels``."""
         ...
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
-        """The message that ends them, of one channel likewise; empty if there is none to send."""
+        """The message that unsubscribes streams, likewise; empty if none is needed."""
         ...
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
-        """What a frame says, in order; empty for a heartbeat. Never raises.
+        """Return the contents of a frame, in order; empty for a heartbeat. Never raises.
 
-        The numbers of an event are numbers: whoever is given one need not look again.
+        Numbers in events are checked to be plain numbers; users need not check again.
         """
         ...
 
 
 @runtime_checkable
 class ReadsMany(Protocol):
-    """A dialect that reads many frames together in less time than one by one."""
+    """A dialect that reads many frames together faster than one by one."""
 
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
     ) -> list[AnyEvent] | None:
-        """The events that ``read`` would find in these frames, in order. Never raises.
+        """Return the events that ``read`` would find in these frames, in order. Never raises.
 
-        None unless the frames hold events and nothing else: whoever asked then reads them one by
-        one and learns which is an answer, and which is malformed.
+        None unless the frames hold events and nothing else: the caller then reads smaller parts,
+        to find the answers and malformed frames.
         """
         ...
 
 
 @runtime_checkable
 class HasDedupeKey(Protocol):
-    """A dialect whose exchange stamps an event anew on every connection."""
+    """A dialect whose exchange sends an event with another timestamp on every connection."""
 
     def dedupe_key(self, event: AnyEvent) -> Hashable | None:
-        """What copies of an event on two connections share, and no other event has.
+        """Return what copies of an event on two connections share, and no other event has.
 
-        None if nothing tells. Without this, ``dedupe.dedupe_key`` is what counts.
+        None if there is no such key. Without this method, ``dedupe.dedupe_key`` is used.
         """
         ...

@@ -1,4 +1,4 @@
-"""Markers of a lost connection: one for each symbol that came by it and by no other way."""
+"""Markers of a lost connection, one for each symbol that no other connection delivers."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,12 +7,12 @@ from penstock.market.symbol import Symbol
 
 
 class Disconnects:
-    """What is delivered when everything that was subscribed to stops coming."""
+    """Creates the markers that are delivered when all subscriptions are interrupted."""
 
     def __init__(
         self, exchange: str, subscribed: Iterable[tuple[str, Sequence[Symbol]]] = ()
     ) -> None:
-        """``subscribed`` are channels with their symbols. Without a name there are no markers."""
+        """``subscribed``: channels with their symbols. With no ``exchange``, no markers."""
         self._exchange = exchange
         self._channels: dict[Symbol, tuple[str, ...]] = {}
         for channel, symbols in subscribed if exchange else ():
@@ -26,7 +26,7 @@ class Disconnects:
         since_ns: int | None = None,
         cause: Cause = "disconnected",
     ) -> list[Disconnect]:
-        """The markers of a loss that was noticed at this instant, and began at the other."""
+        """Return the markers of a loss that was detected at ``at_ns`` and began at ``since_ns``."""
         return [
             Disconnect(
                 exchange=self._exchange,

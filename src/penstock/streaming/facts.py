@@ -1,4 +1,4 @@
-"""Facts about requests for streams: what an exchange refused, and what it did not answer."""
+"""Facts about subscriptions that an exchange refused or did not acknowledge."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -7,7 +7,7 @@ from penstock.streaming.subscription_failures import SubscriptionFailure
 from penstock.telemetry import Fact, Level
 
 _NAMED = 50
-"""Streams that one fact names, at most."""
+"""The most streams that one fact names."""
 
 
 class StreamsRefused(Fact, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class StreamsPending(Fact, frozen=True, kw_only=True):
 
 
 def facts_of(exchange: str, failures: Sequence[SubscriptionFailure]) -> list[Fact]:
-    """What to tell of failures that came together: those of one kind and code in one fact."""
+    """Return the facts to log for failures: one for those of the same kind and code."""
     kinds: dict[tuple[str, int | str], list[SubscriptionFailure]] = {}
     for each in failures:
         kinds.setdefault((each.kind, each.code), []).append(each)

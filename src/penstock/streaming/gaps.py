@@ -1,7 +1,7 @@
-"""Gaps: which ids must exist and were not received.
+"""Gaps are ids that must exist and were not received.
 
-An exchange that numbers its trades one by one lets every hole be named. ``IdRuns`` remembers what
-was seen as runs of consecutive ids, so that a day of trades takes as much memory as it has holes.
+Where an exchange numbers its trades consecutively, all missing ids are known. ``IdRuns`` stores the
+ids seen as runs of consecutive ids, so its memory grows with the number of gaps, not of trades.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ class IdGap(NamedTuple):
 
 
 class IdRuns:
-    """The ids seen of one stream, and so the ids missing between them."""
+    """The ids seen of one stream, and the missing ids between them."""
 
     __slots__ = ("_begin", "_firsts", "_lasts")
 
@@ -32,11 +32,11 @@ class IdRuns:
         self._begin: int | None = None
 
     def add(self, seen: int) -> bool:
-        """Note an id; whether it was new."""
+        """Add an id; return whether it was new."""
         return self.add_run(seen, seen)
 
     def add_run(self, first: int, last: int) -> bool:
-        """Note every id from first to last; whether any was new."""
+        """Add every id from first to last; return whether any was new."""
         firsts, lasts = self._firsts, self._lasts
         if lasts and first == lasts[-1] + 1:
             lasts[-1] = last
@@ -54,11 +54,11 @@ class IdRuns:
 
     @property
     def begin(self) -> int | None:
-        """From which id on all were wanted, if that was ever said."""
+        """The id from which on all are wanted, if it was set."""
         return self._begin
 
     def begin_with(self, first: int) -> None:
-        """From this id on all were wanted: those below the lowest that was seen are missing."""
+        """Set the id from which on all are wanted: those below the lowest seen are missing."""
         self._begin = first
 
     @property
@@ -76,11 +76,11 @@ class IdRuns:
         return list(zip(self._firsts, self._lasts, strict=True))
 
     def gaps(self, upto: int | None = None) -> list[IdGap]:
-        """What is missing between the ids seen, and up to ``upto`` where that is known to exist."""
+        """Return the gaps between the ids seen, and up to ``upto`` if that is known to exist."""
         return [IdGap(*hole) for hole in self.missing(upto)]
 
     def missing(self, upto: int | None = None) -> list[tuple[int, int]]:
-        """The same as plain pairs: there may be thousands, and they are written every second."""
+        """Return the same as plain pairs, for speed: thousands may be written every second."""
         firsts, lasts, begin = self._firsts, self._lasts, self._begin
         holes = [(last + 1, first - 1) for last, first in zip(lasts, firsts[1:], strict=False)]
         if begin is not None:

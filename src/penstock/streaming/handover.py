@@ -1,9 +1,10 @@
-"""A handover: when may a connection be closed because another brings the same?
+"""A handover decides when a connection may be closed because another delivers the same events.
 
-The new one must be open, with everything it asked for answered, and its books must be begun. Then
-for a while both are watched. Whatever the old one brings must be met on the new one: the very same
-event on both shows that the old one has come to where the new one began, and so that nothing lies
-between them. Where events cannot be told apart, it is enough that the new one brings some.
+The new one must be open, with all requests answered and its books started. Then both are compared
+for a while. Each kind of event that the old one delivers must be matched on the new one: the same
+event on both shows that the old one has reached the point where the new one began, so that nothing
+is missing between them. Where events have no dedupe key, it is enough that the new one delivers
+some.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,25 +23,25 @@ _Kind = tuple[type[AnyEvent], Symbol]
 
 @dataclass(slots=True)
 class Handover:
-    """From one connection of a shard to another, by their numbers."""
+    """A handover from one connection of a shard to another, by their numbers."""
 
     old: int
     new: int
     reason: str
     until_ns: int
-    """It is given up then."""
+    """When it is given up."""
     overlap_ns: int
     settled_ns: int | None = None
-    """Since when the new connection has everything."""
+    """Since when the new connection is settled."""
     owed: set[_Kind] = field(default_factory=set)
-    """What the old connection brought since."""
+    """Kinds of events that the old connection delivered since then."""
     met: set[_Kind] = field(default_factory=set)
-    """What both brought."""
+    """Kinds of events that both delivered."""
 
     def note(self, event: AnyEvent, member: int, first: int | None, keyed: bool) -> None:
-        """A connection brought an event; who had brought it first, if somebody had."""
+        """Note an event of a connection; ``first`` delivered it before, if any did."""
         if event.source != "live":
-            return  # fetched, and for one connection alone
+            return  # fetched, for one connection only
         kind = type(event), event.symbol
         if member == self.old:
             self.owed.add(kind)
@@ -50,7 +51,7 @@ class Handover:
             self.met.add(kind)
 
     def ready(self, old: Connection, new: Connection, at_ns: int) -> bool:
-        """Whether the old connection may go."""
+        """Whether the old connection may be closed."""
         if not new.settled:
             self.settled_ns = None
             return False
@@ -69,14 +70,14 @@ _Books = Mapping[Symbol, BookSync | StreamedBook]
 
 
 def _as_good(old: _Books, new: _Books) -> bool:
-    """Whether every book that can be believed can be believed on the new side too."""
+    """Whether every book that is synced on the old connection is synced on the new one."""
     return all(
         new[symbol].state == "synced" for symbol, book in old.items() if book.state == "synced"
     )
 
 
 def better(primary: ShardConnection, others: Sequence[ShardConnection]) -> ShardConnection | None:
-    """A connection that has every book the primary has, and one more that was lost there."""
+    """Return a connection with every synced book of the primary, and one more; None if none."""
     mine = primary.connection.books
     for member in others:
         if member is not primary and member.live and member.synced_books > primary.synced_books:
@@ -87,9 +88,9 @@ def better(primary: ShardConnection, others: Sequence[ShardConnection]) -> Shard
 
 
 def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSnapshot]:
-    """Books without numbers as they stand: what follows from their connection continues these.
+    """Return snapshots of books without update ids, as baselines of their connection's next deltas.
 
-    Where a lost change does not show, they bear no time of the exchange: nothing proves them.
+    Where a lost change does not show, they have no exchange time: nothing proves them correct.
     """
     shown = []
     for symbol, sync in connection.books.items():
@@ -109,9 +110,9 @@ def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSna
 
 
 def carry_resyncs(old: ShardConnection, new: ShardConnection) -> None:
-    """Go on counting how often a book had to begin again where the old connection's count ends.
+    """Continue the resync counts of the old connection's books on the new connection.
 
-    Not if that was lost: its books have stopped to be believed, and the new one's have not.
+    Not if the old one was lost: its books have become stale, and the new one's have not.
     """
     if old.live:
         for symbol, book in new.connection.books.items():

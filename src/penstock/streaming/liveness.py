@@ -1,15 +1,15 @@
-"""Liveness: whether a stream that says nothing has nothing to say.
+"""Liveness decides when a silent stream may be stalled and should be probed.
 
-Quiet is not dead, so no silence is long in itself: it is long for a stream that usually speaks. How
-often that is, is learned from what arrives. If arrivals came by chance, a silence would last longer
-than ``ln(86,400 λ) / λ`` seconds once a day; that long a stream may be silent, but ten seconds at
-least. Then somebody should look, by another way, whether there was anything to say.
+A quiet market is silent too, so a silence is only too long relative to the stream's usual rate,
+which is learned from its arrivals. If arrivals were random at a rate of λ per second, a silence
+longer than ``ln(86,400 λ) / λ`` seconds would occur once a day. A stream may be silent for that
+long, but for ten seconds at least. Then a probe, by another way, should check for missing data.
 
-Markets are not chance, so three things keep a model this simple from crying wolf. What comes within
-a tenth of a second is one arrival, so that one order that fills a hundred others does not look like
-a hundred a second. The rate is that of the last minutes, or of the last thirty arrivals where those
-took longer, and less a standard deviation. And a silence that a look found to be real doubles the
-patience: for the rest of that silence each time, and for some hours once.
+Markets are not random, so three rules avoid false alarms. Events within a tenth of a second count
+as one arrival, so that an order that fills a hundred others does not look like a hundred a second.
+The rate is that of the last minutes, or of the last thirty arrivals where those took longer, minus
+one standard deviation. And when a probe finds a silence to be real, the allowed silence doubles:
+for the rest of that silence each time, and for some hours once.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -22,13 +22,13 @@ LEAST_S = 10.0
 FIRST_S = 60.0
 _DAY_S = 86_400.0
 _LONGEST_S = _DAY_S / e
-"""What the formula comes to for the slowest stream it holds for; slower ones wait as long."""
+"""The formula's result for the slowest stream it is valid for; slower ones wait as long."""
 ONE_ARRIVAL_NS = SECOND_NS // 10
-"""What comes within this is one arrival."""
+"""Events within this time count as one arrival."""
 _MEMORY_S = 300.0
 _MEMORY_ARRIVALS = 30.0
 _KNOWN_ARRIVALS = 5
-"""After fewer a rate is a guess, and the stream is judged like one that never spoke."""
+"""With fewer arrivals the rate is a guess; the stream is treated as one without data."""
 _TOLERANCE_HALVES_S = 6 * 3600.0
 _MOST_TOLERANCE = 64.0
 
@@ -40,15 +40,15 @@ class Silence(NamedTuple, Generic[S]):
 
     stream: S
     since_ns: int
-    """When it last spoke, or was asked for."""
+    """The time of its last arrival, or of its subscription."""
     rate: float
-    """Arrivals a second that were usual; 0 where that is not known."""
+    """The usual arrivals per second; 0 if unknown."""
     probes: int
-    """How often this silence was found to be real before."""
+    """How often this silence was probed before."""
 
 
 class _Watched:
-    """What is known of one stream."""
+    """The state of one stream."""
 
     __slots__ = (
         "arrivals",
@@ -69,34 +69,34 @@ class _Watched:
     def __init__(self, at_ns: int) -> None:
         self.arrivals = 0
         self.weight = 0.0
-        """Arrivals of late: each counts the less the longer ago it was."""
+        """Recent arrivals, each with a weight that decays with its age."""
         self.span_s = 0.0
-        """The seconds they came in, counted in the same way."""
+        """The seconds in which they came, with the same decay."""
         self.counted_ns = at_ns
-        """Up to when both are counted."""
+        """The time up to which both are counted."""
         self.last_ns = at_ns
-        """When it last spoke, or was asked for."""
+        """The time of its last arrival, or of its subscription."""
         self.from_ns = at_ns
-        """From when the wait runs: that, or when somebody last looked."""
+        """The start of the wait: ``last_ns``, or the last probe."""
         self.wait_ns = 0
         self.due_ns = 0
         self.queued_ns = 0
-        """When the queue will come across it, never later than it is due; 0 while it is suspect."""
+        """Its time in the queue, never later than ``due_ns``; 0 while it is a suspect."""
         self.next_arrival_ns = at_ns
-        """What comes sooner belongs to the arrival before it."""
+        """Events before this belong to the previous arrival."""
         self.probes = 0
         self.tolerance = 1.0
         self.tolerance_set_ns = at_ns
 
     @property
     def rate(self) -> float:
-        """Arrivals a second, less a standard deviation; 0 while it is not known."""
+        """Arrivals per second, minus one standard deviation; 0 while unknown."""
         if self.arrivals < _KNOWN_ARRIVALS or not self.span_s:
             return 0.0
         return max(0.0, self.weight - sqrt(self.weight)) / self.span_s
 
     def count(self, at_ns: int, arrivals: int) -> None:
-        """Let time pass, at whose end there were so many arrivals."""
+        """Advance the counts to this time, at which so many arrivals occurred."""
         passed_s = max(0, at_ns - self.counted_ns) / SECOND_NS
         slow = self.weight > 0 and self.span_s * _MEMORY_ARRIVALS / self.weight
         memory_s = max(_MEMORY_S, slow)
@@ -112,15 +112,15 @@ class _Watched:
 
 
 class Liveness(Generic[S]):
-    """The streams somebody waits for, and which of them have been silent for too long.
+    """The expected streams, and which of them have been silent for too long.
 
-    Whoever is told of a silence has to say what came of it: ``clear``, ``postpone`` or ``confirm``;
-    until then it is not told again. To hear of it in time, ask at ``next_ns``, which may come
-    nearer whenever something is heard, but never nearer than ``least_s``.
+    The caller has to report the result for each suspect with ``clear``, ``postpone`` or
+    ``confirm``; until then it is not returned again. To get suspects in time, call at ``next_ns``,
+    which may become earlier with any arrival, but is at least ``least_s`` after that.
     """
 
     def __init__(self, *, least_s: float = LEAST_S, first_s: float = FIRST_S) -> None:
-        """``least_s``: no shorter silence counts; ``first_s``: where the usual is not known."""
+        """``least_s``: the shortest silence that counts; ``first_s``: while the rate is unknown."""
         self._least_s, self._first_s = least_s, first_s
         self._watched: dict[S, _Watched] = {}
         self._queue: list[tuple[int, int, S, _Watched]] = []
@@ -136,18 +136,18 @@ class Liveness(Generic[S]):
         return stream in self._watched
 
     def expect(self, streams: Iterable[S], at_ns: int) -> None:
-        """These were asked for; one that is waited for already goes on as it was."""
+        """Add subscribed streams; those already expected are not changed."""
         for stream in streams:
             if stream not in self._watched:
                 watched = self._watched[stream] = _Watched(at_ns)
                 self._plan(stream, watched)
 
     def forget(self, stream: S) -> None:
-        """Nobody waits for it any more."""
+        """Stop expecting a stream."""
         self._watched.pop(stream, None)
 
     def heard(self, stream: S, last_at_ns: int) -> None:
-        """It spoke, last at this instant; to be told at least every tenth of a second or so."""
+        """Note data of a stream, the last at this time; call at least every 0.1 s or so."""
         watched = self._watched.get(stream)
         if watched is None or last_at_ns < watched.last_ns:
             return
@@ -161,16 +161,16 @@ class Liveness(Generic[S]):
             watched.due_ns = last_at_ns + watched.wait_ns
 
     def ever_heard(self, stream: S) -> bool:
-        """Whether it ever brought anything."""
+        """Whether a stream ever delivered data."""
         watched = self._watched.get(stream)
         return watched is not None and watched.arrivals > 0
 
     def last_ns(self, stream: S) -> int:
-        """When it last spoke, or was asked for."""
+        """The time of its last arrival, or of its subscription."""
         return self._watched[stream].last_ns
 
     def suspects(self, now_ns: int) -> list[Silence[S]]:
-        """Those that are silent for too long and were not told yet, the busiest first."""
+        """Return streams that are silent for too long, each once, the busiest first."""
         found = []
         while (next_ns := self.next_ns()) is not None and next_ns <= now_ns:
             _, _, stream, watched = heappop(self._queue)
@@ -179,19 +179,19 @@ class Liveness(Generic[S]):
         return sorted(found, key=lambda each: -each.rate)
 
     def next_ns(self) -> int | None:
-        """When the next stream will be suspect if nothing is heard; None if none ever will."""
+        """When the next stream becomes a suspect if no data arrives; None if none will."""
         while self._queue:
             queued_ns, _, stream, watched = self._queue[0]
             current = self._watched.get(stream) is watched and watched.queued_ns == queued_ns
             if current and watched.due_ns <= queued_ns:
                 return queued_ns
             heappop(self._queue)
-            if current:  # it was heard since: its turn comes later
+            if current:  # data arrived since: it is due later
                 self._enqueue(stream, watched)
         return None
 
     def clear(self, stream: S, now_ns: int) -> None:
-        """Somebody looked, and there was nothing to bring: the silence is real."""
+        """Note a probe that found no missing data: the silence is real."""
         watched = self._watched.get(stream)
         if watched is None or watched.queued_ns:
             return
@@ -202,13 +202,13 @@ class Liveness(Generic[S]):
         self._wait_on(stream, watched, now_ns, 1)
 
     def confirm(self, stream: S, now_ns: int) -> None:
-        """There was something to bring: tell again later, and ever later while nothing comes."""
+        """Note a probe that found missing data; suspect the stream again, after growing waits."""
         watched = self._watched.get(stream)
         if watched is not None and not watched.queued_ns:
             self._wait_on(stream, watched, now_ns, 1)
 
     def postpone(self, stream: S, now_ns: int) -> None:
-        """The silence proves nothing, for example because nobody could look: begin it anew."""
+        """Restart the wait: the silence proves nothing, for example because no probe ran."""
         watched = self._watched.get(stream)
         if watched is not None and not watched.queued_ns:
             self._wait_on(stream, watched, now_ns, 0)
@@ -219,7 +219,7 @@ class Liveness(Generic[S]):
         self._plan(stream, watched)
 
     def _plan(self, stream: S, watched: _Watched) -> None:
-        """Set when it will be suspect, and see to it that the queue comes across it by then."""
+        """Set when a stream becomes a suspect, and queue it for that time."""
         rate = watched.rate
         wait_s = max(self._least_s, _usual_s(rate) if rate else self._first_s)
         if watched.tolerance > 1.0:
@@ -237,6 +237,6 @@ class Liveness(Generic[S]):
 
 
 def _usual_s(rate: float) -> float:
-    """How long a silence chance brings once a day."""
+    """The silence that random arrivals at this rate exceed once a day."""
     per_day = rate * _DAY_S
     return log(per_day) / rate if per_day > e else _LONGEST_S

@@ -1,18 +1,17 @@
-"""A shard: some streams of one exchange, over as many connections as it takes to lose nothing.
+"""A shard carries some streams of one exchange, over enough connections to lose nothing.
 
-Usually one connection carries them. Before the exchange ends a connection, or when
-it says that it will, another connection is opened beside the old one; the old one is closed only
-after the new one has shown that it brings the same. Where redundancy is wanted several connections
-run all the time. One connection is the *primary*: its books are the shard's. What can be told apart
-by a key is taken from whichever connection brings it first, the rest from the primary.
+Usually that is one connection. Before the exchange closes it, or when the exchange announces that,
+another connection is opened beside the old one. The old one is closed only after the new one has
+been shown to deliver the same events. With redundancy, several connections run all the time. One
+connection is the *primary*: its books are the shard's. An event with a dedupe key is taken from the
+connection that delivers it first, an event without one from the primary.
 
     disconnected ── start ──→ connecting ── opened ──→ connected ←── handed over, given up ──┐
                                   ↑                        │ │ └── old age, a notice ──→ rotating
                                   └──── woken ── reconnecting┘
 
-Like a connection it does nothing itself: events go in with the number of a connection, commands
-come out with one. Number 0 is the shard's own. While one connection is open nothing is added to its
-path.
+Like a connection, a shard does no I/O: events go in and commands come out, each with the number of
+a connection. Number 0 is the shard itself. A single connection has no extra cost per event.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,21 +27,21 @@ from penstock.streaming.shard_connections import ShardConnections
 from penstock.streaming.subscribe_requests import SECOND_NS
 
 SHARD = 0
-"""The number of the shard itself, where others are of connections."""
+"""The number of the shard itself; all others are of connections."""
 _CHECK_NS = SECOND_NS // 5
-"""How often it is looked whether a connection can take over."""
+"""How often the shard checks whether a connection can take over."""
 _LINGER_NS = 10 * SECOND_NS
-"""How long a connection may lag behind one that is gone: so long copies are looked for after it."""
+"""How long a connection may lag behind a closed one: deduplication continues for that long."""
 FILL_WITHIN_NS = 2 * SECOND_NS
-"""How long a connection may take to bring what another connection has lost."""
+"""How long a connection may take to deliver what another connection has lost."""
 _SPREAD = 0.2
-"""The share of a connection's life that chance takes off."""
+"""The largest share of a connection's lifetime that is randomly subtracted."""
 
 State = Literal["disconnected", "connecting", "connected", "rotating", "reconnecting"]
 
 
 class Shard(ShardConnections):
-    """Some streams of one exchange, and the books they carry."""
+    """Some streams of one exchange, and their books."""
 
     def __init__(
         self,
@@ -62,13 +61,13 @@ class Shard(ShardConnections):
 
     @property
     def state(self) -> State:
-        """How it is with the shard as a whole."""
+        """The state of the shard as a whole."""
         if self._handover is not None:
             return "rotating"
         return "connected" if self.primary.live else self.primary.connection.state
 
     def start(self, at_ns: int) -> None:
-        """Begin: open every connection that is wanted."""
+        """Start; open every connection of the plan."""
         for _ in range(self.plan.redundancy - len(self.members)):
             self._add_member()
         if len(self.members) > 1:
@@ -78,10 +77,10 @@ class Shard(ShardConnections):
             self._sort(member, at_ns)
 
     def opened(self, number: int, at_ns: int) -> None:
-        """A connection's socket is open."""
+        """Handle a connection's opened socket."""
         member = self.members.get(number)
         if member is None or member.leaving:
-            # Too late: nobody wants it any more.
+            # Too late: the connection is no longer needed.
             self._commands.append((number, Close("not wanted any more")))
             return
         member.opened_ns = member.heard_ns = at_ns
@@ -93,7 +92,7 @@ class Shard(ShardConnections):
         self._plan_wake(at_ns)
 
     def received_many(self, number: int, frames: Sequence[bytes | str], at_ns: list[int]) -> None:
-        """Frames arrived on a connection, each at its instant."""
+        """Handle frames of a connection, each with its receive time."""
         member = self.members.get(number)
         if member is None or not frames:
             return
@@ -108,7 +107,7 @@ class Shard(ShardConnections):
             self._go_on(now_ns)
 
     def closed(self, number: int, reason: str, at_ns: int) -> None:
-        """A connection's socket is closed, or could not be opened."""
+        """Handle a connection's closed socket, or its failed connect."""
         member = self.members.get(number)
         if member is None or (member.connection.state == "disconnected" and not member.leaving):
             return
@@ -121,7 +120,7 @@ class Shard(ShardConnections):
         else:
             self.stats.reconnects[reason] += 1
             if handover is not None and number == handover.old:
-                # It went before its time: the new connection is all there is.
+                # It closed before the handover was complete: only the new connection is left.
                 self._handover = None
                 self._forget(member, at_ns)
             else:
@@ -134,7 +133,7 @@ class Shard(ShardConnections):
         self._plan_wake(at_ns)
 
     def woken(self, number: int, at_ns: int) -> None:
-        """Time has passed, for a connection or for the shard."""
+        """Do what is due at this time, for a connection or for the shard."""
         member = self.members.get(number)
         if member is not None and not member.leaving:
             member.connection.woken(at_ns)
@@ -147,7 +146,7 @@ class Shard(ShardConnections):
             self._plan_wake(at_ns)
 
     def snapshot_arrived(self, number: int, snapshot: BookSnapshot, at_ns: int) -> None:
-        """A book that was asked for."""
+        """Handle a requested snapshot."""
         member = self.members.get(number)
         if member is not None:
             member.connection.snapshot_arrived(snapshot)
@@ -156,18 +155,18 @@ class Shard(ShardConnections):
             self._sort(member, at_ns)
 
     def snapshot_failed(self, number: int, symbol: Symbol, at_ns: int) -> None:
-        """A book could not be had."""
+        """Handle a failed snapshot request."""
         member = self.members.get(number)
         if member is not None:
             member.connection.snapshot_failed(symbol)
             self._sort(member, at_ns)
 
     def rotate(self, reason: str, at_ns: int) -> None:
-        """Replace the primary connection, if it is open; one at a time."""
+        """Replace the primary connection, if it is open; one rotation at a time."""
         self._rotate(self.primary, reason, at_ns)
 
     def add(self, wanted: Subscription, at_ns: int) -> None:
-        """Stream this too.
+        """Add streams.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
@@ -178,7 +177,7 @@ class Shard(ShardConnections):
         self.wanted.add(wanted)
 
     def remove(self, wanted: Subscription, at_ns: int) -> None:
-        """Stream this no longer."""
+        """Remove streams."""
         self.wanted.remove(wanted)
         stream_keys = [(wanted.channel, symbol) for symbol in wanted.symbols]
         for member in self._staying():
@@ -190,12 +189,12 @@ class Shard(ShardConnections):
         self._mark_loss(stream_keys, self.primary, "removed", at_ns, "removed")
 
     def resubscribe(self, channel: str, symbol: Symbol, at_ns: int) -> None:
-        """End a stream on the primary connection, and ask for it again."""
+        """Unsubscribe a stream on the primary connection and subscribe again."""
         self.primary.connection.resubscribe(channel, symbol, at_ns)
         self._sort(self.primary, at_ns)
 
     def stop(self, at_ns: int) -> None:
-        """End for good."""
+        """Stop for good."""
         self._handover = None
         live = self._live()
         for member in self.members.values():
@@ -209,7 +208,7 @@ class Shard(ShardConnections):
         self._deduplicate_member(self.primary)
 
     def _fill_holes(self, at_ns: int) -> None:
-        """Let every connection take what it lost from the others; lost books likewise."""
+        """Fill gaps of each connection from the others; replace a primary that lost a book."""
         live = self._live()
         for member in self._staying():
             if member.connection.books.holes:
@@ -225,7 +224,7 @@ class Shard(ShardConnections):
         self._deduplicate(member, self._handover.note if self._handover is not None else None)
 
     def _sort(self, member: ShardConnection, at_ns: int) -> None:
-        """Pass a connection's commands on, but for what the shard does itself."""
+        """Forward a connection's commands, except those that the shard executes itself."""
         for stream_key, reason, cause in member.connection.take_interruptions():
             self._mark_loss([stream_key], member, reason, at_ns, cause)
         for command in member.connection.take_commands():
@@ -247,7 +246,7 @@ class Shard(ShardConnections):
                 self._commands += [(member.number, command) for command in fetch]
 
     def _choose_primary(self, at_ns: int) -> None:
-        """See to it that a live connection leads, if there is one."""
+        """Make a live connection the primary, if there is one."""
         if self.primary.live:
             return
         staying = list(self._staying())
@@ -258,7 +257,7 @@ class Shard(ShardConnections):
             self.primary = staying[0]
 
     def _make_primary(self, member: ShardConnection, at_ns: int) -> None:
-        """Pass the lead over; where books have no numbers, the new one's are a new beginning."""
+        """Change the primary; where books have no update ids, its books become new baselines."""
         carry_resyncs(self.primary, member)
         self.primary = member
         if self.deduplicator.enabled:
@@ -267,7 +266,7 @@ class Shard(ShardConnections):
         self._join_books(at_ns)
 
     def _go_on(self, at_ns: int) -> None:
-        """Do what others have made possible."""
+        """Fill gaps, join books and advance the handover, as far as possible now."""
         if not self.deduplicator.enabled:
             return
         self._fill_holes(at_ns)
@@ -291,7 +290,7 @@ class Shard(ShardConnections):
     def _rotate(self, old: ShardConnection, reason: str, at_ns: int) -> None:
         handover = self._handover
         if not old.live:
-            return  # what is not open is opened anew in any case
+            return  # a closed connection is reopened in any case
         if handover is None and at_ns < self._again_ns:
             old.rotates_ns = self._again_ns
             self._plan_wake(at_ns)
@@ -309,7 +308,7 @@ class Shard(ShardConnections):
             self._give_up(reason, at_ns)
             self._leave(old, reason)
         elif old.number != handover.old:
-            old.rotates_ns = at_ns  # its turn comes
+            old.rotates_ns = at_ns  # after the current rotation
 
     def _finish(self, handover: Handover, new: ShardConnection, at_ns: int) -> None:
         self._handover, self._failed_rotations = None, 0
@@ -321,7 +320,7 @@ class Shard(ShardConnections):
         self._plan_wake(at_ns)
 
     def _give_up(self, reason: str, at_ns: int) -> None:
-        """Keep the old connection, and try later."""
+        """Give up the handover: keep the old connection, and retry later."""
         handover, self._handover = self._handover, None
         assert handover is not None
         self.stats.given_up[reason] += 1
@@ -345,7 +344,7 @@ class Shard(ShardConnections):
         self._lingers_ns = at_ns + _LINGER_NS
 
     def _plan_wake(self, at_ns: int) -> None:
-        """Ask to be woken for what is to be done next."""
+        """Request a wake-up for the next due action."""
         due: list[int] = []
         members = self.members.values()
         if self._handover is not None or any(

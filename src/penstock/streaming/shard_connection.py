@@ -1,4 +1,4 @@
-"""One connection of a shard, and what the shard remembers of it."""
+"""One connection of a shard, and the shard's state of it."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -14,41 +14,41 @@ from penstock.streaming.subscription_failures import SubscriptionFailure
 from penstock.streaming.wanted import StreamKey
 
 _JOIN_WITHIN_NS = 5 * SECOND_NS
-"""How long a book waits for the primary connection's to reach it before a snapshot is fetched."""
+"""How long a book waits for the primary's copy to reach it before a snapshot is fetched."""
 RECONNECT = Backoff(first_s=0.25, longest_s=30.0)
 ROTATE_AGAIN = Backoff(first_s=10.0, longest_s=600.0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a shard's connections are kept."""
+    """Settings of a shard's connections."""
 
     redundancy: int = 1
     """Connections that run all the time."""
     rotate_after_s: float = 23 * 3600.0
-    """The age at which a connection is replaced; up to a fifth is taken off, so that not all are at
-    once."""
+    """The age at which a connection is replaced. Up to a fifth is randomly subtracted, so that not
+    all are replaced at once."""
     overlap_s: float = 5.0
     """How long the old connection stays open after the new one is settled, at least."""
     takeover_timeout_s: float = 60.0
     """How long a new connection may take until it can take over."""
     reconnect: Backoff = RECONNECT
     rotate_again: Backoff = ROTATE_AGAIN
-    """How long to wait after a rotation that was given up."""
+    """The delays after failed rotations."""
     ack_within_s: float = ACK_WITHIN_S
-    """How long the exchange may take to answer a request for streams."""
+    """How long the exchange may take to acknowledge a subscription."""
 
 
 @dataclass(slots=True)
 class ConnectionStats:
-    """What happened to a shard's connections, whichever it was."""
+    """Statistics of all connections of a shard together."""
 
     reconnects: Counter[str] = field(default_factory=Counter)
     """How often a connection was lost, by reason."""
     rotations: Counter[str] = field(default_factory=Counter)
     """How often a connection was replaced by another, by reason."""
     given_up: Counter[str] = field(default_factory=Counter)
-    """How often that was tried in vain, by reason."""
+    """How often a rotation failed, by reason."""
     malformed: Counter[str] = field(default_factory=Counter)
     """Frames that could not be read, by reason."""
     quarantine: deque[Malformed] = field(default_factory=lambda: deque(maxlen=QUARANTINED))
@@ -56,17 +56,17 @@ class ConnectionStats:
     refused: Counter[StreamKey] = field(default_factory=Counter)
     """How often each stream was refused."""
     failures: list[SubscriptionFailure] = field(default_factory=list)
-    """Refusals and missing answers that nobody was told of yet."""
+    """Refusals and missing answers that are not reported yet."""
 
     def collect_from(self, connection: Connection) -> None:
-        """From now on what is wrong with a connection is noted here: connections come and go."""
+        """Let a connection count its failures here: the statistics outlive the connection."""
         connection.malformed, connection.quarantine = self.malformed, self.quarantine
         connection.refusals = self.refusals
         connection.failures.totals = self.refused
         connection.failures.unreported = self.failures
 
     def take_failures(self) -> list[SubscriptionFailure]:
-        """What is to be told since the last call."""
+        """Return the failures to report since the last call."""
         failures = self.failures.copy()
         self.failures.clear()
         return failures
@@ -81,34 +81,34 @@ class ShardConnection:
     opened_ns: int | None = None
     """Since when it is open."""
     heard_ns: int | None = None
-    """When the newest frame came."""
+    """When the latest frame arrived."""
     rotates_ns: int | None = None
     """When it is to be replaced."""
     leaving: bool = False
-    """It was told to close."""
+    """Whether it is being closed."""
     joining: dict[Symbol, int] = field(default_factory=dict)
-    """Books that wait for the primary connection's to reach them, and until when."""
+    """Books that wait for the primary's copies to reach them, and until when."""
 
     @property
     def live(self) -> bool:
-        """Whether it is open, and is to stay so."""
+        """Whether it is open and not being closed."""
         return self.connection.state == "connected" and not self.leaving
 
     @property
     def synced_books(self) -> int:
-        """How many of its books can be believed."""
+        """The number of its books that are synced."""
         return sum(book.state == "synced" for book in self.connection.books.values())
 
     def wait_for(self, primary: "ShardConnection", symbol: Symbol, at_ns: int) -> bool:
-        """Let a book wait for the primary connection's; False if there is none to wait for."""
-        # The primary never joins from another: what is wrong with its book may be wrong there.
+        """Let a book wait for the primary's copy; return False if no other primary is live."""
+        # The primary never joins from another connection, whose copy may have the same error.
         if primary is self or not primary.live:
             return False
         self.joining[symbol] = at_ns + _JOIN_WITHIN_NS
         return True
 
     def join_books(self, primary: "ShardConnection", at_ns: int) -> list[FetchSnapshot]:
-        """Begin books from the primary's; returns those that have to be fetched instead."""
+        """Start books from the primary's copies; return those that have to be fetched instead."""
         fetch = []
         for symbol, until_ns in list(self.joining.items()):
             theirs = primary.connection.books.get(symbol)
@@ -116,13 +116,13 @@ class ShardConnection:
                 del self.joining[symbol]
                 fetch.append(FetchSnapshot(symbol, 0.0))
             elif not isinstance(theirs, BookSync) or theirs.state != "synced":
-                self.joining[symbol] = at_ns + _JOIN_WITHIN_NS  # one snapshot is for both
+                self.joining[symbol] = at_ns + _JOIN_WITHIN_NS  # one snapshot serves both
             elif self.connection.join_book(symbol, theirs):
                 del self.joining[symbol]
         return fetch
 
     def lost(self, reason: str, at_ns: int) -> None:
-        """Its socket is gone; it comes back by itself."""
+        """Handle a lost socket; the connection reconnects by itself."""
         self.opened_ns = self.rotates_ns = None
         self.connection.closed(reason, at_ns)
         for symbol in self.joining:

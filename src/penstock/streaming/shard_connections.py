@@ -1,6 +1,6 @@
-"""The connections of a shard, and what they bring, each event once.
+"""The connections of a shard, and their events without duplicates.
 
-Also what may be missing: whenever a stream comes by no connection, a marker is delivered for it.
+When no connection delivers a stream any more, a ``Disconnect`` marker is delivered for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 
 
 class ShardConnections:
-    """Connections that bring the same streams of one exchange, by number."""
+    """Connections that carry the same streams of one exchange, by number."""
 
     def __init__(
         self,
@@ -37,24 +37,24 @@ class ShardConnections:
         self.stats = ConnectionStats()
         self._commands: list[tuple[int, Command]] = []
         self.members: dict[int, ShardConnection] = {}
-        """All connections there are, by number."""
+        """All current connections, by number."""
         self._members_ever = 0
         self.deduplicator = Deduplicator()
         self.primary = self._add_member()
-        """The one whose books count; a live one, if there is any."""
+        """The connection whose books count; a live one, if there is any."""
 
     @property
     def books(self) -> Mapping[Symbol, BookSync | StreamedBook]:
-        """The primary connection's."""
+        """The primary connection's books."""
         return self.primary.connection.books
 
     @property
     def waiting(self) -> int:
-        """How many events were not taken yet."""
+        """The number of events not taken yet."""
         return len(self.deduplicator.passed) + len(self.primary.connection.events)
 
     def take_events(self) -> list[AnyEvent]:
-        """What was received since the last call, in order, each once."""
+        """Return the events received since the last call, in order, without duplicates."""
         events, self.deduplicator.passed = self.deduplicator.passed, []
         if self.deduplicator.enabled:
             return events
@@ -62,7 +62,7 @@ class ShardConnections:
         return events + arrived if events else arrived
 
     def take_commands(self) -> list[tuple[int, Command]]:
-        """What is to be done since the last call, in order, and by which connection."""
+        """Return the commands issued since the last call, in order, with their connections."""
         commands, self._commands = self._commands, []
         return commands
 
@@ -91,7 +91,7 @@ class ShardConnections:
         return member
 
     def _expect_copies(self, *, copies: bool) -> None:
-        """Whether connections may bring copies of what others bring."""
+        """Set whether several connections may deliver the same events."""
         if copies:
             self.deduplicator.enable()
         else:
@@ -100,7 +100,7 @@ class ShardConnections:
             member.connection.books.expect_copies(copies=copies)
 
     def _deduplicate(self, member: ShardConnection, note: Note | None) -> None:
-        """Deliver what a connection brought and no other has."""
+        """Deliver the events of a connection that no other has delivered."""
         events = member.connection.take_events()
         self.deduplicator.filter(events, member.number, note, is_primary=member is self.primary)
 
@@ -112,8 +112,8 @@ class ShardConnections:
         at_ns: int,
         cause: Cause = "disconnected",
     ) -> None:
-        """Deliver markers for streams that a connection lost and no other connection brings."""
-        covered = member.connection.failures.refused  # which it did not have
+        """Deliver markers for streams that a connection lost and no other delivers."""
+        covered = member.connection.failures.refused  # it did not deliver these
         for other in self._live():
             covered |= other.connection.carried() if other is not member else set()
         lost = Subscriptions.of(

@@ -1,7 +1,7 @@
-"""Sharding: which connection carries which streams, and how fast connections are opened.
+"""The assignment of streams to connections, and the rate at which connections are opened.
 
-A stream stays on the connection it was given to. Added streams go where there is room, the fullest
-first, so that no connection is opened without need; removed ones leave room. Both are pure.
+A stream stays on the connection it was assigned to. Added streams go to the fullest connection that
+has room, so that no connection is opened without need; removed ones free room. Both are pure.
 """
 
 from collections import deque
@@ -12,13 +12,13 @@ from penstock.streaming.subscribe_requests import SECOND_NS
 from penstock.streaming.wanted import StreamKey
 
 _SHARE = 0.8
-"""Of the connections an exchange allows; the rest is for others at the same address."""
+"""The used share of an exchange's connect limit; the rest is for other clients of the address."""
 TROUBLED_CONNECTS = 10
 TROUBLED_PERIOD_NS = 60 * SECOND_NS
 
 
 class Sharding:
-    """Streams by shard, each within what a connection may carry."""
+    """Streams by shard, each within the limit of a connection."""
 
     def __init__(self, streams_per_connection: int) -> None:
         self._room = streams_per_connection
@@ -35,11 +35,11 @@ class Sharding:
         return shards
 
     def shard_of(self, stream_key: StreamKey) -> int | None:
-        """Where a stream is."""
+        """Return the shard of a stream."""
         return self._shard_of.get(stream_key)
 
     def add(self, stream_keys: Iterable[StreamKey]) -> dict[int, list[StreamKey]]:
-        """Find room for streams; those that were not there, by shard."""
+        """Assign streams to shards; return the new ones, by shard."""
         added: dict[int, list[StreamKey]] = {}
         for stream_key in stream_keys:
             if stream_key not in self._shard_of:
@@ -50,7 +50,7 @@ class Sharding:
         return added
 
     def remove(self, stream_keys: Iterable[StreamKey]) -> dict[int, list[StreamKey]]:
-        """Let go of streams; those that were there, by shard. A shard without any is gone."""
+        """Remove streams; return those that were assigned, by shard. Empty shards are dropped."""
         removed: dict[int, list[StreamKey]] = {}
         for stream_key in stream_keys:
             number = self._shard_of.pop(stream_key, None)
@@ -72,7 +72,7 @@ class Sharding:
 
 
 class ConnectLimiter:
-    """When the next connection to an exchange may be opened, whoever of us wants one."""
+    """Limits the rate of new connections to an exchange, for all shards together."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._most = max(1, int(limits.connects * _SHARE))
@@ -81,7 +81,7 @@ class ConnectLimiter:
         self._at_ns: deque[int] = deque(maxlen=max(self._most, TROUBLED_CONNECTS))
 
     def wait_ns(self, at_ns: int) -> int:
-        """How long to wait, at this instant; ask again then."""
+        """Return how long to wait from this time; check again then."""
         wait_ns = self._wait_ns(self._most, self._period_ns, at_ns)
         if self._troubled:
             troubled_ns = self._wait_ns(TROUBLED_CONNECTS, TROUBLED_PERIOD_NS, at_ns)
@@ -89,15 +89,15 @@ class ConnectLimiter:
         return wait_ns
 
     def note(self, at_ns: int) -> None:
-        """One is being opened."""
+        """Note a connection attempt."""
         self._at_ns.append(at_ns)
 
     def succeeded(self) -> None:
-        """One was opened: whatever was wrong is over."""
+        """Note a successful connection: end the slow rate."""
         self._troubled = False
 
     def failed(self) -> None:
-        """One could not be opened, or did not last: from now on be slow."""
+        """Note a connection that failed or did not last: use the slow rate from now on."""
         self._troubled = True
 
     def _wait_ns(self, most: int, period_ns: int, at_ns: int) -> int:

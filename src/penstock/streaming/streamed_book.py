@@ -1,9 +1,9 @@
-"""A book that its stream begins, and that is trusted as far as it can be checked.
+"""A book that starts from a snapshot in its stream, and is verified as far as possible.
 
-Where updates carry no numbers, no snapshot fetched elsewhere can be joined to them. The exchange
-sends one at the head of the stream instead, and another whenever the stream is asked for anew; or
-every frame is a whole book. What tells a wrong book from a right one is a checksum where the
-exchange sends one, and otherwise that no bid may reach an ask.
+Where updates have no ids, no snapshot fetched by REST can be joined to them. Instead the exchange
+sends one at the start of the stream, and another after each resubscription; or every frame is a
+whole book. A wrong book is detected by a checksum where the exchange sends one, and otherwise by a
+bid that reaches an ask.
 """
 
 from penstock.errors import MalformedLevels
@@ -16,38 +16,38 @@ from penstock.streaming.dialect import BookRules, BookState
 
 
 class StreamedBook:
-    """One symbol's book, and whether it can be believed.
+    """One symbol's book, and whether it is valid.
 
-    ``syncing`` until it is first begun, ``synced`` while nothing contradicts it, ``stale`` from
-    the moment something does until it is begun again.
+    ``syncing`` until it is first started, ``synced`` while nothing contradicts it, ``stale`` from
+    the moment something does until it is started again.
     """
 
     __slots__ = ("_proven", "at_ns", "book", "reason", "resyncs", "state", "told", "wants_snapshot")
 
     update_id = 0
-    """There are none."""
+    """There are no update ids."""
     held = ()
-    """Without numbers nothing tells where a change of another connection belongs."""
+    """Always empty: without ids, changes of another connection cannot be placed."""
 
     def __init__(self, rules: BookRules, *, keep_levels: bool = True) -> None:
         self.state: BookState = "syncing"
         self.reason = "no snapshot yet"
         self.wants_snapshot = False
-        """Whether the stream has to be asked for anew."""
+        """Whether the stream has to be subscribed again."""
         self.resyncs = 0
-        """How often a book that was synced had to begin again."""
+        """How often a synced book had to start again."""
         self.at_ns: int | None = None
-        """The exchange's time of the newest state known, while synced."""
+        """The exchange's time of the latest state, while synced."""
         self.told: list[BookDelta | BookSnapshot] | None = None
-        """What the book was told since somebody began to listen; see ``audit``. None if nobody
-        does, or if the book had to be doubted meanwhile."""
+        """Snapshots and changes since an audit started; see ``audit``. None if there is no audit,
+        or if the book has become stale meanwhile."""
         self._proven = rules.checksum is not None
         self.book: OrderBook | TopBook | WholeBook | None = None
         if keep_levels:
             self.book = empty_book(rules)
 
     def begin(self, snapshot: BookSnapshot) -> None:
-        """Begin from a snapshot in the stream, whatever was believed before."""
+        """Start from a snapshot in the stream, whatever the state was before."""
         book = self.book
         self.state, self.reason, self.at_ns = "synced", "", snapshot.at_ns
         self.wants_snapshot = False
@@ -66,18 +66,18 @@ class StreamedBook:
             self._check(book, snapshot)
 
     def receive(self, delta: BookDelta) -> None:
-        """Take the next change of the stream; without a book to change it means nothing."""
+        """Handle the next change of the stream; it is ignored unless the book is synced."""
         if self.state != "synced":
             return
         if self.at_ns is not None and delta.at_ns < self.at_ns and not self._proven:
-            # It would set levels back to what they were before.
+            # It would restore older levels.
             self.doubt(f"out of order: a change of {delta.at_ns} after one of {self.at_ns}")
             return
         self.at_ns = delta.at_ns
         if self.told is not None:
             self.told.append(delta)
         book = self.book
-        if book is None or isinstance(book, WholeBook):  # which no change is ever told of
+        if book is None or isinstance(book, WholeBook):  # it has no changes
             return
         try:
             book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
@@ -87,9 +87,9 @@ class StreamedBook:
             self._check(book, delta)
 
     def distrust(self, reason: str) -> None:
-        """Stop believing the book: the stream it came from has ended."""
+        """Mark the book stale: its stream has ended."""
         self.doubt(reason)
-        self.wants_snapshot = False  # whoever asks for the stream again will get one
+        self.wants_snapshot = False  # the next subscription brings one
 
     def _check(self, book: OrderBook | TopBook | WholeBook, told: BookDelta | BookSnapshot) -> None:
         found = book.checksum() if isinstance(book, TopBook) else None
@@ -100,7 +100,7 @@ class StreamedBook:
             self.doubt("crossed: somebody bids what is asked")
 
     def doubt(self, reason: str) -> None:
-        """Stop believing the book: something contradicts it, or is known to be lost."""
+        """Mark the book stale: something contradicts it, or is known to be lost."""
         if self.state == "synced":
             self.state = "stale"
             self.resyncs += 1
@@ -108,7 +108,7 @@ class StreamedBook:
 
 
 def empty_book(rules: BookRules) -> OrderBook | TopBook | WholeBook:
-    """What suits the way an exchange tells its books."""
+    """Return an empty book of the kind that fits an exchange's rules."""
     if rules.begins == "frame":
         return WholeBook(rules.depth)
     return OrderBook() if rules.depth is None else TopBook(rules.depth, rules.checksum)

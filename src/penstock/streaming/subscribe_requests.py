@@ -1,8 +1,8 @@
-"""Subscribe requests: the messages a connection has to send, and which of them were answered.
+"""The subscribe and unsubscribe messages of a connection, and which of them were answered.
 
-Messages go out evenly spaced, within what the exchange allows. Some exchanges answer a message as a
-whole, some stream by stream, some only by listing what they send; so what is waited for is
-streams, by name.
+Messages are sent evenly spaced, within the exchange's limit. Some exchanges answer a message as a
+whole, some stream by stream, some only with a list of what they send. So pending answers are kept
+per stream, by name.
 """
 
 from collections import deque
@@ -16,13 +16,13 @@ ACK_WITHIN_S = 5.0
 SECOND_NS = 1_000_000_000
 ACK_WITHIN_NS = round(ACK_WITHIN_S * SECOND_NS)
 _UNHEARD_AGAIN = Backoff(first_s=10.0, longest_s=600.0, jitter=0.0)
-"""How often streams that bring nothing are asked for, where nothing is acknowledged."""
+"""The delays between requests for streams without data, where nothing is acknowledged."""
 
 
 class _Message(NamedTuple):
     text: str
     request_id: int | None
-    """None if nobody waits for an answer."""
+    """None if no answer is awaited."""
     names: tuple[str, ...]
     again: bool
 
@@ -35,22 +35,22 @@ class _Waiting:
     def __init__(self, names: Iterable[str], due_ns: int, *, again: bool) -> None:
         self.names, self.due_ns, self.again = set(names), due_ns, again
         self.partly = False
-        """Whether some were."""
+        """Whether some were answered."""
 
 
 class Overdue(NamedTuple):
-    """What should have been answered by now."""
+    """Requests that were not answered in time."""
 
     silent: bool
-    """A message as a whole was not: the connection is of no use."""
+    """Whether a whole message was not answered: the connection is unusable."""
     given_up: tuple[str, ...]
-    """Streams that alone were not, though they were asked for twice."""
+    """Single streams that were not answered, though they were requested twice."""
     names: tuple[str, ...] = ()
     """All streams that were not answered in time."""
 
 
 class SubscribeRequests:
-    """What is asked for on one connection."""
+    """The requests of one connection."""
 
     def __init__(
         self,
@@ -58,28 +58,28 @@ class SubscribeRequests:
         group_of: Callable[[str], str] = lambda _: "",
         ack_within_ns: int = ACK_WITHIN_NS,
     ) -> None:
-        """Only streams for which ``group_of`` is the same may be asked for in one message."""
+        """Only streams with the same ``group_of`` may be requested in one message."""
         self._dialect, self._group_of, self._ack_within_ns = dialect, group_of, ack_within_ns
         self._messages: deque[_Message] = deque()
         self._waiting: dict[int, _Waiting] = {}
         self._later: list[tuple[int, tuple[str, ...]]] = []
-        """When streams are to be asked for once more."""
+        """Streams to be requested once more, and when."""
         self._unheard: dict[str, None] = {}
-        """Streams that nothing has come on, where nothing else would acknowledge them."""
+        """Streams without data so far, where only data acknowledges them."""
         self._unheard_at_ns = self._unheard_tries = 0
         self._request_id = 0
         self._sends_at_ns = 0
 
     @property
     def settled(self) -> bool:
-        """Whether everything was sent and answered; streams to be asked for later do not count.
+        """Whether everything was sent and answered; streams to be requested later do not count.
 
-        Nor do streams that may simply have nothing to bring: see ``unheard``.
+        Nor do streams that may just be quiet: see ``unheard``.
         """
         return not (self._messages or self._waiting)
 
     def clear(self, at_ns: int) -> None:
-        """Forget everything: there is a new connection, or none."""
+        """Drop all requests: there is a new connection, or none."""
         self._messages.clear()
         self._waiting.clear()
         self._later.clear()
@@ -89,37 +89,37 @@ class SubscribeRequests:
 
     @property
     def unheard(self) -> frozenset[str]:
-        """Streams that were asked for more than once and have brought nothing yet.
+        """Streams that were requested more than once and have delivered nothing yet.
 
-        Only where an exchange does not acknowledge streams: then this may be a quiet market.
+        Only where an exchange does not acknowledge streams; the market may just be quiet.
         """
         return frozenset(self._unheard)
 
     def ask(self, names: Iterable[str], *, again: bool = False) -> None:
-        """Ask for these streams, as many at a time as the exchange allows."""
+        """Request these streams, as many per message as the exchange allows."""
         for some in self._split(names):
             self._request_id += 1
             text = self._dialect.subscribe(some, self._request_id)
             self._messages.append(_Message(text, self._request_id, some, again))
 
     def ask_halves(self, names: Sequence[str]) -> None:
-        """Ask for these streams, which were refused together, in two messages."""
+        """Request streams that were refused together, in two messages."""
         middle = len(names) // 2
         for half in (names[:middle], names[middle:]):
             self.ask(half, again=True)
 
     def ask_later(self, names: Sequence[str], at_ns: int) -> None:
-        """Ask for these streams, which were refused, once more at that instant."""
+        """Request refused or unanswered streams again at that time."""
         self._later.append((at_ns, tuple(names)))
 
     def resubscribe(self, name: str) -> None:
-        """End a stream and ask for it again, for what the exchange sends at its head."""
-        # Nobody waits for the first answer: the second tells all there is to know.
+        """Unsubscribe a stream and subscribe again, for what the exchange sends first."""
+        # The first answer is not awaited: the second is sufficient.
         self._unsubscribe((name,))
         self.ask((name,), again=True)
 
     def end(self, names: Sequence[str]) -> None:
-        """End these streams, and wait for none of them any longer."""
+        """Unsubscribe these streams, and stop waiting for their answers."""
         ended = set(names)
         self._messages = deque(
             each._replace(names=tuple(name for name in each.names if name not in ended))
@@ -140,13 +140,13 @@ class SubscribeRequests:
             self._unsubscribe(some)
 
     def pending(self) -> list[str]:
-        """Streams that are to be asked for, or were and are not answered yet."""
+        """Streams that are to be requested, or were requested and not answered yet."""
         queued = [name for message in self._messages for name in message.names]
         queued += [name for each in self._waiting.values() for name in sorted(each.names)]
         return list(dict.fromkeys([*queued, *self._unheard]))
 
     def _split(self, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
-        """The same streams, each once, by message that may ask for them."""
+        """Split streams, without duplicates, into messages."""
         groups: dict[str, dict[str, None]] = {}
         for name in names:
             groups.setdefault(self._group_of(name), {})[name] = None
@@ -162,7 +162,7 @@ class SubscribeRequests:
             self._messages.append(_Message(text, None, (), again=False))
 
     def take_due(self, at_ns: int) -> list[tuple[str, tuple[str, ...]]]:
-        """The messages to send at this instant, each with the streams it asks for."""
+        """Return the messages to send now, each with the streams it requests."""
         for each in [each for each in self._later if each[0] <= at_ns]:
             self._later.remove(each)
             self.ask(each[1], again=True)
@@ -170,8 +170,8 @@ class SubscribeRequests:
             self.ask([*self._unheard], again=True)
             self._plan_unheard(at_ns)
         due = []
-        # Evenly spaced rather than in bursts: the exchange counts pongs as messages too, so one
-        # place a second is left free for them.
+        # Evenly spaced, not in bursts. The exchange counts pongs as messages too, so one message
+        # a second is left free for them.
         space_ns = SECOND_NS // max(1, self._dialect.limits.messages_per_second - 1)
         while self._messages and at_ns >= self._sends_at_ns:
             text, request_id, names, again = self._messages.popleft()
@@ -184,9 +184,9 @@ class SubscribeRequests:
         return due
 
     def answered(self, request_id: int | None, names: Sequence[str]) -> tuple[str, ...]:
-        """Note an answer; the streams it speaks of, which are all of the request if it names none.
+        """Note an answer; return its streams, which are all of the request if it names none.
 
-        An answer to something that nobody waits for is none.
+        An answer that names none, to a request that is not pending, has no streams.
         """
         if request_id is not None and not names:
             whole = self._waiting.pop(request_id, None)
@@ -204,7 +204,7 @@ class SubscribeRequests:
         return tuple(names)
 
     def overdue(self, at_ns: int) -> Overdue:
-        """What was not answered in time; streams whose neighbours were are asked for once more."""
+        """Return what was not answered in time; request single missing streams once more."""
         acknowledges = self._dialect.limits.acknowledges
         late: list[str] = []
         given_up: list[str] = []
@@ -232,7 +232,7 @@ class SubscribeRequests:
         self._unheard_tries += 1
 
     def next_ns(self) -> int | None:
-        """When there is something to do."""
+        """When the next action is due; None if there is none."""
         due = [waiting.due_ns for waiting in self._waiting.values()]
         due += [at_ns for at_ns, _ in self._later]
         if self._unheard:

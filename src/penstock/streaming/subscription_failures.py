@@ -1,8 +1,7 @@
-"""Subscription failures: streams that an exchange refused or did not answer for, counted and told.
+"""Counts and reports streams that an exchange refused or did not acknowledge.
 
-All of it is counted. Told is the first time that it happens to a stream, the second, the fourth and
-so on, until the stream is acknowledged: whoever reads a log wants to know of each stream, but not
-every half minute.
+All failures are counted. The first, second, fourth and so on of a stream are reported, until it is
+acknowledged: so the log names each stream, but not every half minute.
 """
 
 from collections import Counter
@@ -14,18 +13,18 @@ from penstock.streaming.wanted import StreamKey
 
 
 class SubscriptionFailure(NamedTuple):
-    """Streams that could not be had for one reason."""
+    """Streams whose subscription failed for one reason."""
 
     kind: Literal["refused", "unanswered"]
     code: int | str
     words: str
     stream_keys: tuple[StreamKey, ...]
     times: int
-    """How often in a row, for the stream that it happened to most often."""
+    """Failures in a row, of the stream with the most."""
 
 
 class SubscriptionFailures:
-    """Those of one connection."""
+    """The failures of one connection."""
 
     def __init__(self, key_of: Callable[[str], StreamKey | None]) -> None:
         self._key_of = key_of
@@ -49,25 +48,25 @@ class SubscriptionFailures:
 
     @property
     def open(self) -> bool:
-        """Whether there are any such."""
+        """Whether there are unanswered streams."""
         return bool(self._unanswered)
 
     def refuse(self, said: Refusal, names: Sequence[str]) -> int:
-        """The exchange refused these streams; how often in a row, at most."""
+        """Note a refusal of these streams; return the most refusals in a row of any."""
         self.totals.update(self._stream_keys(names))
         return self._note(SubscriptionFailure("refused", said.code, said.words, (), 0), names)
 
     def miss(self, names: Sequence[str], within_s: float) -> None:
-        """These streams were not acknowledged in time."""
+        """Note that these streams were not acknowledged in time."""
         words = f"no acknowledgement within {within_s:g} s"
         self._note(SubscriptionFailure("unanswered", "silent", words, (), 0), names)
 
     def times(self, names: Iterable[str]) -> int:
-        """How often in a row these were not acknowledged in time, at most."""
+        """Return the most times in a row that any of these was not acknowledged in time."""
         return max((self._unanswered[name] for name in names), default=0)
 
     def clear(self, names: Iterable[str]) -> None:
-        """These streams were acknowledged, or are wanted no longer."""
+        """Reset the counts of streams that were acknowledged or removed."""
         for name in names:
             self._refused.pop(name, None)
             self._unanswered.pop(name, None)
@@ -76,7 +75,7 @@ class SubscriptionFailures:
         counts = self._refused if failure.kind == "refused" else self._unanswered
         if failure.kind == "refused":
             for name in names:
-                self._unanswered.pop(name, None)  # that was an answer
+                self._unanswered.pop(name, None)  # a refusal is an answer
         counts.update(names)
         times = max((counts[name] for name in names), default=1)
         # Powers of two have one bit.

@@ -1,4 +1,4 @@
-"""What a connection is to stream: channel and symbol on our side, a name on the exchange's."""
+"""The wanted streams of a connection: channel and symbol here, a name at the exchange."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ StreamKey = tuple[str, Symbol]
 
 
 class Subscriptions:
-    """What is wanted, channel by channel, each symbol once."""
+    """Wanted symbols by channel, each once."""
 
     def __init__(self, wanted: Iterable[Subscription] = ()) -> None:
         self._channels: dict[str, dict[Symbol, None]] = {}
@@ -22,15 +22,15 @@ class Subscriptions:
         return (Subscription(channel, tuple(each)) for channel, each in self._channels.items())
 
     def stream_keys(self) -> list[StreamKey]:
-        """The same, stream by stream."""
+        """Return all streams."""
         return [(channel, symbol) for channel, each in self._channels.items() for symbol in each]
 
     def add(self, wanted: Subscription) -> None:
-        """Want this too."""
+        """Add streams."""
         self._channels.setdefault(wanted.channel, {}).update(dict.fromkeys(wanted.symbols))
 
     def remove(self, wanted: Subscription) -> None:
-        """Want this no longer."""
+        """Remove streams."""
         symbols = self._channels.get(wanted.channel, {})
         for symbol in wanted.symbols:
             symbols.pop(symbol, None)
@@ -39,7 +39,7 @@ class Subscriptions:
 
     @classmethod
     def of(cls, stream_keys: Iterable[StreamKey]) -> "Subscriptions":
-        """The same, given stream by stream."""
+        """Create from stream keys."""
         wanted = cls()
         for channel, symbol in stream_keys:
             wanted.add(Subscription(channel, (symbol,)))
@@ -53,7 +53,7 @@ class WantedStreams:
         self._dialect = dialect
         self._names: dict[StreamKey, str] = {}
         self._stream_keys: dict[str, StreamKey] = {}
-        """Those that are wanted no longer included: a late answer may name one."""
+        """Includes removed streams: a late answer may name one."""
         self._books: dict[str, Symbol] = {}
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class WantedStreams:
         return iter(self._names)
 
     def add(self, wanted: Subscription) -> list[StreamKey]:
-        """Learn the names of streams; the keys of those that were not known.
+        """Add streams; return the keys of the new ones.
 
         Raises:
             UnknownChannel, UnknownSymbol: the exchange does not have one; none was added.
@@ -81,7 +81,7 @@ class WantedStreams:
         return stream_keys
 
     def remove(self, wanted: Subscription) -> list[str]:
-        """Forget streams; the names of those that were known."""
+        """Remove streams; return the names of those that were present."""
         stream_keys = [(wanted.channel, symbol) for symbol in wanted.symbols]
         names = [
             self._names.pop(stream_key) for stream_key in stream_keys if stream_key in self._names
@@ -91,21 +91,21 @@ class WantedStreams:
         return names
 
     def name(self, channel: str, symbol: Symbol) -> str | None:
-        """What the exchange calls a stream."""
+        """Return the exchange's name of a stream."""
         return self._names.get((channel, symbol))
 
     def book_of(self, name: str) -> Symbol | None:
-        """Whose book a stream tells of, if it does."""
+        """Return the symbol of a book's stream; None for other streams."""
         return self._books.get(name)
 
     def names(self, stream_keys: Iterable[StreamKey]) -> list[str]:
-        """What the exchange calls these streams."""
+        """Return the exchange's names of these streams."""
         return [self._names[stream_key] for stream_key in stream_keys]
 
     def key(self, name: str) -> StreamKey | None:
-        """Which stream the exchange calls so; it may be wanted no longer."""
+        """Return the stream with this name; it may have been removed."""
         return self._stream_keys.get(name)
 
     def group_of(self, name: str) -> str:
-        """What streams that may be asked for in one message have in common."""
+        """Return the group of a stream; one message may request streams of one group."""
         return "" if self._dialect.limits.mixed_channels else self._stream_keys[name][0]

@@ -1,8 +1,8 @@
-"""Telemetry: typed facts, handed to plain callables.
+"""Typed facts, passed to plain callables.
 
-A part that has something to tell is given a ``Listener`` and calls it with a fact. Logging, metrics
-and the terminal view are listeners; a test is one too, with ``facts.append``. A fact is data and
-knows nothing of who hears it.
+A component that emits facts receives a ``Listener`` and calls it with each. Logging, metrics and
+the terminal view are listeners; a test can use ``facts.append``. A fact is data and does not depend
+on its listeners.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ Listener = Callable[[Fact], None]
 
 
 def quiet(_: Fact) -> None:
-    """The listener of those who do not listen."""
+    """Ignore a fact: the default listener."""
 
 
 def tell_all(listeners: Sequence[Listener]) -> Listener:
-    """One listener that hands each fact to several; one that raises does not silence the rest."""
+    """One listener that passes each fact to several; if one raises, the rest still receive it."""
 
     def tell(fact: Fact) -> None:
         for listener in listeners:

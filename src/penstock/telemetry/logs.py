@@ -1,7 +1,7 @@
-"""Logs: everything a process says of itself, in one format, each line with a level.
+"""Logs everything in one format, each line with a level.
 
-Facts, what libraries log, warnings, and what ends a process unforeseen all go through Python's
-logging to one handler on stderr, so that whoever reads it needs to know one format.
+Facts, the logs of libraries, warnings, and uncaught exceptions all go through Python's logging to
+one handler on stderr, so that there is one format to parse.
 """
 
 import logging
@@ -36,7 +36,7 @@ _LEVELS: dict[type[Fact], Level] = {
     facts.FetchDone: "debug",
     facts.StreamProbed: "debug",
     facts.RequestSent: "debug",
-    # Something is not as it should be: it is being dealt with, or something is missing.
+    # Something is wrong: it is being handled, or data is missing.
     facts.BookDrifted: "warning",
     facts.BusFell: "warning",
     facts.BusRefused: "warning",
@@ -56,7 +56,7 @@ _LEVELS: dict[type[Fact], Level] = {
     facts.SnapshotFailed: "warning",
     facts.StatusUnreadable: "warning",
     facts.StreamStalled: "warning",
-    # It stays so until somebody does something.
+    # It persists until an operator acts.
     facts.BudgetUnreachable: "error",
     facts.ListenerFailed: "error",
     facts.RequestCrashed: "error",
@@ -66,7 +66,7 @@ _LEVELS: dict[type[Fact], Level] = {
 
 
 def level_of_kind(kind: type[Fact]) -> Level:
-    """The level of such facts, unless one says that it is worse."""
+    """The level of such facts, unless the fields of one make it worse."""
     return _LEVELS.get(kind, kind.level)
 
 
@@ -85,7 +85,7 @@ def level_of(fact: Fact) -> Level:
 
 
 def log_facts(fact: Fact) -> None:
-    """A listener that writes each fact as one structured log line, if its level is wanted."""
+    """Write a fact as one structured log line, if its level is enabled. A listener."""
     level = logging.getLevelName(level_of(fact).upper())
     if logging.getLogger(_OWN).isEnabledFor(level):
         fields: Mapping[str, Any] = msgspec.to_builtins(fact)
@@ -94,7 +94,7 @@ def log_facts(fact: Fact) -> None:
 
 
 def log_info(event: str, **fields: object) -> None:
-    """Write one structured line about how things are."""
+    """Write one structured info line."""
     structlog.get_logger(_OWN).info(event, **fields)
 
 
@@ -104,7 +104,7 @@ def log_error(event: str, **fields: object) -> None:
 
 
 def logs_json() -> bool:
-    """Whether this process logs for machines."""
+    """Whether this process logs JSON."""
     return _Style.now == "json"
 
 
@@ -138,7 +138,7 @@ def configure_logging(style: str, level: Level = "info") -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # What libraries tell below a warning is for those who work on them.
+    # What libraries log below a warning is for their developers.
     root.setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
     logging.getLogger(_OWN).setLevel(level.upper())
     structlog.configure(
@@ -155,27 +155,27 @@ def configure_logging(style: str, level: Level = "info") -> None:
 
 
 class _Masking(structlog.stdlib.ProcessorFormatter):
-    """Formats lines without the passwords in URLs, whoever wrote them: libraries, tracebacks."""
+    """Formats lines without the passwords in URLs, also those of libraries and tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         return mask_urls(super().format(record))
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
-    """To stderr as it is at the moment: a view on a terminal puts something else in its place."""
+    """Writes to the current ``sys.stderr``, which a terminal view replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
-        """A closed terminal, a dead pipe or a full disk must not end who only says something."""
+        """Ignore a closed terminal, a broken pipe or a full disk: they must not end the process."""
         if not isinstance(sys.exception(), OSError) and not sys.stderr.closed:
             super().handleError(record)
 
 
 def _name_of_logger(_: object, __: str, event: EventDict) -> EventDict:
-    """Whose line it is, where it is not penstock's own."""
+    """Add the logger's name to lines that are not penstock's own."""
     event["logger"] = event["_record"].name
     return event
 
@@ -183,7 +183,7 @@ def _name_of_logger(_: object, __: str, event: EventDict) -> EventDict:
 def _log_crash(
     kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
 ) -> None:
-    """What nobody caught; asked for by Ctrl-C it is no crash."""
+    """Log an uncaught exception; Ctrl-C is not a crash."""
     if issubclass(kind, KeyboardInterrupt) or error is None:
         sys.__excepthook__(kind, error or kind(), trace)
         return
@@ -191,7 +191,7 @@ def _log_crash(
 
 
 def _printable(_: object, __: str, event: EventDict) -> EventDict:
-    """What others wrote, without what would steer a terminal; a traceback keeps its lines."""
+    """Escape control characters in all fields; a traceback keeps its line breaks."""
     for name, value in event.items():
         if name not in ("exception", "stack"):
             event[name] = printable(value) if isinstance(value, str) else value

@@ -1,21 +1,21 @@
-"""What others wrote, made fit to be printed: it must not steer a terminal, nor end a command."""
+"""Escapes external text: it must not control a terminal, nor fail to print."""
 
 import re
 
 _UNPRINTABLE = re.compile(
-    # Controls, what turns the direction of text around, and what cannot be encoded.
+    # Control characters, changes of text direction, and what cannot be encoded.
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 
 
 def printable(text: str) -> str:
-    """The text on one line, with what is not to be seen spelled as Python spells it."""
+    """The text on one line, with unprintable characters escaped as in Python."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def printable_json(text: str) -> str:
-    """The same for JSON without line ends, which says the same thereafter."""
+    """The same for JSON without line breaks, whose value is unchanged."""
     return _UNPRINTABLE.sub(_json_escape, text)
 
 

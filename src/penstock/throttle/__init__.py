@@ -1,6 +1,6 @@
-"""Throttling: requests leave no faster than an exchange counts them.
+"""Rate limiting: keeps requests within the limits that an exchange counts.
 
-Usable for itself: nothing here needs more than the standard library and penstock's ground.
+Usable on its own: it needs only the standard library, ``penstock.clock`` and ``penstock.errors``.
 """
 
 from penstock.throttle.blocking import BlockingThrottler

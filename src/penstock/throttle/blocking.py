@@ -1,8 +1,8 @@
-"""The same throttler for threads: ``acquire`` blocks instead of being awaited.
+"""A throttler for threads: ``acquire`` blocks instead of being awaited.
 
 The queues, their rules and their fairness are those of ``BaseThrottler``. A lock is held while
-looking and charging, never while waiting; one thread keeps the time for whoever is next, and ends
-when nobody waits.
+limits are checked and charged, never while waiting. One timer thread serves the next waiter, and
+ends when no caller waits.
 """
 
 import threading
@@ -15,7 +15,7 @@ from penstock.throttle.windows import SECOND_NS
 
 
 class BlockingThrottler(ThrottlerCore):
-    """Paces the calls of many threads."""
+    """Throttles the calls of many threads."""
 
     def __init__(self, pipelines: Pipelines, *, ageing_s: float = 10.0) -> None:
         """See ``ThrottlerCore``."""
@@ -31,7 +31,7 @@ class BlockingThrottler(ThrottlerCore):
         priority: int = 0,
         timeout: float | None = None,
     ) -> Grant:
-        """Pay, blocking this thread until there is room; see ``BaseThrottler.acquire``."""
+        """Acquire a grant, blocking until there is capacity; see ``BaseThrottler.acquire``."""
         future: Future[int] = Future()
         with self._lock:
             queue = self._queue(category)
@@ -45,7 +45,7 @@ class BlockingThrottler(ThrottlerCore):
         try:
             return granted(queue, cost, future.result())
         except BaseException:
-            # An interrupt while waiting: whatever has come meanwhile is given back.
+            # An interrupt while waiting: a grant that has arrived meanwhile is refunded.
             with self._lock:
                 if future.done() and future.exception() is None:
                     granted(queue, cost, future.result()).refund()
@@ -54,7 +54,7 @@ class BlockingThrottler(ThrottlerCore):
             raise
 
     def try_acquire(self, cost: int = 1, category: str | None = None) -> Grant | None:
-        """What ``acquire`` would grant without waiting, or None."""
+        """The grant that ``acquire`` would return without waiting, or None."""
         with self._lock:
             queue = self._queue(category)
             at = self._scheduler.try_take(queue, cost)

@@ -1,8 +1,8 @@
-"""The token bucket: a steady rate, with a reserve for bursts.
+"""A token bucket has a steady rate, and a reserve for bursts.
 
-In any stretch of time T at most ``capacity + rate × T`` goes through. To keep a limit of L per
-period, choose them so that ``capacity + rate × period ≤ L``: a bucket that holds L and refills L
-per period lets twice the limit through in its first period.
+In any time T it grants at most ``capacity + rate × T``. To keep a limit of L per period, choose
+both so that ``capacity + rate × period ≤ L``: a bucket that holds L and refills L per period grants
+twice the limit in its first period.
 """
 
 from fractions import Fraction
@@ -21,7 +21,7 @@ class TokenBucket(Window[BucketUsage]):
     def __init__(self, capacity: int, rate_per_s: float, clock: Clock | None = None) -> None:
         if not 1e-9 <= rate_per_s <= 1e9:
             raise BadLimit(f"A rate of {rate_per_s!r} per s cannot be: say a number above zero.")
-        # As it was meant: 0.1 is a tenth and 10 / 60 a sixth, not what binary makes of them.
+        # As an exact fraction: 0.1 is a tenth and 10 / 60 a sixth, not their binary approximations.
         rate = Fraction(rate_per_s).limit_denominator(SECOND_NS) / SECOND_NS
         checked(capacity, 1)
         rule = BucketRule(capacity, rate.numerator, rate.denominator)

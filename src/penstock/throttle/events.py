@@ -1,4 +1,4 @@
-"""Events of a throttler, and those who hear them."""
+"""Events of a throttler, and the listeners that receive them."""
 
 import logging
 from collections.abc import Callable
@@ -9,20 +9,20 @@ LOG = logging.getLogger("penstock.throttle")
 
 @dataclass(frozen=True, slots=True)
 class CapacityLow:
-    """So much of a limit is used that its threshold was crossed. Told once per crossing."""
+    """The usage of a limit crossed its threshold. Sent once per crossing."""
 
     timeframe: str
     remaining_rate: float
-    """What is left, as a share of the limit."""
+    """The remaining share of the limit."""
     remaining_cap: int
-    """What is left, in the limit's own units."""
+    """The remaining capacity, in the limit's own units."""
 
 
 Listener = Callable[[CapacityLow], None]
 
 
 class Listeners:
-    """Callables that are told what happens. One that raises harms neither the others nor us."""
+    """Callables that receive events. One that raises affects neither the others nor the caller."""
 
     __slots__ = ("_all",)
 
@@ -30,18 +30,18 @@ class Listeners:
         self._all: tuple[Listener, ...] = ()
 
     def add(self, listener: Listener) -> None:
-        """Tell this one too, from now on."""
+        """Send events to this listener too, from now on."""
         self._all = (*self._all, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Tell it no more; nothing happens if it was not told before."""
+        """Stop sending events to it; no effect if it was not added."""
         kept = list(self._all)
         if listener in kept:
             kept.remove(listener)
         self._all = tuple(kept)
 
     def tell(self, event: CapacityLow) -> None:
-        """Hand an event to all of them, in the order in which they came."""
+        """Send an event to all listeners, in the order in which they were added."""
         for listener in self._all:
             try:
                 listener(event)

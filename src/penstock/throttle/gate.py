@@ -1,8 +1,8 @@
-"""The gate: what every request passes before it leaves.
+"""Every request acquires a grant from a gate before it is sent.
 
-A limit is data: how much may be spent per period, and on which requests it is counted. A gate keeps
-several limits at once; a request is charged to all that count it, or to none. Whoever holds a
-``GateGrant`` has paid; what never left this machine is given back.
+A limit is data: an amount per period, and the requests that it counts. A gate enforces several
+limits at once; a request is charged to all that count it, or to none. A ``GateGrant`` has been
+charged; it is refunded if its request never left this machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +12,21 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """So much per period, on requests of some kind."""
+    """An amount per period, for requests of some kind."""
 
     amount: int
     period_ms: int
     unit: Literal["weight", "request"] = "weight"
-    """Whether a request counts with its cost, or as one."""
+    """Whether a request counts with its cost, or as 1."""
     category: str = ""
-    """Which requests it counts; empty counts all. ``pair/*`` is a limit of its own for each
-    category that begins with ``pair/``."""
+    """The requests it counts; empty counts all. ``pair/*`` is a separate limit for each category
+    that begins with ``pair/``."""
     kind: Literal["aligned", "paced"] = "aligned"
-    """Counted in windows aligned to the exchange's clock, or kept by the distance between
-    requests: ``amount`` per period evenly, and ``burst`` at once."""
+    """Counted in windows aligned to the exchange's clock, or enforced by the spacing of requests:
+    ``amount`` per period evenly, and ``burst`` at once."""
     burst: int = 0
-    """Only where it is paced; 0 is as good as 1. No period ever sees more than amount + burst, so
-    choose both to fit what the exchange counts."""
+    """Only for paced limits; 0 is the same as 1. No period has more than amount + burst, so choose
+    both to fit what the exchange counts."""
 
     def charge(self, cost: int, category: str) -> int:
         """What a request adds to this limit."""
@@ -43,40 +43,40 @@ class Limit:
 
     @property
     def is_for_each(self) -> bool:
-        """Whether each category it counts has this limit for itself."""
+        """Whether each category it counts has a separate limit."""
         return self.category.endswith("*")
 
     def of(self, category: str) -> "Limit":
-        """The limit that counts this category: a single one, where each has its own."""
+        """The limit that counts this category: a separate one if ``is_for_each``."""
         return replace(self, category=category) if self.is_for_each else self
 
     @property
     def most(self) -> int:
-        """The dearest request that it can ever let through."""
+        """The highest cost of a request that it can ever grant."""
         return self.amount if self.kind == "aligned" else max(1, self.burst)
 
 
 class GateGrant(Protocol):
-    """Leave to send one request now."""
+    """Permission to send one request now."""
 
     def good(self) -> bool:
-        """Whether it may still leave: after a slow connect the window may have closed."""
+        """Whether it may still be sent: after a slow connect the window may have closed."""
         ...
 
     def answered(self) -> None:
-        """The exchange answered: from now on its own count includes this request."""
+        """Mark it as answered: from now on the exchange's own count includes this request."""
         ...
 
     def refund(self) -> None:
-        """It never left this machine. What reached the exchange was counted there: no refund."""
+        """Refund a request that was never sent. The exchange counts any request it receives."""
         ...
 
 
 class Gate(Protocol):
-    """Lets requests through no faster than an exchange allows. Instants are this machine's ms."""
+    """Grants requests no faster than an exchange allows. Times are this machine's, in ms."""
 
     async def acquire(self, cost: int, category: str = "") -> GateGrant:
-        """Pay, waiting for capacity if there is none.
+        """Acquire a grant, waiting for capacity if there is none.
 
         Raises:
             RateLimited: the wait would exceed the gate's timeout. Nothing was spent.
@@ -85,24 +85,24 @@ class Gate(Protocol):
         ...
 
     def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
-        """The exchange says so much weight was used in its window when it saw a request.
+        """Apply the exchange's own count: the weight used in its window when it got a request.
 
-        ``at_ms`` is when that request was sent. Paced limits count no windows and ignore it.
+        ``at_ms`` is when that request was sent. Paced limits have no windows and ignore it.
         """
         ...
 
     def block_until(self, at_ms: int) -> None:
-        """The exchange said stop: grant nothing before this instant."""
+        """Grant nothing before this time: the exchange ordered a stop."""
         ...
 
     def align(self, offset_ms: float, error_ms: float) -> None:
-        """The exchange's clock is ahead of this one by ``offset_ms``, give or take the error."""
+        """Set how far the exchange's clock is ahead of this one: ``offset_ms`` ± ``error_ms``."""
         ...
 
     def used(self) -> Mapping[Limit, int]:
-        """How much of each limit is used in its present window."""
+        """How much of each limit is used in its current window."""
         ...
 
     def adopt(self, limits: Sequence[Limit]) -> None:
-        """Keep these limits from now on: the exchange announced them."""
+        """Apply these limits from now on: the exchange announced them."""
         ...

@@ -1,9 +1,9 @@
 """The gateway's gate within one process: a throttler of aligned windows and token buckets.
 
-A request is charged to the window in which it can only arrive: none is let go in the last moments
+A request is charged to the only window in which it can arrive: none is granted in the last moments
 of a window (it might arrive in the next), nor in the first moments while the exchange's clock is
-known only roughly. Beyond its limits it does not pace: whoever waits behind the gateway wants its
-page now.
+known only roughly. Requests within the limits are not paced: callers of the gateway need their page
+now.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from penstock.throttle.windows import FixedWindow
 
 
 class LocalGate:
-    """A ``Gate``. Nothing is spent by a waiter that was cancelled."""
+    """A ``Gate`` for one process. A cancelled waiter spends nothing."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class LocalGate:
         acquire_timeout_ms: int = 300_000,
         guard_ms: int = 250,
     ) -> None:
-        """``guard_ms`` is how long a request may take to arrive and count where it was charged."""
+        """``guard_ms`` is how long a request may take to arrive in the window it is charged to."""
         self._clock = clock
         self._acquire_timeout_ms, self._guard_ms = acquire_timeout_ms, guard_ms
         self._offset_ms = self._error_ms = 0.0
-        # Limits that each category has for itself stand here as given, and once for each such
-        # category that was asked for.
+        # A limit that is separate for each category is here as given, and once for each category
+        # that was requested.
         self._windows = {limit: self._window(limit) for limit in limits}
         self._pipelines = {limit: self._pipeline(limit) for limit in limits}
         self._throttler = BaseThrottler(self._by_category())
@@ -51,7 +51,7 @@ class LocalGate:
         return grant
 
     def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
-        """See ``Gate``. A count of a window that has gone since says nothing about this one."""
+        """See ``Gate``. The count of a window that has ended is ignored."""
         known = self._known(category)
         if (known or "") == category:
             self._throttler.observe(known, used, _timeframe(window_ms), at_ms)
@@ -69,7 +69,7 @@ class LocalGate:
         self._throttler.adopt(self._by_category())
 
     def adopt(self, limits: Sequence[Limit]) -> None:
-        """See ``Gate``. What was spent of late counts in the new windows too."""
+        """See ``Gate``. Recent usage counts in the new windows too."""
         old, old_pipelines = self._windows, self._pipelines
         now_ns = self._clock.monotonic_ns()
         for window in old.values():
@@ -97,11 +97,11 @@ class LocalGate:
         self._throttler.adopt(self._by_category())
 
     def used(self) -> dict[Limit, int]:
-        """How much of each limit is used in its present window, or lacks in its bucket."""
+        """How much of each limit is used in its current window, or missing from its bucket."""
         return {limit: window.used for limit, window in self._windows.items()}
 
     def add_listener(self, listener: Listener) -> None:
-        """Tell this one when half of a limit is used."""
+        """Send this listener an event when half of a limit is used."""
         self._throttler.add_listener(listener)
 
     def _window(self, limit: Limit) -> FixedWindow | TokenBucket:
@@ -115,7 +115,7 @@ class LocalGate:
         return window
 
     def _pipeline(self, limit: Limit) -> Pipeline:
-        # A bucket is half empty at every other request: nobody needs to be told.
+        # A bucket is half empty at every other request: that needs no event.
         return Pipeline(
             "paced" if limit.kind == "paced" else _timeframe(limit.period_ms),
             self._windows[limit],
@@ -131,7 +131,7 @@ class LocalGate:
         return found
 
     def _known(self, category: str) -> str | None:
-        """The category under which limits are kept for it, if there are any of its own."""
+        """The category, if it has limits of its own; else None."""
         if not category:
             return None
         new = [
@@ -147,7 +147,7 @@ class LocalGate:
         return category if any(limit.category == category for limit in self._windows) else None
 
     def _inherit(self, limit: Limit, old: dict[Limit, FixedWindow | TokenBucket]) -> None:
-        """Count in a window of another length what was used in its kin, and just before."""
+        """Count the usage of related windows, and of those just before, in a new window."""
         spent = 0
         for each, kin in old.items():
             if (each.unit, each.category) == (limit.unit, limit.category):
@@ -161,7 +161,7 @@ class LocalGate:
         window.usage = usage._replace(used=spent, spent=spent)
 
     def _check_timeout(self, cost: int, category: str) -> None:
-        """Refuse at once who could only go after the timeout, if all before it go too."""
+        """Raise at once if the wait behind all queued requests would exceed the timeout."""
         queue = self._throttler.queue()
         wait_s = self._throttler.stats().blocked_for_s
         for limit, window in self._windows.items():

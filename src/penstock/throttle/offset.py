@@ -1,12 +1,12 @@
-"""How far an exchange's clock is ahead of this one, as narrow bounds.
+"""Estimates how far an exchange's clock is ahead of this one, as narrow bounds.
 
-An answer made between its question's sending and its arrival shows the exchange's time at some
-instant in between. That bounds the offset from both sides; bounds from many answers are
-intersected, so that even ``Date`` headers, which count whole seconds, narrow to about one round
-trip. Between answers the bounds widen by what two clocks may drift apart.
+A response shows the exchange's time at some point between the sending of its request and its own
+arrival. That bounds the offset from both sides. Bounds from many responses are intersected, so
+even ``Date`` headers, which have whole seconds, narrow to about one round trip. Between responses
+the bounds widen by the possible drift of two clocks.
 
-An answer that contradicts what is known is doubted until a second one agrees with it: a clock that
-was set shows the new time with every answer, a single wrong ``Date`` does not.
+A response that contradicts the estimate is accepted once a second one agrees with it: a clock that
+was stepped shows the new time in every response, a single wrong ``Date`` is not repeated.
 """
 
 from dataclasses import dataclass, replace
@@ -22,26 +22,26 @@ class Offset:
     high_ms: float
     at_ms: float
     doubt: "Offset | None" = None
-    """What the latest answer said, if it contradicts this and nothing has confirmed it."""
+    """The bounds from the latest response, if they contradict these and are not confirmed yet."""
 
     @property
     def middle_ms(self) -> float:
-        """The best guess."""
+        """The best estimate."""
         return (self.low_ms + self.high_ms) / 2
 
     @property
     def error_ms(self) -> float:
-        """How far the guess may be off."""
+        """The maximum error of the estimate."""
         return (self.high_ms - self.low_ms) / 2
 
 
 def seen(shown_ms: int, resolution_ms: int, sent_ms: float, received_ms: float) -> Offset:
-    """The bounds one answer gives, which shows a time cut off to a resolution."""
+    """The bounds from one response, which shows a time truncated to a resolution."""
     return Offset(shown_ms - received_ms, shown_ms + resolution_ms - sent_ms, received_ms)
 
 
 def narrowed(known: Offset | None, new: Offset) -> Offset:
-    """Both together. What contradicts the known is believed once a second answer agrees with it."""
+    """The bounds from both. A contradicting response needs a second one that agrees with it."""
     if known is None:
         return new
     both = _overlap(known, new)
@@ -51,7 +51,7 @@ def narrowed(known: Offset | None, new: Offset) -> Offset:
 
 
 def step_ms(before: Offset | None, after: Offset) -> int:
-    """How far the clock was set, if what is known now contradicts what was known before."""
+    """How far the clock was stepped, if the new bounds contradict the previous ones; else 0."""
     if before is None or _overlap(before, after) is not None:
         return 0
     return round(after.middle_ms - before.middle_ms)

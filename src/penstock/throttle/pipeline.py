@@ -1,9 +1,9 @@
-"""A pipeline: one named limit, watched.
+"""A pipeline is one named limit with a usage threshold and a pace.
 
-It delegates to its window what can be sent, and adds two things. It tells when a threshold of use
-is crossed, once per crossing. And it paces: from ``pace_from`` on, requests are spaced so that what
-is left lasts until more comes back, instead of being gone in one burst. The pace is a schedule, not
-a sleep: a request that comes later than it is due does not wait at all.
+Its window decides what can be sent; the pipeline adds two things. It sends an event when the usage
+crosses a threshold, once per crossing. And it paces: from ``pace_from`` on, requests are spaced so
+that the remaining capacity lasts until more is freed, instead of being used in one burst. The pace
+is a schedule, not a sleep: a request that comes later than it is due does not wait at all.
 """
 
 from math import ceil
@@ -34,9 +34,9 @@ class Pipeline:
         pace_from: float = 0.5,
         unit: Literal["weight", "request"] = "weight",
     ) -> None:
-        """``threshold`` None tells nothing; ``max_soft_delay`` 0 does not pace.
+        """``threshold`` None sends no events; ``max_soft_delay`` 0 does not pace.
 
-        ``unit`` says whether a request counts with its cost, or as one.
+        ``unit`` is whether a request counts with its cost, or as 1.
         """
         for name, share in (("threshold", threshold), ("pace_from", pace_from)):
             if share is not None and not 0 < share <= 1:
@@ -53,12 +53,12 @@ class Pipeline:
         self.relimit()
 
     def relimit(self) -> None:
-        """Reckon with the window's limit as it is now."""
+        """Recompute the thresholds from the window's current limit."""
         limit, threshold = self.window.limit, self.threshold
         self.low_from = FAR if threshold is None else max(1, ceil(limit * threshold))
         self._paces_from = max(1, ceil(limit * self._pace_share)) if self._max_soft_ns else FAR
         self.care_from = min(self._paces_from, limit + 1)
-        """Below this use there is room, and nothing to pace."""
+        """Below this usage there is capacity, and nothing to pace."""
         self._told_in = None
 
     @property
@@ -72,39 +72,39 @@ class Pipeline:
         return self.window.remaining
 
     def can_send(self, cost: int = 1) -> bool:
-        """Whether a request of this cost fits now; pace is not asked."""
+        """Whether a request of this cost fits now, regardless of the pace."""
         return self.window.can_send(cost)
 
     def wait_time(self, cost: int = 1) -> float:
-        """Seconds until a request of this cost fits, if nobody else goes before."""
+        """Seconds until a request of this cost fits, if no other goes first."""
         return self.window.wait_time(cost)
 
     def consume(self, cost: int = 1) -> int:
-        """Spend ``cost`` now; see ``Window.consume``. Tells if that crossed the threshold."""
+        """Spend ``cost`` now; see ``Window.consume``. Sends an event on crossing the threshold."""
         at = self.window.consume(cost)
         self.charged(cost, at)
         return at
 
     def refund(self, timestamp: int, cost: int) -> None:
-        """Give back what one ``consume`` took; see ``Window.refund``."""
+        """Refund one ``consume``; see ``Window.refund``."""
         self.window.refund(timestamp, cost)
 
     def soft_delay(self, cost: int = 1) -> float:
-        """Seconds by which a request of this cost follows the one before; 0 below ``pace_from``.
+        """Seconds by which a request of this cost follows the previous one; 0 below ``pace_from``.
 
-        Warns when the even pace would be slower than ``max_soft_delay``: so much is asked for that
-        the rest will be used up before more comes back. Ask for less, or less often.
+        Logs a warning when the even pace would be slower than ``max_soft_delay``: at this demand
+        the rest is used up before more is freed. Request less, or less often.
         """
         now = self.window.clock.monotonic_ns()
         usage = self.window.rule.as_of(self.window.usage, now)
         return self._spacing(usage, usage[0], cost, now) / SECOND_NS
 
     def add_listener(self, listener: Listener) -> None:
-        """Tell this one when capacity is low."""
+        """Send this listener an event when capacity is low."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Stop sending it events."""
         self._listeners.remove(listener)
 
     def charge(self, cost: int) -> int:
@@ -112,15 +112,15 @@ class Pipeline:
         return 1 if self.per_request else cost
 
     def due(self, charge: int, before: int) -> int:
-        """When a request should go that finds so much used; it may be long ago."""
+        """When a request is due if ``before`` is used; it may be in the past."""
         if before < self._paces_from:
             return -FAR
-        # Where much is used nothing has come back all at once, so the stored usage is the present.
+        # At high usage nothing has been freed all at once, so the stored usage is current.
         delay = self._spacing(self.window.usage, before, charge, self._paced_at)
         return self._paced_at + delay
 
     def charged(self, charge: int, at: int) -> None:
-        """The window was charged for a request that was due ``at``."""
+        """Record a charge to the window, for a request that was due at ``at``."""
         used: int = self.window.usage[0]
         if used >= self._paces_from:
             self._paced_at = at
@@ -128,7 +128,7 @@ class Pipeline:
             self._tell(used)
 
     def observe(self, used: int, at: int | None) -> None:
-        """Whoever counts too says so much was used. Tells if that crossed the threshold."""
+        """Apply the exchange's own count. Sends an event if the threshold is crossed."""
         before = self.limit - self.remaining
         self.window.observe(used, at)
         after = self.limit - self.remaining
@@ -145,7 +145,7 @@ class Pipeline:
         return self._max_soft_ns
 
     def _warn(self, charge: int, spacing: int) -> None:
-        """At most once a period: one line says as much as a thousand."""
+        """Log a warning, at most once a period."""
         now = self.window.clock.monotonic_ns()
         if now < self._warn_at:
             return
@@ -159,8 +159,8 @@ class Pipeline:
     def _tell(self, used: int) -> None:
         usage = self.window.usage
         if isinstance(usage, FixedUsage):
-            # Its use may go down and up again as the other side's count catches up with requests
-            # under way; the window is low once.
+            # Its usage may go down and up again while the exchange's count catches up with
+            # requests in flight; each window has one event.
             if usage.number == self._told_in:
                 return
             self._told_in = usage.number

@@ -1,13 +1,13 @@
-"""Rules: how spent capacity comes back, as arithmetic and nothing else.
+"""Rules define how spent capacity is freed. They are pure arithmetic.
 
-A rule is what never changes; a usage is a small value that can be held in memory or in a database.
-``take`` maps one usage to the next and touches nothing else, so the same rule serves one process
-and a whole fleet, and several limits are charged together by taking from each and keeping the
-results only if none has to wait.
+A rule is immutable; a usage is a small value that can be held in memory or in a database. ``take``
+maps one usage to the next and changes nothing else, so the same rule serves one process and a whole
+fleet. Several limits are charged together by taking from each and keeping the results only if none
+has to wait.
 
-Instants, periods and waits are whole numbers in one unit of the caller's choice: nanoseconds within
-a process, milliseconds in a database. A clock that goes back never makes room: what was spent stays
-spent until the clock has passed it again.
+Times, periods and waits are integers in one unit of the caller's choice: nanoseconds within a
+process, milliseconds in a database. A clock that goes back never frees capacity: what was spent
+stays spent until the clock has passed it again.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from penstock.errors import NeverGranted
 
 FAR = 1 << 62
-"""An instant that never comes."""
+"""A time that is never reached."""
 
 U = TypeVar("U", bound=tuple[Any, ...])
 
 
 class Rule(Protocol[U]):
-    """How one kind of limit counts. The first field of every usage is how much is used."""
+    """How one kind of limit counts. The first field of every usage is the used amount."""
 
     @property
     def limit(self) -> int:
@@ -31,75 +31,75 @@ class Rule(Protocol[U]):
         ...
 
     def fresh(self) -> U:
-        """The usage of a limit nobody has used yet."""
+        """The usage of a limit that has not been used yet."""
         ...
 
     def take(self, usage: U, cost: int, now: int) -> tuple[U, int]:
-        """Charge ``cost``; the wait is 0 if it was, and else for how long there is no room.
+        """Charge ``cost``; the wait is 0 if it was charged, else the time until it fits.
 
-        A refused request leaves the usage as it was, but for what has come back since.
+        A refused request leaves the usage unchanged, except for what has been freed since.
         """
         ...
 
     def wait(self, usage: U, cost: int, now: int) -> int:
-        """The wait that ``take`` would tell."""
+        """The wait that ``take`` would return."""
         ...
 
     def as_of(self, usage: U, now: int) -> U:
-        """The same usage, without what has come back by this instant."""
+        """The same usage, without what has been freed by this time."""
         ...
 
     def refund(self, usage: U, at: int, cost: int, now: int) -> U:
-        """Give back what was taken ``at`` an instant; what came back by itself is not given twice.
+        """Refund what was taken at ``at``; capacity that has been freed is not freed twice.
 
         Raises:
-            NeverGranted: so much cannot have been taken then.
+            NeverGranted: that much cannot have been taken then.
         """
         ...
 
     def gone(self, at: int, now: int) -> bool:
-        """Whether what was taken ``at`` an instant has come back by itself."""
+        """Whether what was taken at ``at`` has been freed without a refund."""
         ...
 
     def observe(self, usage: U, reported: int, at: int, now: int) -> U:
-        """Somebody who counts too says that so much was used at an instant. Never makes room."""
+        """Apply the exchange's own count at ``at``. Never frees capacity."""
         ...
 
     def answered(self, usage: U, at: int, cost: int) -> U:
-        """What was taken ``at`` an instant is in the other side's count from now on."""
+        """Mark what was taken at ``at`` as included in the exchange's own count."""
         ...
 
     def holds(self, usage: U, at: int, now: int) -> bool:
-        """Whether what was taken ``at`` an instant and leaves now is counted where it was taken."""
+        """Whether a request charged at ``at`` and sent now counts where it was charged."""
         ...
 
     def moved(self, usage: U, at: int, cost: int, now: int) -> U:
-        """Count from now on what was taken ``at`` an instant and still holds. Never makes room."""
+        """Count from ``now`` on what was taken at ``at`` and still holds. Never frees capacity."""
         ...
 
     def spacing(self, usage: U, cost: int, since: int) -> int:
-        """How long after ``since`` a request should go to spread what is left evenly."""
+        """How long after ``since`` to send a request so that the rest is spread evenly."""
         ...
 
 
 class FixedUsage(NamedTuple):
-    """What is known of one window among those that follow each other on a clock."""
+    """The usage of one window in a sequence that follows a clock."""
 
     used: int
     number: int
-    """Which window, counted from the clock's zero."""
+    """The number of the window, counted from the clock's zero."""
     since: int
-    """The instant at which it was first taken from: what was taken before belongs to another."""
+    """When it was first taken from: what was taken before belongs to another window."""
     spent: int
-    """What was granted here."""
+    """What was granted in this window."""
     flying: int
-    """The part of it that the other side's count may not include yet."""
+    """The part of it that is in flight: the exchange's count may not include it yet."""
     reported: int
-    """The highest count the other side told, to which foreign clients may have added."""
+    """The exchange's highest count, which may include foreign usage."""
     before: int
-    """What was used when the previous window ended."""
+    """What was used at the end of the previous window."""
     until: int
-    """Something was taken from it already, and more may be until this instant."""
+    """After the first take: until when more may be taken from it."""
 
 
 _bare: Callable[[type[FixedUsage], tuple[int, ...]], FixedUsage] = tuple.__new__
@@ -107,20 +107,20 @@ _bare: Callable[[type[FixedUsage], tuple[int, ...]], FixedUsage] = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class FixedRule:
-    """All comes back at once, at instants aligned to a clock.
+    """All capacity is freed at once, at times aligned to a clock.
 
     Nothing is granted in the first ``opening`` and the last ``closing`` of a window, where it is
-    not sure in which window a request would arrive.
+    uncertain in which window a request would arrive.
     """
 
     limit: int
     period: int
     offset: int = 0
-    """How far the clock by which windows turn is ahead."""
+    """How far the clock that windows follow is ahead."""
     opening: int = 0
     closing: int = 0
     answers: bool = False
-    """Whether the caller tells of each request when it was answered."""
+    """Whether the caller reports for each request when it was answered."""
 
     def fresh(self) -> FixedUsage:
         return FixedUsage(0, -1, -FAR, 0, 0, 0, 0, -FAR)
@@ -162,7 +162,7 @@ class FixedRule:
 
     def refund(self, usage: FixedUsage, at: int, cost: int, now: int) -> FixedUsage:
         if at < usage.since or self.index(now) > usage.number:
-            return usage  # That window took its count with it: giving back now would add room.
+            return usage  # That window has ended: a refund now would add capacity to this one.
         if cost > usage.spent or at > now:
             raise NeverGranted(at, cost)
         flying = max(0, usage.flying - cost) if self.answers else 0
@@ -173,7 +173,7 @@ class FixedRule:
 
     def observe(self, usage: FixedUsage, reported: int, at: int, now: int) -> FixedUsage:
         if self.index(at) != self.index(now):
-            return usage  # A count of a window that has gone says nothing about this one.
+            return usage  # The count of a window that has ended does not apply to this one.
         usage = self.as_of(usage, now)
         return _leveled(usage._replace(reported=max(usage.reported, reported)))
 
@@ -197,7 +197,7 @@ class FixedRule:
         return cost * max(0, closes - max(since, begins)) // left if left > 0 else 0
 
     def index(self, at: int) -> int:
-        """Which window an instant is in."""
+        """The number of the window that a time is in."""
         return (at + self.offset) // self.period
 
 
@@ -210,13 +210,13 @@ class BucketUsage(NamedTuple):
 
     used: int
     debt: int
-    """Missing from full, in tokens times the rule's period: exact, whatever the rate."""
+    """The amount missing from full, in tokens times the rule's period: exact at any rate."""
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class BucketRule:
-    """Comes back steadily, ``amount`` per ``period``, up to ``limit``."""
+    """Capacity is refilled steadily, ``amount`` per ``period``, up to ``limit``."""
 
     limit: int
     amount: int
@@ -239,8 +239,8 @@ class BucketRule:
         return self._owing(self._debt(usage, now), max(now, usage.at))
 
     def refund(self, usage: BucketUsage, at: int, cost: int, now: int) -> BucketUsage:
-        # What has flowed in since may have filled the bucket, and then no longer lacks. At least
-        # the rest is still lacking, whatever was taken later.
+        # The refill since then may have filled the bucket; that part is no longer missing. At least
+        # the rest is still missing, whatever was taken later.
         back = cost * self.period - self.amount * max(0, now - at)
         if back <= 0:
             return usage

@@ -1,12 +1,13 @@
-"""The scheduler: which caller goes next, and when. It neither sleeps nor locks; throttlers do.
+"""Selects which caller is granted next, and when. It neither sleeps nor locks; throttlers do.
 
-Callers of one category wait in one queue, ordered by arrival, each priority counting as so many
-seconds of having come earlier: first come, first served within a priority, and nobody waits for
-ever behind more urgent ones. Only the first of each queue is looked at, so a thousand waiters cost
-no more than one. Queues that share a limit do not overtake each other on it: the first of a queue
-that waits for a limit claims it. A queue whose limits are free does not wait for one whose are not.
+Callers of one category wait in one queue, ordered by arrival. Each step of priority counts as a
+number of seconds of earlier arrival: first come, first served within a priority, and no caller
+waits for ever behind more urgent ones. Only the first of each queue is checked, so a thousand
+waiters cost no more than one. Queues that share a limit do not overtake each other on it: the first
+of a queue that waits for a limit claims it. A queue whose limits have capacity does not wait for
+one whose limits have none.
 
-Looking and charging is one synchronous step, and all limits are charged or none.
+Checking and charging is one synchronous step, and all limits are charged or none.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ _COMPACT_FROM = 64
 
 
 class GrantFuture(Protocol):
-    """Where a waiter learns the instant of its grant: a future of asyncio, or of threads."""
+    """Receives the time of a waiter's grant: a future of asyncio, or of threads."""
 
     def done(self) -> bool: ...
 
@@ -48,12 +49,12 @@ class Waiter(Generic[T_co]):
         self.deadline = deadline
         self.future = future
         self.due = -FAR
-        """When it came, then when it should be granted: a late timer must not slow the pace."""
+        """Its arrival, later the time at which it is due: a late timer must not slow the pace."""
         self.waiting = True
 
 
 class CategoryQueue:
-    """Those of one category, and the limits that count them."""
+    """The waiters of one category, and the limits that count them."""
 
     __slots__ = (
         "aligned",
@@ -72,33 +73,33 @@ class CategoryQueue:
         self.scheduler, self.category = scheduler, category
         self.heap: list[tuple[int, int, Waiter[GrantFuture]]] = []
         self.waiting = self.cost = 0
-        """How many wait here, and what they cost together."""
+        """The number of waiters, and their total cost."""
         self.keep(())
 
     def keep(self, pipelines: Sequence[Pipeline]) -> None:
-        """Count by these limits from now on."""
+        """Apply these limits from now on."""
         self.pipelines = tuple(pipelines)
         alone = len(self.pipelines) == 1 and not self.pipelines[0].per_request
         self.only = self.pipelines[0] if alone else None
-        # Those that may refuse although there is room, in the guard band between two windows.
+        # These may refuse although there is capacity, in the guard band between two windows.
         self.aligned = tuple(p for p in pipelines if isinstance(p.window, FixedWindow))
         self.others = tuple(p for p in pipelines if not isinstance(p.window, FixedWindow))
         self.most = min((p.limit for p in pipelines if not p.per_request), default=FAR)
 
     def check(self, cost: int) -> None:
-        """Raise if a request of this cost could never go."""
+        """Raise if a request of this cost could never be granted."""
         if type(cost) is not int or cost < 1:
             raise BadCost(cost)
         if cost > self.most:
             raise self.too_dear(cost)
 
     def too_dear(self, cost: int) -> CostExceedsLimit:
-        """Which limit a request of this cost can never keep."""
+        """The error with the limit that a request of this cost always exceeds."""
         tightest = next(p for p in self.pipelines if not p.per_request and p.limit < cost)
         return CostExceedsLimit(cost, tightest.limit, round(tightest.window.period_s * 1000))
 
     def first(self) -> Waiter[GrantFuture] | None:
-        """Who is next. Those who went away are removed."""
+        """The next waiter. Cancelled ones are removed."""
         while self.heap:
             waiter = self.heap[0][2]
             if waiter.waiting and not waiter.future.done():
@@ -108,7 +109,7 @@ class CategoryQueue:
         return None
 
     def look(self, cost: int, now: int) -> tuple[int, list[Pipeline]]:
-        """When a request may go, by every limit, and the limits it has to wait for."""
+        """When a request may be sent under all limits, and the limits it has to wait for."""
         due, blocking = -FAR, list[Pipeline]()
         for pipeline in self.pipelines:
             window, charge = pipeline.window, 1 if pipeline.per_request else cost
@@ -121,7 +122,7 @@ class CategoryQueue:
         return due, blocking
 
     def charge(self, cost: int, now: int, due: int) -> None:
-        """Charge every limit for a request that may go, and was due at ``due``."""
+        """Charge every limit for a request that may be sent, and was due at ``due``."""
         for pipeline in self.pipelines:
             window = pipeline.window
             charge = 1 if pipeline.per_request else cost
@@ -130,7 +131,7 @@ class CategoryQueue:
         self.tell(cost, due)
 
     def tell(self, cost: int, due: int) -> None:
-        """Let every limit know what it was charged: some have to pace, or to tell others."""
+        """Report its charge to every limit, for pacing and threshold events."""
         for pipeline in self.pipelines:
             pipeline.charged(1 if pipeline.per_request else cost, due)
 
@@ -147,9 +148,9 @@ class Scheduler:
     ) -> None:
         self.clock = clock
         self.lock = lock
-        """Held by whoever uses the scheduler from outside; a single thread needs none."""
+        """Held by callers that use the scheduler from outside; a single thread needs none."""
         self.changed = changed
-        """Called when room may have come, for whoever keeps the time to look again."""
+        """Called when capacity may have been freed, so that the throttler checks again."""
         self.queues: dict[str | None, CategoryQueue] = {}
         self.waiting = 0
         self.blocked_until = -FAR
@@ -160,7 +161,7 @@ class Scheduler:
         self._deadlines: list[tuple[int, int, Waiter[GrantFuture]]] = []
 
     def try_take(self, queue: CategoryQueue, cost: int) -> int | None:  # noqa: PLR0912 - a call costs more
-        """Charge at once if that is due; the instant, or None. Nobody who waits is overtaken."""
+        """Charge at once if that is due; the time, or None. Overtakes no waiter."""
         if type(cost) is not int or not 1 <= cost <= queue.most:
             queue.check(cost)
         if self.waiting and (queue.waiting or not self._claimed.isdisjoint(queue.pipelines)):
@@ -168,7 +169,7 @@ class Scheduler:
         now = self._now()
         if now < self.blocked_until:
             return None
-        # Below ``care_from`` there is room and nothing to pace: the usual case, made short.
+        # Fast path: below ``care_from`` there is capacity and nothing to pace.
         pipeline = queue.only
         if pipeline is not None:
             window = pipeline.window
@@ -210,14 +211,14 @@ class Scheduler:
         return now
 
     def _take_with_care(self, queue: CategoryQueue, cost: int, now: int) -> int | None:
-        # No take that is then thrown away: the next one would have to copy the log.
+        # No take that is then discarded: the next one would have to copy the log.
         if queue.look(cost, now)[0] > now:
             return None
         queue.charge(cost, now, now)
         return now
 
     def join(self, waiter: Waiter[GrantFuture], priority: int) -> bool:
-        """Start to wait; whether the first of its queue, or the next deadline, has changed."""
+        """Add a waiter; whether the first of its queue, or the next deadline, may have changed."""
         self._arrivals += 1
         waiter.due = self._now()
         key = waiter.due - priority * self._ageing_ns
@@ -231,7 +232,7 @@ class Scheduler:
         return queue.first() is waiter or waiter.deadline < FAR
 
     def leave(self, waiter: Waiter[GrantFuture]) -> None:
-        """Stop waiting. Nothing was spent."""
+        """Remove a waiter. Nothing was spent."""
         if not waiter.waiting:
             return
         waiter.waiting = False
@@ -247,7 +248,7 @@ class Scheduler:
             heapify(self._deadlines)
 
     def serve(self) -> int | None:
-        """Grant all that are due; the instant at which to look again, if anybody waits."""
+        """Grant all waiters that are due; when to check again, or None if none is left."""
         now, not_before = self._now(), -FAR
         if self._deadlines:
             self._expire_late(now)
@@ -259,7 +260,7 @@ class Scheduler:
             waiter, due, look_at = self._next(now, not_before)
             if waiter is None:
                 if self._expire(now):
-                    continue  # Who stood behind one that gave up may go now.
+                    continue  # A waiter behind an expired one may be granted now.
                 return min(look_at, self._deadlines[0][0] if self._deadlines else FAR)
             if due <= now:
                 not_before = due
@@ -267,13 +268,16 @@ class Scheduler:
         return None
 
     def _next(self, now: int, not_before: int) -> tuple[Waiter[GrantFuture] | None, int, int]:
-        """Who may go now, since when, or when somebody may; the hopeless are sent away."""
+        """The waiter that is due and since when, else the time at which the next one is.
+
+        A waiter that cannot be granted by its deadline is rejected.
+        """
         self._claimed.clear()
         look_at = FAR
         for queue, waiter in self._in_order():
             if self._claimed and not self._claimed.isdisjoint(queue.pipelines):
                 continue  # It is behind a waiter of another queue.
-            if waiter.cost > queue.most:  # The limits were lowered since it came.
+            if waiter.cost > queue.most:  # The limits were lowered since it was queued.
                 self._send_away(waiter, queue.too_dear(waiter.cost))
                 return waiter, FAR, FAR
             due, blocking = queue.look(waiter.cost, now)
@@ -290,7 +294,7 @@ class Scheduler:
         return None, FAR, look_at
 
     def _in_order(self) -> list[tuple[CategoryQueue, Waiter[GrantFuture]]]:
-        """The first of each queue, in order."""
+        """The first waiter of each queue, in order."""
         firsts = []
         for queue in self.queues.values():
             if queue.waiting and (waiter := queue.first()) is not None:
@@ -302,7 +306,7 @@ class Scheduler:
         return firsts
 
     def _let_many_go(self, queue: CategoryQueue, pipeline: Pipeline, now: int) -> None:
-        """What ``_next`` and ``_let_go`` do, for one queue with one limit and room, made short."""
+        """A fast path of ``_next`` and ``_let_go``, for one queue with one limit and capacity."""
         window = pipeline.window
         usage = window.usage = window.rule.as_of(window.usage, now)
         while (waiter := queue.first()) is not None:
@@ -321,7 +325,7 @@ class Scheduler:
             waiter.future.set_result(now)
             if usage[0] >= pipeline.low_from and usage[0] - cost < pipeline.low_from:
                 pipeline.charged(cost, now)
-                # A listener may have done anything: said stop, or changed the limits.
+                # A listener may have set a stop, or changed the limits.
                 if now < self.blocked_until or queue.only is not pipeline:
                     return
                 usage = window.usage
@@ -334,11 +338,11 @@ class Scheduler:
         queue.cost -= waiter.cost
         self.waiting -= 1
         waiter.future.set_result(now)
-        # Last, because a listener may do with this throttler whatever it likes.
+        # Last, because a listener may call any method of this throttler.
         queue.charge(waiter.cost, now, due)
 
     def _expire_late(self, now: int) -> None:
-        """Refuse whose deadline has passed, but for the first of a queue that is due."""
+        """Reject waiters whose deadline has passed, except the first of a queue if it is due."""
         late = []
         while self._deadlines and self._deadlines[0][0] < now:
             entry = heappop(self._deadlines)
@@ -354,9 +358,9 @@ class Scheduler:
             heappush(self._deadlines, entry)
 
     def _expire(self, now: int) -> bool:
-        """Whoever could go has gone: send away whose deadline has come; whether anybody was.
+        """Reject waiters whose deadline has come, after all grants; whether there were any.
 
-        Also who finds room in its own limits, and is behind another queue that waits.
+        Also those that have capacity in their own limits, but are behind another waiting queue.
         """
         sent_away = False
         while self._deadlines and self._deadlines[0][0] <= now:

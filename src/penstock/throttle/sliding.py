@@ -1,4 +1,4 @@
-"""The sliding rule: each use comes back exactly one period after it was taken."""
+"""The sliding rule frees each use exactly one period after it was taken."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -8,13 +8,12 @@ from penstock.errors import NeverGranted
 from penstock.throttle.rules import FAR
 
 SlidingUsage: TypeAlias = tuple[int, int, int, int, list[int]]
-"""(used, when the oldest use comes back, first, end, log).
+"""(used, when the oldest use is freed, first, end, log).
 
-The log is ``at, cost, at, cost, …``; this usage is what stands in it from ``first`` to ``end``. It
-is appended to only by the usage that ends where it ends: so taking never changes a usage, and the
-next one costs no copy. What is given back is struck out where it stands, as a cost of 0: a usage
-must not be used again after a refund from it. A bare tuple, because named fields would cost a third
-of a take.
+The log is ``at, cost, at, cost, …``; this usage is its part from ``first`` to ``end``. Only the
+usage that ends at the log's end appends to it: so taking never changes a usage, and the next one
+needs no copy. A refund sets the cost in the log to 0: a usage must not be used again after a refund
+from it. A plain tuple, because named fields would cost a third of a take.
 """
 
 _COMPACT_FROM = 4096
@@ -22,7 +21,7 @@ _COMPACT_FROM = 4096
 
 @dataclass(frozen=True, slots=True)
 class SlidingRule:
-    """Each use comes back exactly one period after it was taken."""
+    """Each use is freed exactly one period after it was taken."""
 
     limit: int
     period: int
@@ -37,7 +36,7 @@ class SlidingRule:
         used += cost
         if used > self.limit:
             return usage, self.wait(usage, cost, now)
-        if len(log) != end:  # Somebody else went on from this usage: leave theirs alone.
+        if len(log) != end:  # Another usage continues from this one: keep its entries.
             log, first, end = log[first:end], 0, end - first
         log.append(now)
         log.append(cost)
@@ -50,7 +49,7 @@ class SlidingRule:
         excess = used + cost - self.limit
         if excess <= 0:
             return 0
-        # Uses come back in the order they were taken, so one from before the clock went back keeps
+        # Uses are freed in the order they were taken, so one from before the clock went back delays
         # those after it.
         latest = now - self.period
         for place in range(first, end, 2):
@@ -83,7 +82,7 @@ class SlidingRule:
             raise NeverGranted(at, cost)
         used -= cost
         if end - first > _COMPACT_FROM + 4 * used:
-            # Every use that counts costs at least 1: most of these were struck out.
+            # Every use that counts costs at least 1: most of these were refunded.
             log[place + 1] = 0
             live = [i for i in range(first, end, 2) if log[i + 1]]
             return self._of([log[i + half] for i in live for half in (0, 1)])
@@ -127,7 +126,7 @@ class SlidingRule:
 
 
 def _place(log: list[int], first: int, end: int, at: int, cost: int) -> int | None:
-    """Where the latest use of this cost stands that was taken ``at`` an instant."""
+    """The index of the latest use of this cost that was taken at ``at``."""
     entries = range(first, end, 2)
     for place in reversed(entries[: bisect_right(entries, at, key=log.__getitem__)]):
         if log[place] != at:

@@ -1,9 +1,9 @@
-"""The throttler: several limits at once, and a queue of callers for each category.
+"""A throttler enforces several limits at once, with a queue of callers for each category.
 
-``acquire`` pays to every limit that counts the call, or to none. Who cannot go at once waits
-(``scheduler.py``); one timer watches for whoever is next. There is no await between looking and
-charging, hence no lock. A caller that is cancelled, even in the moment in which it is granted, has
-spent nothing.
+``acquire`` charges every limit that counts the call, or none. A caller that cannot be granted at
+once waits (``scheduler.py``); one timer serves the next waiter. There is no await between checking
+and charging, hence no lock. A cancelled caller has spent nothing, even if it was granted at the
+same moment.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from penstock.throttle.scheduler import CategoryQueue, Scheduler, Waiter
 from penstock.throttle.windows import MS_NS, SECOND_NS, whole_ns
 
 Pipelines = Mapping[str | None, Sequence[Pipeline]] | Sequence[Pipeline]
-"""Limits by category. Those under None, or in a bare sequence, count every call."""
+"""Limits by category. Those under None, or in a plain sequence, count every call."""
 
 
 class Grant:
-    """Leave to send one request now. It is paid; what never leaves this machine can be given back.
+    """Permission to send one request now. It is charged; if never sent, it can be refunded.
 
-    As a context manager it is settled at the end of the block: given back if the block ends with
-    ``NeverSent``, and else answered.
+    As a context manager it is settled at the end of the block: refunded if the block ends with
+    ``NeverSent``, else marked as answered.
     """
 
     __slots__ = ("_at", "_cost", "_queue")
@@ -40,7 +40,7 @@ class Grant:
     _at: int
 
     def good(self) -> bool:
-        """Whether it may still leave: it may have waited until its window closed."""
+        """Whether it may still be sent: its window may have closed meanwhile."""
         scheduler = self._queue.scheduler
         now = scheduler.clock.monotonic_ns()
         return now >= scheduler.blocked_until and all(
@@ -48,10 +48,10 @@ class Grant:
         )
 
     def count_from_now(self) -> bool:
-        """Count it from now on, not from when it was granted; False if it is ``good`` no more.
+        """Count it from now on, not from its grant; False if it is no longer ``good``.
 
-        Told when a slow connect has ended, and when the answer is there, it keeps the next ones
-        from arriving too close behind: whenever in between it arrived, a period passes from there.
+        Called after a slow connect, and again on the response, it keeps later requests from
+        arriving too close behind: whenever in between it arrived, a whole period passes after that.
         """
         if not self._cost or not self.good():
             return False
@@ -64,13 +64,13 @@ class Grant:
         return True
 
     def answered(self) -> None:
-        """The exchange answered: from now on its own count includes this request."""
+        """Mark it as answered: from now on the exchange's own count includes this request."""
         self._settle(_answer)
 
     def refund(self) -> None:
-        """It never left this machine. What reached the exchange was counted there: no refund.
+        """Refund a request that was never sent. The exchange counts any request it receives.
 
-        What has come back by itself since is not given back twice, nor is a grant.
+        Capacity that has been freed since is not freed twice, and a grant is refunded only once.
         """
         self._settle(_give_back)
 
@@ -116,7 +116,7 @@ _bare: Callable[[type[Grant]], Grant] = object.__new__
 
 
 def granted(queue: CategoryQueue, cost: int, at: int) -> Grant:
-    """A grant. Not by ``Grant(…)``: a constructor in Python costs as much as all the rest."""
+    """A grant. Not by ``Grant(…)``: a Python constructor costs as much as all the rest."""
     grant = _bare(Grant)
     grant._queue = queue
     grant._cost = cost
@@ -126,7 +126,7 @@ def granted(queue: CategoryQueue, cost: int, at: int) -> Grant:
 
 @dataclass(frozen=True, slots=True)
 class LimitStats:
-    """One limit as it is now."""
+    """The current state of one limit."""
 
     category: str | None
     timeframe: str
@@ -136,17 +136,17 @@ class LimitStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A throttler as it is now."""
+    """The current state of a throttler."""
 
     limits: tuple[LimitStats, ...]
     waiting: Mapping[str | None, int]
-    """How many wait, by category."""
+    """The number of waiters, by category."""
     blocked_for_s: float
-    """For how long nothing is granted because the exchange said stop."""
+    """The remaining seconds of a stop ordered by the exchange, in which nothing is granted."""
 
 
 class ThrottlerCore(ABC):
-    """What both throttlers share: limits, queues, listeners. Not to be used by itself."""
+    """The limits, queues and listeners of both throttlers. Not to be used by itself."""
 
     def __init__(
         self,
@@ -166,20 +166,20 @@ class ThrottlerCore(ABC):
         self._keep(by_category)
 
     def add_listener(self, listener: Listener) -> None:
-        """Tell this one when a limit's threshold is crossed."""
+        """Send this listener an event when a limit's threshold is crossed."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Stop sending it events."""
         self._listeners.remove(listener)
 
     def observe(
         self, category: str | None, used: int, window: str, at_ms: int | None = None
     ) -> None:
-        """The exchange says so much was used in the window of this timeframe; the higher stands.
+        """Apply the exchange's own count for this timeframe; the higher of both counts is used.
 
-        ``at_ms`` is when the request was sent whose answer says so. Counts of windows that nobody
-        keeps here are ignored. Limits on the number of requests are not meant.
+        ``at_ms`` is when the request was sent whose response has the count. Counts of windows
+        without a limit here are ignored. Limits on the number of requests are not affected.
         """
         self._queue(category)
         with self._scheduler.lock:
@@ -190,13 +190,13 @@ class ThrottlerCore(ABC):
         self._look_again()
 
     def block_until(self, at_ms: int) -> None:
-        """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
+        """Grant nothing before this time (ms since the epoch): the exchange ordered a stop."""
         with self._scheduler.lock:
             self._scheduler.blocked_until = max(self._scheduler.blocked_until, self._instant(at_ms))
         self._look_again()
 
     def stats(self) -> Stats:
-        """How much is left of each limit, and who waits."""
+        """The remaining capacity of each limit, and the number of waiters."""
         with self._scheduler.lock:
             now = self._scheduler.clock.monotonic_ns()
             return Stats(
@@ -210,15 +210,15 @@ class ThrottlerCore(ABC):
             )
 
     def queue(self) -> list[tuple[str | None, int, int]]:
-        """By category, how many wait, and what they cost together."""
+        """By category, the number of waiters and their total cost."""
         with self._scheduler.lock:
             queues = self._scheduler.queues.items()
             return [(name, queue.waiting, queue.cost) for name, queue in queues if queue.waiting]
 
     def adopt(self, pipelines: Pipelines) -> None:
-        """Keep these limits from now on. Who waits, waits on, by the new ones.
+        """Apply these limits from now on, also to callers that wait already.
 
-        A category that is gone stays until nobody waits in it, with the limits that count all.
+        A removed category stays until its queue is empty, with the limits that count every call.
         """
         with self._scheduler.lock:
             self._keep(_by_category(pipelines))
@@ -252,11 +252,11 @@ class ThrottlerCore(ABC):
 
     @abstractmethod
     def _look_again(self) -> None:
-        """Let go whoever may, and see to it that somebody looks again in time."""
+        """Grant all waiters that are due, and schedule the next check."""
 
 
 class BaseThrottler(ThrottlerCore):
-    """Paces the calls of an event loop. Subclasses wrap an exchange's client."""
+    """Throttles the calls of an event loop. Subclasses wrap an exchange's client."""
 
     _timer: asyncio.Task[None] | None = None
     _timer_at = FAR
@@ -268,12 +268,12 @@ class BaseThrottler(ThrottlerCore):
         priority: int = 0,
         timeout: float | None = None,  # noqa: ASYNC109 - on this clock, not the loop's
     ) -> Grant:
-        """Pay, waiting for capacity if there is none; higher priorities are granted earlier.
+        """Acquire a grant, waiting for capacity if needed; higher priorities are granted earlier.
 
         Raises:
-            WaitTimedOut: there is no room within ``timeout`` seconds. Nothing was spent.
+            WaitTimedOut: there is no capacity within ``timeout`` seconds. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
-            UnknownCategory: nobody keeps limits under that name.
+            UnknownCategory: there are no limits under that name.
         """
         scheduler = self._scheduler
         queue = scheduler.queues.get(category)
@@ -287,7 +287,7 @@ class BaseThrottler(ThrottlerCore):
             except asyncio.CancelledError:
                 self._abandon(waiter)
                 raise
-        grant = _bare(Grant)  # ``granted``, written out: this line is the price of an acquire
+        grant = _bare(Grant)  # ``granted``, inlined: it is the main cost of an acquire
         grant._queue = queue
         grant._cost = cost
         grant._at = at
@@ -296,11 +296,11 @@ class BaseThrottler(ThrottlerCore):
     async def _check_and_wait(
         self, cost: int = 1, category: str | None = None, priority: int = 0
     ) -> Grant:
-        """Pay before a request leaves: for the methods of subclasses."""
+        """Acquire a grant before a request is sent: for the methods of subclasses."""
         return await self.acquire(cost, category, priority)
 
     def try_acquire(self, cost: int = 1, category: str | None = None) -> Grant | None:
-        """What ``acquire`` would grant without waiting, or None."""
+        """The grant that ``acquire`` would return without waiting, or None."""
         queue = self._queue(category)
         at = self._scheduler.try_take(queue, cost)
         return None if at is None else granted(queue, cost, at)
@@ -347,7 +347,7 @@ class BaseThrottler(ThrottlerCore):
 
 
 def deadline_of(clock: Clock, timeout_s: float) -> int:
-    """The instant after which a caller would rather not wait any longer."""
+    """The time until which a caller waits."""
     return clock.monotonic_ns() + round(timeout_s * SECOND_NS)
 
 
@@ -363,7 +363,7 @@ def _by_category(pipelines: Pipelines) -> Mapping[str | None, Sequence[Pipeline]
 def _one_clock(by_category: Mapping[str | None, Sequence[Pipeline]]) -> Clock:
     first, *others = (pipeline.window.clock for pipeline in _all_of(by_category))
     for clock in others:
-        # Two system clocks are one: their monotonic time is the machine's.
+        # Two system clocks are equal: both read the machine's monotonic time.
         same = isinstance(clock, SystemClock) and isinstance(first, SystemClock)
         if clock is not first and not same:
             raise BadLimit("The windows of one throttler go by different clocks: give them one.")

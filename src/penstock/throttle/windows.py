@@ -1,11 +1,11 @@
-"""Windows: a rule, a usage and a clock.
+"""A window consists of a rule, a usage and a clock.
 
-The rule never changes and does the arithmetic (``rules.py``); a window holds the usage and asks the
-clock. Time is the clock's monotonic one, so that nothing happens when somebody sets the wall clock
-back by an hour: no budget is freed early and none is frozen. Where windows turn by an exchange's
-clock, the difference is measured once, and again whenever ``align`` is told.
+The rule is immutable and does the arithmetic (``rules.py``); a window holds the usage and reads the
+clock. Time is monotonic, so a wall clock that is stepped back by an hour has no effect: no budget
+is freed early and none is frozen. Where windows follow an exchange's clock, the offset is measured
+once, and again with each call of ``align``.
 
-A timestamp is an instant of that clock in nanoseconds; it is what ``refund`` wants back.
+A timestamp is a time of the monotonic clock in nanoseconds; ``refund`` takes it as an argument.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ MS_NS = 1_000_000
 
 
 class Window(Generic[U]):
-    """One limit within this process. The public face that all kinds of windows share."""
+    """One limit within this process: the public interface of all kinds of windows."""
 
     __slots__ = ("_receipts", "clock", "period_s", "rule", "take", "usage")
 
@@ -34,7 +34,7 @@ class Window(Generic[U]):
         self.keep(rule)
 
     def keep(self, rule: Rule[U]) -> None:
-        """Go on with another rule of the same kind; what was used stays used."""
+        """Continue with another rule of the same kind; used capacity stays used."""
         self.rule = rule
         self.take = rule.take
 
@@ -50,21 +50,21 @@ class Window(Generic[U]):
 
     @property
     def used(self) -> int:
-        """How much is used now, others at this address included."""
+        """How much is used now, foreign usage included."""
         used: int = self.rule.as_of(self.usage, self.clock.monotonic_ns())[0]
         return used
 
     def remaining_at(self, now: int) -> int:
-        """What can be used at an instant that is not before the latest seen."""
+        """What can be used at a time that is not before the latest one seen."""
         used: int = self.rule.as_of(self.usage, now)[0]
         return max(0, self.rule.limit - used)
 
     def can_send(self, cost: int = 1) -> bool:
-        """Whether a request of this cost may go now. Spends nothing."""
+        """Whether a request of this cost may be sent now. Spends nothing."""
         return not self._look(cost)
 
     def wait_time(self, cost: int = 1) -> float:
-        """Seconds until a request of this cost may go, if nobody else goes before. Spends nothing.
+        """Seconds until a request of this cost fits, if no other goes first. Spends nothing.
 
         Raises:
             CostExceedsLimit: no wait would ever be long enough.
@@ -73,15 +73,15 @@ class Window(Generic[U]):
         return self._look(cost) / SECOND_NS
 
     def wait_behind(self, ahead: int, cost: int) -> float:
-        """Seconds until a request may go, at the earliest, if so much goes before it."""
+        """The minimum seconds until a request may be sent, if ``ahead`` is spent before it."""
         return self.rule.wait(self.usage, ahead + cost, self.clock.monotonic_ns()) / SECOND_NS
 
     def consume(self, cost: int = 1) -> int:
-        """Spend ``cost`` now; the timestamp with which it can be given back.
+        """Spend ``cost`` now; the timestamp with which it can be refunded.
 
         Raises:
-            RateLimited: there is no room. Nothing was spent.
-            CostExceedsLimit: there will never be.
+            RateLimited: there is no capacity now. Nothing was spent.
+            CostExceedsLimit: there will never be enough capacity.
         """
         self.check(cost)
         now = self.clock.monotonic_ns()
@@ -95,12 +95,12 @@ class Window(Generic[U]):
         return now
 
     def refund(self, timestamp: int, cost: int) -> None:
-        """Give back what one ``consume`` took. Only what never left this machine: the rest counts.
+        """Refund one ``consume``, if its request was never sent: a sent request counts.
 
-        What has come back by itself since is not given back twice.
+        Capacity that has been freed since is not freed twice.
 
         Raises:
-            NeverGranted: nothing of that cost was taken then, or it was given back before.
+            NeverGranted: nothing of that cost was taken then, or it was refunded before.
         """
         now, receipt = self.clock.monotonic_ns(), (timestamp, cost)
         if self.rule.gone(timestamp, now) and timestamp <= now:
@@ -111,21 +111,21 @@ class Window(Generic[U]):
         self.give_back(timestamp, cost, now)
 
     def give_back(self, at: int, cost: int, now: int) -> None:
-        """Give back what is known to have been taken."""
+        """Refund what is known to have been taken."""
         self.usage = self.rule.refund(self.usage, at, cost, now)
 
     def observe(self, used: int, at: int | None = None) -> None:
-        """Somebody who counts too says that so much was used; the higher count stands."""
+        """Apply the exchange's own count; the higher of both counts is used."""
         now = self.clock.monotonic_ns()
         self.usage = self.rule.observe(self.usage, used, now if at is None else at, now)
 
     def soft_delay(self, cost: int = 1) -> float:
-        """Seconds between requests of this cost that would spread what is left evenly."""
+        """Seconds between requests of this cost that would spread the rest evenly."""
         now = self.clock.monotonic_ns()
         return self.rule.spacing(self.rule.as_of(self.usage, now), cost, now) / SECOND_NS
 
     def check(self, cost: int) -> None:
-        """Raise if a request of this cost could never go."""
+        """Raise if a request of this cost could never be granted."""
         if type(cost) is not int or cost < 1:
             raise BadCost(cost)
         if cost > self.limit:
@@ -149,11 +149,11 @@ class Window(Generic[U]):
 
 
 class FixedWindow(Window[FixedUsage]):
-    """All capacity comes back at once, at instants aligned to the exchange's clock.
+    """All capacity is freed at once, at times aligned to the exchange's clock.
 
-    Use it where the exchange itself counts so; elsewhere twice the limit can go in one period,
-    half of it on either side of a turn. ``guard_ms`` at the end of each window is left unused: what
-    left then might arrive, and count, in the next.
+    Use it where the exchange counts this way; elsewhere twice the limit can be sent in one period,
+    half of it on either side of a window's end. The last ``guard_ms`` of each window are not used:
+    a request sent then might arrive, and count, in the next.
     """
 
     __slots__ = ("guard_ms",)
@@ -169,7 +169,7 @@ class FixedWindow(Window[FixedUsage]):
         guard_ms: float = 0,
         answers: bool = False,
     ) -> None:
-        """``answers`` says that the holder of a grant tells when its request was answered."""
+        """``answers``: the holder of a grant reports when its request was answered."""
         if guard_ms < 0:
             raise BadLimit(f"A guard band of {guard_ms!r} ms cannot be: say 0 or more.")
         self.guard_ms = guard_ms
@@ -180,7 +180,7 @@ class FixedWindow(Window[FixedUsage]):
         self.align(0)
 
     def wait_behind(self, ahead: int, cost: int) -> float:
-        """Seconds until a request may go, at the earliest, if so much goes before it."""
+        """The minimum seconds until a request may be sent, if ``ahead`` is spent before it."""
         now = self.clock.monotonic_ns()
         usage = self.rule.as_of(self.usage, now)
         excess = usage.used + ahead + cost - self.limit
@@ -190,23 +190,23 @@ class FixedWindow(Window[FixedUsage]):
 
     @property
     def next_reset_time(self) -> float:
-        """When all of it comes back: seconds since the epoch, by this machine's clock.
+        """When all capacity is freed: seconds since the epoch, by this machine's clock.
 
-        What is known of the exchange's clock is reckoned with; guard bands are not.
+        The offset of the exchange's clock is included; guard bands are not.
         """
         now = self.clock.monotonic_ns()
         turn = (self.rule.index(now) + 1) * self.rule.period - self.rule.offset
         return (self.clock.now_ns() + turn - now) / SECOND_NS
 
     def relimit(self, limit: int) -> None:
-        """Keep another limit from now on; what was used stays used."""
+        """Apply another limit from now on; used capacity stays used."""
         checked(limit, self.period_s)
         self.keep(replace(self.rule, limit=limit))
 
     def align(self, offset_ms: float, error_ms: float = 0) -> None:
-        """The exchange's clock is ahead of this one by ``offset_ms``, give or take the error."""
+        """Set how far the exchange's clock is ahead of this one: ``offset_ms`` ± ``error_ms``."""
         ahead_ns = self.clock.now_ns() - self.clock.monotonic_ns()
-        # However little is known of the exchange's clock, half of each window stays open.
+        # However uncertain the exchange's clock is, half of each window stays open.
         most = self.rule.period // 4
         before = self.rule
         self.keep(
@@ -222,10 +222,10 @@ class FixedWindow(Window[FixedUsage]):
             self._carry(before)
 
     def _carry(self, before: FixedRule) -> None:
-        """Windows are counted by another clock now: what was used of late may be in this one.
+        """Count recent usage in the current window, after a clock step changed its number.
 
-        What was counted in a window that the new clock reaches in an hour would be used for so
-        long; what was counted in one that it has passed would be forgotten at once.
+        Usage in a window that the new clock reaches in an hour would count until then; usage in
+        one that it has passed would be dropped at once.
         """
         now = self.clock.monotonic_ns()
         number, usage = self.rule.index(now), before.as_of(self.usage, now)
@@ -236,7 +236,7 @@ class FixedWindow(Window[FixedUsage]):
 
 
 class SlidingWindow(Window[SlidingUsage]):
-    """Each use comes back exactly one period later: in no period is more than the limit used."""
+    """Each use is freed exactly one period later: no period has more usage than the limit."""
 
     __slots__ = ()
 
@@ -246,14 +246,14 @@ class SlidingWindow(Window[SlidingUsage]):
 
 
 def checked(limit: int, period_s: float) -> int:
-    """The period in nanoseconds, if both are numbers above zero."""
+    """The period in nanoseconds. Raises ``BadLimit`` unless both are numbers above zero."""
     if type(limit) is not int or limit < 1:
         raise BadLimit(f"A limit of {limit!r} lets nothing through: say a whole number above zero.")
     return whole_ns(period_s)
 
 
 def whole_ns(seconds: Any) -> int:
-    """Seconds as whole nanoseconds, if there is at least one and they end."""
+    """Seconds as whole nanoseconds. Raises ``BadLimit`` below 1 ns, and from 1e9 s on."""
     if not isinstance(seconds, int | float) or not 1 / SECOND_NS <= seconds < 1e9:
         raise BadLimit(f"A period of {seconds!r} s cannot be: say seconds, above zero.")
     return round(seconds * SECOND_NS)

@@ -1,7 +1,7 @@
-"""Throttled exchanges: clients whose every call is paid for before it leaves.
+"""Exchange clients that charge every call to a rate limit before it is sent.
 
-Each wraps a client library, charges what the endpoint costs, waits where there is no room, and
-keeps in step with what the exchange counts. Results and failures are the client's own, unchanged.
+Each wraps a client library, charges the endpoint's cost, waits for capacity, and synchronizes with
+the exchange's own count. Results and exceptions are the client's own, unchanged.
 """
 
 from penstock.throttled.binance import BinanceSpotThrottler

@@ -1,59 +1,59 @@
-"""Foreign usage: what other clients at the same address use of a shared budget, and will use again.
+"""Measures the usage of foreign clients at the same address, and predicts it for the next window.
 
-An exchange counts per address and tells the count with each answer. What is not ours in it is
-somebody else's. That much is left free in the next window too: a budget used to the last by us
-alone would have the others refused, and refusals of theirs shut this address out as well as ours.
+An exchange counts per address and returns the count with each response. What exceeds our own usage
+is foreign. The same amount is left free in the next window: if we used the whole budget, the
+foreign clients would be rejected, and their rejections block this address as ours do.
 
-Others' use is known only from below. An answer's count may miss requests of ours that are still
-under way, so what it exceeds all of ours by is surely not ours. What others had used before we
-listened may have been ourselves, before a restart: only what they add while we listen is expected
-again.
+Foreign usage is known only as a lower bound. A response's count may lack requests of ours that are
+still in flight, so what exceeds all of ours is certainly foreign. Usage from before the first
+response may be our own, from before a restart: only what is added later is expected again.
 """
 
 from dataclasses import dataclass
 
-# A short look says little about a whole window; it is stretched no further than this.
+# A short observation is a weak sample of a window: it is extrapolated by at most this factor.
 _MOST_STRETCH = 4.0
-# Nobody is as regular as his last window.
+# Foreign usage varies between windows: the forecast is multiplied by this.
 _MARGIN = 1.1
-# One who was told to stop uses little for a while, and comes back: he is forgotten slowly.
+# A foreign client that was stopped uses little for a while, then resumes: the estimate decays
+# slowly.
 _KEPT = 0.75
-# Between two answers of ours nothing is heard of others; by then they may have used so much more.
+# Foreign usage is unknown between two of our responses: this many ms of it are added.
 _AHEAD_MS = 1000
 
 
 @dataclass(slots=True)
 class ForeignUsage:
-    """One aligned window's others. Instants are the exchange's, in ms."""
+    """Foreign usage in windows of one length. Times are the exchange's, in ms."""
 
     period_ms: int
     _window: int = -2
-    """At first one that no other follows."""
+    """Initially a number that no window follows."""
     _ours: int = 0
     _theirs: int = 0
     _heard_ms: int = 0
     _from: tuple[int, int] | None = None
-    """(instant, their use) when this window's listening began."""
+    """(time, foreign usage) at the first observation of this window."""
     _expected: int = 0
 
     def sent(self, cost: int, at_ms: int) -> None:
-        """We spent so much."""
+        """Count our own usage."""
         self._turn(at_ms)
         self._ours += cost
 
     def unsent(self, cost: int, at_ms: int) -> None:
-        """What was spent at that instant never left."""
+        """Subtract our own usage at that time: the request was never sent."""
         if at_ms // self.period_ms == self._window:
             self._ours -= cost
 
     def plan(self, used: int, at_ms: int) -> int:
-        """The count to go by: what is used, and what others will probably still use.
+        """The count to apply: ``used``, plus the foreign usage that is still expected.
 
-        ``at_ms`` is when the request was sent whose answer says ``used``.
+        ``at_ms`` is when the request was sent whose response has ``used``.
         """
         self._turn(at_ms)
         if at_ms // self.period_ms != self._window:
-            return used  # A late answer: it counts a window that has gone.
+            return used  # A late response, with the count of a window that has ended.
         self._theirs = max(self._theirs, used - self._ours)
         self._heard_ms = max(self._heard_ms, at_ms)
         if self._from is None:
@@ -72,7 +72,7 @@ class ForeignUsage:
         follows = window == self._window + 1
         self._expected = max(self._forecast(), int(self._expected * _KEPT)) if follows else 0
         self._window, self._ours, self._theirs = window, 0, 0
-        # Whoever listened to the window before knows that this one began at nothing.
+        # If the previous window was observed, this one is known to begin at zero.
         self._from = (window * self.period_ms, 0) if follows else None
 
     def _forecast(self) -> int:

@@ -1,7 +1,7 @@
-"""Limits as data: how much per period, and from which day on.
+"""Defines limits as data: an amount per period, and the day from which it is valid.
 
-Exchanges change their limits and announce the day. A table that keeps the old ones beside the new
-says what is known and when it was true; code that asks it needs no change.
+Exchanges change their limits and announce the day. A table has the old limits and the new ones with
+their dates; code that reads it needs no change.
 """
 
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ T = TypeVar("T")
 
 
 class LimitSpec(NamedTuple):
-    """So much per period."""
+    """An amount per period."""
 
     timeframe: str
-    """What people call it; it stands in events and statistics."""
+    """Its common name, shown in events and statistics."""
     amount: int
     period_s: float
     unit: Literal["weight", "request"] = "weight"
-    """Whether a request counts with its cost, or as one."""
+    """Whether a request counts with its cost, or as 1."""
 
 
 class ValidFrom(NamedTuple, Generic[T]):
-    """What holds from an instant on."""
+    """A value that is valid from a time on."""
 
     from_ms: int
     what: T
 
 
 def valid_at(history: Sequence[ValidFrom[T]], at_ms: int) -> T:
-    """What held at an instant; the history begins at 0 and rises."""
+    """The value that is valid at a time; the history begins at 0 and is ascending."""
     return next(known.what for known in reversed(history) if known.from_ms <= at_ms)

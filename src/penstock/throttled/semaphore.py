@@ -1,7 +1,7 @@
-"""A semaphore with priorities: who goes next where only so many may go at a time.
+"""A semaphore with priorities limits the number of concurrent calls.
 
-Higher priorities go first, and within one priority whoever came first. As in the throttler,
-``AGEING_S`` seconds of waiting outweigh one step of priority, so nobody waits for ever.
+Higher priorities go first; within a priority it is first come, first served. As in the throttler,
+``AGEING_S`` seconds of waiting outweigh one step of priority, so no call waits for ever.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ _SECOND_NS = 1_000_000_000
 
 
 class WaitOptions(TypedDict, total=False):
-    """How a call waits. Every method of a wrapper takes these."""
+    """How a call waits. Every method of a wrapper accepts these."""
 
     priority: int
-    """Higher goes first; 0 unless it is said."""
+    """Higher goes first; the default is 0."""
     timeout: float | None
-    """Seconds it may wait to be sent; None waits as long as it takes."""
+    """The maximum wait before sending, in seconds; None has no maximum."""
 
 
 class Deadline:
-    """How long a caller will still wait, through everything it has to wait for."""
+    """The time left to a caller, across all its waits."""
 
     def __init__(self, clock: Clock, seconds: float | None) -> None:
         self._clock = clock
@@ -34,14 +34,14 @@ class Deadline:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that are left; None has no end."""
+        """The seconds left; None without a timeout."""
         if self._until is None:
             return None
         return max(0.0, (self._until - self._clock.monotonic_ns()) / _SECOND_NS)
 
 
 class PrioritySemaphore:
-    """So many at a time."""
+    """A semaphore with a number of places."""
 
     def __init__(self, places: int, clock: Clock) -> None:
         self._free, self._clock = places, clock
@@ -76,7 +76,7 @@ class PrioritySemaphore:
                 timer.cancel()
 
     def release(self) -> None:
-        """Give the place to the next."""
+        """Release a place to the next waiter."""
         while self._waiting:
             future = heappop(self._waiting)[2]
             if not future.done():
@@ -91,5 +91,5 @@ class PrioritySemaphore:
 
 
 def timed_out(clock: Clock) -> WaitTimedOut:
-    """What is raised when a caller's deadline has passed. Nothing was spent."""
+    """The error for a caller whose deadline has passed. Nothing was spent."""
     return WaitTimedOut("It could not be sent in time", retry_at_ms=clock.now_ms() + 1)

@@ -1,7 +1,7 @@
-"""A budget that several processes share: a gate, and who of this process goes to it next.
+"""Adds priorities to a gate on a budget that several processes share.
 
-A gate serves its callers in the order in which they come. So that priorities count, only one call
-of each category waits at the gate, and the others wait for that place.
+A gate serves its callers in order of arrival. So that priorities apply, only one call of each
+category waits at the gate, and the others wait in a queue by priority.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from penstock.throttled.semaphore import Deadline, PrioritySemaphore, timed_out
 
 
 class SharedBudget:
-    """What a wrapper pays from when it is given a gate."""
+    """The budget of a wrapper that was given a gate."""
 
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self.gate, self._clock = gate, clock
@@ -21,12 +21,12 @@ class SharedBudget:
     async def acquire(
         self, cost: int, category: str, priority: int, deadline: Deadline
     ) -> GateGrant:
-        """Pay, waiting for room.
+        """Acquire a grant, waiting for capacity.
 
         Raises:
             WaitTimedOut: there was none in time. Nothing was spent.
             CostExceedsLimit: no wait would ever be long enough.
-            ConnectorPaused: somebody paused the exchange for the whole fleet.
+            ConnectorPaused: the exchange is paused for the whole fleet.
             StorageError: the store of the budget cannot be reached; nothing is sent without it.
         """
         semaphore = self._semaphores.setdefault(category, PrioritySemaphore(1, self._clock))
@@ -52,6 +52,6 @@ class SharedBudget:
             timer.cancel()
         if asking.done():
             return asking.result()
-        # A gate takes nothing from a caller that was cancelled.
+        # A gate charges nothing for a cancelled caller.
         asking.cancel()
         raise timed_out(self._clock)

@@ -1,4 +1,4 @@
-"""An HTTP server for ASGI applications that one slow or silent client cannot hold up."""
+"""An HTTP server for ASGI applications; slow or silent clients do not block others."""
 
 from penstock.web.connections import Bounds
 from penstock.web.hosts import Hosts, hosts_of, is_local, only_for

@@ -1,4 +1,4 @@
-"""From aiohttp's requests to ASGI and back."""
+"""Adapts aiohttp's requests and responses to ASGI."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -40,7 +40,7 @@ class AsgiAdapter:
 
 
 class _RequestCycle:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(
         self, request: web.BaseRequest, connection: HttpConnection, write_s: float
@@ -51,7 +51,7 @@ class _RequestCycle:
         self.response: web.StreamResponse | None = None
 
     async def receive(self) -> dict[str, Any]:
-        """More of the body; once that is read, the end: of the answer, or of the connection."""
+        """Return more of the body; after its end, wait for the end of response or connection."""
         if self._read:
             await self._connection.over.wait()
             return {"type": "http.disconnect"}
@@ -63,7 +63,7 @@ class _RequestCycle:
                 await self._let_continue()
                 self._connection.wait_for_body()
                 body = await content.readany()
-        except (OSError, web.RequestPayloadError):  # the client has gone, or sends no HTTP
+        except (OSError, web.RequestPayloadError):  # disconnected, or not valid HTTP
             self._read = True
             return {"type": "http.disconnect"}
         finally:
@@ -72,7 +72,7 @@ class _RequestCycle:
         return {"type": "http.request", "body": body, "more_body": not self._read}
 
     async def send(self, message: dict[str, Any]) -> None:
-        """A part of the answer. Once the client has gone, nothing is sent."""
+        """Send a part of the response; nothing if the client has disconnected."""
         if message["type"] == "http.response.start":
             self.response = self._begun(message["status"], message.get("headers", ()))
         elif self.response is not None and not self._connection.over.is_set():
@@ -82,7 +82,7 @@ class _RequestCycle:
             except TimeoutError:
                 self._connection.abort()
             except OSError:
-                pass  # the client has gone; ``receive`` tells
+                pass  # the client has disconnected; ``receive`` reports it
 
     async def _write(self, response: web.StreamResponse, body: bytes, more: bool) -> None:
         if not response.prepared:
@@ -108,7 +108,7 @@ class _RequestCycle:
         return response
 
     async def _let_continue(self) -> None:
-        """Tell a client to send its body if it waits to be told."""
+        """Send 100 Continue if the client waits for it before it sends the body."""
         expected = self._request.headers.get("Expect", "").lower() == "100-continue"
         if expected and not self._continued:
             self._continued = True
@@ -117,7 +117,7 @@ class _RequestCycle:
 
 def _scope_of(request: web.BaseRequest) -> dict[str, Any]:
     target = request.raw_path
-    if not target.startswith("/"):  # it has a scheme and a host, as for a proxy
+    if not target.startswith("/"):  # absolute form, with scheme and host, as for a proxy
         target = request.rel_url.raw_path_qs
     raw_path, _, query = target.partition("#")[0].partition("?")
     path = unquote_to_bytes(raw_path)

@@ -1,11 +1,11 @@
-"""Connections: how many there are, what each is doing, and how long it may.
+"""Limits the number of HTTP connections and the time that each may take.
 
 A connection is idle, or a request on it is being read, or one is being answered. Idle and reading
-have deadlines. When there are as many connections as are allowed, a new one takes the place of the
-connection that has been idle longest, or else of the one that has been sending a request longest.
-One that is being answered is never given up for another.
+have deadlines. At the maximum number of connections, a new one replaces the connection that has
+been idle longest, or else the one that has been sending a request longest. A connection whose
+request is being answered is never replaced.
 
-Each connection is a protocol around aiohttp's, to which it hands everything on.
+Each connection is a protocol that wraps aiohttp's and forwards everything to it.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much a client may take, and how long."""
+    """The maximum number of connections, and timeouts in seconds."""
 
     connections: int = 512
-    """Open at once."""
+    """Maximum open connections."""
     headers_s: float = 10
     """From connecting, or from a request's first byte, to the end of its headers."""
     idle_s: float = 60
     """Between two requests."""
     write_s: float = 10
-    """For each 64 KiB of an answer to be taken."""
+    """For the client to read each 64 KiB of a response."""
     stop_s: float = 2
-    """For answers to be finished when the server stops."""
+    """For responses in progress when the server stops."""
 
 
 class ConnectionState(Enum):
@@ -57,9 +57,9 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._more = False
-        """Whether bytes came while a request was being answered: perhaps of the next one."""
+        """Whether bytes arrived while a request was being answered, perhaps the next request."""
         self.over = asyncio.Event()
-        """Set when nobody waits for the answer to the present request any more."""
+        """Set when the response to the current request is complete or the client disconnected."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -67,7 +67,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(_REFUSAL)
             self._transport.close()
             return
-        # Writing waits until the client has taken everything, so a slow one is seen to be slow.
+        # Writing waits until the client has read everything, so that slow clients are detected.
         self._transport.set_write_buffer_limits(high=0)
         self.inner.connection_made(transport)
         self._within(self._among.bounds.headers_s)
@@ -101,27 +101,27 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_last(self) -> bool:
-        """Whether no further request will be answered on it."""
+        """Whether the connection closes after this response."""
         return self._among.closing
 
     def begin(self) -> None:
-        """A request's headers are there: it is being answered."""
+        """Start to answer a request whose headers have been read."""
         self._no_deadline()
         self._more = False
         self.over = asyncio.Event()
         self._set_state(ConnectionState.ANSWERING)
 
     def wait_for_body(self) -> None:
-        """Its body is not all there. Whoever reads it has a deadline for that."""
+        """Wait for the rest of a body; the application sets the deadline."""
         self._set_state(ConnectionState.READING)
 
     def body_read(self, *, whole: bool) -> None:
-        """More of its body has come."""
+        """Continue to answer after a part of the body has arrived."""
         self._more = self._more and not whole
         self._set_state(ConnectionState.ANSWERING)
 
     def end(self) -> None:
-        """The request is answered."""
+        """Finish a request that has been answered."""
         if self not in self._among:
             return
         if self._among.closing:
@@ -132,12 +132,12 @@ class HttpConnection(asyncio.Protocol):
         self._within(bounds.headers_s if self._more else bounds.idle_s)
 
     def close(self) -> None:
-        """End it; what was written is still sent."""
+        """Close the connection after sending buffered data."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End it at once; what the client has not taken is thrown away, here and in the kernel."""
+        """Close the connection at once; unsent data is discarded, also in the kernel."""
         if self._transport is not None:
             if (held := self._transport.get_extra_info("socket")) is not None:
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
@@ -161,7 +161,7 @@ class HttpConnections:
 
     def __init__(self, make: Callable[[], asyncio.Protocol], bounds: Bounds) -> None:
         self._make, self.bounds = make, bounds
-        # By what they do, those that have done it longest first.
+        # By state, the longest in that state first.
         self._by_state: dict[ConnectionState, dict[HttpConnection, None]] = {
             state: {} for state in ConnectionState
         }
@@ -170,7 +170,7 @@ class HttpConnections:
         self.closing = False
 
     def __call__(self) -> HttpConnection:
-        """A protocol for a new connection."""
+        """Return a protocol for a new connection."""
         return HttpConnection(self._make(), self)
 
     def __contains__(self, connection: HttpConnection) -> bool:
@@ -180,11 +180,11 @@ class HttpConnections:
         return len(self._by_inner)
 
     def of(self, inner: asyncio.Protocol) -> HttpConnection | None:
-        """The connection around a protocol; None if it is gone."""
+        """Return the connection that wraps a protocol; None if it is closed."""
         return self._by_inner.get(inner)
 
     def admit(self, connection: HttpConnection) -> bool:
-        """Keep a new connection, in another's place if need be."""
+        """Add a new connection, in place of another at the maximum; return whether it was added."""
         if self.closing:
             return False
         if len(self) >= self.bounds.connections:
@@ -198,14 +198,14 @@ class HttpConnections:
         return True
 
     def set_state(self, connection: HttpConnection, state: ConnectionState) -> None:
-        """It does something else now."""
+        """Change the state of a connection."""
         if connection in self:
             del self._by_state[connection.state][connection]
             connection.state = state
             self._by_state[state][connection] = None
 
     def remove(self, connection: HttpConnection) -> bool:
-        """It is over; False if that was known."""
+        """Remove a closed connection; return False if it was removed before."""
         if self._by_inner.pop(connection.inner, None) is None:
             return False
         del self._by_state[connection.state][connection]
@@ -213,7 +213,7 @@ class HttpConnections:
         return True
 
     async def finish(self) -> None:
-        """Close all that wait, and wait for those that are being answered, but not for long."""
+        """Close idle and reading connections, and wait up to ``stop_s`` for the others."""
         self.closing = True
         for kind in self._waiting():
             for connection in list(kind):
@@ -227,7 +227,7 @@ class HttpConnections:
             pass
 
     def abort(self) -> None:
-        """End whatever is left."""
+        """Abort all remaining connections."""
         for connection in list(self._by_inner.values()):
             connection.abort()
 

@@ -1,7 +1,7 @@
-"""Host headers: whether a client asked for this server, or for a name that was made to point here.
+"""Checks Host headers against the names of this server, as protection from DNS rebinding.
 
-A page in a browser can reach a server on this machine under a name of its own. Such a request names
-that host, so every server here looks at the Host header.
+A page in a browser can reach a server on this machine under a name that resolves to it. Such a
+request has that name in its Host header, so every server here checks it.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Hosts:
-    """The names under which a server may be asked."""
+    """The host names that a server accepts."""
 
     names: frozenset[str]
     any_address: bool
-    """Whether every numeric address is one of ours; a name never is unless it is listed."""
+    """Whether all numeric addresses are accepted; names are accepted only if listed."""
 
     def accept(self, host: str) -> bool:
         """Whether a Host header names this server."""
@@ -33,13 +33,13 @@ class Hosts:
 
 
 def hosts_of(host: str, further: Iterable[str]) -> Hosts:
-    """Those of a server that listens on ``host``, with the names an operator lists."""
+    """Return the hosts of a server that listens on ``host``, and those that an operator lists."""
     names = {*_LOCAL_NAMES, host, *further}
     return Hosts(frozenset(name.lower().strip("[]") for name in names), host in _EVERY_ADDRESS)
 
 
 def only_for(hosts: Hosts, inner: Application, setting: str) -> Application:
-    """An application that sees only what was asked of this server; ``setting`` lists its names."""
+    """Return an application that rejects other hosts; ``setting`` is where names are listed."""
 
     async def checked(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -60,12 +60,12 @@ def only_for(hosts: Hosts, inner: Application, setting: str) -> Application:
 
 
 def is_local(host: str) -> bool:
-    """Whether only programs on this machine reach what listens there."""
+    """Whether only programs on this machine can connect to a host."""
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
 def _name_of(host: str) -> str | None:
-    """The name in a Host header, without its port."""
+    """Return the name in a Host header, without the port."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:

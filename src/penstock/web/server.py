@@ -1,4 +1,4 @@
-"""The server: an ASGI application on an address, in this process and this loop, or a thread's."""
+"""Serves an ASGI application on an address, in the current event loop or in a thread."""
 
 import asyncio
 import errno
@@ -14,15 +14,15 @@ from penstock.errors import ConfigError, PortInUse
 from penstock.web.asgi import Application, AsgiAdapter
 from penstock.web.connections import Bounds, HttpConnections
 
-# What a client still sends of a request that was refused is read for so long, since a connection
-# closed before that may lose the refusal.
+# The rest of a rejected request is read for this long, since closing the connection earlier may
+# lose the response.
 _LINGER_S = 1.0
 _CANCEL_S = 0.1
 _NO_SUCH_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class WebServer:
-    """An ASGI application, served."""
+    """The server of one ASGI application."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class WebServer:
         section: str,
         bounds: Bounds | None = None,
     ) -> None:
-        """``section`` is that of the settings in which the address stands.
+        """``section`` is the section of the settings that has the address.
 
-        ``holder_of`` tells which program listens on a port, if it is known.
+        ``holder_of`` returns the program that listens on a port, if known.
         """
         self._host, self.port = address
         self._application, self._section, self._holder_of = application, section, holder_of
@@ -46,15 +46,15 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the server."""
         host = self._host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     async def start(self) -> None:
-        """Begin to listen, on every address the host's name stands for.
+        """Listen on every address that the host resolves to.
 
         Raises:
-            PortInUse: another program does there.
+            PortInUse: another program listens there.
             ConfigError: this machine has no such address.
         """
         with ExitStack() as unless_listening:
@@ -70,7 +70,7 @@ class WebServer:
             unless_listening.pop_all()
 
     async def stop(self) -> None:
-        """Finish what is being answered, as far as the time for that allows, and stop."""
+        """Stop, after finishing responses in progress within ``Bounds.stop_s``."""
         for listening in self._listening:
             listening.close()
         if self._connections is not None and self._http is not None:
@@ -80,7 +80,7 @@ class WebServer:
 
     @contextmanager
     def in_thread(self) -> Iterator[None]:
-        """Serve from a thread of its own until the block is left.
+        """Serve in a separate thread until the block is left.
 
         Raises:
             PortInUse, ConfigError: see ``start``.
@@ -117,11 +117,11 @@ class WebServer:
                 try:
                     _listen(one, (name, self.port, *rest))
                 except OSError as error:
-                    # A name may stand for an address of a family that is switched off here.
+                    # A name may resolve to an address of a family that is disabled here.
                     if error.errno not in _NO_SUCH_FAMILY or (len(found) == 1):
                         raise
                     continue
-                # Port 0 is any free one, and the same for all addresses.
+                # Port 0 selects a free port; all addresses use the same one.
                 self.port = one.getsockname()[1]
                 bound.append(one)
             if not bound:
@@ -136,7 +136,7 @@ class WebServer:
 
 
 def _listen(one: socket.socket, address: tuple[object, ...]) -> None:
-    # Connections that a server before this one closed do not keep the port from it.
+    # Closed connections of an earlier server do not block the port.
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if one.family == socket.AF_INET6:
         one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,12 +1,13 @@
-"""Binance's limits: what is known with its date, and what the exchange itself announces.
+"""Binance's limits, built in with their dates and replaced by those that the exchange announces.
 
-``exchangeInfo.rateLimits`` is the truth of the moment and replaces the table as soon as it is read:
+``exchangeInfo.rateLimits`` has the current limits and replaces the table as soon as it is read:
 
     [{"rateLimitType":"REQUEST_WEIGHT","interval":"MINUTE","intervalNum":1,"limit":6000},
      {"rateLimitType":"ORDERS","interval":"SECOND","intervalNum":10,"limit":100},
      {"rateLimitType":"RAW_REQUESTS","interval":"MINUTE","intervalNum":5,"limit":61000}]
 
-Both kinds are counted per address, in windows that begin on whole units of the exchange's clock.
+Weight and requests are counted per address, in windows aligned to whole units of the exchange's
+clock.
 """
 
 import re
@@ -46,7 +47,7 @@ _HISTORY = (
 
 
 def limits_at(at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to hold at an instant."""
+    """The limits known to apply at a time."""
     return next(known.limits for known in reversed(_HISTORY) if known.valid_from_ms <= at_ms)
 
 
@@ -60,7 +61,7 @@ class RateLimit(Struct, frozen=True):
 
 
 def announced(entries: list[RateLimit]) -> tuple[Limit, ...]:
-    """The limits that count what penstock sends; limits on orders do not."""
+    """The limits that count penstock's requests; limits on orders do not."""
     units = {"REQUEST_WEIGHT": "weight", "RAW_REQUESTS": "request"}
     return tuple(
         Limit(
@@ -74,7 +75,7 @@ def announced(entries: list[RateLimit]) -> tuple[Limit, ...]:
 
 
 def usages(headers: Mapping[str, str]) -> list[Usage]:
-    """The weight an answer says was used: ``X-MBX-USED-WEIGHT-(number)(letter): 25``."""
+    """The used weight in a response's headers: ``X-MBX-USED-WEIGHT-(number)(letter): 25``."""
     found = []
     for name, value in headers.items():
         match = _USED_WEIGHT.fullmatch(name)
@@ -86,7 +87,7 @@ def usages(headers: Mapping[str, str]) -> list[Usage]:
 
 STREAM_LIMITS = StreamLimits(
     streams_per_connection=1024,
-    # No number is documented; messages of some kilobytes are refused, so they are kept short.
+    # No maximum is documented; messages of some kilobytes are rejected, so they are kept short.
     names_per_message=100,
     messages_per_second=5,
     connects=300,

@@ -1,10 +1,10 @@
-"""What Binance's streams carry, and the event each becomes.
+"""Reads the payloads of Binance's streams, and converts each to an event.
 
 Frames come in the combined envelope, ``{"stream":"btcusdt@trade","data":{…}}``. Each structure
-quotes the payload it reads, with its fields in the wire's order, which is what msgspec reads
-fastest. It is made for one symbol at a time (``TradePayload[Literal["BTCUSDT"]]``), so that the
-decoder refuses any other. A reader makes the event, and hands in the numbers that somebody has yet
-to look at.
+quotes the payload it reads, with its fields in the order in which they are sent, which msgspec
+reads fastest. It is made for one symbol at a time (``TradePayload[Literal["BTCUSDT"]]``), so that
+the decoder rejects any other. A reader makes the event, and collects its numbers for later
+validation.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ class TradePayload(Struct, Generic[S], gc=False, kw_only=True):
     {"e":"trade","E":1672515782136,"s":"BNBBTC","t":12345,"p":"0.001","q":"100","T":1672515782136,
      "m":true,"M":true}
 
-    Nobody uses ``e``, ``E`` and ``M``; but to pass over a field that is not named takes longer than
-    to read it.
+    ``e``, ``E`` and ``M`` are not used, but skipping an undeclared field takes the decoder longer
+    than reading it.
     """
 
     event: str = field(name="e", default="")
@@ -90,7 +90,7 @@ class DeltaPayload(Struct, Generic[S], gc=False):
 
 
 class BookTickerPayload(Struct, Generic[S], gc=False):
-    """<s>@bookTicker, which alone names no event and no time
+    """<s>@bookTicker, which has neither an event type nor a time
 
     {"u":499869768,"s":"NKNUSDT","b":"0.35210000","B":"672.00000000","a":"0.35260000",
      "A":"3199.00000000"}
@@ -127,7 +127,7 @@ class DayTickerPayload(Struct, Generic[S], gc=False):
 
 
 _IdOrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
-"""-1 where nothing was traded."""
+"""-1 without trades."""
 
 
 class _Kline(Struct, gc=False):
@@ -162,7 +162,7 @@ class CandlePayload(Struct, Generic[S], gc=False):
 
 
 class DepthPayload(Struct, gc=False):
-    """<s>@depth20@100ms, which names no symbol: only the stream does
+    """<s>@depth20@100ms, which has no symbol: only the stream's name has it
 
     {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]}
     """

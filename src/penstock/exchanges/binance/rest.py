@@ -1,7 +1,7 @@
-"""Binance's REST side: requests as data, and readers of their answers.
+"""Binance's REST requests as data, and readers of their responses.
 
-Costs are the weights of the documentation of July 2026. Answers give events with ``source="rest"``,
-or ``"backfill"`` where a caller fills a hole. Each structure quotes the answer it reads.
+Costs are the weights in the documentation of July 2026. Events have ``source="rest"``, or
+``"backfill"`` where a caller fills a gap. Each structure quotes the response it reads.
 """
 
 import re
@@ -30,7 +30,7 @@ from penstock.market.levels import all_plain_levels, read_levels
 from penstock.market.symbol import Symbol
 
 PAGE = 1000
-"""The most trades, aggregates or candles one answer holds."""
+"""The most trades, aggregates or candles in one response."""
 DEEPEST_BOOK = 5000
 _BOOK_COSTS = ((100, 5), (500, 25), (1000, 50), (DEEPEST_BOOK, 250))
 _TICKER_COSTS = ((20, 2), (100, 40))
@@ -53,7 +53,7 @@ class _Depth(Struct):
 
 
 class _Trade(Struct):
-    """An element of the answers to GET /api/v3/trades and /api/v3/historicalTrades
+    """An element of the responses to GET /api/v3/trades and /api/v3/historicalTrades
 
     {"id":870281750,"price":"38172.11000000","qty":"0.15000000","quoteQty":"5725.81650000",
      "time":1621933655947,"isBuyerMaker":true,"isBestMatch":true}
@@ -67,7 +67,7 @@ class _Trade(Struct):
 
 
 class _AggTrade(Struct):
-    """An element of the answer to GET /api/v3/aggTrades
+    """An element of the response to GET /api/v3/aggTrades
 
     {"a":26129,"p":"0.01633102","q":"4.70443515","f":27781,"l":27781,"T":1498793709153,"m":true,
      "M":true}
@@ -83,7 +83,7 @@ class _AggTrade(Struct):
 
 
 class _Candle(Struct, array_like=True):
-    """A row of the answer to GET /api/v3/klines
+    """A row of the response to GET /api/v3/klines
 
     [1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",
      1499644799999,"2434.19055334",308,"1756.87402397","28.46694368","0"]
@@ -103,7 +103,7 @@ class _Candle(Struct, array_like=True):
 
 
 class _Ticker(Struct):
-    """An element of the answer to GET /api/v3/ticker/24hr
+    """An element of the response to GET /api/v3/ticker/24hr
 
     {"symbol":"BNBBTC","priceChange":"-94.99","priceChangePercent":"-95.960",
      "weightedAvgPrice":"0.29628482","prevClosePrice":"0.10002","lastPrice":"4.00000200",
@@ -128,7 +128,7 @@ class _Ticker(Struct):
 
 
 class _Latest(Struct):
-    """The parts of that element that tell how far a market has come; -1 without a trade."""
+    """The fields of that element that show a market's progress; ``lastId`` is -1 without trades."""
 
     last_id: int = field(name="lastId")
     bid: Text = field(name="bidPrice")
@@ -155,9 +155,9 @@ _decode_api_error = msgspec.json.Decoder(_ApiError).decode
 
 
 def read_api_error(body: bytes) -> ApiError | None:
-    """What a refusal says; None if the body is a page of HTML or the like.
+    """The error in a response; None if the body is HTML or the like.
 
-    A ban names its end: "Way too much request weight used; IP banned until 1573474564000. …"
+    A ban contains its end: "Way too much request weight used; IP banned until 1573474564000. …"
     """
     try:
         api_error = _decode_api_error(body)
@@ -183,7 +183,7 @@ class BinanceRest:
     def book(
         self, symbol: Symbol, depth: int = PAGE, source: Source = "rest"
     ) -> Request[BookSnapshot]:
-        """The best levels, at most 5000 a side; a deeper book costs more."""
+        """The best levels, at most 5000 per side; a deeper book costs more."""
 
         def read(body: bytes, received_at_ns: int) -> BookSnapshot:
             data = decoded(_decode_depth, body)
@@ -213,7 +213,7 @@ class BinanceRest:
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
-        """A page of trades that begins with the one whose id the cursor is."""
+        """A page of trades that begins with the one whose id is the cursor."""
         read_trades = _trades_reader(symbol, source)
 
         def read(body: bytes, received_at_ns: int) -> TradePage:
@@ -248,7 +248,7 @@ class BinanceRest:
         return Request("/api/v3/klines", 2, _candles_reader(symbol, interval), params)
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
-        """The last 24 hours of these markets; of all, if none is named."""
+        """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
         params: dict[str, str | int] = {}
         if natives:
@@ -257,14 +257,14 @@ class BinanceRest:
 
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:
             rows = decoded(_decode_tickers, body)
-            # One listed since the map was made cannot be told yet, and must not hide the rest.
+            # A market listed after the map was made is skipped; it must not hide the others.
             listed = [(row, self._symbols.get(row.native)) for row in rows]
             return [_ticker(row, symbol, received_at_ns) for row, symbol in listed if symbol]
 
         return Request("/api/v3/ticker/24hr", cost, read, params)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
-        """The last trade's id or the best prices, for 2; of books the update's id, for 5."""
+        """The last trade's id or the best prices, for a cost of 2; a book's id or levels, for 5."""
         if channel == "book_deltas":
             return progress_request(self.book(symbol, 1), latest_update)
         if channel == "book_snapshots":
@@ -328,7 +328,7 @@ def _agg_trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int],
 def _candles_reader(symbol: Symbol, interval: Interval) -> Callable[[bytes, int], list[Candle]]:
     def read(body: bytes, received_at_ns: int) -> list[Candle]:
         rows = decoded(_decode_candles, body)
-        # A candle is over when another follows it, or it ended long enough ago.
+        # A candle is closed if a later one follows, or if it ended long enough ago.
         over_ms = surely_over_ms(received_at_ns)
         last = len(rows) - 1
         return [
@@ -387,5 +387,5 @@ def _check_levels(raw: Raw) -> None:
 
 
 def _step(costs: Sequence[tuple[int, int]], size: int) -> int:
-    """The cost of the first step that holds ``size``; beyond the last, of everything."""
+    """The cost of the first step that includes ``size``; beyond the last, that of all tickers."""
     return next((cost for upto, cost in costs if size <= upto), _ALL_TICKERS_COST)

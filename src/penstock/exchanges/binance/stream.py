@@ -1,14 +1,13 @@
-"""Binance's stream dialect: combined streams on one connection, asked for by message.
+"""Binance's stream dialect has combined streams on one connection, requested by message.
 
-Reading is fast for two reasons. A frame names its stream before anything else,
+Reading is fast for two reasons. First, a frame begins with the name of its stream,
 
     {"stream":"btcusdt@bookTicker","data":{"u":499869768,"s":"BTCUSDT","b":"0.35210000",…
 
-so the streams asked for are a tagged union to the decoder: one call reads any frame straight into
-the payload of its stream, and refuses whatever is not as documented. And whether numbers are
-numbers is asked once for all frames that came together. What cannot be read in this way is read
-again with care, by itself, to find out what it is: an answer, a notice, or malformed for some
-reason.
+so the requested streams are a tagged union for the decoder: one call decodes any frame into the
+payload of its stream, and rejects a frame that is not as documented. Second, numbers are validated
+once for all frames that arrive together. A frame that cannot be read in this way is read again by
+itself, to find out whether it is a response, a notice, or malformed, and why.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -39,9 +38,9 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 class _Channel(NamedTuple):
     suffix: str
-    """What the names of its streams end with."""
+    """The end of its streams' names."""
     payload: Any
-    """The structure of its payloads; for one symbol, where they name it."""
+    """The structure of its payloads; generic in the symbol, where they contain it."""
     reader: Callable[[DeferredNumbers], Reader]
 
 
@@ -65,7 +64,7 @@ class _Error(Struct):
 
 
 class _Message(Struct):
-    """Anything the exchange sends, as far as it must be told apart.
+    """Any message of the exchange, with the fields that distinguish its kinds.
 
     {"stream":"btcusdt@trade","data":{…}}                      data
     {"result":null,"id":1}                                     an acknowledgement
@@ -87,7 +86,7 @@ class _Message(Struct):
 
 
 def _envelope(stream: str, native: str, payload: Any) -> type[Struct]:
-    """The structure of one stream's frames; the name is the tag that tells them from others."""
+    """The structure of one stream's frames; the stream's name is the tag of the union."""
     data = payload[Literal[native]] if hasattr(payload, "__parameters__") else payload
     return msgspec.defstruct("Envelope", [("data", data)], tag_field="stream", tag=stream, gc=False)
 
@@ -116,7 +115,7 @@ class BinanceDialect:
         self._deferred = DeferredNumbers()
 
     def url(self, base: str) -> str:
-        """The combined endpoint; streams are asked for by message."""
+        """The combined endpoint; streams are requested by message."""
         return base.rstrip("/") + "/stream"
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
@@ -183,13 +182,13 @@ class BinanceDialect:
         return None
 
     def dedupe_key(self, event: AnyEvent) -> Hashable | None:
-        """See ``HasDedupeKey``; ``E`` is stamped on each connection by itself."""
+        """See ``HasDedupeKey``; ``E`` differs between connections."""
         if isinstance(event, Ticker) and event.update_id is None:
             return contents(replace(event, at_ns=None))
         return dedupe_key(event)
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> Received:
-        """What a frame says, whatever it is."""
+        """The content of a frame of any kind."""
         self._deferred.forget()
         if len(frame) > LARGEST_FRAME:
             return malformed("too_large", f"{len(frame)} bytes", frame)
@@ -217,7 +216,7 @@ def _control(method: str, names: Sequence[str], request_id: int) -> str:
 
 
 def _read_control(message: _Message, frame: bytes) -> Received:
-    # Numbers are all that is ever sent as an id; anything else answers to nobody here.
+    # Only numbers are sent as ids; any other id belongs to no request.
     request_id = message.id if isinstance(message.id, int) else None
     if message.e == "serverShutdown":
         return Notice("closing", message.E)

@@ -1,13 +1,13 @@
-"""Binance's symbols: what ``exchangeInfo`` says, never what a name looks like.
+"""Reads Binance's symbols from ``exchangeInfo``, never from the name alone.
 
-``BTCUSDT`` cannot be split by looking at it (is ``BNBUSDT`` BNB/USDT or BNBU/SDT?); the exchange
+``BTCUSDT`` cannot be split by its letters (is ``BNBUSDT`` BNB/USDT or BNBU/SDT?); the exchange
 names both assets beside it:
 
     {"symbol":"ETHBTC","status":"TRADING","baseAsset":"ETH",…,"quoteAsset":"BTC",…,
      "filters":[{"filterType":"PRICE_FILTER",…,"tickSize":"0.00001000"},
                 {"filterType":"LOT_SIZE",…,"stepSize":"0.00010000"},…]}
 
-Symbols that are halted or closed are listed too: their history can still be asked for.
+Symbols that are halted or closed are included: their history can still be requested.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class _Listed(Struct, frozen=True):
 
 
 class _ExchangeInfo(Struct, frozen=True):
-    """The answer to GET /api/v3/exchangeInfo."""
+    """The response to GET /api/v3/exchangeInfo."""
 
     symbols: list[_Listed]
     rate_limits: list[RateLimit] = field(name="rateLimits")
@@ -59,10 +59,10 @@ _decode = msgspec.json.Decoder(_ExchangeInfo).decode
 
 
 def read_info(body: bytes, _received_at_ns: int) -> Info:
-    """The symbol map and the limits that an ``exchangeInfo`` announces.
+    """The symbol map and the limits from an ``exchangeInfo`` response.
 
     Raises:
-        UnexpectedAnswer: it is none.
+        UnexpectedAnswer: the body is not an ``exchangeInfo`` response.
     """
     try:
         info = _decode(body)
@@ -72,7 +72,7 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
 
 
 def _listed(rows: list[_Listed]) -> Iterator[ListedMarket]:
-    """Every market that can be named."""
+    """All markets with a valid name."""
     for row in rows:
         try:
             yield row.listed()

@@ -1,5 +1,5 @@
-"""Any exchange that ccxt knows, named ``ccxt:NAME``, behind the same gate as every other.
+"""All exchanges that ccxt supports, named ``ccxt:NAME``, behind the same gate as all others.
 
-https://docs.ccxt.com. ccxt says what to send and understands the answers; it never sends a request
-itself. Nothing here imports it before somebody asks for one of its exchanges.
+https://docs.ccxt.com. ccxt builds the requests and parses the responses; it never sends a request
+itself. It is imported only when one of its exchanges is used.
 """

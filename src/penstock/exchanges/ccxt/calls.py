@@ -1,8 +1,8 @@
-"""ccxt's methods, called as requests say, and what they give brought to plain rows.
+"""Calls ccxt's methods for requests, and converts the results to plain rows.
 
-A request's path is the name of a method, and its parameters are the method's. What comes back is
-written as JSON, so that whoever reads it has nothing of ccxt's in hand: texts for numbers, and no
-more than is asked for.
+A request's path is the name of a method, and its parameters are the method's. The result is encoded
+as JSON, so that readers do not depend on ccxt's types: numbers are texts, and only the fields that
+are needed are included.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 from penstock.exchanges.answers import step_of_digits
 from penstock.exchanges.ccxt.numbers import text_of
 
-# What the numbers of a market's precision are, as ccxt has it.
+# ccxt's modes of precision: what the numbers in a market's ``precision`` mean.
 _DECIMAL_PLACES, _TICK_SIZE = 2, 4
 
 Params = Mapping[str, str | int]
@@ -19,11 +19,11 @@ Row = dict[str, Any]
 
 
 async def load_markets(client: Any, _params: Params) -> list[Row]:
-    """What is listed now; asked anew, whatever the client knows."""
+    """The current market listing, fetched again even if the client has one."""
     markets = await client.load_markets(True)
     fields = ("symbol", "base", "quote", "spot", "active")
     return [
-        # Some exchanges have numbers for names.
+        # Some exchanges have numbers as ids.
         {
             "id": str(market["id"]),
             **{field: market.get(field) for field in fields},
@@ -35,7 +35,7 @@ async def load_markets(client: Any, _params: Params) -> list[Row]:
 
 
 def _step(client: Any, market: Row, of: str) -> str | None:
-    """The step of a market's prices or amounts; None where only significant digits are told."""
+    """The step of a market's prices or amounts; None where only significant digits are given."""
     told = (market.get("precision") or {}).get(of)
     if client.precisionMode == _TICK_SIZE:
         return text_of(told)
@@ -48,18 +48,18 @@ async def fetch_time(client: Any, _params: Params) -> int:
 
 
 async def fetch_order_book(client: Any, params: Params) -> Row:
-    """A book, as deep as the exchange tells of it by itself."""
+    """A book of the exchange's default depth."""
     return book_row(await client.fetch_order_book(params["symbol"]), None)
 
 
 async def fetch_trades(client: Any, params: Params) -> list[Row]:
-    """Trades since an instant, or the newest."""
+    """Trades since a time, or the newest."""
     since, limit = params.get("since"), params.get("limit")
     return trade_rows(await client.fetch_trades(params["symbol"], since, limit))
 
 
 async def fetch_ohlcv(client: Any, params: Params) -> list[list[Any]]:
-    """Candles since an instant."""
+    """Candles since a time."""
     rows = await client.fetch_ohlcv(
         params["symbol"], params["timeframe"], params["since"], params["limit"]
     )
@@ -67,9 +67,9 @@ async def fetch_ohlcv(client: Any, params: Params) -> list[list[Any]]:
 
 
 async def fetch_tickers(client: Any, params: Params) -> list[Row]:
-    """Tickers of some markets, or of all; one by one where the exchange has no other way.
+    """Tickers of some markets, or of all; one by one where the exchange has no bulk request.
 
-    A single one is asked for alone: that is cheaper, and often tells more.
+    A single ticker has its own request: that is cheaper, and often returns more fields.
     """
     symbols = [name for name in str(params.get("symbols", "")).split(",") if name]
     is_one = len(symbols) == 1 and client.has.get("fetchTicker")
@@ -90,11 +90,11 @@ CALLS: Mapping[str, Callable[[Any, Params], Awaitable[object]]] = {
         fetch_tickers,
     )
 }
-"""By the path of a request."""
+"""Functions by the path of a request."""
 
 
 def trade_rows(trades: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Trades, oldest first as ccxt gives them."""
+    """Trades, oldest first as ccxt returns them."""
     return [
         {
             "id": None if each.get("id") is None else str(each["id"]),
@@ -108,7 +108,7 @@ def trade_rows(trades: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def book_row(book: Mapping[str, Any], levels: int | None) -> Row:
-    """A book's best levels, copied: the next update changes the very lists."""
+    """A book's best levels, copied: ccxt changes the same lists with the next update."""
     return {
         "nonce": book.get("nonce"),
         "at_ms": book.get("timestamp"),
@@ -118,7 +118,7 @@ def book_row(book: Mapping[str, Any], levels: int | None) -> Row:
 
 
 def ticker_row(ticker: Mapping[str, Any]) -> Row:
-    """A ticker's state, without what can be worked out of it."""
+    """A ticker's fields, without those that can be derived from others."""
     numbers = {
         "bid": "bid",
         "bid_quantity": "bidVolume",

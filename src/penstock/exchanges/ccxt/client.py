@@ -1,8 +1,9 @@
-"""ccxt's own client of an exchange, which sends nothing itself.
+"""Creates ccxt clients whose REST requests are sent by a gateway.
 
-Its limiter is replaced by one that only notes what a request costs, and its ``fetch`` by ours, so
-that every request it makes, asked for or on the way, is paid for at the gate and sent by the
-gateway. Its sockets are its own: they bring data and ask nothing of the REST side.
+The client's rate limiter is replaced by one that only stores the cost of a request, and its
+``fetch`` by penstock's. So every request that it makes, directly or as part of a call, acquires
+tokens at the gate and is sent by the gateway. ccxt opens its sockets itself: they receive data and
+send no REST requests.
 """
 
 import importlib
@@ -22,7 +23,7 @@ PREFIX = "ccxt:"
 
 
 def names() -> list[str]:
-    """Every exchange ccxt knows, as it is named here.
+    """All exchanges that ccxt supports, by their penstock names.
 
     Raises:
         MissingExtra: ccxt is not installed.
@@ -31,10 +32,10 @@ def names() -> list[str]:
 
 
 def make(name: str) -> Any:
-    """A client of an exchange. It opens nothing, and cannot send yet what should be paid for.
+    """A client of an exchange. It opens no connection; ``pay_through`` gives it a gateway.
 
     Raises:
-        UnknownExchange: ccxt knows none of that name.
+        UnknownExchange: ccxt supports no exchange of that name.
         MissingExtra: ccxt is not installed.
     """
     known = names()
@@ -49,9 +50,9 @@ def make(name: str) -> Any:
 
 
 def _count_exactly(client: Any) -> None:
-    """Let a client keep the digits of all numbers but those of its own listings.
+    """Make a client keep the digits of all numbers except those in market listings.
 
-    What it has listed it reads again, and then knows no numbers but its own.
+    It reads its listings again, and accepts only its own numbers there.
     """
     is_listing = ContextVar("is_listing", default=False)
     load = client.load_markets_helper
@@ -67,7 +68,7 @@ def _count_exactly(client: Any) -> None:
 
 
 def pay_through(client: Any, gateway: Gateway, rest_url: str | None) -> None:
-    """Let a client send, by a gateway; to another address than the exchange's, if there is one."""
+    """Make a client send through a gateway, to ``rest_url`` instead of the exchange if given."""
     cost: ContextVar[float] = ContextVar("cost", default=1.0)
 
     async def note(price: float | None = None) -> None:
@@ -93,12 +94,12 @@ def pay_through(client: Any, gateway: Gateway, rest_url: str | None) -> None:
 
 
 def move_streams(client: Any, stream_url: str) -> None:
-    """Let a client open its streams at another address than the exchange's."""
+    """Make a client open its streams at another address than the exchange's."""
     client.urls["api"] = _moved_streams(client.urls.get("api"), stream_url)
 
 
 def _headers(client: Any, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """What a request says about itself; which program sends it, only where ccxt has to pretend."""
+    """The headers of a request; ``User-Agent`` only where ccxt imitates another program."""
     agent = client.userAgent
     pretended = {"User-Agent": agent} if isinstance(agent, str) else agent or {}
     return {**(headers or {}), **client.headers, **pretended}
@@ -124,7 +125,7 @@ def _moved(url: str, base: str) -> str:
 
 
 def _only_spot(options: dict[str, Any]) -> None:
-    """Ask for no listings of derivatives, where ccxt lets one choose."""
+    """Exclude derivatives from market listings, where ccxt has an option for it."""
     options["defaultType"] = "spot"
     chosen = options.get("fetchMarkets")
     if not isinstance(chosen, dict):
@@ -137,7 +138,7 @@ def _only_spot(options: dict[str, Any]) -> None:
 
 
 def _off(kinds: Any) -> Any:
-    """The same choice with nothing chosen."""
+    """The same options, all set to False."""
     return {key: _off(each) for key, each in kinds.items()} if isinstance(kinds, dict) else False
 
 

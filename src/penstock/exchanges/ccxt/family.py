@@ -1,4 +1,4 @@
-"""The family: an ``Exchange`` for each that ccxt knows, made of what ccxt says of it."""
+"""Makes an ``Exchange`` for each exchange that ccxt supports, from ccxt's description of it."""
 
 from functools import cache, partial
 from typing import Any, NoReturn
@@ -11,18 +11,18 @@ from penstock.exchanges.ccxt.limits import limits_of
 from penstock.exchanges.ccxt.rest import TIME, CcxtRest, info_of
 from penstock.market.interval import DAY_MS, Interval
 
-# The first exchange for this opened in the middle of 2010.
+# 2010-01-01: the first crypto exchange opened in the middle of that year.
 _OPENED_MS = 1_262_304_000_000
-# Fewer candles than any exchange gives at a time, where ccxt does not know how many it gives.
+# Used where ccxt has no page size: fewer candles than a page of any exchange has.
 _SMALL_PAGE = 100
 
 
 @cache
 def load(name: str) -> Exchange:
-    """The exchange that ccxt knows by this name.
+    """The exchange that has this name in ccxt.
 
     Raises:
-        UnknownExchange: with near matches.
+        UnknownExchange: there is none; the error has near matches.
         MissingExtra: ccxt is not installed.
     """
     client, ours = make(name), PREFIX + name
@@ -58,9 +58,9 @@ def _no_dialect(exchange: str, _symbols: SymbolMap) -> NoReturn:
 
 
 def _intervals(client: Any) -> tuple[str, ...]:
-    """Lengths of candles that begin at the same instants everywhere: a day at the most.
+    """Lengths of candles that begin at the same times on all exchanges: a day at most.
 
-    Weeks, months and several days begin where each exchange likes, and ccxt does not say where.
+    The start of weeks, months and several days depends on the exchange, and ccxt does not have it.
     """
     found = []
     for text in client.timeframes or {}:
@@ -81,7 +81,7 @@ def _candle_page(client: Any) -> int:
 
 
 def _first(urls: Any, scheme: str) -> str:
-    """The first address with this scheme in a tree of them."""
+    """The first address with this scheme in a tree of addresses."""
     if isinstance(urls, dict):
         return next(filter(None, (_first(below, scheme) for below in urls.values())), "")
     return urls if isinstance(urls, str) and urls.startswith(scheme) else ""

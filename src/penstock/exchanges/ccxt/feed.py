@@ -1,7 +1,7 @@
-"""Live data by ccxt.pro: it keeps the sockets and the books, and is asked for what comes next.
+"""Live data from ccxt.pro, which maintains the sockets and books and returns the next events.
 
-What it gives was read and put together by ccxt. Trades come as they were sent; a book is what ccxt
-holds it to be when it tells of a change, so several changes may be one snapshot here.
+ccxt parses and assembles the data. Trades come as they were sent. A book is ccxt's copy at the time
+at which it reports a change, so several changes may become one snapshot here.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ _WATCHES = {
     "book_deltas": "watchOrderBook",
     "tickers": "watchTicker",
 }
-"""Channels, and what ccxt calls the ability to stream them."""
+"""Channels, and ccxt's names of the capabilities to stream them."""
 
 
 def channels_of(has: Mapping[str, Any]) -> tuple[str, ...]:
-    """The channels that ccxt.pro streams of an exchange."""
+    """The channels that ccxt.pro streams for an exchange."""
     return tuple(channel for channel, ability in _WATCHES.items() if has.get(ability) is True)
 
 
@@ -38,7 +38,7 @@ class CcxtFeed:
     exchange: str
     client: Any
     called: Callable[[Awaitable[Any]], Awaitable[Any]]
-    """Awaits a method of the client, and brings its errors to ours."""
+    """Awaits a method of the client, and converts its errors to penstock's."""
     symbols: SymbolMap
     clock: Clock
     channels: Sequence[str]

@@ -1,4 +1,4 @@
-"""The exchange client on ccxt: its methods on one side, the ordinary gateway on the other."""
+"""An exchange client that calls ccxt's methods and sends through the ordinary gateway."""
 
 from collections.abc import Awaitable
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class CcxtGateway:
-    """A ``WayOut``. Whatever ccxt sends, it sends through the gateway it was given."""
+    """An ``ExchangeClient``. All REST requests of ccxt go through the given gateway."""
 
     def __init__(self, gateway: Gateway, client: Any) -> None:
         self._gateway, self._client = gateway, client
@@ -40,40 +40,40 @@ class CcxtGateway:
 
     @property
     def offset(self) -> Offset | None:
-        """How far the exchange's clock is ahead, by the dates of its answers."""
+        """How far the exchange's clock is ahead, by the ``Date`` of its responses."""
         return self._gateway.offset
 
     async def fetch(self, request: Request[T]) -> T:
-        """See ``WayOut``. ccxt may make several requests of one; each is paid for."""
+        """See ``ExchangeClient``. ccxt may send several requests for one; each needs a grant."""
         result = await self.called(CALLS[request.path](self._client, request.params))
         return request.read(msgspec.json.encode(result), self.clock.now_ns())
 
     async def learn(self) -> Info:
-        """See ``WayOut``."""
+        """See ``ExchangeClient``."""
         info = await self.fetch(self.exchange.info)
         return info._replace(timeframes=self.exchange.intervals)
 
     async def measure_clock(self) -> Offset | None:
-        """See ``WayOut``."""
+        """See ``ExchangeClient``."""
         await self.fetch(self.exchange.time or self.exchange.info)
         return self.offset
 
     def feed(self, symbols: SymbolMap) -> Feed | None:
-        """See ``WayOut``."""
+        """See ``ExchangeClient``."""
         name, clock = self.exchange.name, self.clock
         channels = channels_of(self._client.has)
         return CcxtFeed(name, self._client, self.called, symbols, clock, channels)
 
     async def aclose(self) -> None:
-        """See ``WayOut``."""
+        """See ``ExchangeClient``."""
         await self._client.close()
         await self._gateway.aclose()
 
     async def called(self, calling: Awaitable[T]) -> T:
-        """What a method of ccxt's gives; its errors are ours.
+        """The result of one of ccxt's methods; its errors are converted to penstock's.
 
         Raises:
-            UnknownSymbol: the exchange does not list it.
+            UnknownSymbol: the exchange does not list the symbol.
             ExchangeError, ExchangeUnreachable, UnexpectedAnswer: as ``Gateway.fetch`` does.
         """
         try:
@@ -88,13 +88,13 @@ class CcxtGateway:
     def _ours(self, error: Exception) -> Exception:
         ours = brought_home(error, self.exchange.name, self.clock.now_ms())
         if isinstance(ours, RateLimited):
-            # It came by a socket, so nobody has shut the gate yet.
+            # The error came from a socket, so the gate is not blocked yet.
             self.gate.block_until(ours.retry_at_ms)
         return ours
 
 
 def opened(gateway: Gateway, places: Exchanges) -> CcxtGateway:
-    """The client of an exchange, given the gateway it has to use."""
+    """The client of an exchange that uses this gateway."""
     name = gateway.exchange.name
     client = make(name.removeprefix(PREFIX))
     pay_through(client, gateway, places.rest_urls.get(name))

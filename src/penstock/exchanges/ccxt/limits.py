@@ -1,9 +1,8 @@
-"""What ccxt knows of an exchange's limits: so many milliseconds for a request that costs one.
+"""Converts ccxt's rate limit of an exchange: milliseconds per request of cost 1.
 
-Costs are fractions there, and whole numbers here: a cost of 1 is ``UNITS``, which is also the most
-that is let through at once; a dearer request is paid for in parts before it leaves. The pace is
-kept a tenth slower than ccxt's, since requests that leave evenly arrive a little closer together at
-times.
+Costs are fractions in ccxt and integers here: a cost of 1 is ``UNITS`` tokens, which is also the
+burst. The tokens of a more expensive request are acquired in parts before it is sent. The pace is a
+tenth slower than ccxt's, since requests that are sent evenly sometimes arrive closer together.
 """
 
 from math import ceil
@@ -11,19 +10,19 @@ from math import ceil
 from penstock.throttle.gate import Limit
 
 UNITS = 100
-"""What a request pays that costs 1 by ccxt's tables."""
+"""The tokens of a request with a cost of 1 in ccxt's tables."""
 _SLOWER = 1.1
-# What ccxt itself assumes of an exchange that says nothing.
+# ccxt's default for an exchange without a rate limit.
 _UNKNOWN_MS = 2000.0
 
 
 def units(cost: float) -> int:
-    """A cost of ccxt's as a gate counts it; never nothing."""
-    # Rounded before it is rounded up: 0.29 * 100 is a little less than 29, others a little more.
+    """The tokens for a cost in ccxt's tables; at least 1."""
+    # Rounded before ``ceil``: 0.29 * 100 is slightly less than 29, other products slightly more.
     return max(1, ceil(round(cost * UNITS, 6)))
 
 
 def limits_of(rate_limit_ms: float | None) -> tuple[Limit, ...]:
-    """The limit that ccxt's pace comes to; over a hundred steps, for a step may be a fraction."""
+    """The limit for ccxt's pace; per 100 requests, since the time of one may be a fraction."""
     period_ms = ceil(round((rate_limit_ms or _UNKNOWN_MS) * _SLOWER * 100, 6))
     return (Limit(100 * UNITS, period_ms, kind="paced", burst=UNITS),)

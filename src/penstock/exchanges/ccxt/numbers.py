@@ -1,19 +1,19 @@
-"""Exact numbers out of a library that counts in floats.
+"""Keeps numbers exact in ccxt, which uses floats.
 
-ccxt makes a number of every text it reads, and sorts by them. So it is given a float that remembers
-the text it was made of: it sorts like a float, and nothing of the text is lost.
+ccxt converts every text it reads to a number, and sorts by these numbers. So it is given a float
+that stores its original text: it sorts like a float, and no digits are lost.
 """
 
 from decimal import Decimal, InvalidOperation
 
 from penstock.market.numbers import is_plain
 
-# No price has more digits; what claims to is an exponent that would fill the memory.
+# No price has more digits; writing out a larger exponent would fill the memory.
 _LONGEST = 64
 
 
 class ExactNumber(float):
-    """A float that knows its digits."""
+    """A float that stores its digits."""
 
     __slots__ = ("text",)
 
@@ -26,7 +26,7 @@ class ExactNumber(float):
 
 
 def exact_float(source: object, key: object, default: object = None) -> object:
-    """What stands under a key, as an exact number: in place of ccxt's ``safe_float``."""
+    """The value of a key as an exact number; replaces ccxt's ``safe_float``."""
     try:
         return ExactNumber(source[key])  # type: ignore[index]
     except (TypeError, ValueError, LookupError):
@@ -34,7 +34,7 @@ def exact_float(source: object, key: object, default: object = None) -> object:
 
 
 def text_of(value: object) -> str | None:
-    """The digits of a number ccxt gave, plainly; what is none stays as it is, to be refused."""
+    """The plain digits of a number from ccxt; other texts are unchanged, to be rejected later."""
     if value is None:
         return None
     text = value.text if isinstance(value, ExactNumber) else str(value)

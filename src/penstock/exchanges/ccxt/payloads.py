@@ -1,8 +1,8 @@
-"""Readers: rows out of ccxt's methods (``calls.py``) made into events.
+"""Converts rows from ccxt's methods (``calls.py``) to events.
 
-ccxt has brought every exchange's answers to one shape; what an exchange does not tell is None
-there, and refused here where an event cannot be without it. An id is a number here: one that is a
-text becomes a number that no other text gives, and a trade without any is known by what it says.
+ccxt returns the responses of all exchanges in one form. A field that an exchange does not provide
+is None, and rejected here if an event requires it. Ids are numbers here: a text id becomes a number
+that no other text results in, and a trade without an id gets one that is a hash of its contents.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 Id = Annotated[str, Meta(max_length=200, pattern="^[!-~]+$")]
-# A text that is no number is told apart from all numbers by its length in bytes.
+# Text ids become numbers of more bytes than this, so that they differ from numeric ids.
 _TEXT_BYTES = 24
 
 
@@ -79,7 +79,7 @@ class _Candle(Struct, array_like=True):
 
 
 class _Ticker(Struct):
-    """{"symbol":"BTC/USDT","at_ms":null,"bid":"105944.2",…}; whatever is not told is null"""
+    """{"symbol":"BTC/USDT","at_ms":null,"bid":"105944.2",…}; missing fields are null"""
 
     symbol: str
     at_ms: Millis | None = None
@@ -109,7 +109,7 @@ def read_time(body: bytes, _received_at_ns: int) -> int:
 
 
 def read_info(exchange: str, body: bytes) -> Info:
-    """What is listed for spot trading; ccxt announces no limits beside those it knows."""
+    """The markets listed for spot trading; ccxt announces no limits besides its built-in ones."""
     listed: dict[Symbol, ListedMarket] = {}
     for market in decoded(_decode_markets, body):
         if not market.spot or market.active is False or not (market.base and market.quote):
@@ -117,8 +117,8 @@ def read_info(exchange: str, body: bytes) -> Info:
         try:
             symbol = Symbol(market.base, market.quote)
         except MalformedSymbol:
-            continue  # a name that is no name; the others are
-        # The first of two that are spelt alike: ccxt finds markets in this order too.
+            continue  # one bad name must not hide the others
+        # The first of two markets with the same symbol: ccxt finds markets in this order too.
         tick, lot = step_text(market.tick_size), step_text(market.lot_size)
         details = MarketDetails(tick, lot, "active" if market.active else None)
         listed.setdefault(symbol, ListedMarket(market.id, symbol, market.symbol, details=details))
@@ -156,7 +156,7 @@ def _id_of(row: _Trade, alike: "Counter[str]") -> int:
 
 
 def number_of(text: str) -> int:
-    """A number for an id: itself, if it is one; else one that no other id gives."""
+    """The number of an id: the id itself if numeric, else a number that no other id results in."""
     if text.isascii() and text.isdecimal() and (text == "0" or not text.startswith("0")):
         return int(text)
     return int.from_bytes(b"\xff" + text.encode().rjust(_TEXT_BYTES, b"\0"))
@@ -182,7 +182,7 @@ def read_book(
 def read_candles(
     exchange: str, symbol: Symbol, interval: Interval, body: bytes, received_at_ns: int
 ) -> list[Candle]:
-    """Candles, oldest first; one is closed when it is over, however the clocks differ."""
+    """Candles, oldest first; closed once they have certainly ended, see ``surely_over_ms``."""
     over_ms = surely_over_ms(received_at_ns)
     rows = {row.open_ms: row for row in decoded(_decode_candles, body)}
     return [
@@ -208,7 +208,7 @@ def read_candles(
 def read_tickers(
     exchange: str, by_name: Mapping[str, Symbol], body: bytes, received_at_ns: int, source: Source
 ) -> list[Ticker]:
-    """Tickers of these markets, by ccxt's names; others must not hide them."""
+    """Tickers of these markets, by ccxt's names; rows of other markets are skipped."""
     rows = [(row, by_name.get(row.symbol)) for row in decoded(_decode_tickers, body)]
     return [
         _ticker(exchange, row, symbol, received_at_ns, source) for row, symbol in rows if symbol

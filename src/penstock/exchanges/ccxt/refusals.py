@@ -1,7 +1,7 @@
-"""What ccxt's errors mean here.
+"""Converts ccxt's errors to penstock's.
 
-Those it raises over an answer are found out before the answer leaves the gateway, so that a stop
-shuts the gate like any other. Those it raises by itself are brought to ours.
+Errors that ccxt raises for a response are detected inside the gateway, so that a stop blocks the
+gate like any other. Other errors of ccxt are converted to penstock's.
 """
 
 import json
@@ -25,22 +25,22 @@ _MEANINGS: dict[str, Meaning] = {
     "ExchangeNotAvailable": "failed",
     "RequestTimeout": "failed",
 }
-"""By the class that ccxt raises, or one above it; the rest is refused for good."""
+"""By the class that ccxt raises, or a base class; all others are ``refused``."""
 CONFUSED = (TypeError, LookupError, ValueError, AttributeError, ArithmeticError)
-"""What ccxt raises over an answer that nobody foresaw."""
+"""What ccxt raises for a response of an unexpected form."""
 _STOP_MS = 60_000
 
 Judge = Callable[[int, Mapping[str, str], bytes], ApiError | None]
 
 
 class Parser:
-    """Reads the answers to one request, each once, however often it is asked."""
+    """Parses the responses to one request, each only once."""
 
     def __init__(self) -> None:
         self._body, self._found = b"", None
 
     def parse(self, body: bytes) -> Any:
-        """An answer as ccxt wants it; numbers with a point stay texts, so that no digit is lost.
+        """A response as ccxt needs it; numbers with a point stay texts, so that no digit is lost.
 
         None if it is not JSON.
         """
@@ -54,7 +54,7 @@ class Parser:
 
 
 def judge_of(client: Any, answers: Parser, asked: tuple[str, str, object, object]) -> Judge:
-    """Who tells whether an answer is a refusal: ccxt, by the exchange's own words.
+    """A function that returns the error in a response, as detected by ccxt.
 
     ``asked`` is the request: address, method, headers and body.
     """
@@ -67,7 +67,7 @@ def judge_of(client: Any, answers: Parser, asked: tuple[str, str, object, object
                 status, "", url, method, dict(got), text, answers.parse(answer), headers, body
             )
         except CONFUSED:
-            return None  # then the status alone tells
+            return None  # then only the status counts
         except Exception as error:
             if not is_ccxts(error):
                 raise
@@ -79,25 +79,25 @@ def judge_of(client: Any, answers: Parser, asked: tuple[str, str, object, object
 
 
 def _by_status(status: int, error: Exception) -> Meaning | None:
-    """What the status says, where ccxt knows the words for nothing in particular."""
+    """The meaning of the status, where it is clearer than ccxt's error class."""
     if status == 429:
         return "too_fast"
     return "failed" if status >= 500 and type(error).__name__ == "ExchangeError" else None
 
 
 def is_ccxts(error: BaseException) -> bool:
-    """Whether it is one of ccxt's errors. Told by name: then nobody need import them."""
+    """Whether it is one of ccxt's errors, by name, so that ccxt need not be imported."""
     return any(each.__name__ == "BaseError" for each in type(error).__mro__)
 
 
 def meaning_of(error: Exception) -> Meaning:
-    """What one of ccxt's errors comes to."""
+    """The meaning of one of ccxt's errors."""
     named = [_MEANINGS[each] for each in _names(error) if each in _MEANINGS]
     return named[0] if named else "refused"
 
 
 def brought_home(error: Exception, exchange: str, now_ms: int) -> PenstockError:
-    """Ours, in place of one that came out of ccxt."""
+    """The penstock error for an error that ccxt raised."""
     names, words = _names(error), _words(error)
     if isinstance(error, BadRequest):
         return _unlisted(exchange, error.message) if error.code == "BadSymbol" else error
@@ -117,7 +117,7 @@ def brought_home(error: Exception, exchange: str, now_ms: int) -> PenstockError:
 
 
 def _unlisted(exchange: str, words: str) -> UnknownSymbol:
-    """Who is not listed; ccxt's own words end with it, an exchange's are given whole."""
+    """The error for an unlisted symbol: the end of ccxt's message, or an exchange's whole one."""
     _, is_ccxts_own, symbol = words.partition(" does not have market symbol ")
     return UnknownSymbol(exchange, symbol if is_ccxts_own else words)
 

@@ -1,7 +1,7 @@
-"""The REST side by ccxt: requests that name one of its methods, and readers of what it gives.
+"""Requests that name one of ccxt's methods, and readers of the results.
 
-How many requests a method makes, only ccxt knows: each is paid for as it leaves, by ccxt's own
-table. The cost a request names here is what one of them costs as a rule.
+How many HTTP requests a method sends is up to ccxt. Each acquires tokens when it is sent, by ccxt's
+own table of costs. The cost given here is the usual cost of one of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,22 +31,22 @@ TIME: Request[int] = Request("/fetch_time", UNITS, read_time)
 
 
 def info_of(exchange: str) -> Request[Info]:
-    """The request for what an exchange lists."""
+    """The request for an exchange's market listing."""
     return Request("/load_markets", UNITS, lambda body, _at_ns: read_info(exchange, body))
 
 
 @dataclass(frozen=True)
 class CcxtRest:
-    """Requests to an exchange by ccxt. See ``Rest``."""
+    """Requests to an exchange through ccxt. See ``Rest``."""
 
     exchange: str
     intervals: tuple[str, ...]
     candle_page: int
-    """The most candles to ask for at a time."""
+    """The most candles per request."""
     symbols: SymbolMap
 
     def book(self, symbol: Symbol, _depth: int = 0) -> Request[BookSnapshot]:
-        """A book as deep as the exchange tells of it unasked: it refuses most other depths."""
+        """A book of the exchange's default depth: it rejects most other depths."""
         return self._request_for(
             "/fetch_order_book",
             symbol,
@@ -54,7 +54,7 @@ class CcxtRest:
         )
 
     def recent_trades(self, symbol: Symbol, limit: int = 100) -> Request[list[Trade]]:
-        """The newest trades. ccxt is told no limit: some exchanges would then give the oldest."""
+        """The newest trades. ccxt gets no limit: with one some exchanges return the oldest."""
         return self._request_for(
             "/fetch_trades",
             symbol,
@@ -64,9 +64,10 @@ class CcxtRest:
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
-        """A page of trades after an instant in nanoseconds, as far as the exchange allows for it.
+        """A page of trades after a time in nanoseconds, as far back as the exchange allows.
 
-        One that only tells its newest trades begins later: ccxt does not say so.
+        With an exchange that returns only its newest trades it begins later; ccxt does not report
+        that.
         """
         since_ms = (cursor + _MS_NS) // _MS_NS
 
@@ -95,7 +96,7 @@ class CcxtRest:
         )
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
-        """The state of these markets; of all, if none is named."""
+        """The tickers of these markets; of all markets if none is given."""
         by_name = {self.symbols.stream_name(symbol): symbol for symbol in symbols or self.symbols}
 
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:
@@ -105,7 +106,7 @@ class CcxtRest:
         return Request("/fetch_tickers", UNITS, read, params)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
-        """The newest trade; of a book its levels. No id: streams may have others than answers."""
+        """The newest trade, or a book's levels. No id: ids in streams and responses may differ."""
         if channel == "book_deltas":
             return progress_request(self.book(symbol), levels)
         return progress_request(self.recent_trades(symbol), last_trade_only)
@@ -117,7 +118,7 @@ class CcxtRest:
 
 
 def _page(trades: list[Trade], cursor: int) -> TradePage:
-    """Trades up to the last instant, of which the page may not hold all; that one comes next."""
+    """Trades before the last millisecond, which may be incomplete and begins the next page."""
     if not trades:
         return TradePage([], cursor)
     last_ms = trades[-1].at_ms

@@ -1,7 +1,7 @@
-"""Coinbase's limits: a bucket of requests per address, which nothing in an answer tells of.
+"""Coinbase has a token bucket of requests per address, and does not report its usage.
 
-https://docs.cdp.coinbase.com/exchange/rest-api/rate-limits. Ten public requests a second and up to
-fifteen at once: a bucket that holds fifteen and fills by ten a second.
+https://docs.cdp.coinbase.com/exchange/rest-api/rate-limits. Ten public requests per second and up
+to fifteen at once: a bucket of fifteen tokens, refilled by ten per second.
 """
 
 from collections.abc import Mapping
@@ -10,31 +10,31 @@ from penstock.exchanges.base import Usage
 from penstock.streaming.dialect import StreamLimits
 from penstock.throttle.gate import Limit
 
-# Ten at once and not fifteen: requests that the network held up arrive closer together than they
-# left, and five in hand make up for half a second of that.
+# A burst of ten and not fifteen: requests delayed by the network arrive closer together than they
+# were sent, and the margin of five requests covers half a second of delay.
 _LIMITS = (Limit(10, 1000, "request", kind="paced", burst=10),)
 
 
 def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to hold at an instant: the same at all of them."""
+    """The limits known to apply at a time: always the same."""
     return _LIMITS
 
 
 def usages(_headers: Mapping[str, str]) -> list[Usage]:
-    """What an answer's headers tell of the budget: nothing."""
+    """The usage reported in a response's headers: none."""
     return []
 
 
 STREAM_LIMITS = StreamLimits(
-    # Neither a number of streams nor of names is documented.
+    # No maximum of streams or names is documented.
     streams_per_connection=1000,
     names_per_message=100,
-    # Of connecting and subscribing together, per address; of anything else a hundred.
+    # For connecting and subscribing together, per address; other messages have a limit of 100.
     messages_per_second=8,
     connects=8,
     connects_period_s=1,
     lifetime_s=None,
-    # Heartbeats, which are asked for with everything, come every second; one may be late.
+    # Heartbeats, requested with every subscription, come every second; one may be late.
     heartbeat_s=2,
     pings_are_life=False,
     mixed_channels=False,

@@ -1,9 +1,9 @@
-"""What Coinbase's feed carries, and the events it becomes.
+"""Reads the payloads of Coinbase's feed, and converts them to events.
 
 Every frame is one flat object that begins with its type. Prices and sizes are texts; times are
-RFC 3339 with microseconds. Each structure quotes the frame it reads, with its fields in the wire's
-order, which is what msgspec reads fastest. Levels of many frames are brought to the one spelling
-together, and numbers that somebody has yet to look at are handed in.
+RFC 3339 with microseconds. Each structure quotes the frame it reads, with its fields in the order
+in which they are sent, which msgspec reads fastest. Levels of many frames are converted to the
+standard format together, and numbers are collected for later validation.
 """
 
 import re
@@ -22,14 +22,14 @@ from penstock.market.levels import LevelText, plain_lines, read_levels, write_le
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
-"""Symbols asked for, by the exchange's spelling."""
+"""Requested symbols by the exchange's name."""
 
 TAKER: Mapping[Side, Side] = {"buy": "sell", "sell": "buy"}
-"""The taker's side by the maker's, which is what matches and trades tell."""
+"""The taker's side by the maker's, which is the side in matches and trades."""
 
 
 class _Match(Struct, tag_field="type", tag="match", gc=False):
-    """matches; at the head of the stream the newest trade before it, as a ``last_match``
+    """matches; the stream begins with the newest trade before it, as a ``last_match``
 
     {"type":"match","trade_id":280232,"maker_order_id":"2a0da34e-…","taker_order_id":"3c82abaa-…",
      "side":"sell","size":"985","price":"0.00001305","product_id":"SKL-BTC","sequence":177100030,
@@ -56,7 +56,7 @@ class _Ticker(Struct, tag_field="type", tag="ticker", gc=False):
      "volume_30d":"2295579.57000000","best_bid":"14.7550","best_ask":"14.8060","side":"buy",
      "time":"2021-04-17T16:43:30.244075Z","trade_id":881613,"last_size":"0.04"}
 
-    Newer frames tell the sizes at the touch as well.
+    Newer frames also have the sizes of the best bid and ask.
     """
 
     sequence: Whole
@@ -74,7 +74,7 @@ class _Ticker(Struct, tag_field="type", tag="ticker", gc=False):
 
 
 class _Snapshot(Struct, tag_field="type", tag="snapshot", gc=False):
-    """level2_batch, first: the whole book
+    """level2_batch, first frame: the whole book
 
     {"type":"snapshot","product_id":"BAND-GBP","asks":[["14.8024","12.77"],…],"bids":[…]}
     """
@@ -92,7 +92,7 @@ class _Change(Struct, array_like=True, gc=False):
 
 
 class _Update(Struct, tag_field="type", tag="l2update", gc=False):
-    """level2_batch, from then on: absolute sizes; zero, however it is spelled, removes
+    """level2_batch, further frames: absolute sizes; zero in any format removes the level
 
     {"type":"l2update","product_id":"SKL-BTC","changes":[["sell","0.00001306","660.5"]],
      "time":"2021-04-17T16:43:37.075687Z"}
@@ -104,12 +104,12 @@ class _Update(Struct, tag_field="type", tag="l2update", gc=False):
 
 
 class _Heartbeat(Struct, tag_field="type", tag="heartbeat", gc=False):
-    """Every second, for every product."""
+    """Sent every second for every product."""
 
 
 Message = _Update | _Match | _LastMatch | _Ticker | _Snapshot | _Heartbeat
 TYPES = ("match", "last_match", "ticker", "snapshot", "l2update")
-"""Those that bring data."""
+"""Types with data."""
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message).decode
 _decode_changes = msgspec.json.Decoder(list[_Change]).decode
@@ -119,14 +119,14 @@ _find_bids = re.compile(rb'\["buy",([^\]]*)\]').findall
 _find_asks = re.compile(rb'\["sell",([^\]]*)\]').findall
 
 Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
-"""The bids and asks of each, in turn, in the one spelling. Raises what msgspec raises."""
+"""The bids and asks of each, in turn, in the standard format. Raises what msgspec raises."""
 
 
 class EventMaker:
-    """Makes events of what was decoded.
+    """Makes events from decoded messages.
 
-    What it makes may hold texts that are no numbers: they are in ``texts``, for somebody to look
-    at before anybody else sees the events.
+    Numbers in the events are not validated: they are added to ``texts``, which the caller validates
+    before it passes the events on.
     """
 
     def __init__(self, asked: Mapping[str, Asked], texts: list[str]) -> None:
@@ -139,10 +139,10 @@ class EventMaker:
         """The events of these messages, in order.
 
         Raises:
-            KeyError: one is of a product that nobody asked for.
-            ValidationError: one is not as documented.
+            KeyError: a message is of a product that was not requested.
+            ValidationError: a message is not as documented.
         """
-        # Asking for the type itself takes half the time of anything else.
+        # Comparing types takes half the time of any alternative.
         books = [each for each in messages if type(each) is _Update or type(each) is _Snapshot]
         levels = iter(spell(books))
         events: list[AnyEvent] = []
@@ -217,25 +217,25 @@ class EventMaker:
 
 
 def spell_at_once(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """Levels in the one spelling, written as the exchange usually does.
+    """Levels in the standard format, converted from the exchange's usual format.
 
     Raises:
-        NotANumber: some are written otherwise, or are not levels; only a closer look tells.
+        NotANumber: some have another format, or are not levels; ``spell_with_care`` decides.
     """
     lines: list[bytes] = []
     for book in books:
         lines += _parted(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
     if lines and not plain_lines(b"\n".join(lines)):
         raise NotANumber("not levels as they are usually written")
-    # Copies: what msgspec hands out would keep the whole frame, and both sides of it, alive.
+    # Copies: msgspec's ``Raw`` would keep the whole frame, with both sides, in memory.
     return list(map(Raw, lines))
 
 
 def _parted(changes: Raw) -> tuple[bytes, bytes]:
     """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``"""
     bids, asks = _find_bids(changes), _find_asks(changes)
-    # If they are as long as all of it, less a comma between two and the brackets around them, then
-    # nothing else is there.
+    # If the lengths of the levels, the commas between them and the brackets around them add up to
+    # that of the whole, there is nothing else in it.
     found = len(b"".join(bids)) + len(b"".join(asks))
     around = len(_BID) * len(bids) + len(_ASK) * len(asks) + max(0, len(bids) + len(asks) - 1) + 2
     if found + around != len(bytes(changes)):
@@ -248,10 +248,10 @@ def _joined(levels: Sequence[bytes]) -> bytes:
 
 
 def spell_with_care(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """The same, however they are written.
+    """The same for levels in any format.
 
     Raises:
-        NotANumber: something else stands where a number belongs.
+        NotANumber: a value is not a number.
         ValidationError: they are not levels.
     """
     levels: list[Raw] = []

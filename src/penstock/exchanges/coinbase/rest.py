@@ -1,7 +1,7 @@
-"""Coinbase's REST side: requests as data, and readers of their answers.
+"""Coinbase's REST requests as data, and readers of their responses.
 
-Everything comes newest first and is turned round here. Answers give events with ``source="rest"``,
-or ``"backfill"`` where a caller fills a hole. Each structure quotes the answer it reads.
+Responses are newest first and are reversed here. Events have ``source="rest"``, or ``"backfill"``
+where a caller fills a gap. Each structure quotes the response it reads.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,11 +33,11 @@ from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 PAGE = 1000
-"""The most trades one answer holds."""
+"""The most trades in one response."""
 CANDLES_PER_PAGE = 300
-"""A range that could hold more is refused."""
+"""A request for a range that could have more is rejected."""
 GRANULARITIES = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400}
-"""Seconds, by name of the interval."""
+"""Seconds by interval."""
 OPENED_MS = 1_417_392_000_000
 """2014-12-01: the public opening was in January 2015, its first trades some weeks earlier."""
 
@@ -70,7 +70,7 @@ class _Book(Struct):
 
 
 class _Trade(Struct):
-    """An element of the answer to GET /products/{id}/trades; the side is the maker's
+    """An element of the response to GET /products/{id}/trades; the side is the maker's
 
     {"trade_id":280232,"side":"sell","size":"985","price":"0.00001305",
      "time":"2021-04-17T16:43:37.089723Z"}
@@ -84,7 +84,7 @@ class _Trade(Struct):
 
 
 class _Candle(Struct, array_like=True):
-    """A row of the answer to GET /products/{id}/candles
+    """A row of the response to GET /products/{id}/candles
 
     Open time (s), low, high, open, close, volume:
     [1517443740,10106,10120.21,10106.01,10120.21,2.85107455]
@@ -113,13 +113,13 @@ class _Ticker(Struct):
 
 
 class _Latest(Struct):
-    """The part of that answer that every trade changes."""
+    """The field of that response that changes with every trade."""
 
     trade_id: Whole
 
 
 class _Spark(Struct, array_like=True):
-    """A row of GET /products/spark-lines, which are by product and newest first
+    """A row of GET /products/spark-lines, which has rows by product, newest first
 
     Open time (s), low, high, open, close:
     {"BTC-USD":[[1639472400,4.26,4.38,4.35,4.27],[1639468800,4.31,4.45,4.35,4.35],…],…}
@@ -149,7 +149,7 @@ _decode_api_error = msgspec.json.Decoder(_ApiError).decode
 
 
 def read_api_error(body: bytes) -> ApiError | None:
-    """What a refusal says, in words alone; None if the body is a page of HTML or the like."""
+    """The error in a response, which has no code; None if the body is HTML or the like."""
     try:
         words = _decode_api_error(body).message
     except UNREADABLE:
@@ -172,7 +172,7 @@ class CoinbaseRest:
         self._symbols = symbols
 
     def book(self, symbol: Symbol, depth: int = PAGE) -> Request[BookSnapshot]:
-        """The whole book, or its best level; nothing joins it to the stream's books."""
+        """The whole book, or its best level; it cannot be joined with the stream's books."""
 
         def read(body: bytes, received_at_ns: int) -> BookSnapshot:
             data = decoded(_decode_book, body)
@@ -196,7 +196,7 @@ class CoinbaseRest:
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
-        """The page of trades before the one whose id the cursor is."""
+        """The page of trades before the one whose id is the cursor."""
         read_trades = _trades_reader(symbol, source)
 
         def read(body: bytes, received_at_ns: int) -> TradePage:
@@ -208,7 +208,7 @@ class CoinbaseRest:
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
     ) -> Request[list[Candle]]:
-        """A page of candles that begin in [start, end): those of its first 300 that have a trade.
+        """A page of candles that begin in [start, end): of its first 300 those with trades.
 
         The last may still be running.
         """
@@ -217,13 +217,13 @@ class CoinbaseRest:
             raise UnknownInterval(interval.text, GRANULARITIES)
         step_ms = granularity * 1000
         first_ms = -(-start_ms // step_ms) * step_ms
-        # Both ends are included, so that 300 candles are 299 steps.
+        # Both ends are included, so 300 candles are 299 steps.
         last_ms = min(end_ms - 1, first_ms + (CANDLES_PER_PAGE - 1) * step_ms)
         last_ms = max(first_ms, last_ms // step_ms * step_ms)
 
         def read(body: bytes, received_at_ns: int) -> list[Candle]:
             candles = decoded(lambda it: _read_candles(it, symbol, interval, received_at_ns), body)
-            # Some before the start are told as well.
+            # The response may have candles before the start too.
             return [each for each in candles if start_ms <= each.open_ms < end_ms]
 
         start, end = _iso(first_ms), _iso(last_ms)
@@ -232,7 +232,7 @@ class CoinbaseRest:
         )
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
-        """The state of one market; of several, and of all if none is named, only the last price."""
+        """The ticker of one market; of several, or of all if none is given, only the last price."""
         if len(symbols) == 1:
             return self._ticker(symbols[0])
         wanted = {self._symbols.native(symbol) for symbol in symbols}
@@ -243,7 +243,7 @@ class CoinbaseRest:
         return Request("/products/spark-lines", cost=1, read=read)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
-        """The newest trade's id; of a book its best level."""
+        """The newest trade's id, or the best level of a book."""
         if channel == "book_deltas":
             return progress_request(self.book(symbol, 1), levels)
 
@@ -272,8 +272,8 @@ class CoinbaseRest:
         return self._request_for(symbol, "ticker", read)
 
     def _read_sparks(self, body: bytes, wanted: set[str], received_at_ns: int) -> list[Ticker]:
-        """The newest price of each; the rest of a row is of less than a day."""
-        # One listed since the map was made cannot be told yet, and must not hide the rest.
+        """The newest price of each market; the rest of a row covers less than a day."""
+        # A market listed after the map was made is skipped; it must not hide the others.
         listed = [
             (rows[0], symbol)
             for native, rows in _decode_sparks(body).items()
@@ -321,7 +321,7 @@ def _read_candles(
     body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
 ) -> list[Candle]:
     rows = _decode_candles(body)[::-1]
-    # A candle is over when another follows it, or it ended long enough ago.
+    # A candle is closed if a later one follows, or if it ended long enough ago.
     over_ms = surely_over_ms(received_at_ns)
     last_s = rows[-1].open_s if rows else 0
     return [

@@ -1,10 +1,10 @@
-"""Coinbase's stream dialect: channels by product, one channel per message.
+"""Coinbase's stream dialect has channels by product, and one channel per message.
 
-Each message is answered with everything the connection is subscribed to, or with an error that
-names a product at best; neither says which message it answers. So streams are acknowledged by being
-listed. A book comes in its stream, the whole of it first, and its changes carry neither numbers nor
-a checksum: the exchange promises to deliver them all. Heartbeats are asked for with everything, so
-that a quiet product cannot be taken for a dead connection.
+The response to a message is a list of all subscriptions of the connection, or an error that names a
+product at best; neither refers to the message. So a stream counts as acknowledged when it is
+listed. A book's stream begins with the whole book; its deltas have neither numbers nor a checksum,
+since the exchange guarantees to deliver all of them. Heartbeats are requested with every
+subscription, so that a quiet product is not taken for a dead connection.
 """
 
 import re
@@ -29,13 +29,13 @@ from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
 
-# A snapshot is the whole book, of some tens of thousands of levels.
+# A snapshot is the whole book, with some tens of thousands of levels.
 LARGEST_FRAME = 16_000_000
 _HEARTBEAT = "heartbeat"
 _CHANNELS = {"trades": "matches", "book_deltas": "level2_batch", "tickers": "ticker"}
 _find_kind = re.compile(rb'"type":"(\w+)"').search
 _find_product = re.compile(rb'"product_id":"([^"]+)"').search
-# How the list of what is subscribed to has called the book.
+# Another name of the book channel in lists of subscriptions.
 _ALSO_CALLED = {"level2": "level2_batch"}
 
 
@@ -45,7 +45,7 @@ class _Subscribed(Struct):
 
 
 class _Message(Struct):
-    """Anything the exchange sends, as far as it must be told apart.
+    """Any message of the exchange, with the fields that distinguish its kinds.
 
     {"type":"match",…}                                                               data
     {"type":"subscriptions","channels":[{"name":"ticker",                            everything
@@ -79,7 +79,7 @@ class CoinbaseDialect:
         self._deferred = DeferredNumbers()
         self._make = EventMaker(self._asked, self._deferred.texts).make
         self._unanswered: dict[int, set[str]] = {}
-        """Streams that were asked for and not listed since, by request, the oldest first."""
+        """Streams that were requested and not listed since, by request, the oldest first."""
 
     def url(self, base: str) -> str:
         """The feed is at the root."""
@@ -99,7 +99,7 @@ class CoinbaseDialect:
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"type":"subscribe","product_ids":["BTC-USD"],"channels":["matches","heartbeat"]}``
 
-        The streams are all of one channel.
+        All streams are of one channel.
         """
         self._forget(names)
         self._unanswered[request_id] = set(names)
@@ -174,10 +174,10 @@ class CoinbaseDialect:
         return said
 
     def _read_refusal(self, message: _Message) -> Refusal:
-        """Answers come in the order of the questions: it is the oldest that is refused.
+        """The refusal of the oldest unanswered request, since responses come in order.
 
-        If a product is named, it is the one at fault. Its neighbours in the message were refused
-        as well, and are asked for once more because nothing acknowledges them.
+        If the error names a product, that one is at fault. The other products of the request were
+        refused too, and are requested again because nothing acknowledges them.
         """
         named = set(message.reason.split()) & {native for _, native in self._streams.values()}
         for request_id, names in self._unanswered.items():
@@ -190,7 +190,7 @@ class CoinbaseDialect:
         return Refusal(None, message.message, message.reason or message.message)
 
     def _forget(self, names: Sequence[str] | set[str]) -> None:
-        """Wait for these streams no longer."""
+        """Stop waiting for these streams."""
         for request_id, waiting in list(self._unanswered.items()):
             waiting.difference_update(names)
             if not waiting:
@@ -204,7 +204,7 @@ class CoinbaseDialect:
 
 
 def _stream_of(frame: bytes) -> str:
-    """What a frame that cannot be read came on; nothing if it may have been any book."""
+    """The stream of a frame that cannot be read; empty if it may be any book."""
     kind, product = _find_kind(frame), _find_product(frame)
     if kind is None:
         return ""

@@ -1,11 +1,11 @@
-"""Coinbase's symbols: the two halves of a product's id.
+"""Reads Coinbase's symbols from the two halves of a product's id.
 
     {"id":"BTC-USD","base_currency":"BTC","quote_currency":"USD","quote_increment":"0.01",
      "base_increment":"0.00000001",…,"status":"online",…}
 
-The id is read and not the currencies beside it: an auction book, ``BTCAUCTION-USD``, has the same
-currencies as the ordinary one. Products that are offline or delisted are listed too: their history
-can still be asked for.
+The id is used and not the currencies beside it: an auction book, ``BTCAUCTION-USD``, has the same
+currencies as the ordinary one. Products that are offline or delisted are included: their history
+can still be requested.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ NAME = "coinbase"
 
 
 class _Product(Struct, frozen=True):
-    """An element of the answer to GET /products."""
+    """An element of the response to GET /products."""
 
     id: str
     quote_increment: object = None
@@ -38,16 +38,16 @@ _decode = msgspec.json.Decoder(list[_Product]).decode
 
 
 def read_info(body: bytes, _received_at_ns: int) -> Info:
-    """The symbol map of a list of products; Coinbase announces no limits.
+    """The symbol map from a list of products; Coinbase announces no limits.
 
     Raises:
-        UnexpectedAnswer: it is none.
+        UnexpectedAnswer: the body is not a list of products.
     """
     return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
 
 
 def _listed(products: list[_Product]) -> Iterator[ListedMarket]:
-    """Every product that can be named."""
+    """All products with a valid name."""
     for product in products:
         base, _, quote = product.id.partition("-")
         try:

@@ -1,8 +1,8 @@
-"""Kraken's checksum of a book: CRC-32 over the digits of its ten best levels a side.
+"""Kraken's checksum of a book is a CRC-32 over the digits of its ten best levels per side.
 
-Of each level, asks from the lowest up and then bids from the highest down, the price and the
-quantity as they were sent, without the point and without zeros in front: ``0.00100000`` counts as
-``100000``. Trailing zeros count, which is why a book keeps the wire's digits.
+It covers asks from the lowest up, then bids from the highest down. Of each level it uses the price
+and the quantity as they were sent, without the decimal point and leading zeros: ``0.00100000``
+counts as ``100000``. Trailing zeros count, so a book keeps the digits as they were sent.
 """
 
 from zlib import crc32

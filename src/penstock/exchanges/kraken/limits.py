@@ -1,9 +1,9 @@
-"""Kraken's limits, which it neither announces nor reports.
+"""Kraken neither announces its limits nor reports usage.
 
-Public calls are limited per address, and those for trades and candles per address and pair. No
-number is documented but one: a call a second is always safe. Above that, calls are refused for some
-seconds, and for longer if one goes on; no header says how much is left. So the second is kept for
-all calls together, with a little at once for a start, and once more for each pair.
+Public requests are limited per address, and those for trades and candles per address and pair. The
+only documented number is that one request per second is always safe. Above that, requests are
+rejected for some seconds, and for longer if the client continues; no header has the remaining
+amount. So penstock keeps to one request per second in total, with a small burst, and one per pair.
 """
 
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from penstock.streaming.dialect import StreamLimits
 from penstock.throttle.gate import Limit
 
 PAIR = "pair/"
-"""How the category of a call for one pair's trades or candles begins."""
+"""Prefix of the category of requests for one pair's trades or candles."""
 _LIMITS = (
-    # Measured from outside, some hundred calls in a row passed before the first was refused.
+    # In a measurement, some hundred requests in a row passed before the first was rejected.
     Limit(1, 1000, "request", kind="paced", burst=5),
     Limit(1, 1000, "request", category=f"{PAIR}*", kind="paced"),
 )
 
 
 def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to hold at an instant: the same at all of them."""
+    """The limits known to apply at a time: always the same."""
     return _LIMITS
 
 
 def usages(_headers: Mapping[str, str]) -> list[Usage]:
-    """What an answer's headers tell of the budget: nothing."""
+    """The usage reported in a response's headers: none."""
     return []
 
 
 STREAM_LIMITS = StreamLimits(
-    # Neither a number of streams nor of names is documented; the rate of messages changes, and
-    # whoever exceeds it is told so.
+    # No maximum of streams or names is documented. The allowed rate of messages varies; a client
+    # that exceeds it gets an error.
     streams_per_connection=1000,
     names_per_message=100,
     messages_per_second=5,

@@ -1,11 +1,11 @@
-"""What Kraken's streams carry, and the events it becomes.
+"""Reads the payloads of Kraken's streams, and converts them to events.
 
-Frames name their channel and bring a list of entries, ``{"channel":"trade","type":"update","data":
-[…]}``. Prices and quantities are bare JSON numbers with the zeros the exchange wrote, so they are
-kept as texts: a decoder that is given ``float_hook=str`` hands over the digits. Each structure
-quotes the entry it reads, with its fields in the wire's order, which is what msgspec reads fastest.
-Levels of many frames are brought to the one spelling together, and numbers that somebody has yet to
-look at are handed in.
+Frames have a channel and a list of entries, ``{"channel":"trade","type":"update","data":[…]}``.
+Prices and quantities are bare JSON numbers with the zeros that the exchange sent. They are kept as
+texts: a decoder with ``float_hook=str`` returns the digits. Each structure quotes the entry it
+reads, with its fields in the order in which they are sent, which msgspec reads fastest. Levels of
+many frames are converted to the standard format together, and numbers are collected for later
+validation.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ from penstock.market.levels import plain_levels, plain_lines, write_levels
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
-"""Symbols asked for, by the exchange's spelling."""
+"""Requested symbols by the exchange's name."""
 Candles = Mapping[tuple[str, int], tuple[Symbol, str]]
-"""Symbol and name of the interval, by the exchange's spelling and minutes."""
+"""Symbol and interval by the exchange's name and minutes."""
 
 
 class _Trade(Struct, gc=False):
@@ -124,29 +124,29 @@ class _Candles(Struct, tag_field="channel", tag="ohlc", gc=False):
 
 
 class _Heartbeat(Struct, tag_field="channel", tag="heartbeat", gc=False):
-    """Every second, if nothing else comes."""
+    """Sent every second if there is nothing else to send."""
 
 
 class _Status(Struct, tag_field="channel", tag="status", gc=False):
-    """First of all, and when the exchange's changes."""
+    """Sent first, and when the status of the exchange changes."""
 
 
 Message = _Books | _Trades | _Tickers | _Candles | _Heartbeat | _Status
 CHANNELS = ("book", "trade", "ticker", "ohlc")
-"""Those that bring data."""
+"""Channels with data."""
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message, float_hook=str).decode
 _decode_levels = msgspec.json.Decoder(list[_Level], float_hook=str).decode
 
 Spelling = Callable[[Sequence[Raw]], Sequence[Raw]]
-"""Brings the levels of some sides to the one spelling. Raises what msgspec raises."""
+"""Converts the levels of sides to the standard format. Raises what msgspec raises."""
 
 
 class EventMaker:
-    """Makes events of what was decoded.
+    """Makes events from decoded messages.
 
-    What it makes may hold texts that are no numbers: they are in ``texts``, for somebody to look
-    at before anybody else sees the events. Candles are as they were told, none of them closed.
+    Numbers in the events are not validated: they are added to ``texts``, which the caller validates
+    before it passes the events on. Candles are as they were sent, none of them closed.
     """
 
     def __init__(self, asked: Mapping[str, Asked], candles: Candles, texts: list[str]) -> None:
@@ -159,14 +159,14 @@ class EventMaker:
         """The events of these messages, in order.
 
         Raises:
-            KeyError: one is of a symbol that nobody asked for.
-            ValidationError: one is not as documented.
+            KeyError: a message is of a symbol that was not requested.
+            ValidationError: a message is not as documented.
         """
         books = [row for each in messages if type(each) is _Books for row in each.data]
         levels = iter(spell([raw for row in books for raw in (row.bids, row.asks)]))
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
-            # Asking for the type itself takes half the time of a match.
+            # Comparing types takes half the time of ``match``.
             if type(message) is _Books:
                 make = self._delta if message.type == "update" else self._snapshot
                 for book in message.data:
@@ -196,7 +196,7 @@ class EventMaker:
         )
 
     def _delta(self, row: _Book, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
-        if row.timestamp is None:  # as it is in an older server's snapshots
+        if row.timestamp is None:  # as in snapshots of an older server
             raise ValidationError("a change without a time")
         return BookDelta(
             exchange=NAME,
@@ -267,12 +267,12 @@ def _opening(candle: Candle) -> int:
 
 
 def spell_at_once(raws: Sequence[Raw]) -> list[Raw]:
-    """Levels in the one spelling: ``[{"price":0.0286,"qty":74.1}]`` as ``[["0.0286","74.1"]]``.
+    """Levels in the standard format: ``[{"price":0.0286,"qty":74.1}]`` as ``[["0.0286","74.1"]]``.
 
-    Written so, as the exchange does, three replacements get all of them there.
+    In the exchange's usual format, three replacements convert all of them.
 
     Raises:
-        NotANumber: some are written otherwise, or are not levels; only a closer look tells.
+        NotANumber: some have another format, or are not levels; ``spell_with_care`` decides.
     """
     if not raws:
         return []
@@ -283,10 +283,10 @@ def spell_at_once(raws: Sequence[Raw]) -> list[Raw]:
 
 
 def spell_with_care(raws: Sequence[Raw]) -> list[Raw]:
-    """The same, however they are written.
+    """The same for levels in any format.
 
     Raises:
-        NotANumber: something else stands where a number belongs.
+        NotANumber: a value is not a number.
         ValidationError: they are not levels.
     """
     return [_spelled(bytes(raw)) for raw in raws]

@@ -1,8 +1,8 @@
-"""Kraken's REST side: requests as data, and readers of their answers.
+"""Kraken's REST requests as data, and readers of their responses.
 
-Every answer, refusals too, comes with status 200 in one envelope: ``{"error":[],"result":{…}}``, or
-``{"error":["EQuery:Unknown asset pair"]}``. Pairs are asked for by their ids, and results are keyed
-by them. Answers give events with ``source="rest"``, or ``"backfill"`` where a caller fills a hole.
+Every response, also an error, has status 200 and the same envelope: ``{"error":[],"result":{…}}``,
+or ``{"error":["EQuery:Unknown asset pair"]}``. Pairs are requested by id, and results are keyed by
+id. Events have ``source="rest"``, or ``"backfill"`` where a caller fills a gap.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +34,12 @@ from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 PAGE = 1000
-"""The most trades one answer holds."""
+"""The most trades in one response."""
 DEEPEST_BOOK = 500
 LATEST_CANDLES = 720
-"""Older ones cannot be had, whatever ``since`` says; the running one comes on top."""
+"""Older ones are not available, whatever ``since`` is; the running one comes in addition."""
 MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
-"""Intervals by name. There are weeks and fifteen days too, but not which day they begin on."""
+"""Minutes by interval. 7 and 15 days exist too, but their first day is not documented."""
 _MEANINGS: dict[str, Meaning] = {
     "EGeneral:Too many requests": "too_fast",
     "EGeneral:Temporary lockout": "too_fast",
@@ -67,7 +67,7 @@ class _Time(Struct):
 
 
 class _Level(Struct, array_like=True):
-    """["105944.30000","0.136",1762820248]: price, quantity, when (s)"""
+    """["105944.30000","0.136",1762820248]: price, quantity, time (s)"""
 
     price: Text
     quantity: Text
@@ -118,8 +118,9 @@ class _Ticker(Struct):
      "v":["12.1","99.8"],"p":["105900.1","105800.2"],"t":[35,3276],"l":["104000.0","103000.0"],
      "h":["107000.0","108000.0"],"o":"106021.60000"}
 
-    Of pairs the first is since midnight, the second of the last 24 hours; ``o`` is of midnight
-    alone, and so stays out of a ticker whose other values are of 24 hours.
+    In ``v``, ``p``, ``t``, ``l`` and ``h`` the first value is since midnight, the second of the
+    last 24 hours. ``o`` is of midnight only, so it is left out of a ticker whose other values cover
+    24 hours.
     """
 
     ask: tuple[Text, Text, Text] = field(name="a")
@@ -131,7 +132,7 @@ class _Ticker(Struct):
 
 
 class _Latest(Struct):
-    """The parts of that value that tell how far a market has come; see ``_Ticker``."""
+    """The fields of that value that show the progress of a market; see ``_Ticker``."""
 
     ask: tuple[Text, Text, Text] = field(name="a")
     bid: tuple[Text, Text, Text] = field(name="b")
@@ -151,7 +152,7 @@ _decode_last = msgspec.json.Decoder(Whole | Annotated[str, Meta(pattern="^[0-9]{
 
 
 def read_api_error(body: bytes) -> ApiError | None:
-    """What an answer says is wrong; None if it does not, or is a page of HTML or the like."""
+    """The error in a response; None if there is none, or if the body is HTML or the like."""
     if body.startswith(b'{"error":[]'):
         return None
     try:
@@ -174,7 +175,7 @@ ASSETS = Request("/0/public/Assets", cost=1, read=read_assets)
 
 
 def info_with(names: Mapping[str, str]) -> Request[Info]:
-    """What is listed, read with the names of assets by their ids."""
+    """The request for the market listing, read with asset names by id."""
     return Request(
         "/0/public/AssetPairs", cost=1, read=lambda body, at_ns: read_info(body, at_ns, names)
     )
@@ -190,7 +191,7 @@ class KrakenRest:
         self._symbols = symbols
 
     def book(self, symbol: Symbol, depth: int = DEEPEST_BOOK) -> Request[BookSnapshot]:
-        """The best levels, at most 500 a side; nothing joins them to the stream's books."""
+        """The best levels, at most 500 per side; they cannot be joined with the stream's books."""
 
         def read(body: bytes, received_at_ns: int) -> BookSnapshot:
             data = _only(decoded(_decode_depth, body).result)
@@ -214,13 +215,13 @@ class KrakenRest:
             trades, _ = _read_trades(body, symbol, received_at_ns, "rest")
             return trades[-limit:]
 
-        # Without a count: whether that takes the newest or the first of a page is not written.
+        # Without ``count``: whether that takes the newest or the first of a page is not documented.
         return self._request_for("Trades", symbol, read)
 
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
-        """A page of trades after an instant in nanoseconds: from the market's first, after 0."""
+        """A page of trades after a time in nanoseconds; 0 begins with the market's first trade."""
 
         def read(body: bytes, received_at_ns: int) -> TradePage:
             trades, last_ns = _read_trades(body, symbol, received_at_ns, source)
@@ -243,17 +244,17 @@ class KrakenRest:
                 if start_ms <= row.open_s * 1000 < end_ms
             ]
 
-        # A second earlier: whether `since` itself is included is not written.
+        # A second earlier: whether `since` itself is included is not documented.
         since = max(0, start_ms // 1000 - 1)
         return self._request_for("OHLC", symbol, read, interval=MINUTES[interval.text], since=since)
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
-        """The last 24 hours of these markets; of all, if none is named."""
+        """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
 
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:
             rows = decoded(_decode_tickers, body).result
-            # One listed since the map was made, or a dark pool, must not hide the rest.
+            # A market listed after the map was made, or a dark pool, must not hide the others.
             listed = [(row, self._symbols.get(native)) for native, row in rows.items()]
             return [_ticker(row, symbol, received_at_ns) for row, symbol in listed if symbol]
 
@@ -261,7 +262,7 @@ class KrakenRest:
         return Request("/0/public/Ticker", cost=1, read=read, params=params)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
-        """The newest trade's id; the levels of a book; the best prices; or the last one's."""
+        """The newest trade's id, a book's levels, the best prices, or the last trade and count."""
         if channel == "trades":
             return progress_request(self.recent_trades(symbol, 1), latest_trade)
         if channel == "book_deltas":
@@ -271,7 +272,7 @@ class KrakenRest:
             row = _only(decoded(_decode_latest, body).result)
             if channel == "tickers":
                 return MarketProgress(f"{row.bid[0]} {row.ask[0]}")
-            # Since midnight: the trades of 24 hours become fewer by themselves.
+            # The count since midnight: that of 24 hours decreases without trades.
             return MarketProgress(f"{' '.join(row.last)} {row.trades[0]}")
 
         native = self._symbols.native(symbol)
@@ -290,14 +291,14 @@ class KrakenRest:
 
 
 def _only(by_pair: dict[str, R]) -> R:
-    """The one pair's part; its key need not be the name that was asked for."""
+    """The value of the only pair; its key may differ from the requested name."""
     if len(by_pair) != 1:
         raise UnexpectedAnswer(f"One pair was asked for, and {len(by_pair)} were answered")
     return next(iter(by_pair.values()))
 
 
 def _read_rows(decode: Callable[[bytes], list[R]], body: bytes) -> tuple[list[R], int]:
-    """The rows of an answer's one pair, and the ``last`` beside them."""
+    """The rows of the only pair in a response, and the ``last`` beside them."""
     by_pair = decoded(_decode_rows, body).result
     last = by_pair.pop("last", Raw(b""))
     return decoded(decode, bytes(_only(by_pair))), int(decoded(_decode_last, bytes(last)))

@@ -1,9 +1,8 @@
-"""Kraken's stream dialect: version 2 of its protocol, one channel per message.
+"""Kraken's stream dialect is version 2 of its protocol, with one channel per message.
 
-Every stream is acknowledged by itself, and refused by itself. A book comes in its stream, snapshot
-first, and every change of it carries a checksum, which is all that tells of a lost frame: the ten
-levels a side it covers are all that is asked for, so that a book that is called right is right as a
-whole.
+Each stream is acknowledged or refused separately. A book's stream begins with a snapshot, and every
+delta has a checksum, which is the only way to detect a lost frame. The checksum covers ten levels
+per side, so no more are requested: a book with the right checksum is then right as a whole.
 """
 
 from collections.abc import Sequence
@@ -31,13 +30,13 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.counting import AckCounts
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
-# A snapshot of a thousand levels a side takes a tenth of this.
+# A snapshot of a thousand levels per side takes a tenth of this.
 LARGEST_FRAME = 1_000_000
 DEPTH = CHECKSUM.levels
 _REMEMBERED_REQUESTS = 100
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    # The fifty newest: what was missed while away, if that was not long.
+    # The snapshot has the fifty newest trades: those missed during a short disconnect.
     "trades": {"channel": "trade", "snapshot": True},
     "book_deltas": {"channel": "book", "depth": DEPTH, "snapshot": True},
     "tickers": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
@@ -55,7 +54,7 @@ class _Result(Struct):
 
 
 class _Message(Struct):
-    """Anything the exchange sends, as far as it must be told apart.
+    """Any message of the exchange, with the fields that distinguish its kinds.
 
     {"channel":"book","type":"update","data":[…]}                                   data
     {"method":"subscribe","result":{"channel":"book","depth":10,"snapshot":true,    acknowledged,
@@ -82,7 +81,7 @@ class KrakenDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
-    # Fetched books tell quantities to three decimals, streamed ones to eight.
+    # Quantities have three decimals in fetched books, eight in streamed ones.
     books = BookRules(
         begins="stream",
         depth=DEPTH,
@@ -95,7 +94,7 @@ class KrakenDialect:
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols = symbols
         self._streams: dict[str, tuple[str, str]] = {}
-        """Our channel and the exchange's symbol, by stream name."""
+        """penstock's channel and the exchange's symbol, by stream name."""
         self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
         self._candles_asked: dict[tuple[str, int], tuple[Symbol, str]] = {}
         self._running = RunningCandles()
@@ -103,11 +102,11 @@ class KrakenDialect:
         self._make = EventMaker(self._asked, self._candles_asked, self._deferred.texts).make
         self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
-        """Names of streams by the exchange's symbol, of the newest requests: a refusal does not
-        name its channel."""
+        """Stream names by the exchange's symbol, for the newest requests: a refusal does not name
+        its channel."""
 
     def url(self, base: str) -> str:
-        """Version 2 has a path of its own."""
+        """The endpoint of version 2."""
         return base.rstrip("/") + "/v2"
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
@@ -130,7 +129,7 @@ class KrakenDialect:
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"method":"subscribe","params":{"channel":"book","symbol":["BTC/USD"],…},"req_id":7}``
 
-        The streams are all of one channel.
+        All streams are of one channel.
         """
         for name in names:
             channel, native = self._streams[name]
@@ -168,7 +167,7 @@ class KrakenDialect:
         return None
 
     def _closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The same events, and before a candle that closes another that one once more."""
+        """The same events; a candle that is closed by a later one is repeated before it."""
         if Candle not in map(type, events):
             return events
         closed: list[AnyEvent] = []
@@ -220,7 +219,7 @@ class KrakenDialect:
         name = asked.get(message.symbol)
         if name is not None and message.error.startswith("Already subscribed"):
             return Ack(message.req_id, (name,))  # the first acknowledgement was lost
-        # One that nobody here asked for hits nobody.
+        # A refusal of a symbol that was not requested applies to no request.
         request_id = None if message.symbol and name is None else message.req_id
         return Refusal(request_id, message.method, message.error, (name,) if name else ())
 
@@ -243,5 +242,5 @@ def _name(kind: str, minutes: int | None, native: str) -> str:
 
 
 def _key(method: str, name: str) -> str:
-    """What answers to one kind of request have in common: ``subscribe-book``."""
+    """The key that responses to one kind of request share: ``subscribe-book``."""
     return f"{method}-{name.partition(':')[0]}"

@@ -1,16 +1,16 @@
-"""Kraken's symbols: what ``AssetPairs`` says, in the names the second version of its streams uses.
+"""Reads Kraken's symbols from ``AssetPairs``, with the names used in version 2 of its streams.
 
-A pair has four spellings. ``XXBTZUSD`` is its id, which REST takes and answers with; ``XBTUSD`` is
-its ``altname``; ``XBT/USD`` is its ``wsname``, which streams of version 1 used; ``BTC/USD`` is what
-streams of version 2 call it, and what everybody else does. A pair refers to its assets by id, and
-``Assets`` tells what each is called:
+A pair has four names. ``XXBTZUSD`` is its id, used in REST requests and responses; ``XBTUSD`` is
+its ``altname``; ``XBT/USD`` is its ``wsname``, used in version 1 of the streams; ``BTC/USD`` is
+used in version 2, and by other exchanges. A pair refers to its assets by id, and ``Assets`` has
+their names:
 
     {"error":[],"result":{"XXBTZUSD":{"altname":"XBTUSD","wsname":"XBT/USD","base":"XXBT",
      "quote":"ZUSD",…,"status":"online"},…}}
     {"error":[],"result":{"XXBT":{"aclass":"currency","altname":"XBT","decimals":10,…},…}}
 
-Letters are never stripped: XXBT is XBT, but XTZ is XTZ. Pairs without a ``wsname`` are the dark
-pools of old (``XXBTZUSD.d``), which nobody can stream and whose trades nobody is shown.
+Letters are never stripped: XXBT is XBT, but XTZ is XTZ. Pairs without a ``wsname`` are former dark
+pools (``XXBTZUSD.d``), which have neither streams nor public trades.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"
-# The two assets whose own names the exchange gave up: its first streams say XBT, its second BTC.
+# The two assets that have another name in version 2 of the streams than in version 1.
 _RENAMED = {"XBT": "BTC", "XDG": "DOGE"}
 
 
@@ -46,7 +46,7 @@ class _Pair(Struct, frozen=True):
 
 
 class _Pairs(Struct, frozen=True):
-    """The answer to GET /0/public/AssetPairs."""
+    """The response to GET /0/public/AssetPairs."""
 
     result: dict[str, _Pair]
 
@@ -58,7 +58,7 @@ class _Asset(Struct, frozen=True):
 
 
 class _Assets(Struct, frozen=True):
-    """The answer to GET /0/public/Assets."""
+    """The response to GET /0/public/Assets."""
 
     result: dict[str, _Asset]
 
@@ -68,10 +68,10 @@ _decode_assets = msgspec.json.Decoder(_Assets).decode
 
 
 def read_assets(body: bytes, _received_at_ns: int) -> dict[str, str]:
-    """What assets are called, by their ids.
+    """The names of assets by id.
 
     Raises:
-        UnexpectedAnswer: it does not tell.
+        UnexpectedAnswer: the body is not an ``Assets`` response.
     """
     try:
         return {asset_id: each.altname for asset_id, each in _decode_assets(body).result.items()}
@@ -82,12 +82,12 @@ def read_assets(body: bytes, _received_at_ns: int) -> dict[str, str]:
 def read_info(
     body: bytes, _received_at_ns: int, names: Mapping[str, str] = MappingProxyType({})
 ) -> Info:
-    """The symbol map of an ``AssetPairs``; Kraken announces no limits.
+    """The symbol map from an ``AssetPairs`` response; Kraken announces no limits.
 
-    ``names`` are those of assets by id. One that is not among them has the name in the ``wsname``.
+    ``names`` are asset names by id. For an asset not among them the name in ``wsname`` is used.
 
     Raises:
-        UnexpectedAnswer: it is none.
+        UnexpectedAnswer: the body is not an ``AssetPairs`` response.
     """
     try:
         pairs = _decode(body).result
@@ -97,7 +97,7 @@ def read_info(
 
 
 def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[ListedMarket]:
-    """Every pair that can be named."""
+    """All pairs with a valid name."""
     for pair_id, pair in pairs.items():
         base, slash, quote = pair.wsname.partition("/")
         if not slash:
@@ -108,6 +108,6 @@ def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[Liste
             symbol = Symbol(base, quote)
         except MalformedSymbol:
             continue  # one bad name must not hide the others
-        # Streams want the exchange's own case, which a symbol does not keep: AAPLx/USD.
+        # Streams require the exchange's own case, which a symbol does not keep: AAPLx/USD.
         typed = (pair.altname, pair.wsname)
         yield ListedMarket(pair_id, symbol, f"{base}/{quote}", typed, pair.details())

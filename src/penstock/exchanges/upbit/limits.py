@@ -1,8 +1,8 @@
-"""Upbit's limits: ten requests a second in each group of endpoints, counted per address.
+"""Upbit allows ten requests per second and address in each group of endpoints.
 
-https://docs.upbit.com/kr/reference/rate-limits. Whether a second is the clock's or any other is not
-written, so requests are kept apart: then no second of either kind sees too many. Whoever goes on
-after a 429 is shut out with a 418, for longer every time.
+https://docs.upbit.com/kr/reference/rate-limits. Whether windows are aligned or sliding is not
+documented, so requests are paced: then no window of either kind has too many. A client that
+continues after a 429 is banned with a 418, for longer every time.
 """
 
 import re
@@ -15,37 +15,37 @@ from penstock.throttle.gate import Limit
 GROUPS = ("market", "candle", "trade", "ticker", "orderbook")
 """Categories of requests."""
 _PER_SECOND = 10
-# Eight, and not two at once: requests that the network held up arrive closer together than they
-# left, and one in hand makes up for an eighth of a second of that.
+# Eight, and no burst: requests delayed by the network arrive closer together than they were sent,
+# and the margin of one request covers an eighth of a second of delay.
 _LIMITS = tuple(Limit(8, 1000, "request", category=group, kind="paced") for group in GROUPS)
 # Remaining-Req: group=candle; min=600; sec=9
 _REMAINING = re.compile(r"group=([\w-]{1,40})\s*;.*\bsec=([0-9]{1,6})\b", re.ASCII)
 
 
 def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to hold at an instant: the same at all of them."""
+    """The limits known to apply at a time: always the same."""
     return _LIMITS
 
 
 def usages(headers: Mapping[str, str]) -> list[Usage]:
-    """What an answer says is used of its group in this second; ``min`` is a relic.
+    """The usage of a group in this second, as reported in a response; ``min`` is obsolete.
 
-    The group is told as the exchange spells it, which has changed before.
+    The group has the exchange's name for it, which has changed before.
     """
     found = _REMAINING.search(headers.get("remaining-req", ""))
     return [Usage(found[1], max(0, _PER_SECOND - int(found[2])), 1000)] if found else []
 
 
 STREAM_LIMITS = StreamLimits(
-    # No number is documented. A request names all there is to send, so there is but one.
+    # No maximum is documented. A request names all streams, so a single one is sent.
     streams_per_connection=1000,
     names_per_message=1000,
-    # And a hundred a minute, which a request now and then does not come near.
+    # There is also a limit of a hundred per minute, far above the few requests that are sent.
     messages_per_second=5,
     connects=5,
     connects_period_s=1,
     lifetime_s=None,
-    # Closed after two minutes in which nothing was sent either way; a ping is answered.
+    # The exchange closes a connection after two minutes without any message; it answers pings.
     heartbeat_s=15,
     acknowledges=False,
     ping="PING",

@@ -1,8 +1,8 @@
-"""What Upbit's streams carry, and the events each frame becomes.
+"""Reads the payloads of Upbit's streams, and converts each frame to an event.
 
-Frames are binary, and asked for in the short spelling. Numbers are bare JSON numbers with the zeros
-the exchange wrote, some with an exponent, so they are kept as texts: a decoder that is given
-``float_hook=str`` hands over the digits. Each structure quotes the frame it reads.
+Frames are binary, and requested in the short format. Numbers are bare JSON numbers with the zeros
+that the exchange sent, some with an exponent. They are kept as texts: a decoder with
+``float_hook=str`` returns the digits. Each structure quotes the frame it reads.
 """
 
 import re
@@ -23,12 +23,12 @@ from penstock.market.numbers import all_plain
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
-"""Symbols asked for, by the exchange's spelling."""
+"""Requested symbols by the exchange's name."""
 Reader = Callable[[bytes | str, int], AnyEvent]
 """(frame, received_at_ns) → event. Raises what msgspec raises, and KeyError for other symbols."""
 
 TAKER: Mapping[str, Side] = {"BID": "buy", "ASK": "sell"}
-"""The taker's side, by the exchange's word for it."""
+"""The taker's side by the exchange's term."""
 
 
 class _Trade(Struct, gc=False):
@@ -38,8 +38,8 @@ class _Trade(Struct, gc=False):
      "ttms":1618678262000,"tp":127.0,"tv":46.48838371,"ab":"BID","pcp":123.00000000,"c":"RISE",
      "cp":4.00000000,"sid":1618678262000003,"st":"REALTIME"}
 
-    Ids are made of the trade's time. They rise with it, not by one, and not always in the order
-    that trades arrive in.
+    Ids contain the trade's time. They increase with it, not by one, and not always in the order in
+    which trades arrive.
     """
 
     ty: Literal["trade"]
@@ -61,7 +61,7 @@ class _Unit(Struct, gc=False):
 
 
 class _Book(Struct, gc=False):
-    """orderbook: always the whole of what it shows
+    """orderbook; every frame is a whole book
 
     {"ty":"orderbook","cd":"KRW-LAMB","tms":1618678262640,"tas":25752275.55420627,
      "tbs":14407925.20098682,"obu":[{"ap":127.0,"bp":126.0,"as":280460.37885666,
@@ -80,8 +80,8 @@ class _Ticker(Struct, gc=False):
     {"ty":"ticker","cd":"KRW-BTC","op":484500.00,…,"tp":493100.00,…,"atv24h":37.4,"atp24h":18.5,…,
      "tms":1523531768829,"st":"SNAPSHOT"}
 
-    The opening, highest and lowest price are those since midnight and stay out of a ticker whose
-    volumes are of 24 hours.
+    The opening, highest and lowest price are since midnight. They are left out of a ticker whose
+    volumes cover 24 hours.
     """
 
     ty: Literal["ticker"]
@@ -153,22 +153,22 @@ def ticker_reader(asked: Asked) -> Reader:
     return read
 
 
-# Units without their digits, if all their numbers have a point; and without their numbers, what
-# stands around those.
+# _SHAPES: units without digits, if all their numbers have a decimal point. _AROUND: the characters
+# of units that do not belong to numbers.
 _UNIT = b'{"ap":.,"bp":.,"as":.,"bs":.}'
 _SHAPES = frozenset(b"[" + b",".join([_UNIT] * count) + b"]" for count in range(1, 31))
 _DIGITS, _AROUND = b"0123456789", b'[]{}":apbs'
-_find_zero = re.compile(rb":0*\.0*[,}]").search  # or a lone point, which is no number
+_find_zero = re.compile(rb":0*\.0*[,}]").search  # or a lone point, which is not a number
 
 
 def spell_units(units: Raw) -> tuple[Raw, Raw]:
-    """The bids and asks of a book, each in the one spelling.
+    """The bids and asks of a book, each in the standard format.
 
-    Written as the exchange usually does, without a zero among them, a few calls in C get them
-    there. What is written otherwise is decoded with care.
+    In the exchange's usual format and without zeros, they are converted by a few calls in C. Any
+    other format is decoded.
 
     Raises:
-        NotANumber: something else stands where a number belongs.
+        NotANumber: a value is not a number.
         ValidationError: these are not units.
     """
     written = bytes(units)
@@ -186,10 +186,10 @@ def _pairs(prices: list[bytes], sizes: list[bytes]) -> Raw:
 
 
 def levels(pairs: list[tuple[Number, Number]]) -> Raw:
-    """Levels of bare numbers in the one spelling; a side that has fewer is filled with zeros.
+    """Levels of bare numbers in the standard format, without the zeros that fill a shorter side.
 
     Raises:
-        NotANumber: one is not a plain number.
+        NotANumber: a value is not a number.
     """
     texts: list[LevelText] = [(str(price), str(size)) for price, size in pairs]
     if not all_plain([*chain.from_iterable(texts)]):

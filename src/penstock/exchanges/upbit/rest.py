@@ -1,9 +1,9 @@
-"""Upbit's REST side: requests as data, and readers of their answers.
+"""Upbit's REST requests as data, and readers of their responses.
 
-Everything comes newest first and is turned round here; numbers are bare. Answers give events with
-``source="rest"``, or ``"backfill"`` where a caller fills a hole. Each structure quotes the answer
-it reads. Trades reach back a week, day by day: a request says how many days ago, and which id to
-stop before.
+Responses are newest first and are reversed here; numbers are bare. Events have ``source="rest"``,
+or ``"backfill"`` where a caller fills a gap. Each structure quotes the response it reads. Trades
+are available for a week, by day: a request has the number of days before today, and the id before
+which the page ends.
 """
 
 import re
@@ -28,11 +28,11 @@ from penstock.market.interval import DAY_MS, MINUTE_MS, SECOND_MS, Interval
 from penstock.market.symbol import Symbol
 
 PAGE = 500
-"""The most trades one answer holds."""
+"""The most trades in one response."""
 CANDLES_PER_PAGE = 200
 DEEPEST_BOOK = 30
 DAYS_OF_TRADES = 7
-"""Days before today of which trades can be had."""
+"""Days before today for which trades are available."""
 PATHS = {
     "1s": "seconds",
     **{f"{minutes}m": f"minutes/{minutes}" for minutes in (1, 3, 5, 10, 15, 30)},
@@ -40,11 +40,11 @@ PATHS = {
     "4h": "minutes/240",
     "1d": "days",
 }
-"""Where candles are, by interval. There are weeks too, but not which day they begin on."""
+"""Paths of candles by interval. Weeks exist too, but their first day is not documented."""
 CANDLE_DAYS = {"1s": 90}
-"""Days of which candles can be had, where that is not all: of seconds three months."""
+"""Days for which candles are available, where limited: three months of one-second candles."""
 OPENED_MS = 1_504_224_000_000
-"""2017-09-01: the oldest candles are of later that month."""
+"""2017-09-01: the oldest candles are from later that month."""
 _IDS_PER_MS = 10_000
 _MS_DIGITS = 13
 _SHUT_OUT = re.compile(r"([0-9]{1,7})\s*(seconds?|secs?|초|minutes?|mins?|분)", re.IGNORECASE)
@@ -60,7 +60,7 @@ class _Unit(Struct):
 
 
 class _Book(Struct):
-    """An element of the answer to GET /v1/orderbook
+    """An element of the response to GET /v1/orderbook
 
     {"market":"KRW-BTC","timestamp":1751606867762,"total_ask_size":10.37,"total_bid_size":9.49,
      "orderbook_units":[{"ask_price":148520000,"bid_price":148490000,"ask_size":0.0134662,
@@ -72,7 +72,7 @@ class _Book(Struct):
 
 
 class _Trade(Struct):
-    """An element of the answer to GET /v1/trades/ticks
+    """An element of the response to GET /v1/trades/ticks
 
     {"market":"KRW-BTC","trade_date_utc":"2025-06-27","trade_time_utc":"23:59:59",
      "timestamp":1751068799336,"trade_price":147058000,"trade_volume":0.00006043,
@@ -88,7 +88,7 @@ class _Trade(Struct):
 
 
 class _Candle(Struct):
-    """An element of the answer to GET /v1/candles/minutes/1 and its like
+    """An element of the response to GET /v1/candles/minutes/1 and similar
 
     {"market":"KRW-BTC","candle_date_time_utc":"2025-06-30T23:59:00",
      "candle_date_time_kst":"2025-07-01T08:59:00","opening_price":145794000,
@@ -96,7 +96,7 @@ class _Candle(Struct):
      "timestamp":1751327999833,"candle_acc_trade_price":185042,"candle_acc_trade_volume":0.0013,
      "unit":1}
 
-    ``timestamp`` is when the last trade happened.
+    ``timestamp`` is the time of the last trade.
     """
 
     open_at: str = field(name="candle_date_time_utc")
@@ -109,7 +109,7 @@ class _Candle(Struct):
 
 
 class _Ticker(Struct):
-    """An element of the answers to GET /v1/ticker and /v1/ticker/all
+    """An element of the responses to GET /v1/ticker and /v1/ticker/all
 
     {"market":"KRW-BTC",…,"opening_price":7109000,…,"trade_price":7050000,…,
      "acc_trade_price_24h":20842813224.847,…,"acc_trade_volume_24h":2933.58638998,…,
@@ -142,9 +142,9 @@ _decode_refused = msgspec.json.Decoder(_Refused).decode
 
 
 def read_api_error(body: bytes) -> ApiError | None:
-    """What a refusal says; None if the body is plain text, a page of HTML or the like.
+    """The error in a response; None if the body is plain text, HTML or the like.
 
-    Whoever is shut out is told for how long.
+    The message of a ban contains its length.
     """
     try:
         error = _decode_refused(body).error
@@ -167,7 +167,7 @@ class UpbitRest:
         self._symbols = symbols
 
     def book(self, symbol: Symbol, depth: int = DEEPEST_BOOK) -> Request[BookSnapshot]:
-        """The best levels, at most 30 a side."""
+        """The best levels, at most 30 per side."""
 
         def read(body: bytes, received_at_ns: int) -> BookSnapshot:
             return decoded(lambda it: _read_book(it, symbol, received_at_ns), body)
@@ -184,9 +184,9 @@ class UpbitRest:
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
-        """Trades of one day before the one whose id the cursor is, or would be.
+        """A page of trades of one day, before the id in the cursor, which need not exist.
 
-        A page that is not full ends its day, and the next begins the day before.
+        A page that is not full is the last of its day, and the next is of the day before.
         """
         day = _ms_of(cursor - 1) // DAY_MS
         read_trades = _trades_reader(symbol, source)
@@ -201,7 +201,7 @@ class UpbitRest:
             oldest, begins = min((each.id for each in trades), default=cursor), _first_id(day)
             if received_at_ns // 1_000_000 // DAY_MS - day < DAYS_OF_TRADES:
                 return TradePage(trades, begins if len(told) < PAGE else oldest)
-            # There is no day before this one to ask for.
+            # The exchange has no trades of the day before.
             return TradePage(trades, oldest if oldest > begins else cursor)
 
         return self._ticks(symbol, read, dated, count=PAGE, cursor=cursor)
@@ -209,7 +209,7 @@ class UpbitRest:
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
     ) -> Request[list[Candle]]:
-        """A page of candles that begin in [start, end): those of its first 200 that have a trade.
+        """A page of candles that begin in [start, end): of its first 200 those with trades.
 
         The last may still be running.
         """
@@ -221,7 +221,7 @@ class UpbitRest:
 
         def read(body: bytes, received_at_ns: int) -> list[Candle]:
             candles = decoded(lambda it: _read_candles(it, symbol, interval, received_at_ns), body)
-            # Where some had no trade, as many before the start are told.
+            # For intervals without trades, the exchange returns as many candles before the start.
             return [each for each in candles if start_ms <= each.open_ms < end_ms]
 
         beyond = datetime.fromtimestamp((first_ms + count * step_ms) // 1000, UTC)
@@ -233,7 +233,7 @@ class UpbitRest:
         return Request(f"/v1/candles/{PATHS[interval.text]}", 1, read, params, "candle")
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
-        """The last 24 hours of these markets; of all, if none is named."""
+        """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
 
         def read(body: bytes, received_at_ns: int) -> list[Ticker]:
@@ -245,7 +245,7 @@ class UpbitRest:
         return Request("/v1/ticker/all", 1, read, {"quote_currencies": quotes}, "ticker")
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
-        """The newest trade's id; of a book all its levels."""
+        """The newest trade's id, or all levels of a book."""
         if channel == "book_deltas":
             return progress_request(self.book(symbol), shown_levels)
         tell = latest_trade if channel == "trades" else last_trade_only
@@ -262,7 +262,7 @@ class UpbitRest:
         return Request("/v1/trades/ticks", 1, read, asked, "trade", dated)
 
     def _read_tickers(self, body: bytes, received_at_ns: int) -> list[Ticker]:
-        # One listed since the map was made cannot be told yet, and must not hide the rest.
+        # A market listed after the map was made is skipped; it must not hide the others.
         listed = [(row, self._symbols.get(row.market)) for row in _decode_tickers(body)]
         return [
             Ticker(
@@ -324,7 +324,7 @@ def _read_candles(
     body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
 ) -> list[Candle]:
     rows = [(row, epoch_ns(f"{row.open_at}Z") // MS_NS) for row in _decode_candles(body)]
-    # A candle is over when another follows it, or it ended long enough ago.
+    # A candle is closed if a later one follows, or if it ended long enough ago.
     over_ms = surely_over_ms(received_at_ns)
     last_ms = rows[0][1] if rows else 0
     return [
@@ -349,10 +349,10 @@ def _read_candles(
 
 
 def _first_id(day: int) -> int:
-    """The least id that a trade of this day, counted from 1970, can have."""
+    """The lowest possible id of a trade on this day, counted from 1970."""
     return day * DAY_MS * _IDS_PER_MS
 
 
 def _ms_of(trade_id: int) -> int:
-    """When a trade happened, which its id begins with; how many digits follow has changed."""
+    """The time with which a trade's id begins; the number of digits after it has changed before."""
     return int(str(max(0, trade_id))[:_MS_DIGITS])

@@ -1,8 +1,8 @@
-"""Upbit's stream dialect: one request that names everything, and no acknowledgement.
+"""Upbit's stream dialect has one request that names all streams, and no acknowledgements.
 
-A request replaces the one before it, so each names all that is wanted by then. What it asks for
-begins with what there is now; the first frame of a stream is its acknowledgement. Every frame of a
-book is a whole book, so that there is nothing to sync.
+A request replaces the previous one, so each names all streams that are wanted by then. A stream
+begins with the current state; its first frame counts as the acknowledgement. Every frame of a book
+is a whole book, so there is nothing to sync.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
-# Thirty levels a side take a hundredth of this.
+# Thirty levels per side take a hundredth of this.
 LARGEST_FRAME = 1_000_000
 _HEAD = len(b'{"ty":"tra')
-"""So many of a frame's first bytes tell the types apart."""
+"""The number of leading bytes that distinguish the types of frames."""
 _KINDS = {"trades": "trade", "book_deltas": "orderbook", "tickers": "ticker"}
 
 
@@ -33,7 +33,7 @@ class _Error(Struct):
 
 
 class _Message(Struct):
-    """Anything the exchange sends, as far as it must be told apart.
+    """Any message of the exchange, with the fields that distinguish its kinds.
 
     {"ty":"trade","cd":"KRW-BTC",…}                                    data
     {"status":"UP"}                                                    to a ping
@@ -70,14 +70,14 @@ class UpbitDialect:
             for kind, reader in self._readers.items()
         }
         self._wanted: dict[str, tuple[str, str]] = {}
-        """Kind and market of what is asked for by now, by stream name."""
+        """Kind and market of the streams currently requested, by stream name."""
         self._unheard: set[str] = set()
-        """Streams that nothing has come on since they were asked for."""
+        """Streams without a frame since they were requested."""
         self._latest: tuple[str, ...] = ()
-        """What the newest request asked for that the one before did not, or asked for again."""
+        """Streams that the newest request added or requested again."""
 
     def url(self, base: str) -> str:
-        """Where everybody may connect."""
+        """The public endpoint."""
         return base.rstrip("/") + "/websocket/v1"
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
@@ -99,7 +99,7 @@ class UpbitDialect:
         return self._request(request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
-        """The same without them; a request for nothing would be refused, so there is none."""
+        """The request for the other streams; empty if there are none: it would be rejected."""
         for name in names:
             self._wanted.pop(name, None)
         self._unheard.difference_update(names)
@@ -114,7 +114,7 @@ class UpbitDialect:
             try:
                 event = read(frame, received_at_ns)
             except NOT_READ:
-                pass  # the careful way finds out what is wrong
+                pass  # _read_carefully finds out what is wrong
             else:
                 return [*self._heard(kind, event.symbol), event] if self._unheard else [event]
         return self._read_carefully(frame, received_at_ns)
@@ -122,7 +122,7 @@ class UpbitDialect:
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
     ) -> list[AnyEvent] | None:
-        """See ``ReadsMany``; while streams have yet to be heard of, a frame may be an answer."""
+        """See ``ReadsMany``; None while a frame may be the acknowledgement of a stream."""
         if self._unheard or max(map(len, frames), default=0) > LARGEST_FRAME:
             return None
         heads = self._heads
@@ -146,8 +146,8 @@ class UpbitDialect:
         except NOT_READ as error:
             return [unreadable(error, frame)]
         if message.error is not UNSET:
-            # Which part of the request it was is not said: all it added and that is not heard of
-            # is refused. Older streams that are not heard of may be of quiet markets.
+            # The error does not name the streams: all that the request added and that have no frame
+            # yet count as refused. Older streams without a frame may be of quiet markets.
             said, names = message.error, tuple(sorted(self._unheard.intersection(self._latest)))
             return [Refusal(None, said.name, said.message or str(said.name), names)]
         if message.status:
@@ -155,7 +155,7 @@ class UpbitDialect:
         return [malformed("unknown_message", "neither data nor an answer", frame)]
 
     def _heard(self, kind: str, symbol: Symbol) -> list[Ack]:
-        """The acknowledgement that the first frame of a stream is."""
+        """The acknowledgement, if this is the first frame of a stream."""
         name = f"{kind}:{self._symbols.stream_name(symbol)}"
         if name not in self._unheard:
             return []

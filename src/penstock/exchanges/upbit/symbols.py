@@ -1,8 +1,8 @@
-"""Upbit's symbols: the quote comes first.
+"""Reads Upbit's symbols, which begin with the quote.
 
     [{"market":"KRW-BTC","korean_name":"비트코인","english_name":"Bitcoin"},…]
 
-``KRW-BTC`` is bitcoins for won, BTC/KRW to everybody else. What is delisted is not listed.
+``KRW-BTC`` is bitcoin priced in won, elsewhere BTC/KRW. Delisted markets are not included.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ NAME = "upbit"
 
 
 class _Market(Struct, frozen=True):
-    """An element of the answer to GET /v1/market/all."""
+    """An element of the response to GET /v1/market/all."""
 
     market: str
 
@@ -28,16 +28,16 @@ _decode = msgspec.json.Decoder(list[_Market]).decode
 
 
 def read_info(body: bytes, _received_at_ns: int) -> Info:
-    """The symbol map of a list of markets; Upbit announces no limits.
+    """The symbol map from a list of markets; Upbit announces no limits.
 
     Raises:
-        UnexpectedAnswer: it is none.
+        UnexpectedAnswer: the body is not a list of markets.
     """
     return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
 
 
 def _listed(markets: list[_Market]) -> Iterator[tuple[str, Symbol]]:
-    """Every market that can be named."""
+    """All markets with a valid name."""
     for each in markets:
         quote, _, base = each.market.partition("-")
         try:

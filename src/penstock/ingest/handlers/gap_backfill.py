@@ -1,4 +1,4 @@
-"""``gap_backfill``: the candles of one stretch of time that was missed."""
+"""``gap_backfill``: the candles of one time range that are missing."""
 
 from penstock.errors import BadJob
 from penstock.ingest.candles import CandleWalk
@@ -9,7 +9,7 @@ from penstock.jobs.run import JobRun
 
 
 class GapBackfill:
-    """Goes from the beginning of the gap to its end."""
+    """Fetches from the start of the gap to its end."""
 
     kind = GAP_BACKFILL
 

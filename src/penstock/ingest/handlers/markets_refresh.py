@@ -1,4 +1,4 @@
-"""``markets_refresh``: learn what an exchange lists, and which limits it announces."""
+"""``markets_refresh``: an exchange's market listing, and the limits that it announces."""
 
 from penstock.ingest.context import HandlerContext
 from penstock.jobs.kinds import MARKETS_REFRESH
@@ -6,7 +6,7 @@ from penstock.jobs.run import JobRun
 
 
 class MarketsRefresh:
-    """Asks an exchange about itself."""
+    """Fetches an exchange's listing and limits."""
 
     kind = MARKETS_REFRESH
 

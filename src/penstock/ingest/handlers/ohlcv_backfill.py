@@ -6,12 +6,12 @@ from penstock.ingest.gap_scan import GapScan
 from penstock.jobs.kinds import OHLCV_BACKFILL
 from penstock.jobs.run import JobRun
 
-# A page that begins here begins with whatever is the oldest: no exchange is older than the epoch.
+# A page from here starts with the oldest candle: no exchange is older than the epoch.
 _BEFORE_ALL_MS = 0
 
 
 class OhlcvBackfill:
-    """Goes from wherever it stands to the end, oldest first."""
+    """Fetches from its cursor to the end, oldest first."""
 
     kind = OHLCV_BACKFILL
 

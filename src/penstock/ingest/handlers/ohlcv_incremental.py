@@ -10,7 +10,7 @@ from penstock.jobs.run import JobRun
 
 
 class OhlcvIncremental:
-    """Continues behind its last candle, the first run behind the newest candle of the log."""
+    """Continues after its last candle; the first run, after the latest candle in the log."""
 
     kind = OHLCV_INCREMENTAL
 
@@ -29,9 +29,9 @@ class OhlcvIncremental:
         return done
 
     async def _first_start(self, walk: CandleWalk) -> int:
-        """Where the first run begins, so that it leaves no gap behind the log's candles.
+        """The start of the first run, so that it leaves no gap after the log's candles.
 
-        With the candle that closed last if there are none, or if a backfill fetches the others.
+        It is the candle that closed last if there are none, or if a backfill fetches the others.
         """
         job, interval = walk.job_run.job, walk.interval
         last_closed_ms = interval.open_of(interval.open_of(walk.now_ms()) - 1)

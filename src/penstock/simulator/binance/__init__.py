@@ -1,7 +1,8 @@
-"""The simulated Binance: spot market data over REST and streams, as the real one gives it.
+"""Simulates Binance: spot market data over REST and streams.
 
-Written from the exchange's documentation and from recordings of its traffic. Everything here is a
-function of the market, the settings and an instant; sockets, counting and faults are the server's.
+Written from the exchange's documentation and from recordings of its traffic. All responses and
+frames are functions of the market, the settings and a time; the server handles sockets, limits and
+faults.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ SHUTDOWN_STREAM = "!serverShutdown"
 
 
 def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
-    """The exchange that lists these markets.
+    """Build the exchange that lists these markets.
 
     Raises:
         ConfigError: a limit's window cannot be announced.
@@ -65,12 +66,12 @@ class Binance:
         self.routes: Mapping[str, Route] = rest.routes(by_unit, limits)
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the page does not name it
-        """A page, not an error body: the path never reached the API."""
+        """An HTML page, not an error body, since the path does not reach the API."""
         page = b"<html><body><h2>404 Not found</h2></body></html>"
         return Reply(page, status=404, content_type="text/html")
 
     def failure(self) -> Reply:
-        """The catch-all of the exchange's error codes."""
+        """A 500 with the exchange's general error code."""
         message = "An unknown error occurred while processing the request."
         return Reply(error_body(-1000, message), status=500)
 
@@ -79,37 +80,37 @@ class Binance:
         return self._limits.refusal(verdict)
 
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
-        """The weight used so far."""
+        """The headers with the weight used so far."""
         return self._limits.usage_headers(verdict)
 
     def open(self, path: str, asked: Asked) -> Opening | None:
-        """What a WebSocket address asks for."""
+        """The streams that a WebSocket address requests."""
         return control.opening(path, asked.query)
 
     def greeting(self, connection: int, at_ms: int) -> list[bytes]:  # noqa: ARG002 - as the port
-        """Nothing is said before the client speaks or its streams do."""
+        """No payloads: the exchange sends no greeting."""
         return []
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int = 0) -> list[ControlReply]:  # noqa: ARG002
-        """Carry out a client's message."""
+        """Apply a client's message and return the replies."""
         return control.answer(text, subscriber)
 
     def overrun(self, text: str) -> None:
-        """Too many messages end a connection."""
+        """None: too many messages close the connection."""
 
     def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:
-        """The stream of that name, with times in the unit that the dialect names."""
+        """The stream of that name, with times in the dialect's unit."""
         return self._streams[dialect].feed(stream)
 
     def wrap(self, stream: str, payload: bytes) -> bytes:
-        """The payload with its stream's name."""
+        """The payload in an envelope with its stream's name."""
         return b'{"stream":"%b","data":%b}' % (stream.encode(), payload)
 
     def shutdown_notice(self, at_ms: int, dialect: str = "") -> tuple[str, bytes]:
-        """Sent before a planned stop."""
+        """The notice before a planned stop."""
         at = self._instants[dialect] % at_ms
         return SHUTDOWN_STREAM, f'{{"e":"serverShutdown","E":{at}}}'.encode()
 
     def refuse_ack(self, reply: bytes) -> bytes:
-        """The error that might have come instead."""
+        """An error with the id of the acknowledgement."""
         return control.refusal_of(reply)

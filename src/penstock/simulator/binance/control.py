@@ -1,9 +1,9 @@
-"""What a stream client may say: the address it opens, and the messages it sends.
+"""Parses the addresses and the messages of stream clients.
 
-Answers to a request are wrapped, ``{"error":{…},"id":…}``, as the live server is seen to do; the
-documentation prints them flat. Text that is no JSON has no id to answer to, so its error is flat.
-A stream that does not exist is subscribed to without complaint: it just never sends anything.
-A wrong ``timeUnit`` in the address is refused as over REST; what the live server does is not known.
+Errors are nested, ``{"error":{…},"id":…}``, as observed on the live server; the documentation shows
+them flat. Text that is not JSON has no id, so its error is flat. A stream that does not exist can
+be subscribed to without an error; it never sends anything. A wrong ``timeUnit`` in the address is
+refused as over REST; the live server's behaviour is unknown.
 """
 
 import re
@@ -28,19 +28,19 @@ class _Wrong(Exception):
 
 
 def opening(path: str, query: Query) -> Opening | None:
-    """``/ws``, ``/ws/<stream>/<stream>`` or ``/stream?streams=<stream>/<stream>``."""
+    """Parse ``/ws``, ``/ws/<stream>/<stream>`` or ``/stream?streams=<stream>/<stream>``."""
     head, *names = path.strip("/").split("/")
     if head == "ws":
         return Opening(_streams(names), wrapped=False, dialect=_dialect(query))
     if head == "stream" and not names:
-        # A plus sign in a query arrives as a blank, and no stream has a blank in its name.
+        # A plus sign in a query is decoded as a space, and stream names have no spaces.
         text = query.get("streams", "").replace(" ", "+")
         return Opening(_streams(text.split("/")), wrapped=True, dialect=_dialect(query))
     return None
 
 
 def answer(text: str, subscriber: Subscriber) -> list[ControlReply]:
-    """Carry out one message."""
+    """Apply one message and return the replies."""
     try:
         message = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -61,7 +61,7 @@ def answer(text: str, subscriber: Subscriber) -> list[ControlReply]:
 
 
 def refusal_of(reply: bytes) -> bytes:
-    """The error that might have come instead of this acknowledgement."""
+    """An error with the id of an acknowledgement, to be sent instead of it."""
     request_id = msgspec.json.decode(reply).get("id")
     return _error(_Wrong(2, "Invalid request: too many parameters"), request_id).text
 

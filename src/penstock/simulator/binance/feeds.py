@@ -1,10 +1,10 @@
-"""The streams as pure functions of time: what falls due after one instant and up to another.
+"""Computes the frames of streams that are due in a time range, as pure functions of time.
 
-Nothing here keeps a position, so any stretch may be asked for, twice or out of order, and gives
-the same frames, at next to no cost where there are none (see ``pacing``).
+The functions keep no position: any range may be requested, repeatedly or out of order, and gives
+the same frames. A range without frames costs almost nothing (see ``pacing``).
 
-Frames of a clock (a 100 ms slot, a second) fall due when that stretch has ended; frames of the
-market (a trade, a change of the touch) when it happened. Their event time is that instant.
+Periodic frames (of a 100 ms slot, a second) are due at the end of the period; frames of market
+events (a trade, a change of the touch) at the time of the event. That is also their event time.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def trades(instrument: Instrument) -> Frames:
 
 
 def agg_trades(instrument: Instrument) -> Frames:
-    """``@aggTrade``: the trades of a group share an instant, so when due it is whole."""
+    """``@aggTrade``: the trades of a group have the same time, so a due group is complete."""
     market, spell, idle = instrument.market, instrument.spelling.agg_trade_frame, IdleSpan()
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
@@ -44,7 +44,7 @@ def agg_trades(instrument: Instrument) -> Frames:
 
 
 def touches(instrument: Instrument) -> Frames:
-    """``@bookTicker``: every change of the best bid or offer. Only trades move them."""
+    """``@bookTicker``: every change of the best bid or ask. Only trades change them."""
     market, book, spell = instrument.market, instrument.book, instrument.spelling.touch_frame
     idle = IdleSpan()
 
@@ -62,7 +62,7 @@ def touches(instrument: Instrument) -> Frames:
 
 
 def depth(instrument: Instrument, every_ms: int) -> Frames:
-    """``@depth`` and ``@depth@100ms``: what changed in the book, and silence if nothing did."""
+    """``@depth`` and ``@depth@100ms``: the changes of the book; no frame if there are none."""
     book, symbol, levels = instrument.book, instrument.symbol, instrument.spelling.levels
     time = instrument.spelling.time
     slots = every_ms // Book.SLOT_MS
@@ -81,7 +81,7 @@ def depth(instrument: Instrument, every_ms: int) -> Frames:
 
 
 def top(instrument: Instrument, count: int, every_ms: int) -> Frames:
-    """``@depth5``, ``10`` and ``20``: the best levels, whenever the book has changed."""
+    """``@depth5``, ``10`` and ``20``: the best levels, if the book has changed."""
     book, levels = instrument.book, instrument.spelling.levels
     slots = every_ms // Book.SLOT_MS
 
@@ -99,10 +99,10 @@ def top(instrument: Instrument, count: int, every_ms: int) -> Frames:
 
 
 def candles(instrument: Instrument, period: Period) -> Frames:
-    """``@kline_<interval>``: the running candle while it changes, and every candle as it closes.
+    """``@kline_<interval>``: the current candle if it has changed, and every candle as it closes.
 
-    What was traded up to a tick, exclusive, is in the frame of that tick; a candle that closes
-    with the tick is sent whole and for the last time.
+    A frame covers the trades before its event time. A candle that closes at that time is complete
+    and sent for the last time.
     """
     market, symbol = instrument.market, instrument.symbol
     time, last_time = instrument.spelling.time, instrument.spelling.last_time
@@ -168,7 +168,7 @@ def mini_ticker(instrument: Instrument) -> Frames:
 
 
 def mini_tickers(instruments: Sequence[Instrument]) -> Frames:
-    """``!miniTicker@arr``: the symbols that traded since the last frame."""
+    """``!miniTicker@arr``: the symbols with trades since the last frame."""
 
     def at(due_ms: int) -> bytes | None:
         since_ms = due_ms - SECOND_MS + 1

@@ -1,6 +1,6 @@
-"""``exchangeInfo``: what is listed, in what steps it trades, and what the limits are.
+"""Builds ``exchangeInfo``: the listed symbols, their price and quantity steps, and the limits.
 
-A symbol's entry never changes, so each is spelled once, with and without its permission sets.
+A symbol's entry never changes, so each is encoded once, with and without its permission sets.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _LEAST_NOTIONAL = {"BTC": "0.00010000", "ETH": "0.00100000"}
 
 
 class Information:
-    """The answer of ``exchangeInfo``."""
+    """The responses of ``exchangeInfo``."""
 
     def __init__(self, listed: Listed, instruments: Sequence[Instrument], limits: Limits) -> None:
         self._listed = listed

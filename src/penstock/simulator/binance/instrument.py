@@ -1,4 +1,4 @@
-"""One symbol as the exchange holds it: its market, its book and its spelling."""
+"""Defines an instrument: a listed symbol with its market, its book and its number format."""
 
 from dataclasses import dataclass, replace
 
@@ -18,19 +18,19 @@ class Instrument:
 
     @property
     def symbol(self) -> str:
-        """Base and quote in one word, upper case."""
+        """Base and quote without a separator, upper case."""
         return self.spelling.symbol
 
     @property
     def listed_at_ms(self) -> int:
-        """The first instant with history."""
+        """The start of the history."""
         return self.market.listing.listed_at_ms
 
     def told_in(self, unit: TimeUnit) -> "Instrument":
-        """The same, with its times in another unit."""
+        """The same instrument with times in another unit."""
         return replace(self, spelling=Spelling(self.market.listing, unit))
 
 
 def list_market(market: Market) -> Instrument:
-    """Take a market on."""
+    """Build the instrument of a market."""
     return Instrument(market, Book(market), Spelling(market.listing))

@@ -1,7 +1,7 @@
-"""What the simulated Binance lists: real markets in miniature.
+"""Defines the markets of the simulated Binance, modelled on real ones.
 
-Several quotes, a base that starts with a digit, one that is not ASCII, a coin far below a cent;
-some busy, most quiet, listed on different days.
+They have several quote currencies, a base that starts with a digit, one that is not ASCII, and
+prices far below a cent. Some are busy, most are quiet; they were listed on different days.
 """
 
 from penstock.simulator.market.listings import BUSIEST, BUSY, MIDDLING, QUIET, Catalogue, Row

@@ -1,8 +1,8 @@
-"""Reading a request's parameters as strictly as Binance does.
+"""Validates a request's parameters as strictly as Binance does.
 
-The checks come in the exchange's order: too many parameters, empty ones, mandatory ones, unknown
-ones, then each value's form and each value's meaning. A parameter sent twice arrives as one with a
-comma in it, which is an illegal character where Binance answers -1101.
+The checks are in the exchange's order: too many parameters, empty ones, mandatory ones, unknown
+ones, then each value's form and each value's meaning. A repeated parameter arrives as one value
+with a comma, which is an illegal character; Binance responds with -1101 instead.
 """
 
 import re
@@ -20,12 +20,12 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 _ONE_SYMBOL = r"(?:(?![a-z])[\w\-.]){1,50}"
 _SYMBOL = re.compile(_ONE_SYMBOL)
 _SYMBOLS = re.compile(rf'\[(?:"{_ONE_SYMBOL}"(?:,"{_ONE_SYMBOL}")*)?\]')
-# Times may be sent in ms or in µs; nothing tells which but their size.
+# Times may be sent in ms or in µs; only their size distinguishes them.
 _LEAST_MICROSECONDS = 10**14
 
 
 class Parameters:
-    """The parameters of one request to an endpoint that knows ``accepted``."""
+    """The parameters of one request to an endpoint with the parameters ``accepted``."""
 
     def __init__(
         self, query: Query, accepted: Sequence[str] = (), mandatory: Sequence[str] = ()
@@ -47,11 +47,11 @@ class Parameters:
         return name in self._query
 
     def text(self, name: str) -> str | None:
-        """The value as it was sent."""
+        """The value as sent."""
         return self._query.get(name)
 
     def number(self, name: str) -> int | None:
-        """A whole number."""
+        """The value as a whole number."""
         value = self._query.get(name)
         if value is None:
             return None
@@ -60,24 +60,24 @@ class Parameters:
         return int(value)
 
     def limit(self, default: int, most: int) -> int:
-        """How many rows; more than ``most`` are cut down without a word."""
+        """The number of rows; more than ``most`` are reduced to ``most`` without an error."""
         limit = self.number("limit")
         if limit == 0:
             raise refusals.invalid("limit")
         return default if limit is None else min(limit, most)
 
     def start_ms(self) -> int | None:
-        """``startTime``: the first ms that lies in the range."""
+        """``startTime``: the first ms of the range."""
         time = self.number("startTime")
         return time if time is None or time < _LEAST_MICROSECONDS else -(-time // 1000)
 
     def end_ms(self) -> int | None:
-        """``endTime``: the last ms that lies in the range."""
+        """``endTime``: the last ms of the range."""
         time = self.number("endTime")
         return time if time is None or time < _LEAST_MICROSECONDS else time // 1000
 
     def one_of(self, name: str, values: Sequence[str]) -> str | None:
-        """One of a few words."""
+        """The value, which must be one of ``values``."""
         value = self._query.get(name)
         if value is not None and value not in values:
             raise refusals.invalid(name)
@@ -98,7 +98,7 @@ class Parameters:
         return offset_ms
 
     def window_ms(self) -> int:
-        """``windowSize``, a day unless it says otherwise."""
+        """``windowSize``, by default a day."""
         length_ms = window_ms(self._query.get("windowSize", "1d"))
         if length_ms is None:
             raise refusals.invalid("windowSize")
@@ -112,7 +112,7 @@ class Parameters:
         return status
 
     def is_mini(self) -> bool:
-        """Whether ``type`` asks for the short form of a ticker."""
+        """Whether ``type`` requests the short form of a ticker."""
         kind = self._query.get("type", "FULL")
         if kind not in ("FULL", "MINI"):
             raise refusals.bad_ticker_type()
@@ -120,17 +120,17 @@ class Parameters:
 
 
 class Listed:
-    """The symbols of an exchange, by name and by instant: nothing exists before its listing."""
+    """The symbols of an exchange by name and time; a symbol is unknown before its listing."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._by_symbol: Mapping[str, Instrument] = {each.symbol: each for each in instruments}
 
     def all(self, as_of_ms: int) -> list[Instrument]:
-        """Every symbol listed by then."""
+        """All symbols listed at a time."""
         return [each for each in self._by_symbol.values() if each.listed_at_ms <= as_of_ms]
 
     def one(self, parameters: Parameters, as_of_ms: int) -> Instrument:
-        """The instrument that ``symbol`` names."""
+        """The instrument of the parameter ``symbol``."""
         symbol = parameters.text("symbol")
         if symbol is None:
             raise refusals.missing("symbol")
@@ -139,7 +139,7 @@ class Listed:
         return self._find(symbol, as_of_ms)
 
     def several(self, parameters: Parameters, as_of_ms: int) -> list[Instrument]:
-        """The instruments that ``symbols`` names, in the order of the list."""
+        """The instruments of the parameter ``symbols``, in the order of the list."""
         symbols = symbol_names(parameters.text("symbols") or "")
         if symbols is None:
             raise refusals.illegal_characters("symbols", refusals.LEGAL_SYMBOLS)
@@ -157,7 +157,7 @@ class Listed:
 def symbol_names(text: str) -> list[str] | None:
     """The names in a list such as ``["BTCUSDT","BNBBTC"]``; None if it is not one.
 
-    A blank between them is already too much for Binance.
+    Binance does not accept spaces between them.
     """
     if not _SYMBOLS.fullmatch(text):
         return None

@@ -1,8 +1,7 @@
-"""Candle lengths and time zones: which candle an instant belongs to.
+"""Finds the candle of a time, by candle length and time zone.
 
-Candles of one period are numbered, so that a page of them is a range of numbers and a month is no
-harder than a minute. A time zone moves the borders; weeks begin on Monday; months follow the
-calendar.
+Candles of one period are numbered, so that a page is a range of numbers, for months as for minutes.
+A time zone shifts the boundaries; weeks begin on Monday; months follow the calendar.
 """
 
 import re
@@ -33,7 +32,7 @@ LENGTHS_MS = {
     "1w": WEEK_MS,
     "1M": 0,
 }
-"""Length of each interval; a month has none."""
+"""Length of each interval; 0 for a month, which has no fixed length."""
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _FIRST_MONDAY_MS = 4 * DAY_MS  # the epoch was a Thursday
@@ -50,7 +49,7 @@ class Period:
     zone_ms: int = 0
 
     def number(self, at_ms: int) -> int:
-        """The candle that holds an instant."""
+        """The number of the candle that contains a time."""
         local_ms = at_ms + self.zone_ms
         if self.interval == "1M":
             day = date.fromordinal(_EPOCH_DAY + local_ms // DAY_MS)
@@ -58,7 +57,7 @@ class Period:
         return (local_ms - self._phase_ms) // LENGTHS_MS[self.interval]
 
     def open_ms(self, number: int) -> int:
-        """When a candle opens."""
+        """The time at which a candle opens."""
         if self.interval == "1M":
             year, month = divmod(number, 12)
             day = date(year, month + 1, 1).toordinal() - _EPOCH_DAY
@@ -82,7 +81,7 @@ def zone_ms(text: str) -> int | None:
 
 
 def window_ms(text: str) -> int | None:
-    """A rolling window: ``1m`` … ``59m``, ``1h`` … ``23h`` or ``1d`` … ``7d``; else None."""
+    """The length of ``1m`` … ``59m``, ``1h`` … ``23h`` or ``1d`` … ``7d``; otherwise None."""
     match = _WINDOW_SIZE.fullmatch(text)
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""The REST endpoints: which there are, what each costs, and the pages of history.
+"""Implements the REST endpoints, their weights, and the pages of history.
 
-Every list follows one rule of time: without a range the newest rows, from ``startTime`` the oldest
-that follow, up to ``endTime`` alone the newest before it. Nothing is shown from before the listing
-or after the instant of the request; the candle that instant falls into is shown unfinished.
+All lists select rows by time alike: the latest rows without a range, the oldest rows from
+``startTime`` on, the latest rows up to ``endTime`` if only that is given. No rows are from before
+the listing or after the time of the request; the candle of that time is returned unfinished.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ Answer = Callable[[Query, int], Answered]
 
 
 def routes(by_unit: Mapping[TimeUnit, Sequence[Instrument]], limits: Limits) -> dict[str, Route]:
-    """Every endpoint by its path, for the same instruments told in each time unit."""
+    """All endpoints by path, for the same instruments in each time unit."""
     usual = by_unit[MILLISECOND]
     information = Information(Listed(usual), usual, limits)
     answers = {
@@ -90,7 +90,7 @@ def server_time(unit: TimeUnit, query: Query, as_of_ms: int) -> bytes:
 
 
 class History:
-    """The endpoints that show one symbol's book, trades and candles."""
+    """The endpoints of one symbol's book, trades and candles."""
 
     def __init__(self, listed: Listed) -> None:
         self._listed = listed
@@ -106,11 +106,11 @@ class History:
         return work if limit > PIECE else finished(work)
 
     def trades(self, query: Query, as_of_ms: int) -> bytes:
-        """``trades``: the newest."""
+        """``trades``: the latest."""
         return self._trades(Parameters(query, ("symbol", "limit"), ("symbol",)), as_of_ms)
 
     def historical_trades(self, query: Query, as_of_ms: int) -> bytes:
-        """``historicalTrades``: from an id on, or the newest."""
+        """``historicalTrades``: from an id on, or the latest."""
         parameters = Parameters(query, ("symbol", "limit", "fromId"), ("symbol",))
         return self._trades(parameters, as_of_ms)
 
@@ -153,7 +153,7 @@ class History:
         if start_ms is None:
             first = max(first, end - limit)
         else:
-            # A candle belongs to the range if it opens in it.
+            # A candle belongs to the range if it opens within it.
             first = max(first, period.number(min(start_ms, as_of_ms + 1) - 1) + 1)
         numbers = _page(range(first, end), limit)
         return instrument.spelling.klines(klines(instrument, period, numbers, as_of_ms))
@@ -171,18 +171,18 @@ def _depth(instrument: Instrument, limit: int, as_of_ms: int) -> Work[bytes]:
     book, levels = instrument.book, instrument.spelling.levels
     update_id = book.snapshot_id(as_of_ms)
     sides = yield from book.at_in_turns(update_id, limit)
-    # A side is spelled in a few milliseconds, however long.
+    # A side takes a few milliseconds to format, however long it is.
     bids = levels(sides[0])
     yield
     return f'{{"lastUpdateId":{update_id},"bids":{bids},"asks":{levels(sides[1])}}}'.encode()
 
 
 def klines(instrument: Instrument, period: Period, numbers: range, as_of_ms: int) -> list[Kline]:
-    """Consecutive candles; one that has not closed holds what was traded up to ``as_of_ms``."""
+    """Consecutive candles; one that has not closed has the trades up to ``as_of_ms``."""
     if not numbers:
         return []
     borders = [period.open_ms(number) for number in range(numbers.start, numbers.stop + 1)]
-    # A week or a month may open before the listing; its sums begin with the listing.
+    # A week or a month may open before the listing; its sums begin at the listing.
     counted = [max(borders[0], instrument.listed_at_ms), *borders[1:]]
     if borders[-1] <= as_of_ms + 1:
         sums = instrument.market.candles(counted)

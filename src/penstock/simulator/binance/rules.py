@@ -1,4 +1,4 @@
-"""The limits: what is counted, how it is announced, and what breaking it is answered with."""
+"""Defines the limits, their announcement, and the responses to exceeding them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict, ban_polic
 WEIGHT, RAW, CONNECTS, MESSAGES = "REQUEST_WEIGHT", "RAW_REQUESTS", "CONNECTIONS", "MESSAGES"
 
 _UNITS_MS = {"DAY": DAY_MS, "HOUR": HOUR_MS, "MINUTE": MINUTE_MS, "SECOND": SECOND_MS}
-# Nobody can place an order here; clients read the array and expect these entries in it.
+# The simulator takes no orders, but clients expect these entries in the array.
 _ORDER_LIMITS: tuple[dict[str, str | int], ...] = (
     {"rateLimitType": "ORDERS", "interval": "SECOND", "intervalNum": 10, "limit": 100},
     {"rateLimitType": "ORDERS", "interval": "DAY", "intervalNum": 1, "limit": 200000},
@@ -22,7 +22,7 @@ _ORDER_LIMITS: tuple[dict[str, str | int], ...] = (
 
 @dataclass(frozen=True)
 class Limits:
-    """The rules of the exchange, and its words about them."""
+    """The limits of the exchange, and the responses and headers that report them."""
 
     weight: Rule
     raw: Rule
@@ -32,7 +32,7 @@ class Limits:
 
     @property
     def rules(self) -> Sequence[Rule]:
-        """Every limit that is counted."""
+        """All limits that are counted."""
         return (self.weight, self.raw, self.connects, self.messages)
 
     def announcement(self) -> list[dict[str, str | int]]:
@@ -40,7 +40,7 @@ class Limits:
         return [_announced(self.weight), *_ORDER_LIMITS, _announced(self.raw)]
 
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
-        """The weight used in the window the request fell into."""
+        """The headers with the weight used in the request's window."""
         used = verdict.used.get(self.weight.name)
         if used is None:
             return {}
@@ -68,10 +68,10 @@ class Limits:
 
 
 def limits_from(settings: Simulator) -> Limits:
-    """The limits an operator has set.
+    """The limits of the settings.
 
     Raises:
-        ConfigError: a window that is announced is not a whole number of seconds.
+        ConfigError: the window of an announced limit is not a whole number of seconds.
     """
     weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)
     connect_ms = round(settings.connect_window * 1000)
@@ -80,7 +80,7 @@ def limits_from(settings: Simulator) -> Limits:
             Rule(WEIGHT, "aligned", weight_ms, settings.weight_limit, "ip", "weight"),
             Rule(RAW, "aligned", raw_ms, settings.raw_limit, "ip", "request"),
             Rule(CONNECTS, "aligned", connect_ms, settings.connect_limit, "ip", "connect"),
-            # Sliding is the stricter reading of "5 messages a second": no second has more.
+            # Sliding is the stricter interpretation of "5 messages per second".
             Rule(
                 MESSAGES,
                 "sliding",
@@ -99,7 +99,7 @@ def limits_from(settings: Simulator) -> Limits:
 
 
 def upkeep_from(settings: Simulator) -> Upkeep:
-    """What connections are held to."""
+    """The rules for connections of the settings."""
     return Upkeep(
         ping_every_ms=round(settings.ping_every * 1000),
         pong_within_ms=round(settings.pong_within * 1000),
@@ -129,7 +129,7 @@ def _announced(rule: Rule) -> dict[str, str | int]:
 
 
 def _in_units(period_ms: int) -> tuple[int, str]:
-    """A period in the largest unit that measures it exactly: 60 s is 1 MINUTE."""
+    """A period in the largest unit that divides it: 60 s is 1 MINUTE."""
     for unit, unit_ms in _UNITS_MS.items():
         if period_ms % unit_ms == 0:
             return period_ms // unit_ms, unit

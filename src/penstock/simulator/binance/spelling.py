@@ -1,9 +1,8 @@
-"""How Binance writes numbers and rows: every price and quantity with exactly eight decimals.
+"""Formats numbers and rows as Binance does: prices and quantities with exactly eight decimals.
 
-The market counts in ticks and lots; a listing keeps price and quantity decimals together within
-eight, so even a product of both has an exact spelling and nothing is ever rounded. A page has a
-thousand rows, so each kind of row is one ``%`` template per symbol and time unit, filled from
-integers.
+The market counts in ticks and lots. A listing has at most eight decimals of price and quantity
+together, so even their product is exact and nothing is rounded. A page has a thousand rows, so each
+kind of row is one ``%`` template per symbol and time unit, filled from integers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ DECIMALS = 8
 
 
 def exact(units: int, decimals: int) -> str:
-    """``units`` of 10^-decimals with eight decimals; those beyond eight are cut off."""
+    """``units`` of 10^-decimals with eight decimals; further ones are truncated."""
     sign, units = ("-", -units) if units < 0 else ("", units)
     scaled = (
         units * 10 ** (DECIMALS - decimals)
@@ -29,7 +28,7 @@ def exact(units: int, decimals: int) -> str:
 
 
 class Kline(NamedTuple):
-    """One candle: the instants it opens and closes, and what was traded between."""
+    """One candle: its open and close times, and the sums of its trades."""
 
     open_ms: int
     close_ms: int
@@ -75,11 +74,11 @@ class Spelling:
         )
 
     def time(self, at_ms: int) -> str:
-        """An instant."""
+        """A time."""
         return self._unit.instant % at_ms
 
     def last_time(self, at_ms: int) -> str:
-        """The last instant of a stretch that ends with the millisecond ``at_ms``."""
+        """The end of a period whose last millisecond is ``at_ms``."""
         return self._unit.last % at_ms
 
     def price(self, ticks: int) -> str:
@@ -95,7 +94,7 @@ class Spelling:
         return exact(tick_lots, self._price_decimals + self._quantity_decimals)
 
     def average(self, tick_lots: int, lots: int) -> str:
-        """The average price of ``lots`` that cost ``tick_lots``; zero if nothing was traded."""
+        """The average price of ``lots`` that cost ``tick_lots``; zero without trades."""
         finer = 10**DECIMALS
         return exact(tick_lots * finer // lots if lots else 0, self._price_decimals + DECIMALS)
 
@@ -179,7 +178,7 @@ class Spelling:
         return f"[{','.join(rows)}]"
 
     def trade_frame(self, trade: Trade) -> bytes:
-        """A payload of ``@trade``; the event happens when the trade does."""
+        """A payload of ``@trade``; the event time is the trade's time."""
         trade_id, at_ms, price, quantity, taker_buys = trade
         numbers = (*divmod(price, self._tick), *divmod(quantity, self._lot))
         maker_buys = "false" if taker_buys else "true"
@@ -201,6 +200,6 @@ class Spelling:
 
 
 def _field(decimals: int) -> str:
-    """A template for two integers, the whole and the part. No decimals still need one digit."""
+    """A template for two integers: the whole part, and the decimals with at least one digit."""
     width = max(decimals, 1)
     return f"%d.%0{width}d" + "0" * (DECIMALS - width)

@@ -1,7 +1,7 @@
-"""The names of the streams: which feed each means.
+"""Finds the feed of a stream's name.
 
-Symbols are lower case in a stream's name. What is not a name, or names nothing that is listed, is
-no feed; a client may subscribe to it and will wait for ever, as on the real exchange.
+Symbols are lower case in stream names. An invalid name, or one of an unlisted symbol, has no feed;
+a client may subscribe to it and receives nothing, as on the real exchange.
 """
 
 import re
@@ -23,7 +23,7 @@ _UTC_8_MS = 8 * HOUR_MS
 
 
 class Streams:
-    """Every stream of the exchange, by name."""
+    """All streams of the exchange, by name."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._instruments = instruments

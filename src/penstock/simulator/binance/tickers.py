@@ -1,7 +1,7 @@
-"""The ticker endpoints: statistics, last prices and best offers, for one symbol or for many.
+"""Implements the ticker endpoints: statistics, last prices, best bids and asks of symbols.
 
-All share one rule: ``symbol`` gives an object, ``symbols`` or nothing gives a list, and
-``symbolStatus`` drops what does not match from a list but refuses a single symbol.
+For all of them ``symbol`` returns an object, ``symbols`` or neither a list. Symbols that do not
+match ``symbolStatus`` are left out of a list; a single one is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ Row = Callable[[Instrument], str]
 
 
 class Tickers:
-    """The answers of the ticker endpoints."""
+    """The responses of the ticker endpoints."""
 
     def __init__(self, listed: Listed) -> None:
         self._listed = listed

@@ -1,8 +1,8 @@
-"""Time units: how the exchange writes an instant, by the client's choice.
+"""Formats times in milliseconds or microseconds, as the client requests.
 
-The market knows milliseconds, so a microsecond is written with zeros behind it and needs no
-arithmetic. Only the last instant of a stretch, such as a candle's close, is finer: it ends with
-nines in either unit.
+The market's times are in milliseconds, so microseconds are formatted by appending zeros, without
+arithmetic. Only the end of a period, such as a candle's close, is more precise: it ends with nines
+in either unit.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,12 @@ HEADER, PARAMETER = "X-MBX-TIME-UNIT", "timeUnit"
 
 
 class TimeUnit(NamedTuple):
-    """A unit, by the templates of an instant that is known in ms."""
+    """A time unit, with templates that take a time in ms."""
 
     dialect: str
     instant: str
     last: str
-    """Of the last instant before a border, whose last whole ms is known."""
+    """For the end of a period; takes its last ms."""
 
 
 MILLISECOND = TimeUnit("", "%d", "%d")
@@ -35,7 +35,7 @@ _BY_NAME = {
 
 
 def time_unit(name: str | None) -> TimeUnit:
-    """The unit a client has named, or the usual one.
+    """The unit that a client requests, or the default.
 
     Raises:
         Refused: there is no such unit.

@@ -1,7 +1,7 @@
-"""Statistics over a stretch of time, spelled once for REST and for the streams.
+"""Computes and formats statistics over a time window, for REST and for streams.
 
-A window holds the trades from its opening to its closing instant, both included, so what a ticker
-says can be recounted from the trades it names. Before the listing there is nothing to count.
+A window contains the trades from its open time to its close time, both included, so a ticker can be
+recomputed from the trades whose ids it has. There are no trades before the listing.
 """
 
 from typing import NamedTuple
@@ -14,18 +14,18 @@ AVERAGE_MINUTES = 5
 
 
 class Window(NamedTuple):
-    """A stretch of time."""
+    """A time window."""
 
     open_ms: int
     close_ms: int
-    """As announced; may lie in the future, where nothing is counted yet."""
+    """The reported close time; it may be in the future, of which nothing is counted yet."""
     counted_to_ms: int
     is_calendar: bool = False
-    """Whether it closes with the whole of its last ms, as candles do, and not as that begins."""
+    """Whether the window ends at the end of its last ms, as candles do, and not at its start."""
 
 
 class Statistics(NamedTuple):
-    """What was traded in a window, in the exchange's spelling."""
+    """The statistics of a window, in the exchange's format."""
 
     symbol: str
     change: str
@@ -45,7 +45,7 @@ class Statistics(NamedTuple):
 
 
 class TickerQuotes(NamedTuple):
-    """What a ticker shows beside its window: the trade before it, the last one, the touch."""
+    """A ticker's other values: the trade before the window, the last trade, the touch."""
 
     before: str
     last_quantity: str
@@ -56,12 +56,12 @@ class TickerQuotes(NamedTuple):
 
 
 def day_up_to(as_of_ms: int) -> Window:
-    """The last 24 hours, to the ms."""
+    """The last 24 hours, in exact ms."""
     return Window(as_of_ms - DAY_MS, as_of_ms, as_of_ms)
 
 
 def rolling_up_to(as_of_ms: int, length_ms: int) -> Window:
-    """A window that opens on a whole minute, and so may be up to 59,999 ms longer than asked."""
+    """A window that opens at a whole minute, so up to 59,999 ms longer than requested."""
     open_ms = as_of_ms - length_ms
     return Window(open_ms - open_ms % MINUTE_MS, as_of_ms, as_of_ms)
 
@@ -75,7 +75,7 @@ def trading_day(as_of_ms: int, zone_ms: int) -> Window:
 
 
 def statistics(instrument: Instrument, window: Window) -> Statistics:
-    """Count a window."""
+    """The statistics of a window."""
     sums, spelling = sums_of(instrument, window), instrument.spelling
     close = spelling.last_time if window.is_calendar else spelling.time
     return Statistics(
@@ -98,20 +98,20 @@ def statistics(instrument: Instrument, window: Window) -> Statistics:
 
 
 def sums_of(instrument: Instrument, window: Window) -> Sums:
-    """What was traded in a window."""
+    """The sums of a window's trades."""
     start_ms = max(window.open_ms, instrument.listed_at_ms)
     return instrument.market.sums(start_ms, window.counted_to_ms + 1)
 
 
 def ticker_quotes(instrument: Instrument, window: Window) -> TickerQuotes:
-    """What stands beside a window."""
+    """A ticker's values besides those of its window."""
     spelling = instrument.spelling
     before = instrument.market.last_before(window.open_ms)
     last = instrument.market.last_before(window.counted_to_ms + 1)
     _, bids, asks = instrument.book.snapshot(window.counted_to_ms, 1)
     (bid, bid_quantity), (ask, ask_quantity) = bids[0], asks[0]
     return TickerQuotes(
-        # The market puts one of id 0 before the first trade; for the exchange there is none.
+        # Before the first trade the market returns one with id 0; the exchange reports none.
         before=spelling.price(before.price if before.id else 0),
         last_quantity=spelling.quantity(last.quantity),
         bid=spelling.price(bid),
@@ -122,14 +122,14 @@ def ticker_quotes(instrument: Instrument, window: Window) -> TickerQuotes:
 
 
 def last_price(instrument: Instrument, as_of_ms: int) -> str:
-    """The price of the last trade, or the price at listing while there is none."""
+    """The price of the last trade, or the price at listing if there is none."""
     return instrument.spelling.price(instrument.market.last_before(as_of_ms + 1).price)
 
 
 def average_price(instrument: Instrument, as_of_ms: int) -> tuple[str, str]:
-    """The average price of the last five minutes, and when the last trade was.
+    """The average price of the last five minutes, and the time of the last trade.
 
-    Without a trade in those minutes it is the last price.
+    Without trades in those minutes it is the last price.
     """
     window = Window(as_of_ms - AVERAGE_MINUTES * MINUTE_MS + 1, as_of_ms, as_of_ms)
     sums = sums_of(instrument, window)

@@ -1,7 +1,8 @@
-"""The simulated Coinbase: the Exchange API's market data over REST and the feed.
+"""Simulates Coinbase: market data of the Exchange API over REST and the WebSocket feed.
 
-Written from the exchange's documentation and from recordings of its traffic. Everything here is a
-function of the market, the settings and an instant; sockets, counting and faults are the server's.
+Written from the exchange's documentation and from recordings of its traffic. All responses and
+frames are functions of the market, the settings and a time; the server handles sockets, limits and
+faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,10 +38,10 @@ _FEEDS: Mapping[str, Callable[[str, Product], StreamFeed]] = {
 
 
 def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
-    """The exchange that lists these markets.
+    """Build the exchange that lists these markets.
 
     Raises:
-        ConfigError: a limit that was set is none.
+        ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
     return Coinbase([list_market(market) for market in markets], rules.rules_from(settings))
 
@@ -62,38 +63,38 @@ class Coinbase:
         self.routes: Mapping[str, Route] = rest.routes(products)
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it
-        """One word for whatever is not there."""
+        """A 404 with a fixed message."""
         return refusals.said(404, refusals.NOT_FOUND)
 
     def failure(self) -> Reply:
-        """Something broke on the exchange's side."""
+        """A 500 with a fixed message."""
         return refusals.said(500, "Internal server error")
 
     def refusal(self, verdict: Verdict) -> Reply:
-        """Over the limit."""
+        """The response to a request over the limit."""
         return rules.refusal(verdict)
 
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:  # noqa: ARG002 - as the port
-        """Nobody is told what is left."""
+        """No headers: Coinbase does not report usage."""
         return {}
 
     def open(self, path: str, asked: Asked) -> Opening | None:  # noqa: ARG002 - as the port
-        """The feed is at the root."""
+        """The feed at the root path, without streams."""
         return Opening((), wrapped=False) if path == "/" else None
 
     def greeting(self, connection: int, at_ms: int) -> list[bytes]:  # noqa: ARG002 - as the port
-        """Nothing is said before the client speaks."""
+        """No payloads: the exchange sends no greeting."""
         return []
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:  # noqa: ARG002
-        """Carry out a client's message."""
+        """Apply a client's message and return the replies."""
         return self._handler.answer(text, subscriber)
 
     def overrun(self, text: str) -> None:
-        """Too many messages end a connection."""
+        """None: too many messages close the connection."""
 
     def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:  # noqa: ARG002 - there is one
-        """The stream of that name: a channel, and the product it is of."""
+        """The stream of that name: a channel and its product."""
         if stream == control.STATUS:
             return feeds.status(stream, [*self._products.values()])
         channel, _, product_id = stream.partition(":")
@@ -101,12 +102,12 @@ class Coinbase:
         return make(stream, product) if product is not None and make is not None else None
 
     def wrap(self, stream: str, payload: bytes) -> bytes:  # noqa: ARG002 - there is no envelope
-        """The payload as it is."""
+        """The payload unchanged."""
         return payload
 
     def shutdown_notice(self, at_ms: int, dialect: str) -> None:
-        """Nobody is warned."""
+        """None: the exchange sends no notice."""
 
     def refuse_ack(self, reply: bytes) -> bytes:  # noqa: ARG002 - it has no id to answer to
-        """The error that might have come instead."""
+        """An error to send instead of the acknowledgement."""
         return control.refusal()

@@ -1,8 +1,8 @@
-"""``candles``: which candles a request is for, and which of them there are.
+"""Implements ``candles``.
 
-A range needs both its ends or has none; its candles are those that open in it, both ends included,
-and the one that holds its start if there is room. Without a range it is the newest. Intervals in
-which nobody traded have no candle. Newest first.
+A range needs both start and end, or it is ignored. It selects the candles that open within it, both
+ends included, and the one that contains its start if the page has room. Without a range the latest
+candles are returned. Intervals without trades have no candle. The latest candle comes first.
 """
 
 import re
@@ -32,7 +32,7 @@ def candles(product: Product, query: Query, as_of_ms: int) -> bytes:
 
 
 def instant_ms(name: str, text: str) -> int:
-    """An instant in ISO 8601, UTC unless it says otherwise, or in seconds since the epoch."""
+    """Parse a time in ISO 8601, by default UTC, or in seconds since the epoch."""
     if _SECONDS.fullmatch(text):
         return int(text) * 1000
     try:
@@ -43,7 +43,7 @@ def instant_ms(name: str, text: str) -> int:
 
 
 def _numbers(query: Query, step_ms: int, as_of_ms: int) -> range:
-    """Candles by number: that of its opening in steps since the epoch."""
+    """The numbers of the requested candles: their open times in steps since the epoch."""
     start, end = query.get("start"), query.get("end")
     if not start or not end:
         latest = as_of_ms // step_ms

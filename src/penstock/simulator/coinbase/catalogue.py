@@ -1,7 +1,7 @@
-"""``products`` and ``currencies``: what is listed, and in what steps it trades.
+"""Builds ``products`` and ``currencies``: what is listed, with price and quantity steps.
 
-Besides what trades the list holds what a reader must not trip over: an auction book whose base
-currency is that of the ordinary book, and a product that is delisted. Neither has data.
+The list also has entries that clients must be able to skip: an auction book with the base currency
+of the ordinary book, and a delisted product. Neither has data.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _DELISTED = ("REP", "USD")
 
 
 def products(listed: Sequence[Product]) -> list[dict[str, Any]]:
-    """Every entry of ``products``."""
+    """All entries of ``products``."""
     entries = []
     for each in listed:
         listing = each.market.listing
@@ -55,7 +55,7 @@ def _entry(product_id: str, pair: tuple[str, str], steps: tuple[str, str]) -> di
 
 
 def currencies(listed: Sequence[Product]) -> list[dict[str, Any]]:
-    """Every entry of ``currencies``, once each."""
+    """All entries of ``currencies``, without duplicates."""
     decimals: dict[str, int] = {}
     for each in listed:
         listing = each.market.listing

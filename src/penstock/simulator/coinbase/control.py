@@ -1,8 +1,9 @@
-"""What a client of the feed may say: subscribe, unsubscribe, and with whose signature.
+"""Handles the messages of feed clients: subscribe and unsubscribe, with signatures.
 
-There is one acknowledgement for a message, and it lists everything the connection is subscribed to,
-in no order. A message that is wrong in any part does nothing at all. The words about products,
-channels and signatures are the exchange's; those about a message without either are a guess.
+Each message gets one acknowledgement, which lists all subscriptions of the connection in no
+particular order. A message that is invalid in any part changes nothing. The error texts about
+products, channels and signatures are the exchange's; those about a message without them are a
+guess.
 """
 
 import base64
@@ -27,7 +28,7 @@ PUBLIC = (
     "auctionfeed",
 )
 STATUS = "status"
-"""The one channel that is not of a product."""
+"""The only channel without products."""
 
 _NOT_HERE = ("level3", "full")
 _SIGNATURE_BYTES = 32
@@ -46,13 +47,13 @@ class _Wrong(Exception):
 
 
 class MessageHandler:
-    """Carries out what clients say about these products."""
+    """Applies clients' messages about these products."""
 
     def __init__(self, product_ids: Collection[str]) -> None:
         self._product_ids = frozenset(product_ids)
 
     def answer(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
-        """Carry out one message."""
+        """Apply one message and return the replies."""
         try:
             message = _read(text)
             if message.get("type") == "subscribe":
@@ -83,13 +84,13 @@ class MessageHandler:
 
 
 def subscriptions(subscriber: Subscriber) -> bytes:
-    """What a connection is subscribed to, in the exchange's words."""
+    """The acknowledgement with all subscriptions of a connection."""
     channels: dict[str, list[str]] = {}
     for stream in subscriber.streams:
         channel, _, product_id = stream.partition(":")
         channels.setdefault(channel, []).extend([product_id] if product_id else [])
     listed = [
-        # The order means nothing, so it is not the one in which a client asked.
+        # The order is undefined, so it differs from the client's on purpose.
         {"name": name, "product_ids": sorted(ids, key=key), "account_ids": None}
         for name, ids in channels.items()
     ]
@@ -97,7 +98,7 @@ def subscriptions(subscriber: Subscriber) -> bytes:
 
 
 def refusal() -> bytes:
-    """The error that might have come instead of an acknowledgement."""
+    """An error to send instead of an acknowledgement."""
     return msgspec.json.encode(_failed("Internal error").error)
 
 
@@ -112,7 +113,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _unwanted(message: dict[str, Any], subscriber: Subscriber) -> Iterator[str]:
-    """A channel without products is dropped wholly."""
+    """The streams to unsubscribe; without products, all of a channel."""
     for channel, product_ids in _channels(message):
         for stream in subscriber.streams:
             name, _, product_id = stream.partition(":")
@@ -121,7 +122,7 @@ def _unwanted(message: dict[str, Any], subscriber: Subscriber) -> Iterator[str]:
 
 
 def _channels(message: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Each channel once, with its products: those of its own, and those named for all."""
+    """Each channel once, with its products: its own, and those given for all channels."""
     channels, shared = message.get("channels"), _names(message.get("product_ids"))
     if not isinstance(channels, list) or not channels:
         raise _failed("No channels provided")
@@ -146,7 +147,7 @@ def _names(value: object) -> list[str]:
 
 
 def _check_signature(channel: str, message: dict[str, Any]) -> None:
-    """Any signature that has the form of one is good: there are no accounts here."""
+    """Accept any well-formed signature, since there are no accounts."""
     parts = {name: message.get(name) for name in ("key", "passphrase", "signature", "timestamp")}
     if not any(parts.values()):
         if channel == "user":

@@ -1,9 +1,9 @@
-"""The channels as pure functions of time, and what each says to whoever joins.
+"""Computes the frames of channels, as pure functions of time.
 
-``matches`` begins with the last match there was, ``ticker`` with the present ticker, the books with
-the whole book. A change of a book tells no sequence, only a time: the end of its slot. Where the
-changes of a slot go out one by one, the last has that time and each before it a microsecond less;
-so a book is complete at every time that is the end of a slot.
+For a client that joins, ``matches`` begins with the last match, ``ticker`` with the current ticker,
+and books with the whole book. A book's change has no sequence number, only a time: the end of its
+slot. If the changes of a slot are sent one by one, the last one has that time and each earlier one
+a microsecond less, so a book is complete at every time that is the end of a slot.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ SECOND_MS = 1000
 TICKER_BATCH_MS = STATUS_MS = 5 * SECOND_MS
 
 Opening = Callable[[int], list[bytes] | Work[list[bytes]]]
-"""What whoever joins at an instant hears first."""
+"""The first payloads for a client that joins at a time."""
 
 
 def matches(name: str, product: Product) -> StreamFeed:
@@ -44,7 +44,7 @@ def matches(name: str, product: Product) -> StreamFeed:
 
 
 def ticker(name: str, product: Product) -> StreamFeed:
-    """``ticker``: once for all the trades of an instant, with the last of them."""
+    """``ticker``: one frame for all trades of the same time, with the last of them."""
     due = DueTrades(product.market)
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
@@ -55,7 +55,7 @@ def ticker(name: str, product: Product) -> StreamFeed:
 
 
 def ticker_batch(name: str, product: Product) -> StreamFeed:
-    """``ticker_batch``: every five seconds in which there was a trade."""
+    """``ticker_batch``: every five seconds, if there was a trade."""
     market = product.market
 
     def at(due_ms: int) -> bytes | None:
@@ -66,7 +66,7 @@ def ticker_batch(name: str, product: Product) -> StreamFeed:
 
 
 def heartbeat(name: str, product: Product) -> StreamFeed:
-    """``heartbeat``: every second the last trade, so that a lost one is noticed."""
+    """``heartbeat``: the last trade every second, so that clients detect a lost one."""
 
     def at(due_ms: int) -> bytes:
         last = product.market.last_before(due_ms + 1)
@@ -79,7 +79,7 @@ def heartbeat(name: str, product: Product) -> StreamFeed:
 
 
 def level2(name: str, product: Product) -> StreamFeed:
-    """``level2``: every change of the book by itself."""
+    """``level2``: one frame per change of the book."""
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
         sent: list[bytes] = []
@@ -94,7 +94,7 @@ def level2(name: str, product: Product) -> StreamFeed:
 
 
 def level2_batch(name: str, product: Product) -> StreamFeed:
-    """``level2_batch``: the changes of a slot together."""
+    """``level2_batch``: one frame with the changes of a slot."""
 
     def at(due_ms: int) -> bytes | None:
         changes = _changes(product, due_ms)
@@ -104,7 +104,7 @@ def level2_batch(name: str, product: Product) -> StreamFeed:
 
 
 def status(name: str, listed: Sequence[Product]) -> StreamFeed:
-    """``status``: everything that is listed, again and again."""
+    """``status``: all products and currencies, every five seconds."""
     payload = msgspec.json.encode(
         {
             "type": "status",
@@ -127,9 +127,9 @@ def _match(kind: str, product: Product, trade: Trade) -> bytes:
 
 
 def _changes(product: Product, due_ms: int) -> list[str]:
-    """What changed in the slot that has just ended: what goes before what comes.
+    """The changes of the slot that has just ended, removals first.
 
-    So the sides never cross, even where each change is a message of its own.
+    So the sides never cross, even if each change is sent as a separate message.
     """
     slot, price, size = due_ms // Book.SLOT_MS - 1, product.spelling.price, product.spelling.size
     delta = product.book.delta(slot - 1, slot)

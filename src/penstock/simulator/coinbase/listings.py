@@ -1,4 +1,4 @@
-"""What the simulated Coinbase lists: dollars first, then euros, pounds and coins."""
+"""Defines the markets of the simulated Coinbase, quoted in dollars, euros, pounds and coins."""
 
 from penstock.simulator.market.listings import BUSY, MIDDLING, QUIET, Catalogue, Row
 

@@ -1,9 +1,9 @@
-"""One product: its market, its book, its spelling, and what the market does not know.
+"""Defines a product: its market, book, number format, orders and sequence numbers.
 
-Orders and sequence numbers exist on the exchange and not in the market, so they are drawn from what
-is there. A product has one sequence for all its messages. The book's share of it are the update
-ids, with room beneath each of them: ``sequence >> SEQUENCE_BITS`` of a book is the update id it is
-known by in the ledger. Trades come first in their slot.
+The market has no orders and sequence numbers, so they are derived from its trades and book. A
+product has one sequence for all its messages. A book's sequence number is its update id, shifted to
+leave room for others: ``sequence >> SEQUENCE_BITS`` of a book is its update id in the ledger.
+Trades come first in their slot.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ class Product:
 
     @property
     def id(self) -> str:
-        """Base and quote with a dash between, upper case."""
+        """Base and quote separated by a dash, upper case."""
         return self.spelling.product_id
 
     @property
     def listed_at_ms(self) -> int:
-        """The first instant with history."""
+        """The start of the history."""
         return self.market.listing.listed_at_ms
 
     @cached_property
@@ -53,25 +53,25 @@ class Product:
         return (slot * _IDS_PER_SLOT << SEQUENCE_BITS) + trade.id - before
 
     def sequence_at(self, at_ms: int) -> int:
-        """The last sequence number by an instant."""
+        """The last sequence number at a time."""
         update_id = self.book.update_id(at_ms // Book.SLOT_MS - 1)
         last = self.market.last_before(at_ms + 1)
         return max(book_sequence(update_id), self.trade_sequence(last))
 
     def maker_order(self, trade: Trade) -> str:
-        """The id of the order that was resting."""
+        """The id of the maker's order."""
         return _order_id(self._key ^ trade.id << 1)
 
     def taker_order(self, trade: Trade) -> str:
-        """The id of the order that came; one that sweeps several makers is the same for each."""
+        """The id of the taker's order, the same for all makers that it fills."""
         return _order_id(self._key + (trade.at_ms << 1) + trade.taker_buys)
 
     def count_orders(self, price: int, quantity: int) -> int:
-        """How many orders make up a level."""
+        """The number of orders in a level."""
         return 1 + mix(self._key ^ price << 24 ^ quantity) % min(_MOST_ORDERS, quantity)
 
     def orders(self, price: int, quantity: int) -> list[tuple[int, str]]:
-        """The orders that make up a level: size and id of each."""
+        """The orders in a level: size and id of each."""
         luck, count = mix(self._key ^ price << 24 ^ quantity), self.count_orders(price, quantity)
         share, rest = divmod(quantity, count)
         sizes = (share + rest if number == 0 else share for number in range(count))
@@ -84,12 +84,12 @@ def book_sequence(update_id: int) -> int:
 
 
 def list_market(market: Market) -> Product:
-    """Take a market on."""
+    """Build the product of a market."""
     return Product(market, Book(market), Spelling(market.listing))
 
 
 def _order_id(seed: int) -> str:
-    # A random UUID (version 4) without an object for it: a book by orders has tens of thousands.
+    # A random UUID (version 4) without a UUID object: a book by orders has tens of thousands.
     high = mix(seed)
     low = mix(high ^ seed) & _VARIANT_MASK | _VARIANT
     digits = f"{high & _VERSION_MASK | _VERSION:016x}{low:016x}"

@@ -1,4 +1,4 @@
-"""Coinbase's way of saying no: a status and a sentence, each spelled in one place."""
+"""Defines the error responses of Coinbase: a status and a message each."""
 
 import msgspec
 
@@ -8,22 +8,22 @@ NOT_FOUND = "NotFound"
 
 
 def said(status: int, message: str) -> Reply:
-    """The answer that carries a message."""
+    """A response with a message."""
     return Reply(msgspec.json.encode({"message": message}), status=status)
 
 
 def invalid(name: str) -> Refused:
-    """A parameter's value is not one."""
+    """A parameter's value is invalid."""
     return Refused(said(400, f'Invalid value for "{name}"'))
 
 
 def bad_granularity() -> Refused:
-    """No candle has that length."""
+    """There are no candles of that length."""
     return Refused(said(400, "Unsupported granularity"))
 
 
 def too_many_candles(most: int) -> Refused:
-    """The range holds more candles than one answer."""
+    """The range has more candles than one response may have."""
     return Refused(
         said(
             400,
@@ -39,5 +39,5 @@ def backwards() -> Refused:
 
 
 def no_user_agent() -> Refused:
-    """Programs must say who they are."""
+    """The request has no User-Agent header."""
     return Refused(said(400, "User-Agent header is required."))

@@ -1,4 +1,4 @@
-"""The REST endpoints. Nothing is shown from before the listing or after the request's instant."""
+"""Implements the REST endpoints. No data is from before the listing or after the request."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Rows = Callable[[Product, Sequence[Level]], Iterator[str]]
 
 
 def routes(listed: Sequence[Product]) -> dict[str, Route]:
-    """Every endpoint by its path."""
+    """All endpoints by path."""
     by_id = {each.id: each for each in listed}
     entries = {entry["id"]: msgspec.json.encode(entry) for entry in catalogue.products(listed)}
     currencies = msgspec.json.encode(catalogue.currencies(listed))
@@ -79,7 +79,7 @@ def _of_product(
 
 
 def _spark_lines(listed: Sequence[Product], _query: Query, as_of_ms: int) -> bytes:
-    """A day of hourly candles of every product, newest first, without volumes."""
+    """A day of hourly candles of every product, latest first, without volumes."""
     latest_ms = as_of_ms - as_of_ms % HOUR_MS
     borders = [latest_ms + HOUR_MS * (number - 23) for number in range(24)]
     lines = []
@@ -144,10 +144,10 @@ def _by_order(product: Product, side: Sequence[Level]) -> Iterator[str]:
 
 
 def _trades(product: Product, query: Query, as_of_ms: int) -> Reply:
-    """Trades by id, newest first.
+    """Trades by id, latest first.
 
-    ``after`` gives what is older than its id; ``before`` the newest of what is newer, which need
-    not be next to it.
+    ``after`` returns trades older than its id; ``before`` the latest of the newer ones, which need
+    not be adjacent to it.
     """
     limit = _number(query, "limit")
     if limit == 0:

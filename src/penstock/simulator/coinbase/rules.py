@@ -1,7 +1,7 @@
-"""The limits: what is counted, and what breaking it is answered with.
+"""Defines the limits and the response to exceeding them.
 
-Requests draw on a bucket of fifteen tokens that fills at ten a second; one that finds it empty
-takes nothing and is told so, without a word about when to come back. Nobody is banned.
+Requests take tokens from a bucket of fifteen, refilled at ten per second. A request without a token
+is refused, takes none, and gets no Retry-After. There are no bans.
 """
 
 from penstock.config import Simulator
@@ -14,17 +14,17 @@ SUBSCRIBE_WITHIN_MS = 5000
 
 
 def rules_from(settings: Simulator) -> tuple[Rule, ...]:
-    """The rules, with what an operator has put in their place.
+    """All limits, with those of the settings.
 
     Raises:
-        ConfigError: what is put in their place is no limit, or of no rule.
+        ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
     return replaced(
         (
             Rule(REQUESTS, "bucket", 1500, 15, "ip", "request", counts_refused=False),
-            # Twenty at once, then eight a second.
+            # A burst of twenty, then eight per second.
             Rule(CONNECTS, "bucket", 2500, 20, "ip", "connect", counts_refused=False),
-            # Sliding is the stricter reading of so many a second: no second has more.
+            # Sliding is the stricter interpretation of a limit per second.
             Rule(MESSAGES, "sliding", 1000, 100, "ip", "message"),
         ),
         settings,
@@ -32,10 +32,10 @@ def rules_from(settings: Simulator) -> tuple[Rule, ...]:
 
 
 def upkeep() -> Upkeep:
-    """Whoever does not subscribe soon is sent away."""
+    """The rules for connections: only a deadline for the first subscription."""
     return Upkeep(subscribe_within_ms=SUBSCRIBE_WITHIN_MS)
 
 
 def refusal(_verdict: Verdict) -> Reply:
-    """The answer to a request over the limit."""
+    """The response to a request over the limit."""
     return said(429, "Public rate limit exceeded")

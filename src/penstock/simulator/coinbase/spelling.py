@@ -1,9 +1,9 @@
-"""How Coinbase writes numbers, instants and rows.
+"""Formats numbers, times and rows as Coinbase does.
 
-There are four ways of writing a number, each in its places: books have every decimal of the
-increment, trades none that is zero at the end, volumes eight, and candles are JSON numbers. Times
-have microseconds. The market knows milliseconds, so the last three digits are drawn from the
-instant: all that happens in one millisecond has the same.
+Numbers have four formats: books have all decimals of the increment, trades no trailing zeros,
+volumes eight decimals, and candles are JSON numbers. Times have microseconds. The market's times
+are milliseconds, so the last three digits are pseudo-random, the same for all events of one
+millisecond.
 """
 
 from collections.abc import Iterable
@@ -19,32 +19,32 @@ VOLUME_DECIMALS = 8
 
 
 def padded(units: int, decimals: int) -> str:
-    """``units`` of 10^-decimals, with all of the decimals."""
-    # Cut, not divided: a whole book has forty thousand numbers, and others wait for it.
+    """``units`` of 10^-decimals, with all decimals."""
+    # Slicing is faster than division, and a whole book has forty thousand numbers.
     digits = str(units).zfill(decimals + 1)
     return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
 
 
 def bare(units: int, decimals: int) -> str:
-    """The same number without zeros at its end."""
+    """``units`` of 10^-decimals, without trailing zeros."""
     text = padded(units, decimals)
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def time(at_ms: int) -> str:
-    """An instant, to the microsecond."""
+    """A time in microseconds, the last three digits of which are pseudo-random."""
     second, ms = divmod(at_ms, 1000)
     return f"{_second(second)}.{ms:03}{mix(at_ms) % 1000:03}Z"
 
 
 def whole_time(at_ms: int, microseconds_before: int = 0) -> str:
-    """An instant that has nothing beyond its millisecond, or so many microseconds before it."""
+    """A whole millisecond, or a time that many microseconds before it."""
     second, us = divmod(at_ms * 1000 - microseconds_before, 1_000_000)
     return f"{_second(second)}.{us:06}Z"
 
 
 def server_time(at_ms: int) -> str:
-    """An instant as the clock tells it, to the millisecond."""
+    """A time in milliseconds, as in the response of ``time``."""
     second, ms = divmod(at_ms, 1000)
     return f"{_second(second)}.{ms:03}Z"
 
@@ -55,7 +55,7 @@ def _second(second: int) -> str:
 
 
 class Spelling:
-    """The numbers and rows of one product."""
+    """The number and row formats of one product."""
 
     def __init__(self, listing: Listing) -> None:
         self.product_id = f"{listing.base}-{listing.quote}"
@@ -67,15 +67,15 @@ class Spelling:
         return padded(ticks * self._price_step, self._price_decimals)
 
     def size(self, lots: int) -> str:
-        """A size in a book; that of nothing is ``0.00``, with the increment's decimals."""
+        """A size in a book; zero has the increment's decimals too, such as ``0.00``."""
         return padded(lots, self._size_decimals)
 
     def bare_price(self, ticks: int) -> str:
-        """A price that was traded at."""
+        """The price of a trade."""
         return bare(ticks * self._price_step, self._price_decimals)
 
     def bare_size(self, lots: int) -> str:
-        """A size that was traded."""
+        """The size of a trade."""
         return bare(lots, self._size_decimals)
 
     def volume(self, lots: int) -> str:

@@ -1,4 +1,4 @@
-"""What was traded in the last day and the last thirty, spelled once for REST and the streams."""
+"""Computes and formats statistics of the last day and the last 30 days, for REST and streams."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ _MONTH_DAYS = 30
 
 
 class Statistics(NamedTuple):
-    """A product's last day, up to an instant and with it."""
+    """Statistics of a product's last 24 hours, up to and including a time."""
 
     open: str
     high: str
@@ -20,7 +20,7 @@ class Statistics(NamedTuple):
 
 
 def statistics(product: Product, at_ms: int) -> Statistics:
-    """Count the 24 hours and the 30 days up to an instant. Before the listing nothing is."""
+    """The statistics of the 24 hours and the 30 days up to a time, from the listing on."""
     market, spelling = product.market, product.spelling
     day = market.sums(max(at_ms + 1 - DAY_MS, product.listed_at_ms), at_ms + 1)
     month_ms = max(at_ms + 1 - _MONTH_DAYS * DAY_MS, product.listed_at_ms)

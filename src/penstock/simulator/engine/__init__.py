@@ -1,5 +1,5 @@
-"""The engine: what serves any simulated exchange.
+"""Serves any simulated exchange.
 
-The server and its connections, admission and limits, faults, control under ``/_sim/`` and the
-ledger. ``exchange.py`` is the port that each exchange's folder implements.
+The engine contains the server and its connections, admission and limits, faults, the control API
+under ``/_sim/`` and the ledger. ``exchange.py`` is the port that each exchange's folder implements.
 """

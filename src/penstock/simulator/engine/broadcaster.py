@@ -1,11 +1,11 @@
-"""The broadcaster: carries what falls due from the feeds to the clients.
+"""Sends the frames of feeds to their clients.
 
-Each stream that anybody has subscribed to is asked once per tick what fell due since the last one;
-its frames are encoded once and the same bytes go to every healthy client of one dialect. Whoever
-joins hears the stream's opening first, as of where the stream has got to, so that what follows
-continues it; the stream waits while a long opening is made. A late broadcaster loses nothing: it
-asks for a longer stretch, and event times are the market's own. A feed that fails is counted and
-logged, and stops nobody else.
+Once per tick, each stream with a subscriber is queried for the frames that are due since the last
+tick. They are encoded once, and the same bytes go to every client of a dialect that has no faults.
+A client that joins first gets the stream's opening payloads, as of the stream's position, so that
+the following frames continue them; the stream waits while a long opening is built. A late tick
+loses nothing: it queries a longer range, and event times come from the market. A feed that fails is
+counted and logged, and does not affect other streams.
 """
 
 from collections.abc import Generator
@@ -18,9 +18,9 @@ from penstock.simulator.engine.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Clien
 from penstock.telemetry import log_error
 
 TICK_S = 0.01
-_LONGEST_STRETCH_MS = 1000  # what a broadcaster that was asleep asks of a feed at once
+_LONGEST_STRETCH_MS = 1000  # the longest range queried at once after a late tick
 _RATED_NS = 1_000_000_000
-_TURN_NS = 4_000_000  # after so much work others on the loop have their turn
+_TURN_NS = 4_000_000  # after this much work, yield to other tasks
 
 
 @dataclass
@@ -29,12 +29,12 @@ class _Channel:
     last_ms: int
     clients: dict[int, Client] = field(default_factory=dict)
     joining: dict[int, Client] = field(default_factory=dict)
-    """Who has yet to hear the opening."""
+    """Clients that have yet to get the opening payloads."""
     failed: bool = False
 
 
 class Broadcaster:
-    """Moves frames from feeds into outboxes, and outboxes onto the wire."""
+    """Moves frames from feeds to outboxes, and from outboxes to transports."""
 
     def __init__(self, exchange: SimulatedExchange, clock: Clock) -> None:
         self._exchange, self._clock = exchange, clock
@@ -49,22 +49,22 @@ class Broadcaster:
 
     @property
     def streams(self) -> int:
-        """How many streams have a subscriber, in how many dialects each."""
+        """The number of streams with a subscriber, counted once per dialect."""
         return len(self._channels)
 
     def attach(self, client: Client) -> None:
-        """Begin to serve a client what it is subscribed to."""
+        """Start sending a client its subscribed streams."""
         self._clients[client.id] = client
         self.resubscribe(client, ())
 
     def detach(self, client: Client) -> None:
-        """Stop serving a client."""
+        """Stop sending to a client."""
         self._clients.pop(client.id, None)
         for stream in client.subscriber.streams:
             self._leave(stream, client)
 
     def resubscribe(self, client: Client, before: tuple[str, ...]) -> None:
-        """Follow a change of a client's streams from ``before`` to what they are now."""
+        """Apply a change of a client's streams from ``before`` to the current ones."""
         wanted = client.subscriber.streams
         for stream in before:
             if stream not in wanted:
@@ -75,7 +75,7 @@ class Broadcaster:
         renewed.clear()
 
     def put(self, client: Client, stream: str, payload: bytes) -> None:
-        """Send one client one frame of a stream, with the next tick."""
+        """Send one client a frame of a stream, with the next tick."""
         wrapped = client.subscriber.wrapped
         client.put(self._exchange.wrap(stream, payload) if wrapped else payload)
         self.frames_sent += 1
@@ -87,7 +87,7 @@ class Broadcaster:
             await self.tick()
 
     async def tick(self) -> None:
-        """Bring every stream up to now, and write everything out."""
+        """Advance every stream to now, and write all outboxes."""
         now_ms = self._clock.now_ms()
         turn_ns = self._clock.monotonic_ns()
         for (stream, _), channel in list(self._channels.items()):
@@ -95,7 +95,7 @@ class Broadcaster:
                 await self._let_in(stream, channel, now_ms)
             self._advance(stream, channel, now_ms)
             if self._clock.monotonic_ns() - turn_ns > _TURN_NS:
-                # Streams that are slow to come must not hold up those that are ready.
+                # Slow feeds must not delay frames that are ready.
                 self._release_all(now_ms)
                 await self._clock.sleep(0)
                 turn_ns = self._clock.monotonic_ns()
@@ -144,7 +144,7 @@ class Broadcaster:
     def _advance(self, stream: str, channel: _Channel, now_ms: int) -> None:
         after_ms = channel.last_ms
         channel.last_ms = upto_ms = max(after_ms, min(now_ms, after_ms + _LONGEST_STRETCH_MS))
-        # All its clients may have left while an opening was made.
+        # All clients may have left while an opening was built.
         if upto_ms == after_ms or not channel.clients:
             return
         try:
@@ -160,8 +160,8 @@ class Broadcaster:
             payloads = await self._opening(channel)
         except Exception as error:
             self._note_failure(stream, channel, error)
-        # Whoever joined meanwhile hears the same: the stream has not moved on. Whoever left has
-        # been taken out.
+        # A client that joined meanwhile gets the same payloads, since the stream has not advanced.
+        # A client that left has been removed.
         joining, channel.joining = channel.joining, {}
         channel.clients.update(joining)
         self._hand_out(stream, payloads, list(joining.values()), now_ms)
@@ -174,7 +174,7 @@ class Broadcaster:
 
     def _note_failure(self, stream: str, channel: _Channel, error: Exception) -> None:
         self.feed_failures += 1
-        if not channel.failed:  # once per stream: it would fail a hundred times a second
+        if not channel.failed:  # log once per stream: it may fail a hundred times a second
             channel.failed = True
             log_error("feed_failed", stream=stream, error=repr(error))
 

@@ -1,7 +1,7 @@
-"""Connections: what is told of those that are open, and of those that have ended.
+"""Describes open and ended connections for ``/_sim/connections``.
 
-Of a connection that has ended only its description is kept, as compressed JSON. There is room for
-so many of them and for so many bytes, as they are told; the oldest go first.
+Of an ended connection only its description is kept, as compressed JSON. Both the number of
+descriptions and their uncompressed size are limited; the oldest are dropped first.
 """
 
 import zlib
@@ -18,7 +18,7 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 
 def describe(client: Client) -> dict[str, object]:
-    """A connection as ``/_sim/connections`` tells it."""
+    """The description of a connection, as ``/_sim/connections`` returns it."""
     return {
         "id": client.id,
         "ip": client.ip,
@@ -35,18 +35,18 @@ def describe(client: Client) -> dict[str, object]:
 
 
 class Ended:
-    """The connections that ended last."""
+    """The connections that ended most recently."""
 
     def __init__(self, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._descriptions: deque[tuple[int, bytes]] = deque()
-        """(its size, compressed) of each."""
+        """(uncompressed size, compressed description) of each."""
         self._bytes = 0
         self.dropped = 0
-        """Older ones that are not kept any more."""
+        """How many older descriptions have been dropped."""
 
     def append(self, client: Client) -> None:
-        """Keep what is to be told of a connection."""
+        """Store the description of a connection."""
         description = msgspec.json.encode(describe(client))
         self._descriptions.append((len(description), zlib.compress(description)))
         self._bytes += len(description)
@@ -55,6 +55,6 @@ class Ended:
             self.dropped += 1
 
     def descriptions(self) -> msgspec.Raw:
-        """All of them as a JSON array, the newest last."""
+        """All descriptions as a JSON array, the latest last."""
         told = (zlib.decompress(compressed) for _, compressed in self._descriptions)
         return msgspec.Raw(b"[%b]" % b",".join(told))

@@ -1,12 +1,13 @@
-"""Control: what a judge or an operator asks of the simulator itself, under ``/_sim/``.
+"""The control API under ``/_sim/``, for the judge and for operators.
 
-An exchange has no such paths, so nothing here is open to anybody but programs on this machine:
-both the peer and the name it asked for must be a loopback address, and so must be the page that a
-browser asks for; and no proxy may have passed the request on, for whom it serves is not known. A
-client under test never looks in here; whoever judges it does, afterwards.
+An exchange has no such paths, so only programs on this machine have access: the peer, the requested
+host and, for a browser, the page's origin must be loopback addresses. Requests through a proxy are
+refused, since its clients are unknown. A client under test never uses this API; the judge does,
+afterwards.
 
-No question takes long: every parameter has a range, and what a log no longer keeps is counted in
-``dropped``. Questions wait for no client: they are answered between two pieces of clients' answers.
+No request takes long: every parameter has a range, and rows that a log no longer keeps are counted
+in ``dropped``. Control requests do not wait for clients: they are handled between two pieces of
+clients' responses.
 """
 
 import time
@@ -31,7 +32,7 @@ from penstock.simulator.market.pieces import Work
 
 PREFIX = "/_sim/"
 WORKED = "Simulator-Worked-Ms"
-"""The header that tells how much processor time this process has used by the answer."""
+"""The header with the processor time that this process has used so far."""
 _LEDGER = "ledger/"
 _MOST_ROWS = 20_000
 _NOTICE_MS, _LONGEST_NOTICE_MS = 3000, 86_400_000
@@ -42,7 +43,7 @@ _PROXY_HEADERS = (
 )  # fmt: skip
 _ANY_NUMBER = (0, (1 << 63) - 1)
 _PIECES = 20
-"""Pieces of a long answer that are made at once: few turns for others, since questions go first."""
+"""Pieces of a long response that are built at once: many, since control requests have priority."""
 
 
 class _Question(NamedTuple):
@@ -55,15 +56,15 @@ class _NoSuchPath(Exception):
 
 
 class LedgerPort(Protocol):
-    """Knows what really happened on the markets that are simulated."""
+    """The true data of the simulated markets."""
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Every market, by slug."""
+        """The slugs of all markets."""
         ...
 
     def answer_in_turns(self, question: str, query: Query) -> Work[Mapping[str, object]]:
-        """The truth about one symbol, in pieces.
+        """The true data of one symbol, built in pieces.
 
         Raises:
             BadQuestion: there is no such question, or a parameter is missing or wrong.
@@ -72,7 +73,7 @@ class LedgerPort(Protocol):
 
 
 class Control:
-    """Answers what lies under ``/_sim/``."""
+    """Handles requests under ``/_sim/``."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Control:
         }
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one question, if it comes from this machine."""
+        """Handle one request, if it comes from this machine."""
         if not _is_local(request):
             return _respond({"error": "Only programs on this machine may ask this."}, 403)
         body = await request.read()
@@ -218,9 +219,9 @@ def _is_local(request: web.BaseRequest) -> bool:
 
 
 def _came_by_proxy(request: web.BaseRequest) -> bool:
-    """Whether somebody between says that it passed this on, or was asked to."""
+    """Whether the request was sent to a proxy, or has a header that a proxy adds."""
     if not request.raw_path.startswith("/"):
-        return True  # The whole address, as a client sends it to a proxy.
+        return True  # An absolute URL, as a client sends it to a proxy.
     return any(name.lower().startswith(_PROXY_HEADERS) for name in request.headers)
 
 

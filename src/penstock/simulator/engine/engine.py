@@ -1,4 +1,4 @@
-"""The engine: the parts that the server's handlers share, put together once per exchange."""
+"""Builds the parts that the server's handlers share, once per exchange."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from penstock.telemetry import Listener, RequestRefused
 
 @dataclass
 class Engine:
-    """One simulated exchange at work."""
+    """The parts of one running simulated exchange."""
 
     exchange: SimulatedExchange
     router: Router
@@ -32,10 +32,10 @@ class Engine:
     refusals: int = 0
     in_flight: int = 0
     failures: int = 0
-    """Requests that met a defect of the simulator itself."""
+    """Requests, messages and background tasks that failed by a defect of the simulator."""
 
     def tell_refused(self, path: str, verdict: Verdict) -> None:
-        """Count a refusal and tell of it."""
+        """Count a refusal and report it to the listener."""
         self.refusals += 1
         name = verdict.broken.name if verdict.broken else next(iter(verdict.used), "")
         limits = {rule.name: rule.limit for rule in self.limiter.rules}
@@ -53,13 +53,13 @@ class Engine:
 def build_engine(
     exchange: SimulatedExchange, settings: Simulator, clock: Clock, listener: Listener
 ) -> Engine:
-    """Put the parts together.
+    """Build the parts of an exchange.
 
     Raises:
-        ConfigError: the plan of faults cannot be read.
+        ConfigError: the fault plan cannot be parsed.
     """
     plan = read_plan(settings.faults, settings.fault_seed, origin="simulator.faults")
-    # Windows are those of the first aligned limit on requests: the one clients are judged by.
+    # Windows are those of the first aligned limit on requests, by which clients are judged.
     period_ms = next(
         (
             rule.period_ms

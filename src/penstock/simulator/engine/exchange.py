@@ -1,7 +1,7 @@
-"""What one simulated exchange must supply: the port between protocol and server.
+"""The port between server and protocol, which each simulated exchange implements.
 
-An exchange's file is pure: it turns queries into bodies and instants into frames, and opens no
-socket. The server carries them, counts them against the limits, and spoils them with faults.
+An exchange's code is pure: it turns queries into bodies and times into frames, and opens no socket.
+The server transports them, counts requests against the limits, and injects faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,26 +17,26 @@ Query = Mapping[str, str]
 
 
 class Asked(NamedTuple):
-    """What a client asked of an endpoint."""
+    """A client's request to an endpoint."""
 
     query: Query
-    """Its parameters, and what its path names."""
+    """The query parameters and the path parameters."""
     headers: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes back over HTTP."""
+    """An HTTP response."""
 
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str | None = None
-    """None for what the exchange's answers are as a rule."""
+    """None for the exchange's usual content type."""
 
 
 class Refused(Exception):
-    """The exchange's own no to a request it understood: a bad parameter, an unknown symbol."""
+    """The exchange rejects a request: a bad parameter, an unknown symbol."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
@@ -52,153 +52,153 @@ class Route:
     """One REST endpoint."""
 
     path: str
-    """As it is, or with names in braces: ``/products/{product}/book``."""
+    """A literal path, or one with parameters in braces: ``/products/{product}/book``."""
     cost: Callable[[Query], int]
-    """The weight it is charged, from its parameters alone. Never raises."""
+    """The weight of a request, from its parameters alone. Never raises."""
     answer: Callable[[Asked, int], bytes | Reply | Work[bytes]]
-    """The body as of an instant (ms), or more than a body; in pieces where it takes long.
+    """The body as of a time (ms), or a whole reply; a generator if it takes long.
 
     Raises Refused.
     """
     target: Callable[[Asked], LimitTarget] = _any_target
-    """Which group of limits counts it, and under which key. Never raises."""
+    """The group of limits that counts a request, and the key it is counted under. Never raises."""
 
 
 @dataclass(frozen=True)
 class StreamFeed:
     """One stream, as a pure function of time.
 
-    Its name holds everything that shapes its frames: market, depth, interval, format. So clients
-    that asked for the same share the bytes, and those with other options have another stream.
+    The name contains everything that determines the frames: market, depth, interval, format. So
+    clients with the same options share the bytes, and other options make another stream.
     """
 
     name: str
     frames: Callable[[int, int], list[bytes]]
-    """Payloads that fall due in (after_ms, upto_ms], in order."""
+    """The payloads that are due in (after_ms, upto_ms], in order."""
     opening: Callable[[int], list[bytes] | Work[list[bytes]]] | None = None
-    """What whoever joins at an instant (ms) hears first: the state that later frames change.
+    """The first payloads for a client that joins at a time (ms), which later frames change.
 
-    In pieces where it takes long.
+    A generator if it takes long.
     """
 
 
 class Opening(NamedTuple):
-    """What a client asked for by the address it connected to."""
+    """What a client requests with the address it connects to."""
 
     streams: tuple[str, ...]
     wrapped: bool
     dialect: str = ""
-    """How frames are to be worded, in the exchange's own terms; empty for the usual."""
+    """The format of the frames, in the exchange's terms; empty for the default."""
     group: str = ""
     """The group of limits that counts the attempt to connect."""
 
 
 @dataclass
 class Subscriber:
-    """The part of a connection that control messages read and change."""
+    """The state of a connection that control messages read and change."""
 
     streams: dict[str, None] = field(default_factory=dict)
-    """Stream names in the order of subscription."""
+    """Stream names, in the order of subscription."""
     wrapped: bool = False
-    """Whether frames carry the stream's name round the payload."""
+    """Whether payloads are sent in an envelope with the stream's name."""
     dialect: str = ""
-    """How they are worded, as long as the connection lives.
+    """The format of the frames, fixed for the life of the connection.
 
-    Clients that share a stream share its bytes only in one dialect.
+    Clients of a stream share its bytes only within one dialect.
     """
     renewed: set[str] = field(default_factory=set)
-    """Streams to be joined anew, opening and all, though they were there before."""
+    """Streams subscribed before that are to be joined again, with their opening payloads."""
 
 
 class ControlReply(NamedTuple):
-    """An answer to a control message; faults may eat or refuse one that acknowledges."""
+    """A reply to a control message; faults may drop or refuse an acknowledgement."""
 
     text: bytes
     acknowledges: bool
     concerns: tuple[str, ...] | None = None
-    """The streams it is about; all that the message changed if None."""
+    """The streams that the reply concerns; None for all that the message changed."""
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What an exchange asks of connections, and when it ends them; None where it does not."""
+    """When an exchange pings and closes connections; None where it does not."""
 
     ping_every_ms: int | None = None
     pong_within_ms: int | None = None
     lifetime_ms: int | None = None
-    """No connection lives longer."""
+    """The longest life of a connection."""
     subscribe_within_ms: int | None = None
-    """A connection without a stream is ended after so long."""
+    """A connection without a stream is closed after this time."""
     idle_ms: int | None = None
-    """A connection on which nothing is sent, either way, is ended after so long."""
+    """A connection on which nothing is sent or received is closed after this time."""
     most_streams: int | None = None
 
 
 class SimulatedExchange(Protocol):
-    """One exchange, as the server sees it. Implementations hold no socket and no clock."""
+    """One exchange, as the server uses it. Implementations have no socket and no clock."""
 
     name: str
     rules: Sequence[Rule]
-    """Every limit the exchange counts; requests are judged by the first that counts them."""
+    """All limits of the exchange; clients are judged by the first one that counts requests."""
     bans: BanPolicy | None
-    """When it shuts out whoever goes on after refusals; None if it never does."""
+    """When clients that continue after refusals are banned; None if never."""
     upkeep: Upkeep
     routes: Mapping[str, Route]
     headers: Mapping[str, str]
-    """What every answer carries."""
+    """Headers of every response."""
     content_type: str
-    """Of every answer that does not say otherwise."""
+    """The content type of responses that set no other."""
     binary: bool
-    """Whether streams are sent, and messages taken, as binary frames; else as text."""
+    """Whether payloads are sent, and messages accepted, as binary frames; otherwise as text."""
 
     def not_found(self, path: str) -> Reply:
-        """The answer to a path the exchange does not have."""
+        """The response to an unknown path."""
         ...
 
     def failure(self) -> Reply:
-        """The answer when something broke on the exchange's side."""
+        """The response to a request that failed with an internal error."""
         ...
 
     def refusal(self, verdict: Verdict) -> Reply:
-        """The answer to a request over the limit, or from somebody banned."""
+        """The response to a request over the limit or from a banned address."""
         ...
 
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
-        """What every answer tells of the budget used."""
+        """The headers that report usage, sent with every response."""
         ...
 
     def open(self, path: str, asked: Asked) -> Opening | None:
-        """What a WebSocket address asks for; None if there is nothing at that path.
+        """What a WebSocket address requests; None if there is no such path.
 
         Raises:
-            Refused: there is something, but not as the client wants it.
+            Refused: the path exists, but the request is not valid.
         """
         ...
 
     def greeting(self, connection: int, at_ms: int) -> list[bytes]:
-        """What a client hears as soon as it is connected."""
+        """The payloads sent to a client when it has connected."""
         ...
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
-        """Carry out a client's message, changing ``subscriber``; the answers."""
+        """Apply a client's message to ``subscriber`` and return the replies."""
         ...
 
     def overrun(self, text: str) -> bytes | None:
-        """The answer to a message over the limit; None to end the connection instead."""
+        """The reply to a message over the limit; None to close the connection instead."""
         ...
 
     def feed(self, stream: str, dialect: str) -> StreamFeed | None:
-        """The stream of that name; None if there is none (accepted silently, as exchanges do)."""
+        """The stream of that name; None if unknown (accepted without error, as exchanges do)."""
         ...
 
     def wrap(self, stream: str, payload: bytes) -> bytes:
-        """The payload inside the combined envelope; itself where there is none."""
+        """The payload in the envelope of combined streams; unchanged if the exchange has none."""
         ...
 
     def shutdown_notice(self, at_ms: int, dialect: str) -> tuple[str, bytes] | None:
-        """(stream name for the envelope, payload) of the warning before a planned stop, if any."""
+        """(stream name for the envelope, payload) of the notice before a planned stop, if any."""
         ...
 
     def refuse_ack(self, reply: bytes) -> bytes:
-        """The refusal the exchange would have sent instead of this acknowledgement (a fault)."""
+        """The refusal that a fault sends instead of this acknowledgement."""
         ...

@@ -1,28 +1,29 @@
-"""Faults: what exchanges do by accident, as data that can be repeated.
+"""Parses fault plans: reproducible failures of an exchange.
 
-A plan is text, entries separated by commas, each ``kind=how`` or ``kind@where=how``::
+A plan is text: entries separated by commas, each ``kind=how`` or ``kind@where=how``::
 
     drop=0.01, delay@btcusdt@depth*=0.2, cut=5s, latency=50ms..2s, limit=3000@10s
 
-``where`` is a shell pattern (``*``, ``?``, ``[…]``), or several with ``|`` between them, on what
-the kind strikes: the stream's name for frames, the path for requests, the path it was opened with
-for connections and their acknowledgements. Of several entries of a kind, the first that matches
-counts. How much:
+``where`` is a shell pattern (``*``, ``?``, ``[…]``), or several separated by ``|``. It is matched
+against the stream's name for frames, the path for requests, and the path of the connection for
+connections and their acknowledgements. Of several entries of a kind, the first match is used.
+``how`` is:
 
 - a rate from 0 to 1. Of frames: ``drop``, ``duplicate``, ``reorder`` (swap with the next one),
-  ``delay`` (hold up to half a second), ``malformed`` (cut the text), ``nan``, ``huge`` (spoil a
+  ``delay`` (hold up to half a second), ``malformed`` (cut the text), ``nan``, ``huge`` (replace a
   number). Of requests: ``http500``, ``http429``, ``http418``, ``html`` (a page instead of JSON),
-  ``cutbody`` (half the promised body), ``stale`` and ``early`` (as of up to 2 s before or 1 s
-  after; unless told where, of books). Of acknowledgements: ``lostack``, ``refusedack``.
-- a time such as ``500ms``, ``5s``, ``2m``: ``mute`` (silent from then on, though pings go on),
-  ``cut`` (in the middle of the next frame), ``close`` (without a close frame), ``shutdown`` (a
-  notice, the end some seconds later), ``lifetime``. The middle three come up to half that time
-  sooner or later.
+  ``cutbody`` (half the announced body), ``stale`` and ``early`` (data of up to 2 s before or 1 s
+  after; only of books unless ``where`` is given). Of acknowledgements: ``lostack``,
+  ``refusedack``.
+- a time such as ``500ms``, ``5s``, ``2m``: ``mute`` (no more frames from then on, but pings),
+  ``cut`` (disconnect within the next frame), ``close`` (without a close frame), ``shutdown`` (a
+  notice, and a close some seconds later), ``lifetime``. ``cut``, ``close`` and ``shutdown`` occur
+  up to half that time earlier or later.
 - ``latency``: a time, or a range of times as above.
-- ``limit``: a number, and perhaps ``@`` a time after which the first limit becomes that.
+- ``limit``: a new value of the first limit, optionally with ``@`` and the time of the change.
 
-What is struck is drawn from the seed and from *which* frame, connection or request it is, never
-from the time, so that a run can be repeated.
+A fault is drawn from the seed and from the number of the frame, connection or request, never from
+the time, so that a run can be repeated.
 """
 
 import re
@@ -73,23 +74,23 @@ _MOST_ENTRIES = 200
 _CERTAIN = 1 << 64  # draws are 64 bits wide
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _ENTRY = re.compile(r"(?P<kind>[^@=]*)(?:@(?P<where>.*))?=(?P<how>[^=]*)")
-# A limit's own @ stands behind the equals sign, so it cannot be taken for a place.
+# The @ of a limit comes after the equals sign, so it is not mistaken for that of ``where``.
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One entry of a plan; only the fields its kind needs are set."""
+    """One entry of a plan; only the fields that its kind needs are set."""
 
     kind: str
     where: str = _EVERYWHERE
     chance: int = 0
-    """Of 2^64 draws, how many strike."""
+    """How many of 2^64 draws are hits."""
     low_ms: int = 0
     high_ms: int = 0
     limit: int = 0
 
     def matches(self, place: str) -> bool:
-        """Whether it may strike there."""
+        """Whether the entry applies to a stream or path."""
         return self.where == _EVERYWHERE or any(
             fnmatchcase(place, pattern) for pattern in self.where.split("|")
         )
@@ -97,39 +98,39 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """What shall go wrong, where and how often."""
+    """A parsed plan: which faults to inject, where and how often."""
 
     text: str = ""
     seed: int = 1
     faults: tuple[Fault, ...] = ()
 
     def find(self, kind: str, place: str) -> Fault | None:
-        """The entry of that kind for that place, if there is one."""
+        """The entry of a kind for a stream or path, if any."""
         for fault in self.faults:
             if fault.kind == kind and fault.matches(place):
                 return fault
         return None
 
     def strikes(self, kind: str, place: str, *which: int) -> bool:
-        """Whether that kind strikes this very frame or request."""
+        """Whether a fault of that kind is injected into this frame or request."""
         fault = self.find(kind, place)
         return fault is not None and self.draw(kind, place, *which) < fault.chance
 
     def draw(self, kind: str, place: str, *which: int) -> int:
-        """64 bits that depend on the seed and on what is struck, and on nothing else."""
+        """64 bits that depend only on the seed, the kind, the place and the numbers."""
         drawn = _root(self.seed, kind, place)
         for number in which:
             drawn = mix(drawn ^ number)
         return drawn
 
     def touches_connections(self) -> bool:
-        """Whether any entry could strike a stream connection."""
+        """Whether any entry can affect a stream connection."""
         struck = {*FRAME_KINDS, *CONNECTION_KINDS, *ACK_KINDS}
         return any(fault.kind in struck for fault in self.faults)
 
 
 def read_plan(text: str, seed: int = 1, origin: str = "command line") -> FaultPlan:
-    """The plan that ``text`` describes; an empty text is a plan without faults.
+    """Parse a plan; an empty text is a plan without faults.
 
     Raises:
         ConfigError: a kind is unknown, or its value is not allowed.
@@ -142,7 +143,7 @@ def read_plan(text: str, seed: int = 1, origin: str = "command line") -> FaultPl
 
 
 def _root(seed: int, kind: str, place: str) -> int:
-    # A client may make up as long a path as it likes; only those that come again are remembered.
+    # Clients may send paths of any length; long ones are not cached.
     find = _known_root if len(place) <= _LONGEST_PLACE else _known_root.__wrapped__
     return find(seed, kind, place)
 

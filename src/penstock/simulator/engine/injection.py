@@ -1,8 +1,8 @@
-"""Injection: carries a plan of faults out, and remembers what each one hid.
+"""Injects the faults of a plan and logs what each one replaced.
 
-There are three places. Frames are spoiled between the feed and a connection's outbox, connections
-at a time drawn when they open, and requests after they were admitted, so that what is counted is
-never disturbed. A healthy connection has none of this and shares its bytes with all others.
+Faults are injected in three places: into frames between the feed and a connection's outbox, into
+connections at a time drawn when they open, and into requests after admission, so that limits count
+as usual. A connection without faults shares its bytes with all others.
 """
 
 import re
@@ -21,13 +21,13 @@ _OLDEST_MS = 2000
 _LATEST_MS = 1000
 _SHOWN_BYTES = 300
 _QUOTED_NUMBER = re.compile(rb'"-?[0-9]+(?:\.[0-9]+)?"')
-# Of bare numbers only those with a point: whole ones are ids and times more often than amounts.
+# Of unquoted numbers only decimals: integers are more often ids and times than amounts.
 _BARE_NUMBER = re.compile(rb"(?<=[:,\[])-?[0-9]+\.[0-9]+(?=[,\]}])")
 _SPOILED = {"nan": b"NaN", "huge": b"1e999"}
 
 
 class Injected(Struct, frozen=True):
-    """One fault that struck."""
+    """One injected fault."""
 
     seq: int
     at_ms: int
@@ -36,13 +36,13 @@ class Injected(Struct, frozen=True):
     connection: int
     """0 for requests."""
     number: int
-    """Which frame of that stream on that connection, or which request."""
+    """The number of the frame in its stream on that connection, or of the request."""
     hid: str
-    """What the client would have seen instead, shortened."""
+    """What the client would have received without the fault, shortened."""
 
 
 class FaultLog:
-    """The faults that struck, newest kept, all counted and told."""
+    """Counts and reports all injected faults, and keeps the latest."""
 
     def __init__(self, exchange: str, listener: Listener, remembered: int = 20_000) -> None:
         self.counts: Counter[str] = Counter()
@@ -50,23 +50,23 @@ class FaultLog:
         self._log = History(Injected, remembered)
 
     def write(self, at_ms: int, kind: str, where: str, which: tuple[int, int], hid: bytes) -> None:
-        """Remember a fault; ``which`` is (connection, number)."""
+        """Log a fault; ``which`` is (connection, number)."""
         self.counts[kind] += 1
         shown, seq = hid[:_SHOWN_BYTES].decode(errors="replace"), self._log.written + 1
         self._log.append(Injected(seq, at_ms, kind, kept_text(where), *which, shown))
         self._tell(FaultInjected(exchange=self._exchange, kind=kind, where=where))
 
     def entries(self, after_seq: int = 0, most: int | None = None) -> Page[Injected]:
-        """Up to ``most`` of what struck behind a sequence number."""
+        """Up to ``most`` faults after a sequence number."""
         return self._log.page(after_seq, most)
 
     def packed(self, after_seq: int, most: int) -> PackedPage:
-        """The same, as JSON."""
+        """Up to ``most`` faults after a sequence number, as JSON."""
         return self._log.packed(after_seq, most)
 
 
 class Due(NamedTuple):
-    """A frame held back, and when it is to go out."""
+    """A delayed frame, and the time at which to send it."""
 
     at_ms: int
     stream: str
@@ -74,7 +74,7 @@ class Due(NamedTuple):
 
 
 class ConnectionFaults:
-    """What goes wrong on one connection."""
+    """The faults of one connection."""
 
     def __init__(
         self, plan: FaultPlan, ordinal: int, path: str, since_ms: int, log: FaultLog
@@ -91,14 +91,14 @@ class ConnectionFaults:
             for kind in CONNECTION_KINDS
             if (after_ms := self._after_ms(kind)) is not None
         }
-        """Connection fault → instant at which it strikes."""
+        """Connection fault → time at which it is injected."""
 
     def grace_ms(self) -> int:
-        """How long after a shutdown notice the connection still lives."""
+        """The time between a shutdown notice and the end of the connection."""
         return 2000 + self._plan.draw("grace", self._path, self._ordinal) % 3001
 
     def strike(self, stream: str, payload: bytes, now_ms: int) -> list[bytes]:
-        """What is sent in place of a frame: itself, something else, nothing, or more than one."""
+        """The payloads to send in place of a frame: unchanged, altered, none, or several."""
         self._numbers[stream] += 1
         number = self._numbers[stream]
         kind = self._struck(stream, number, now_ms)
@@ -107,7 +107,7 @@ class ConnectionFaults:
         return sent if behind is None else [*sent, behind]
 
     def due(self, now_ms: int) -> list[Due]:
-        """Delayed frames whose time has come."""
+        """The delayed frames that are due."""
         if not self._delayed:
             return []
         ripe = [due for due in self._delayed if due.at_ms <= now_ms]
@@ -115,14 +115,14 @@ class ConnectionFaults:
         return sorted(ripe, key=lambda due: due.at_ms)
 
     def release(self) -> list[Due]:
-        """Every frame still held back, to be sent before these faults are forgotten."""
+        """All frames still held back, to be sent before these faults are replaced."""
         held = [Due(0, stream, payload) for stream, payload in self._swapped.items()]
         held += sorted(self._delayed, key=lambda due: due.at_ms)
         self._swapped, self._delayed = {}, []
         return held
 
     def ack(self, text: bytes, now_ms: int) -> Literal["sent", "lost", "refused"]:
-        """What becomes of an acknowledgement."""
+        """The outcome of an acknowledgement."""
         self._acks += 1
         which = (self._ordinal, self._acks)
         if self._plan.strikes("lostack", self._path, *which):
@@ -134,7 +134,7 @@ class ConnectionFaults:
         return "sent"
 
     def note(self, kind: str, now_ms: int, hid: bytes = b"") -> None:
-        """Remember that a connection fault has struck."""
+        """Log a connection fault."""
         self._log.write(now_ms, kind, self._path, (self._ordinal, 0), hid)
 
     def _after_ms(self, kind: str) -> int | None:
@@ -159,7 +159,7 @@ class ConnectionFaults:
         number = self._numbers[stream]
         sent: list[bytes] = []
         if kind == "mute" and stream in self._muted:
-            self._log.counts[kind] += 1  # logged once; every frame it hides is counted
+            self._log.counts[kind] += 1  # logged once; every dropped frame is counted
             return sent
         if kind == "mute":
             self._muted.add(stream)
@@ -192,21 +192,21 @@ class ConnectionFaults:
 
 @dataclass(frozen=True)
 class RequestFaults:
-    """What goes wrong with one request."""
+    """The faults of one request."""
 
     latency_ms: int | None = None
     status: int | None = None
-    """Answer with this instead: 500, 429 or 418."""
+    """The status to respond with instead: 500, 429 or 418; with ``page``, that of the page."""
     retry_after_s: int = 0
     page: bool = False
-    """Answer with a page of HTML and ``status``."""
+    """Respond with a page of HTML and ``status``."""
     cut_body: bool = False
     shift_ms: int = 0
-    """Answer as of so much later; earlier when negative."""
+    """Respond with data of this much later; earlier if negative."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The faults that struck, by name; a latency is no accident and not named."""
+        """The kinds of the faults, without latency, which is not logged."""
         if self.page:
             return ("html",)
         if self.status is not None:
@@ -216,7 +216,7 @@ class RequestFaults:
 
 
 def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
-    """What goes wrong with the request of that number."""
+    """The faults that a plan has for a request."""
     latency_ms = None
     if fault := plan.find("latency", path):
         span_ms = fault.high_ms - fault.low_ms
@@ -238,28 +238,28 @@ def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
 
 
 class Injector:
-    """Holds the plan in force, and hands out what it means for whom."""
+    """Holds the plan in force and derives the faults of connections and requests."""
 
     def __init__(self, plan: FaultPlan, log: FaultLog) -> None:
         self.plan, self.log = plan, log
         self.since_ms = 0
 
     def install(self, plan: FaultPlan, now_ms: int) -> None:
-        """Put another plan in force; its times run from now."""
+        """Replace the plan; its times count from now."""
         self.plan, self.since_ms = plan, now_ms
 
     def for_connection(self, ordinal: int, path: str, opened_ms: int) -> ConnectionFaults | None:
-        """What goes wrong on a connection; None if nothing ever can."""
+        """The faults of a connection; None if the plan has none for connections."""
         if not self.plan.touches_connections():
             return None
         return ConnectionFaults(self.plan, ordinal, path, max(opened_ms, self.since_ms), self.log)
 
     def for_request(self, path: str, seq: int) -> RequestFaults:
-        """What goes wrong with a request."""
+        """The faults of a request."""
         return request_faults(self.plan, path, seq) if self.plan.faults else _NO_FAULTS
 
     def changed_limit(self, now_ms: int) -> int | None:
-        """The first limit that the plan has put in force by now, if any."""
+        """The value that the plan gives the first limit by now, if any."""
         for fault in self.plan.faults:
             if fault.kind == "limit" and now_ms >= self.since_ms + fault.low_ms:
                 return fault.limit

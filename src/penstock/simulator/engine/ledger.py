@@ -1,7 +1,7 @@
-"""The ledger: what really happened on the simulated markets, for a judge to compare with.
+"""Returns the true data of the simulated markets, for the judge to compare with.
 
-It is written from the market and the book alone, in plain decimal strings, and shares no spelling
-with any simulated exchange: a mistake in an exchange's file cannot hide here.
+The ledger uses only the market and the book, returns decimal strings, and shares no formatting code
+with any simulated exchange, so that it does not repeat a mistake of an exchange's code.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from penstock.simulator.market.pieces import PIECE, Work, finished, listed
 from penstock.simulator.market.timeline import DAY_MS, MINUTE_MS
 
 AHEAD_MS = 366 * DAY_MS
-"""How far into the future it tells: the longest candle that runs now has ended by then."""
+"""How far into the future the ledger goes: by then the longest current candle has ended."""
 _MOST_ROWS = 10_000
 _ROWS = 1000
 _MOST_ODD = 1000
@@ -35,7 +35,7 @@ class _Question(NamedTuple):
 
 
 class Ledger:
-    """Answers questions about the truth."""
+    """Returns true trades, books, candles and ids."""
 
     def __init__(self, markets: Sequence[Market], clock: Clock) -> None:
         self._markets = {slug(market.listing): market for market in markets}
@@ -52,11 +52,11 @@ class Ledger:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Every market, by slug."""
+        """The slugs of all markets."""
         return tuple(self._markets)
 
     def answer(self, question: str, query: Query) -> Row:
-        """The truth about ``query['symbol']``.
+        """The true data of ``query['symbol']``.
 
         Raises:
             BadQuestion: there is no such question or symbol, or a parameter is missing or wrong.
@@ -64,7 +64,7 @@ class Ledger:
         return finished(self.answer_in_turns(question, query))
 
     def answer_in_turns(self, question: str, query: Query) -> Work[Row]:
-        """The same in pieces; it raises with the first of them."""
+        """Like ``answer``, in pieces; raises with the first piece."""
         asked = self._questions[one_of(question, self._questions, "question")]
         check_names(query, ("symbol", *asked.parameters))
         symbol = one_of(query.get("symbol", ""), self._markets, "symbol")
@@ -99,9 +99,9 @@ class Ledger:
         }
 
     def _update_id(self, symbol: str, query: Query) -> int:
-        """Named, or by the time that an exchange without ids puts on its update.
+        """The given update id, or that of the time on an update, where an exchange has no ids.
 
-        A book changes in slots, and a change is told when its slot has ended.
+        A book changes in slots, and a change is sent when its slot has ended.
         """
         book, latest_ms = self._book_of(symbol), self._latest_ms()
         listed_ms = self._markets[symbol].listing.listed_at_ms
@@ -155,14 +155,14 @@ class Ledger:
 
 
 def _page(query: Query, beyond: int) -> range:
-    """The ids asked for; none from ``beyond`` on."""
+    """The requested ids below ``beyond``."""
     first = whole(query, "from_id", (1, beyond), 1, because=_LATER)
     count = min(whole(query, "limit", (1, _MOST_ROWS), _ROWS), beyond - first)
     return range(first, first + count)
 
 
 def _in_pieces(find: Callable[[int, int], list[T]], ids: range) -> Iterator[T]:
-    """What has these ids, found as many at once as belong to a piece of work."""
+    """The items with these ids, found one piece of work at a time."""
     for first in ids[::PIECE]:
         yield from find(first, min(PIECE, ids.stop - first))
 
@@ -190,12 +190,12 @@ def _agg_trade(market: Market, group: AggTrade) -> Row:
 
 
 def _last_id(book: Book, at_ms: int) -> int:
-    """The id of a book's last change whose slot has ended by an instant."""
+    """The id of a book's last change whose slot has ended by a time."""
     return book.update_id(at_ms // Book.SLOT_MS - 1)
 
 
 def _boundaries(query: Query, latest_ms: int) -> list[int]:
-    """Given one by one, or as a range with a step; without a step, one candle."""
+    """The boundaries of candles: a list, or a range with a step; without a step, one candle."""
     instants = 0, latest_ms
     if "boundaries" in query:
         boundaries = _listed(query["boundaries"], latest_ms)
@@ -213,7 +213,7 @@ def _boundaries(query: Query, latest_ms: int) -> list[int]:
 
 
 def _check_cost(boundaries: Sequence[int]) -> None:
-    """Within a minute trades are counted one by one, unless it is cut into whole seconds."""
+    """Limit boundaries within a minute, where trades are summed singly except in whole seconds."""
     odd = sum(at_ms % MINUTE_MS != 0 for at_ms in boundaries)
     steps = {right - left for left, right in pairwise(boundaries)}
     if odd > _MOST_ODD and (steps != {SECOND_MS} or boundaries[0] % SECOND_MS):
@@ -255,6 +255,6 @@ def _quote(market: Market, amount: int) -> str:
 
 
 def _decimal(units: int, decimals: int) -> str:
-    # Cut, not divided, which takes several times as long: answers have thousands of them.
+    # Slicing is several times as fast as division, and responses have thousands of numbers.
     digits = str(units).zfill(decimals + 1)
     return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits

@@ -1,13 +1,13 @@
-"""Limits: rules as data, and the one place where arrivals are counted against them.
+"""Defines limits as rules and counts arrivals (requests, connects, messages) against them.
 
-A rule says how much of what may happen per period; three kinds exist, because exchanges count in
-three ways. ``aligned`` windows begin at whole multiples of the period, ``sliding`` ones end at the
-arrival, and a ``bucket`` drains evenly. Admission charges all rules of an arrival at one instant
-and writes it to the log, so that a judge can recount every window afterwards: what the log says
-is what was counted. A refused arrival is charged too, unless its rule says not.
+A rule limits an amount per period. There are three kinds, because exchanges count in three ways:
+``aligned`` windows begin at whole multiples of the period, ``sliding`` windows end at the arrival,
+and a ``bucket`` drains evenly. Admission charges all rules of an arrival at once and writes the
+arrival to the log, so that the judge can recount every window afterwards. A refused arrival is
+charged too, unless its rule excludes that.
 
-A token bucket of so many tokens, filled at so many a second, is a ``bucket`` whose limit is its
-size and whose period is the time it takes to fill.
+A token bucket is a ``bucket`` whose limit is the number of tokens and whose period is the time it
+takes to refill.
 """
 
 import re
@@ -27,7 +27,7 @@ Unit = Literal["weight", "request", "message", "connect"]
 _Counted = str | int | tuple[str, str]
 
 MINUTE_MS = 60_000
-"""The length of windows where no rule has any."""
+"""The length of windows if no rule is aligned."""
 _REQUESTS_KEPT = 200_000
 _MOST_OFFENDERS = 10_000
 _FEW_USAGES = 1024
@@ -35,28 +35,28 @@ _FEW_USAGES = 1024
 
 @dataclass(frozen=True)
 class Rule:
-    """So much of something per period."""
+    """A limit on an amount per period."""
 
     name: str
     kind: Literal["aligned", "sliding", "bucket"]
     period_ms: int
     limit: int
     scope: Literal["ip", "key", "connection"]
-    """What is counted apart: addresses, keys of an address (``LimitTarget``), or connections."""
+    """What is counted separately: addresses, keys of an address (``LimitTarget``), connections."""
     unit: Unit
     counts_refused: bool = True
-    """Whether an arrival that was refused is charged nevertheless."""
+    """Whether a refused arrival is charged."""
     group: str = ""
-    """Counts only what is sent to this group of endpoints; everything if empty."""
+    """The group of endpoints that the rule counts; all if empty."""
 
 
 class LimitTarget(NamedTuple):
-    """Where an arrival belongs, as the limits see it."""
+    """The group and key under which an arrival is counted."""
 
     group: str = ""
     """The group of endpoints; rules of other groups do not count it."""
     key: str = ""
-    """What rules of scope ``key`` count apart, such as a market. One of few: each is remembered."""
+    """What rules of scope ``key`` count separately, such as a market. Each is kept, so use few."""
 
 
 ANY_TARGET = LimitTarget()
@@ -64,21 +64,21 @@ ANY_TARGET = LimitTarget()
 
 @dataclass(frozen=True)
 class BanPolicy:
-    """When refusing is no longer enough."""
+    """When an address is banned, and for how long."""
 
     refusals_before_ban: int
-    """So many refusals in one window are answered 429; the next one begins a ban."""
+    """The number of refusals in a window that get a 429; the next one starts a ban."""
     first_ban_ms: int
     longest_ban_ms: int
 
     def length_ms(self, bans_before: int) -> int:
-        """Each ban lasts twice as long as the one before, up to the longest."""
-        # The shift is bounded so that an old offender does not build a number without end.
+        """The length of the next ban: twice the previous one, up to the longest."""
+        # The shift is bounded so that the number does not grow with every ban.
         return min(self.longest_ban_ms, self.first_ban_ms << min(bans_before, 40))
 
 
 def ban_policy(settings: Simulator) -> BanPolicy:
-    """The policy an operator has set."""
+    """The ban policy of the settings."""
     return BanPolicy(
         settings.refusals_before_ban,
         round(settings.first_ban * 1000),
@@ -87,10 +87,10 @@ def ban_policy(settings: Simulator) -> BanPolicy:
 
 
 def replaced(rules: Iterable[Rule], settings: Simulator) -> tuple[Rule, ...]:
-    """The rules with the limits that an operator has put in the place of their own.
+    """The rules with their limits replaced by those of the settings.
 
     Raises:
-        ConfigError: one of these is for no rule of the exchange, or is no limit.
+        ConfigError: the settings name a rule that does not exist, or a limit cannot be parsed.
     """
     by_name = {rule.name: rule for rule in rules}
     for name, text in settings.limits.items():
@@ -109,34 +109,34 @@ def replaced(rules: Iterable[Rule], settings: Simulator) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one arrival."""
+    """The result of counting one arrival."""
 
     admitted: bool
     at_ms: int
     window: int
-    """Which window of the first aligned rule the arrival fell into; of a minute if none is."""
+    """The window of the arrival by the first aligned rule; a minute if no rule is aligned."""
     used: Mapping[str, int]
-    """Name of each rule that counted it → used after this arrival."""
+    """Name of each rule that counted it → usage after this arrival."""
     left: Mapping[str, int] = field(default_factory=dict)
-    """The same rules → what is left of each."""
+    """Name of each rule that counted it → remaining amount."""
     broken: Rule | None = None
-    """The rule it broke, the one with the longest wait if several; None for a ban alone."""
+    """The exceeded rule, the one with the longest wait if several; None for a ban alone."""
     retry_after_s: int = 0
-    """Rounded up; at least 1 when refused."""
+    """Rounded up; at least 1 if refused."""
     banned_until_ms: int | None = None
     seq: int = 0
     """Its number in the log."""
 
     @property
     def status(self) -> int:
-        """The HTTP status that says it: 200, 429 or 418."""
+        """The HTTP status of the verdict: 200, 429 or 418."""
         if self.admitted:
             return 200
         return 429 if self.banned_until_ms is None else 418
 
 
 class Arrival(Struct, frozen=True):
-    """One line of the request log."""
+    """One row of the request log."""
 
     seq: int
     at_ms: int
@@ -146,11 +146,11 @@ class Arrival(Struct, frozen=True):
     path: str
     weight: int
     used_after: int
-    """By the first rule that counts such arrivals."""
+    """Usage by the first rule that counts such arrivals."""
     status: int
-    """200 admitted, 429 refused, 418 banned: what the limits said, before any fault.
+    """200 admitted, 429 refused, 418 banned: the verdict of the limits, before any fault.
 
-    It says so too where the exchange's answer is an error inside a 200.
+    The same where the exchange responds with an error inside a 200.
     """
     group: str = ""
     key: str = ""
@@ -165,7 +165,7 @@ class _Offender:
 
 
 class RequestLimiter:
-    """Counts arrivals against the rules. Nothing here waits, so no arrival can slip between."""
+    """Counts arrivals against the rules. No method awaits, so counting is atomic."""
 
     def __init__(
         self, rules: Iterable[Rule], bans: BanPolicy | None, remembered: int = _REQUESTS_KEPT
@@ -173,21 +173,21 @@ class RequestLimiter:
         self._rules = {rule.name: rule for rule in rules}
         self._bans = bans
         self._usages: dict[str, dict[_Counted, Usage]] = {name: {} for name in self._rules}
-        """By the rule's name, and by whoever it counts apart."""
+        """By the rule's name, and by the address, key or connection that it counts separately."""
         self._offenders: dict[str, _Offender] = {}
         self._log = History(Arrival, remembered)
         self._full = _FEW_USAGES
         self.totals: Counter[str] = Counter()
-        """All arrivals there ever were, by unit (``request``) and by status (``429``)."""
+        """All arrivals since the start, by unit (``request``) and by status (``429``)."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Every rule, as it stands now."""
+        """All rules with their current limits."""
         return tuple(self._rules.values())
 
     @property
     def counted(self) -> int:
-        """How many counts are kept: one for each rule and whoever it counts apart."""
+        """The number of counts kept: one per rule and address, key or connection."""
         return sum(map(len, self._usages.values()))
 
     def admit(
@@ -206,7 +206,7 @@ class RequestLimiter:
         return verdict
 
     def message(self, connection: int, at_ms: int, ip: str = "") -> bool:
-        """Count one message on a connection of an address; whether it was still allowed."""
+        """Count one message on a connection; return whether it was allowed."""
         rules = [rule for rule in self._rules.values() if rule.unit == "message"]
         usages = [
             self._usage(rule, connection if rule.scope == "connection" else ip, at_ms)
@@ -219,20 +219,20 @@ class RequestLimiter:
         return fits
 
     def offend(self, ip: str, at_ms: int) -> int | None:
-        """Count an offence outside the rules as one refusal; until when the address is banned."""
+        """Count a violation outside the rules as a refusal; return the end of a ban, if any."""
         return self._refuse(ip, at_ms)
 
     def forget(self, connection: int) -> None:
-        """Drop what was counted for a connection that is gone."""
+        """Drop the counts of a closed connection."""
         for usages in self._usages.values():
             usages.pop(connection, None)
 
     def change(self, name: str, limit: int) -> None:
-        """Give a rule another limit; what was used stays used."""
+        """Change the limit of a rule; its usage is kept."""
         self._rules[name] = replace(self._rules[name], limit=limit)
 
     def unban(self) -> None:
-        """Forgive every address."""
+        """Lift all bans and reset the refusals of every address."""
         self._offenders.clear()
 
     def banned(self, at_ms: int) -> dict[str, int]:
@@ -244,7 +244,7 @@ class RequestLimiter:
         }
 
     def used(self, at_ms: int) -> dict[str, int]:
-        """Rule name → most that any address, or key of one, has used of it now."""
+        """Rule name → highest current usage of any address, or key of one."""
         return {
             name: max((usage.used(rule, at_ms) for usage in self._usages[name].values()), default=0)
             for name, rule in self._rules.items()
@@ -252,11 +252,11 @@ class RequestLimiter:
         }
 
     def arrivals(self, after_seq: int = 0, most: int | None = None) -> Page[Arrival]:
-        """Up to ``most`` rows of the log behind a sequence number."""
+        """Up to ``most`` rows of the log after a sequence number."""
         return self._log.page(after_seq, most)
 
     def packed_arrivals(self, after_seq: int, most: int) -> PackedPage:
-        """The same, as JSON."""
+        """Up to ``most`` rows of the log after a sequence number, as JSON."""
         return self._log.packed(after_seq, most)
 
     def _judge(self, ip: str, costs: Mapping[str, int], at_ms: int, target: LimitTarget) -> Verdict:
@@ -309,7 +309,7 @@ class RequestLimiter:
 
     def _new_offender(self, ip: str) -> _Offender:
         if len(self._offenders) >= _MOST_OFFENDERS:
-            # Forgotten is whoever is not banned, or whose ban ends first.
+            # Drop an address that is not banned, or the one whose ban ends first.
             offenders = self._offenders
             del offenders[min(offenders, key=lambda each: offenders[each].banned_until_ms)]
         offender = self._offenders[ip] = _Offender()
@@ -324,12 +324,13 @@ class RequestLimiter:
         return usage
 
     def _forget_idle(self, at_ms: int) -> None:
-        """Drop the counts of whoever has used nothing lately; whoever comes back begins at zero."""
+        """Drop the counts whose current usage is zero."""
         self._usages = {
             name: {key: u for key, u in usages.items() if u.used(self._rules[name], at_ms)}
             for name, usages in self._usages.items()
         }
-        # Only when there are a quarter more, so that an arrival costs the same on average.
+        # The next time with a quarter more counts, so that the average cost of an arrival is
+        # constant.
         self._full = max(_FEW_USAGES, self.counted * 5 // 4)
 
     def _write(

@@ -1,7 +1,7 @@
-"""Questions to the simulator itself: how their parameters are read.
+"""Parses the parameters of requests to the control API.
 
-A parameter that is unknown, missing, of the wrong form or out of range is answered with what would
-be right. Every range has an end, so that no question can take long to answer.
+The error for a parameter that is unknown, missing, malformed or out of range states what is
+allowed. Every range is bounded, so that no request takes long.
 """
 
 import re
@@ -16,11 +16,11 @@ _NAMED = 40
 
 
 class BadQuestion(Exception):
-    """A question nobody can answer; the message says why."""
+    """A control request is not valid; the message has the reason."""
 
 
 def read_query(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The parameters of a question, each given once.
+    """The parameters of a request, each given once.
 
     Raises:
         BadQuestion: one is given twice.
@@ -34,7 +34,7 @@ def read_query(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def check_names(query: Query, known: Collection[str]) -> None:
-    """Refuse parameters that the question does not have.
+    """Reject unknown parameters.
 
     Raises:
         BadQuestion: there is one.
@@ -54,7 +54,7 @@ def whole(
     default: int | None = None,
     because: str = "",
 ) -> int:
-    """A whole number of a range, both ends included.
+    """The value of a whole number within a range, both ends included.
 
     Raises:
         BadQuestion: it is missing and has no default, is not a whole number, or is out of range.
@@ -72,7 +72,7 @@ def whole(
 
 
 def one_of(given: str, known: Mapping[str, object], what: str) -> str:
-    """One of the names there are.
+    """Return the given name if it is known.
 
     Raises:
         BadQuestion: there is no such name.
@@ -87,12 +87,12 @@ def one_of(given: str, known: Mapping[str, object], what: str) -> str:
 
 
 def meant(given: str, known: Collection[str]) -> str:
-    """What was probably meant, as the end of a message."""
-    # Comparing names takes time that grows with the square of their length.
+    """A suggestion of similar names, as the end of a message."""
+    # The time to compare names grows with the square of their length.
     near = near_matches(given[:_SHOWN], known)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def shown(text: str) -> str:
-    """What was given, short enough for a message or a log."""
+    """The given text, shortened for a message or a log."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

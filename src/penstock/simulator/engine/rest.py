@@ -1,13 +1,13 @@
-"""REST: one request from its arrival to its answer.
+"""Handles a REST request from its arrival to its response.
 
-A request travels (a jitter), is counted, waits (the latency), and only then costs work. The wait
-lies between counting and work on purpose: without it the work for one request would delay the
-counting of the next, and the server's own slowness would move requests into another window. The
-answer is as of the instant of admission, however long it took.
+A request is delayed (jitter), counted, delayed again (latency), and only then processed. The delay
+between counting and processing is intended: without it, processing one request would delay the
+counting of the next, and a slow server would move requests into another window. The response is as
+of the time of admission, however long it took.
 
-However many answers are due, the loop makes one that takes a millisecond or more between two looks
-at everything else: at new requests, at questions to the simulator itself, at streams. Long answers
-are made one after the other, in pieces, and short ones do not wait for them.
+Whenever a response took more than a millisecond to build, the loop runs other tasks before the
+next: new requests, control requests, streams. Long responses are built one at a time, in pieces,
+and short ones do not wait for them.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from penstock.simulator.engine.turns import in_turns
 from penstock.simulator.market.rng import key, mix
 
 _UNKNOWN_PATH_WEIGHT = 1
-_TURN_NS = 1_000_000  # after an answer that took longer, others on the loop have their turn
+_TURN_NS = 1_000_000  # after a response that took longer, yield to other tasks
 _PAGE = b"<html><head><title>Error</title></head><body><h1>Sorry, not now.</h1></body></html>"
 
 
 class RestServer:
-    """Answers requests."""
+    """Handles REST requests."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -37,7 +37,7 @@ class RestServer:
         self._short_turn, self._long_turn = asyncio.Lock(), asyncio.Lock()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """Handle one request."""
         engine = self._engine
         engine.requests += 1
         engine.in_flight += 1
@@ -99,10 +99,10 @@ class RestServer:
                 began_ns = clock.monotonic_ns()
                 answer = route.answer(asked, as_of_ms)
                 if clock.monotonic_ns() - began_ns > _TURN_NS:
-                    # Whoever waits for a turn begins when others on the loop have had theirs.
+                    # The next waiting request starts after other tasks of the loop have run.
                     await clock.sleep(0)
             if isinstance(answer, Generator):
-                # One at a time: half-made answers of many megabytes are not held side by side.
+                # One at a time, so that unfinished responses of many megabytes do not add up.
                 async with self._long_turn:
                     answer = await in_turns(answer, clock)
         except Refused as refused:
@@ -115,7 +115,7 @@ class RestServer:
             return Reply(_PAGE, faults.status, content_type="text/html")
         if faults.status == 500:
             return self._engine.exchange.failure()
-        # Told as the exchange would, though nothing was counted: a storm, not a broken limit.
+        # Worded like a refusal of the exchange, although no limit was exceeded.
         until_ms = verdict.at_ms + faults.retry_after_s * 1000
         return self._engine.exchange.refusal(
             Verdict(
@@ -131,12 +131,12 @@ class RestServer:
 
 
 def _parameters(request: web.BaseRequest) -> dict[str, str]:
-    """One that was sent several times is its values with commas between them."""
+    """The query parameters; the values of a repeated one are joined with commas."""
     return {name: ",".join(request.query.getall(name)) for name in request.query}
 
 
 def respond(exchange: SimulatedExchange, reply: Reply) -> web.Response:
-    """A reply as aiohttp wants it."""
+    """The reply as an aiohttp response."""
     return web.Response(body=reply.body, status=reply.status, headers=_headers(exchange, reply))
 
 

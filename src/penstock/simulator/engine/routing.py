@@ -1,8 +1,8 @@
-"""Routing: which endpoint a path means.
+"""Finds the endpoint of a path.
 
-Most paths are plain words and found at once. A path with names in braces, such as
-``/products/{product}/book``, stands for many; what a client wrote in those places is handed on
-among the parameters of its query, and no parameter of the same name can pass for it.
+Most paths are literal and looked up directly. A path template such as
+``/products/{product}/book`` has parameters; their values are added to those of the query and
+override query parameters of the same name.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Router:
         ]
 
     def find(self, path: str) -> tuple[Route, Query] | None:
-        """The route of a path, and what the path itself names."""
+        """The route of a path, and the path parameters."""
         route = self._plain.get(path)
         if route is not None:
             return route, {}

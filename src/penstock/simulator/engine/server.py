@@ -1,8 +1,8 @@
-"""The server: one simulated exchange on one address.
+"""Serves one simulated exchange on one address.
 
-It opens the port, hands each request to whoever answers it, and keeps the background tasks going:
-the broadcaster, the sweeper and the watch over the loop. Nothing a client does, and no defect in an
-exchange's file, ends it.
+The server opens the port, dispatches requests to their handlers, and runs the background tasks: the
+broadcaster, the sweeper and the loop monitor. No client, and no defect in an exchange's code, stops
+it.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from penstock.simulator.engine.streams import GOING_AWAY, Streams
 from penstock.simulator.engine.sweeper import Sweeper
 from penstock.telemetry import Listener, log_error, quiet
 
-_STOP_TIMEOUT_S = 0.5  # with requests and farewells still under way when the server stops
-_LONGEST_ADDRESS_BYTES = 128 * 1024  # all the streams of a connection may stand in its address
-_UNREAD_S = 30.0  # how long an answer waits for its reader
-_RETRY_S = 0.1  # between a background task's failure and its next try
+_STOP_TIMEOUT_S = 0.5  # for open requests and close handshakes when the server stops
+_LONGEST_ADDRESS_BYTES = 128 * 1024  # the URL may contain all streams of a connection
+_UNREAD_S = 30.0  # how long a client may take to read a response
+_RETRY_S = 0.1  # between a background task's failure and its restart
 
 
 @dataclass(frozen=True)
 class State:
-    """What the simulator is doing, at one instant."""
+    """The simulator's state at one time."""
 
     exchange: str
     address: str
@@ -48,23 +48,23 @@ class State:
     in_flight: int
     refusals: int
     used: Mapping[str, int]
-    """Rule name → most that any address has used of it in the present window."""
+    """Rule name → highest usage of any address in the current window."""
     limits: Mapping[str, int]
     bans: Mapping[str, int]
     """Address → end of its ban (ms)."""
     faults: str
-    """The plan in force."""
+    """The fault plan in force."""
     injected: Mapping[str, int]
-    """Fault → how often it struck."""
+    """Fault → how often it was injected."""
     lag_ms: int
-    """By how much the loop was late at most, in about the last second."""
+    """The largest lag of the event loop in about the last second."""
     slow_clients: int
     feed_failures: int
     failures: int
 
 
 class SimulatorServer:
-    """Serves a simulated exchange until told to stop."""
+    """Serves a simulated exchange until it is stopped."""
 
     def __init__(
         self,
@@ -87,33 +87,33 @@ class SimulatorServer:
 
     @property
     def address(self) -> str:
-        """``host:port`` as one would type it; the real port once started."""
+        """``host:port``, with the actual port once started."""
         host = self._settings.host
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """What is listed, by slug, as the truth knows it."""
+        """The slugs of the ledger's markets."""
         return self._ledger.symbols if self._ledger is not None else ()
 
     @property
     def port(self) -> int:
-        """The port listened on."""
+        """The port that the server listens on."""
         return self._port
 
     async def start(self) -> None:
-        """Open the port and begin to serve.
+        """Open the port and start serving.
 
         Raises:
-            PortInUse: another program listens there.
-            ConfigError: the address cannot be listened on at all.
+            PortInUse: another program listens on the port.
+            ConfigError: the server cannot listen on the address.
         """
         runner = web.ServerRunner(
             web.Server(
                 self._serve,
                 access_log=None,
                 max_line_size=_LONGEST_ADDRESS_BYTES,
-                # An answer that nobody waits for any more is not held until it is due.
+                # A delayed response is dropped when its client disconnects.
                 handler_cancellation=True,
             ),
             shutdown_timeout=_STOP_TIMEOUT_S,
@@ -132,7 +132,7 @@ class SimulatorServer:
             self._tasks.append(asyncio.create_task(self._keep_up(job)))
 
     async def stop(self) -> None:
-        """Send everybody away and close the port."""
+        """Close all connections and the port."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -144,7 +144,7 @@ class SimulatorServer:
             self._runner = None
 
     def state(self) -> State:
-        """What it is doing now."""
+        """The current state."""
         engine, now_ms = self._engine, self._clock.now_ms()
         return State(
             exchange=engine.exchange.name,
@@ -170,7 +170,7 @@ class SimulatorServer:
         )
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer, and hang up on whoever does not read the answer."""
+        """Send the response; abort the connection if the client does not read it."""
         response = await self._handle(request)
         try:
             async with asyncio.timeout(_UNREAD_S):
@@ -180,7 +180,7 @@ class SimulatorServer:
             if request.transport is not None:
                 request.transport.abort()
         except ConnectionError:
-            pass  # the client left meanwhile
+            pass  # the client disconnected
         return response
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -191,7 +191,7 @@ class SimulatorServer:
                 return await self._streams.handle(request)
             return await self._rest.handle(request)
         except (ConnectionError, web.HTTPException):
-            raise  # the client left, or aiohttp has the answer
+            raise  # the client disconnected, or aiohttp sends the response
         except Exception as error:
             self._engine.failures += 1
             log_error("request_failed", path=kept_text(request.path_qs), error=repr(error))

@@ -1,7 +1,7 @@
-"""Streams: one connection from its opening to its end.
+"""Handles a stream connection from its opening to its end.
 
-Everything a client sends is counted, its pings and pongs too. What goes to it passes its outbox,
-so an acknowledgement always comes before the first frame it announces.
+Every message of a client is counted, pings and pongs included. Acknowledgements and frames go
+through the same outbox, so an acknowledgement always precedes the first frame of its stream.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from penstock.simulator.engine.rest import respond
 from penstock.simulator.engine.wire import BINARY, PONG, TEXT, Client, encode
 from penstock.telemetry import ClientConnected, ClientGone, log_error
 
-_LONGEST_MESSAGE_BYTES = 128 * 1024  # all the streams of a connection may stand in one message
-_LONGEST_NAMES = 1024 * 1024  # all the names that a connection is subscribed to, in characters
+_LONGEST_MESSAGE_BYTES = 128 * 1024  # one message may contain all streams of a connection
+_LONGEST_NAMES = 1024 * 1024  # total length of the names a connection is subscribed to, characters
 _RECEIVED = (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG)
 POLICY_VIOLATION, GOING_AWAY, INTERNAL_ERROR = 1008, 1001, 1011
 
 
 class Streams:
-    """Serves stream connections and keeps account of them."""
+    """Serves stream connections and keeps track of them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class Streams:
         return socket
 
     def replan(self) -> None:
-        """Let the plan of faults now in force hold for connections already open."""
+        """Apply the fault plan now in force to open connections."""
         for client in self.open.values():
             for held in client.faults.release() if client.faults is not None else ():
                 self._engine.broadcaster.put(client, held.stream, held.payload)
@@ -67,7 +67,7 @@ class Streams:
             )
 
     def give_notice(self, client: Client, leaves_ms: int) -> None:
-        """Warn a client that its connection will end."""
+        """Send a client a shutdown notice and schedule the end of its connection."""
         now_ms = self._engine.clock.now_ms()
         notice = self._engine.exchange.shutdown_notice(now_ms, client.subscriber.dialect)
         if notice is not None:
@@ -116,7 +116,7 @@ class Streams:
             message = await socket.receive()
             if message.type not in _RECEIVED:
                 return
-            # Once told to go, a client is only waited for until it agrees.
+            # After the close frame, messages are ignored until the client closes.
             if client.closed_ms is None:
                 self._take(message, client)
 
@@ -164,7 +164,7 @@ class Streams:
         if after == before and not client.subscriber.renewed:
             return
         if self._has_too_many(client):
-            # It leaves what it has joined, which is what it had before.
+            # The broadcaster still has the previous streams; detaching leaves exactly those.
             client.subscriber.streams = dict.fromkeys(before)
             return
         client.changed(now_ms)
@@ -192,7 +192,7 @@ class Streams:
 
 
 def _take_back(reply: ControlReply, subscriber: Subscriber, before: tuple[str, ...]) -> None:
-    """Undo what a refused acknowledgement was about."""
+    """Undo the changes of a refused acknowledgement."""
     if reply.concerns is None:
         subscriber.streams = dict.fromkeys(before)
         subscriber.renewed.clear()

@@ -1,8 +1,8 @@
-"""The sweeper: looks at every connection ten times a second and does what is due.
+"""Checks every connection ten times a second: pings, timeouts and faults.
 
-Pings, pongs that did not come, connections that lived long enough, and the faults that end one: all
-of it in one task, so that a thousand connections need no thousand timers. It writes to the wire
-directly and not through the outbox, because pings go on where frames are held back.
+One task sends pings, closes connections without a pong or at the end of their lifetime, and injects
+the faults that end a connection, so that a thousand connections need no thousand timers. It writes
+to the transport and not to the outbox, because pings continue while frames are held back.
 """
 
 from penstock.simulator.engine.engine import Engine
@@ -10,11 +10,11 @@ from penstock.simulator.engine.streams import GOING_AWAY, POLICY_VIOLATION, Stre
 from penstock.simulator.engine.wire import PING, Client, encode
 
 _CHECK_S = 0.1
-_LINGER_MS = 3000  # a client that does not take its close frame is hung up on
+_LINGER_MS = 3000  # a client that does not respond to a close frame is then aborted
 
 
 class Sweeper:
-    """Keeps connections alive, or ends them."""
+    """Pings connections and closes those that are due."""
 
     def __init__(self, engine: Engine, streams: Streams) -> None:
         self._engine, self._streams = engine, streams
@@ -22,7 +22,7 @@ class Sweeper:
             (rule for rule in engine.limiter.rules if rule.unit in ("weight", "request")), None
         )
         self._upkeep = engine.exchange.upkeep
-        # Times shorter than the usual look need a closer one.
+        # Short ping intervals need more frequent checks.
         every_ms = self._upkeep.ping_every_ms
         self._check_s = _CHECK_S if every_ms is None else min(_CHECK_S, every_ms / 4000)
 
@@ -33,7 +33,7 @@ class Sweeper:
             self.sweep()
 
     def sweep(self) -> None:
-        """Do what is due now."""
+        """Check all connections once."""
         now_ms = self._engine.clock.now_ms()
         self._follow_limit(now_ms)
         for client in list(self._streams.open.values()):
@@ -57,7 +57,7 @@ class Sweeper:
             client.transport.write(encode(payload, PING))
 
     def _over(self, client: Client, now_ms: int) -> tuple[int, str] | None:
-        """Why a connection is to end, if it is."""
+        """The close code and reason of a connection that is due to end, if it is."""
         upkeep = self._upkeep
         if client.leaves_ms is not None and now_ms >= client.leaves_ms:
             return GOING_AWAY, "server shutdown"

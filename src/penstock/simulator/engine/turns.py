@@ -1,4 +1,4 @@
-"""Turns: work in pieces, and everybody else on the loop served in between."""
+"""Runs long work in pieces and yields to the event loop in between."""
 
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def in_turns(work: Work[T], clock: Clock, pieces: int = 1) -> T:
-    """Do work so many pieces at a time, with a turn for others in between."""
+    """Run work to its end; yield to other tasks after every ``pieces`` pieces."""
     while True:
         try:
             for _ in range(pieces):

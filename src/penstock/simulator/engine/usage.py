@@ -1,7 +1,7 @@
-"""Usage: what has been used of one rule, by whoever the rule counts apart.
+"""Counts the usage of one rule by one address, key or connection.
 
-There is one for each address that came within a period, which may be tens of thousands: they are
-small.
+There is one object for each address that was active within a period, possibly tens of thousands, so
+they are small.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 _MOST_ENTRIES = 8192
-"""Beyond so many, instants are told less finely."""
+"""With more entries than this, entries are merged and times get coarser."""
 
 
 class Usage(Protocol):
-    """What one address or connection has used of one rule. Instants never go back."""
+    """The usage of one rule by one address, key or connection. Times never decrease."""
 
     def used(self, rule: Rule, at_ms: int) -> int: ...
 
     def wait_ms(self, rule: Rule, cost: int, at_ms: int) -> int:
-        """How long until ``cost`` would fit; 0 if it does now, a period if it never will."""
+        """The time until ``cost`` fits; 0 if it fits now, a period if it never will."""
         ...
 
     def charge(self, rule: Rule, cost: int, at_ms: int) -> None: ...
@@ -54,8 +54,8 @@ class Aligned:
 class Sliding:
     """A window that ends with the arrival."""
 
-    # One entry per millisecond, however many arrivals, and never more than so many entries.
-    # A list, because an empty deque has room for 64 entries, and most addresses come once.
+    # One entry per millisecond, however many arrivals, and at most _MOST_ENTRIES.
+    # A list, because an empty deque allocates 64 entries and most addresses need one.
     charges: list[tuple[int, int]] = field(default_factory=list)
     amount: int = 0
 
@@ -76,7 +76,7 @@ class Sliding:
             return 0
         if cost > rule.limit:
             return rule.period_ms
-        # From the newest: as many entries matter as fit the limit, however long a flood is.
+        # From the latest: only the entries that fit the limit are read, however many there are.
         room = rule.limit - cost
         for charged_ms, amount in reversed(self.charges):
             room -= amount
@@ -96,7 +96,7 @@ class Sliding:
         self.amount += cost
 
     def _merge(self) -> None:
-        """Halve the entries of a flood: each two become one, at the later instant."""
+        """Halve the number of entries: merge pairs into one, at the later time."""
         entries = [*self.charges]
         odd = entries[: len(entries) % 2]
         pairs = zip(entries[len(odd) :: 2], entries[len(odd) + 1 :: 2], strict=True)
@@ -107,8 +107,8 @@ class Sliding:
 class Bucket:
     """A bucket that drains evenly, ``limit`` in a period."""
 
-    # The level is kept in 1/period_ms of a unit, so that draining `limit` per period is a whole
-    # number per millisecond and nothing is ever rounded away.
+    # The level is in 1/period_ms of a unit, so that draining `limit` per period is a whole number
+    # per millisecond and nothing is rounded.
     level: int = 0
     since_ms: int = 0
 

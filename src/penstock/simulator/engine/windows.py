@@ -1,8 +1,8 @@
-"""Windows: what arrived in each window, and whether the count can be trusted.
+"""Sums the requests of each window, and reports whether the count is reliable.
 
-The simulator judges its clients by the window in which it admitted each request. A loop that was
-busy admits late, so a window is only *sound* if the loop never lagged by more than the guard in
-it. An unsound window proves nothing against anybody.
+Clients are judged by the window in which the simulator admitted each request. A busy event loop
+admits late, so a window is *sound* only if the loop never lagged by more than the guard in it. An
+unsound window is no evidence against a client.
 """
 
 from collections import deque
@@ -24,22 +24,22 @@ class WindowReport:
     end_ms: int
     requests: int = 0
     weight: int = 0
-    """Of all arrivals from all addresses, refused ones too."""
+    """The weight of all requests from all addresses, refused ones included."""
     max_used: int = 0
-    """The most that any one address had used."""
+    """The highest usage of a single address."""
     refusals: int = 0
     lag_ms: int = 0
     sound: bool = True
 
 
 class Windows:
-    """Sums arrivals by window."""
+    """Sums requests by window."""
 
     def __init__(self, period_ms: int, guard_ms: int = GUARD_MS, remembered: int = 5000) -> None:
         self._period_ms, self._guard_ms, self._remembered = period_ms, guard_ms, remembered
         self._reports: dict[int, WindowReport] = {}
         self.dropped = 0
-        """Older windows that are not kept any more."""
+        """How many older windows have been dropped."""
 
     def count(self, weight: int, verdict: Verdict) -> None:
         """Add one request."""
@@ -53,14 +53,14 @@ class Windows:
         )
 
     def lagged(self, lag_ms: int, at_ms: int) -> None:
-        """Note by how much the loop was late."""
+        """Record a lag of the loop."""
         report = self._at(at_ms)
         if lag_ms > report.lag_ms:
             sound = lag_ms <= self._guard_ms
             self._reports[report.window] = replace(report, lag_ms=lag_ms, sound=sound)
 
     def closed(self, now_ms: int) -> list[WindowReport]:
-        """Every remembered window that is over, oldest first."""
+        """All kept windows that have ended, oldest first."""
         return [report for report in self._reports.values() if report.end_ms <= now_ms]
 
     def _at(self, at_ms: int) -> WindowReport:
@@ -75,7 +75,7 @@ class Windows:
 
 
 class LoopWatch:
-    """Measures how late the loop runs what is due."""
+    """Measures the lag of the event loop."""
 
     def __init__(self, clock: Clock, windows: Windows) -> None:
         self._clock, self._windows = clock, windows
@@ -83,7 +83,7 @@ class LoopWatch:
 
     @property
     def lag_ms(self) -> int:
-        """The worst lag of about the last second."""
+        """The largest lag of about the last second."""
         return max(self._recent, default=0)
 
     async def run(self) -> None:
@@ -95,6 +95,6 @@ class LoopWatch:
             late_ns = self._clock.monotonic_ns() - asked_ns - round(_LOOK_S * 1e9)
             lag_ms = max(0, late_ns) // 1_000_000
             self._recent.append(lag_ms)
-            # A lag that spans a boundary spoils the windows on both sides of it.
+            # A lag across a boundary affects the windows on both sides.
             self._windows.lagged(lag_ms, asked_ms)
             self._windows.lagged(lag_ms, self._clock.now_ms())

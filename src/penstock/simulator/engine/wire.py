@@ -1,8 +1,9 @@
-"""The wire: frames as bytes, and what is known of the client at the other end.
+"""Encodes WebSocket frames and holds the state of each client connection.
 
-A server's frames are not masked, so one encoded frame serves every client. It is put into each
+A server's frames are not masked, so one encoded frame serves every client. It is appended to each
 client's outbox and written once per tick of the broadcaster: joining twenty frames into one write
-costs a tenth of writing them one by one. A client that does not read is cut off, as exchanges do.
+costs a tenth of writing them one by one. A client that does not read is disconnected, as exchanges
+do.
 """
 
 import asyncio
@@ -16,14 +17,14 @@ from penstock.simulator.engine.injection import ConnectionFaults
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 UNREAD_BYTES = 4 * 1024 * 1024
-"""A client that leaves more than this unread is cut off."""
+"""A client that leaves more than this unread is disconnected."""
 ALL_UNREAD_BYTES = 128 * 1024 * 1024
-"""When all clients together leave more than this unread, the slowest is cut off."""
+"""When all clients together leave more than this unread, the slowest is disconnected."""
 _MOST_CHANGES, _MOST_NAMES = 100, 4096
 
 
 def encode(payload: bytes, opcode: int = TEXT) -> bytes:
-    """One whole, unmasked frame."""
+    """The payload as one unmasked, final frame."""
     size = len(payload)
     if size < 126:
         return bytes((0x80 | opcode, size)) + payload
@@ -33,13 +34,13 @@ def encode(payload: bytes, opcode: int = TEXT) -> bytes:
 
 
 def encode_all(payloads: Iterable[bytes], opcode: int = TEXT) -> bytes:
-    """Several frames, one behind the other."""
+    """Several frames, concatenated."""
     return b"".join([encode(payload, opcode) for payload in payloads])
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a connection was subscribed to from an instant on."""
+    """The streams that a connection was subscribed to from a time on."""
 
     at_ms: int
     streams: tuple[str, ...]
@@ -47,7 +48,7 @@ class Change:
 
 @dataclass
 class Client:
-    """One stream connection, from the server's side."""
+    """One stream connection, on the server's side."""
 
     id: int
     ip: str
@@ -55,34 +56,34 @@ class Client:
     opened_ms: int
     transport: asyncio.Transport
     opcode: int = TEXT
-    """Of the frames that carry payloads: text or binary."""
+    """The opcode of payload frames: text or binary."""
     subscriber: Subscriber = field(default_factory=Subscriber)
     faults: ConnectionFaults | None = None
     outbox: list[bytes] = field(default_factory=list)
     pings: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """(sent at, payload) of pings not yet answered."""
+    """(time sent, payload) of pings without a pong yet."""
     pinged_ms: int = 0
     stirred_ms: int = 0
-    """When anything was last sent on it, either way."""
+    """When anything was last sent or received."""
     leaves_ms: int | None = None
-    """When it ends after a shutdown notice."""
+    """When the connection is closed after a shutdown notice."""
     frames_sent: int = 0
     messages_received: int = 0
     changes: deque[Change] = field(default_factory=deque)
-    """What it was subscribed to, the newest last."""
+    """Its subscriptions over time, the latest last."""
     changes_dropped: int = 0
-    """Older changes that are not kept any more."""
+    """How many older changes have been dropped."""
     closed_ms: int | None = None
     reason: str = ""
 
     def put(self, payload: bytes) -> None:
-        """Send a payload as a frame with the next flush, behind those already waiting."""
+        """Append a payload as a frame to the outbox, to be written with the next flush."""
         if self.closed_ms is None:
             self.outbox.append(encode(payload, self.opcode))
             self.frames_sent += 1
 
     def changed(self, now_ms: int) -> None:
-        """Note what it is subscribed to from now on."""
+        """Record the subscriptions from now on."""
         self.changes.append(Change(now_ms, tuple(self.subscriber.streams)))
         names = sum(len(change.streams) for change in self.changes)
         while len(self.changes) > 1 and (len(self.changes) > _MOST_CHANGES or names > _MOST_NAMES):
@@ -90,37 +91,37 @@ class Client:
             self.changes_dropped += 1
 
     def flush(self) -> None:
-        """Write everything that waits."""
+        """Write the outbox to the transport."""
         if self.outbox:
             waiting = b"".join(self.outbox)
             self.outbox.clear()
             self.transport.write(waiting)
 
     def unread_bytes(self) -> int:
-        """How much waits for it to read."""
+        """The number of bytes that the client has yet to read."""
         return self.transport.get_write_buffer_size()
 
     def pong(self, payload: bytes) -> None:
-        """Take an answer to a ping; one that answers none of them changes nothing."""
+        """Process a pong; one that matches no ping is ignored."""
         if any(sent == payload for _, sent in self.pings):
             while self.pings.popleft()[1] != payload:
                 pass
 
     def close(self, code: int, reason: str, now_ms: int) -> None:
-        """Say why, and leave it to the client to agree; whoever does not is hung up on later."""
+        """Send a close frame; the sweeper aborts the connection if the client does not respond."""
         if self.closed_ms is None:
             self.flush()
             self.transport.write(encode(code.to_bytes(2, "big") + reason.encode(), CLOSE))
             self._end(f"{code} {reason}", now_ms)
 
     def abort(self, reason: str, now_ms: int) -> None:
-        """Hang up without a word."""
+        """Abort the connection without a close frame."""
         if self.closed_ms is None:
             self._end(reason, now_ms)
             self.transport.abort()
 
     def cut(self, now_ms: int) -> bytes:
-        """Hang up in the middle of the last frame that waits; the part that was not sent."""
+        """Disconnect in the middle of the last frame in the outbox; return the unsent part."""
         waiting = b"".join(self.outbox)
         sent = len(waiting) - (len(self.outbox[-1]) + 1) // 2
         self.outbox.clear()
@@ -130,7 +131,7 @@ class Client:
         return waiting[sent:]
 
     def gone(self, reason: str, now_ms: int) -> None:
-        """Note that the connection has ended, unless it is known already."""
+        """Record the end of the connection, unless it is recorded already."""
         if self.closed_ms is None:
             self._end(reason, now_ms)
 

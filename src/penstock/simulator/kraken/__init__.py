@@ -1,7 +1,8 @@
-"""The simulated Kraken: spot market data over REST and the second version of its streams.
+"""Simulates Kraken: spot market data over REST and version 2 of its streams.
 
-Written from the exchange's documentation and from recordings of its traffic. Everything here is a
-function of the market, the settings and an instant; sockets, counting and faults are the server's.
+Written from the exchange's documentation and from recordings of its traffic. All responses and
+frames are functions of the market, the settings and a time; the server handles sockets, limits and
+faults.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +37,10 @@ _NOT_FOUND = b"<html><head><title>404 Not Found</title></head><body>404 Not Foun
 
 
 def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
-    """The exchange that lists these markets.
+    """Build the exchange that lists these markets.
 
     Raises:
-        ConfigError: an operator has set a limit that does not exist, or cannot be read.
+        ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
     return Kraken(list_markets(markets), rules.rules_from(settings), rules.upkeep_from(settings))
 
@@ -62,37 +63,37 @@ class Kraken:
         self._handler = control.MessageHandler(self._streams)
 
     def not_found(self, path: str) -> Reply:
-        """A method that does not exist is an error like any other; elsewhere there is a page."""
+        """An error in a 200 for an unknown method; an HTML page for any other path."""
         if path.startswith(rest.PREFIX):
             return refusals.error(refusals.UNKNOWN_METHOD)
         return Reply(_NOT_FOUND, status=404, content_type="text/html")
 
     def failure(self) -> Reply:
-        """The exchange's own failure, told inside a 200 too."""
+        """An internal error, also in a 200."""
         return refusals.error(refusals.INTERNAL_ERROR)
 
     def refusal(self, verdict: Verdict) -> Reply:
-        """Too many requests or connections."""
+        """The response to too many requests or connections."""
         return rules.refusal(verdict)
 
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:  # noqa: ARG002 - as the port
-        """Kraken tells nothing of what is left."""
+        """No headers: Kraken does not report usage."""
         return {}
 
     def open(self, path: str, asked: Asked) -> Opening | None:  # noqa: ARG002 - as the port
-        """There is one address; everything else is said on the connection."""
+        """The only address, without streams: clients subscribe by messages."""
         return Opening((), wrapped=False) if path.rstrip("/") == STREAMS else None
 
     def greeting(self, connection: int, at_ms: int) -> list[bytes]:
-        """The system's status, and the connection's number, beyond what a float holds."""
+        """The system's status, with a connection id that exceeds a float's precision."""
         return [_status("online", mix(key("connection", at_ms) ^ connection) >> 1)]
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
-        """Carry out a client's message."""
+        """Apply a client's message and return the replies."""
         return self._handler.answer(text, subscriber, at_ms)
 
     def overrun(self, text: str) -> bytes | None:
-        """A message too many is answered, and not carried out."""
+        """The error for a message over the limit, which is not applied."""
         return control.overrun(text)
 
     def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:  # noqa: ARG002 - as the port
@@ -100,15 +101,15 @@ class Kraken:
         return self._streams.feed(stream)
 
     def wrap(self, stream: str, payload: bytes) -> bytes:  # noqa: ARG002 - as the port
-        """A frame says itself what it is of."""
+        """The payload unchanged: frames contain their channel and symbol."""
         return payload
 
     def shutdown_notice(self, at_ms: int, dialect: str = "") -> tuple[str, bytes] | None:  # noqa: ARG002
-        """The status that precedes a maintenance."""
+        """The status sent before a maintenance."""
         return STATUS, _status("maintenance", mix(key("notice", at_ms)) >> 1)
 
     def refuse_ack(self, reply: bytes) -> bytes:
-        """The error that might have come instead."""
+        """An error for the same request as the acknowledgement."""
         return control.refusal_of(reply)
 
 

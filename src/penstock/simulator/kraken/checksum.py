@@ -1,7 +1,7 @@
-"""The checksum of a book: CRC-32 over its ten best levels, asks first.
+"""Computes the checksum of a book: CRC-32 over its ten best levels, asks first.
 
-Kraken writes each price and quantity without its point and leading zeros. Of a number with all its
-decimals that leaves the digits of the number counted in its smallest unit, so integers do.
+Kraken removes the decimal point and leading zeros of each price and quantity. What remains of a
+number with all its decimals is the number in its smallest unit, so integers suffice.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,6 @@ LEVELS = 10
 
 
 def checksum(bids: Sequence[Level], asks: Sequence[Level], lot: int) -> int:
-    """Of levels, best first; ``lot`` is a lot in units of the eighth decimal."""
+    """The checksum of levels, best first; ``lot`` is a lot in units of the eighth decimal."""
     levels = (*asks[:LEVELS], *bids[:LEVELS])
     return crc32("".join([f"{price}{quantity * lot}" for price, quantity in levels]).encode())

@@ -1,8 +1,8 @@
-"""What a stream client may say, and the answers: one for each pair it names.
+"""Handles the messages of stream clients, with one reply per pair.
 
-A request that is wrong as a whole, in its depth say, is refused once and names no pair; a pair that
-is wrong is refused for itself and the others go on. Words for refusals that nobody has recorded are
-the plainest that fit. A client hears heartbeats for as long as it is subscribed to anything.
+A request that is invalid as a whole, for example in its depth, gets one error without a pair; an
+invalid pair gets its own error and the others are subscribed. Error texts that were never recorded
+are made up. A client gets heartbeats while it has any subscription.
 """
 
 from typing import Any
@@ -17,13 +17,13 @@ from penstock.simulator.kraken.streams import HEARTBEAT, INSTRUMENT, Stream, Str
 DEPTHS = (10, 25, 100, 500, 1000)
 TRIGGERS = ("trades", "bbo")
 _SNAPSHOTS = {"trade": False, "ticker": True, "book": True, "ohlc": True, INSTRUMENT: True}
-"""Channel → whether a snapshot comes unless the client says otherwise."""
+"""Channel → whether a snapshot is sent by default."""
 _OPTIONS: dict[str, tuple[str, tuple[object, ...], str]] = {
     "book": ("depth", DEPTHS, "Subscription depth not supported"),
     "ohlc": ("interval", INTERVALS, "Subscription ohlc interval not supported"),
     "ticker": ("event_trigger", TRIGGERS, "Subscription event_trigger not supported"),
 }
-"""Channel → name of its option, what it may be (the usual first), the refusal of anything else."""
+"""Channel → name of its option, allowed values (the default first), error for other values."""
 _THINKING_US = 35
 _MALFORMED = "Malformed request"
 _TOO_FAST = "Exceeded msg rate"
@@ -37,13 +37,13 @@ class _Wrong(Exception):
 
 
 class MessageHandler:
-    """Carries out messages."""
+    """Applies clients' messages."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
     def answer(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:
-        """Carry out one message."""
+        """Apply one message and return the replies."""
         message = _read(text)
         said = _said(message, at_ms)
         match message.get("method"):
@@ -82,12 +82,12 @@ class MessageHandler:
 
 
 def overrun(text: str) -> bytes:
-    """The answer to a message too many, which nobody has looked at closely."""
+    """The error for a message over the limit, which is not validated."""
     return _refused(_repeated(_read(text)), _TOO_FAST).text
 
 
 def refusal_of(reply: bytes) -> bytes:
-    """The error that might have come instead of this acknowledgement."""
+    """An error for the same request as an acknowledgement, to be sent instead of it."""
     said = msgspec.json.decode(reply)
     symbol = said.pop("result").get("symbol", "")
     del said["success"]
@@ -103,7 +103,7 @@ def _read(text: str) -> Said:
 
 
 def _said(message: Said, at_ms: int) -> Said:
-    """What every answer carries: what the message said, when it came and when it was answered."""
+    """The fields of every reply: the message's method and id, and the times in and out."""
     at_us = times.told_us(at_ms)
     answered = {"time_in": times.iso(at_us), "time_out": times.iso(at_us + _THINKING_US)}
     return {**_repeated(message), **answered}
@@ -115,7 +115,7 @@ def _repeated(message: Said) -> Said:
 
 
 def _wanted(params: object) -> list[Stream]:
-    """The streams that a request names."""
+    """The streams of a request."""
     if not isinstance(params, dict):
         raise _Wrong(_MALFORMED)
     channel = params.get("channel")

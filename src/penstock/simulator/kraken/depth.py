@@ -1,8 +1,8 @@
-"""The best levels of a book, slot after slot, and what must be told from one to the next.
+"""Computes the changes of a book's best levels from slot to slot.
 
-A client keeps so many levels a side. What falls off their end is not told: the client drops it.
-What comes back over the end is told as if it were new. Levels that are gone come first, so that no
-client ever holds too many and drops one that stays.
+A client keeps a fixed number of levels per side. A level pushed out of that range is not sent,
+since the client drops it; one that comes back into the range is sent as new. Removals come first,
+so that a client never has too many levels and drops one that remains.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.simulator.market.book import Book, Delta, Level
 
 MARGIN = 32
-"""Levels held beyond those shown, so that few removals need another look at the whole book."""
+"""Levels kept beyond those shown, so that few removals require the whole book."""
 
 
 class Shown(NamedTuple):
@@ -21,14 +21,14 @@ class Shown(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Levels to set, each side in the order to be told; a quantity of 0 removes."""
+    """Levels to set, each side in the order to send; a quantity of 0 removes a level."""
 
     bids: list[Level]
     asks: list[Level]
 
 
 class _Held(NamedTuple):
-    """All levels down to a bid and up to an ask, from an event of the book on."""
+    """All levels down to a bid and up to an ask, since an event of the book."""
 
     event: int
     """The slot of the last change."""
@@ -40,9 +40,9 @@ class _Held(NamedTuple):
 
 
 class Depth:
-    """A book cut off at a depth.
+    """A book limited to a depth.
 
-    What it holds is remembered, not state: any slot may be asked for, and the next one is cheap.
+    The kept levels are a cache, not state: any slot may be requested, and the next one is cheap.
     """
 
     def __init__(self, book: Book, depth: int, margin: int = MARGIN) -> None:
@@ -57,11 +57,11 @@ class Depth:
         return self._held.shown
 
     def event(self, slot: int) -> int:
-        """The last slot, up to this one, in which the book changed: its update ids tell."""
+        """The last slot up to this one in which the book changed, from its update id."""
         return self._book.update_id(slot) >> 6
 
     def changes(self, slot: int) -> Changes | None:
-        """What a slot changes; None if nothing that is shown."""
+        """The changes of a slot; None if no shown level changes."""
         delta = self._book.delta(slot - 1, slot)
         if delta is None:
             return None
@@ -99,7 +99,7 @@ def _apply(side: dict[int, int], levels: list[Level]) -> None:
 
 def _changes(before: list[Level], now: list[Level], depth: int, outwards: int) -> list[Level]:
     was, is_now = dict(before), dict(now)
-    # With all places taken, whatever lies beyond the last has fallen off by itself.
+    # If the side is full, the client drops levels beyond the last one itself.
     end = now[-1][0] * outwards if len(now) == depth else None
     gone = [
         (price, 0)

@@ -1,8 +1,8 @@
-"""The channels as pure functions of time: what falls due after one instant and up to another.
+"""Computes the frames of channels that are due in a time range, as pure functions of time.
 
-Trades, tickers and candles are told when a trade happens, trades of one instant together; a book
-when its slot of 100 ms has ended. Nobody asks for what nobody trades: while a market rests, a look
-costs a comparison.
+Trades, tickers and candles are sent when a trade happens, with the trades of one time together; a
+book is sent when its slot of 100 ms has ended. While a market has no trades, a query costs one
+comparison.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,19 +22,19 @@ from penstock.simulator.market.market import Sums, Trade
 HEARTBEAT = b'{"channel":"heartbeat"}'
 HEARTBEAT_MS = 1000
 TRADES_SHOWN, CANDLES_SHOWN = 50, 10
-"""In the snapshots of their channels."""
+"""Rows in the snapshots of their channels."""
 
 AtTrades = Callable[[int, list[Trade]], bytes]
-"""The frame for the trades of one instant."""
+"""The frame for the trades of one time."""
 
 
 def heartbeat(name: str) -> StreamFeed:
-    """Once a second, whatever else is sent."""
+    """``heartbeat``: once a second, regardless of other frames."""
     return StreamFeed(name, every(HEARTBEAT_MS, lambda _: HEARTBEAT))
 
 
 def instruments(name: str, listed: Sequence[Instrument], snapshot: bool) -> StreamFeed:
-    """``instrument``: nothing about a pair ever changes here."""
+    """``instrument``: a snapshot without updates, since pairs never change."""
 
     def opening(at_ms: int) -> list[bytes]:
         return [info.instruments([each for each in listed if each.listed_at_ms <= at_ms])]
@@ -58,7 +58,7 @@ def trades(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
 
 
 def ticker(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
-    """``ticker`` of either trigger: here the best offers change with trades alone."""
+    """``ticker`` of either trigger: in the simulator only trades change the best bid and ask."""
 
     def opening(at_ms: int) -> list[bytes]:
         return [_ticker(instrument, "snapshot", at_ms)]
@@ -70,7 +70,7 @@ def ticker(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
 
 
 def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> StreamFeed:
-    """``ohlc``: the running candle, whenever it changes; nobody says when it is finished."""
+    """``ohlc``: the current candle whenever it changes, without a flag when it is finished."""
     step_ms = minutes * MINUTE_MS
 
     def opening(at_ms: int) -> list[bytes]:
@@ -91,7 +91,7 @@ def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> Str
 
 
 def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> StreamFeed:
-    """``book``: the levels that changed among the best, with the checksum of the ten best."""
+    """``book``: the changed levels among the best, with the checksum of the ten best."""
     levels, cut = instrument.spelling.levels, Depth(instrument.book, depth)
 
     def frame(kind: str, slot: int, bids: str, asks: str) -> bytes:

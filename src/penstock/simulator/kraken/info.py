@@ -1,7 +1,7 @@
-"""What the exchange tells of its assets and pairs, over REST and on the instrument channel.
+"""Describes the exchange's assets and pairs, for REST and for the instrument channel.
 
-Two entries of ``AssetPairs`` are in the list and nowhere else: a dark pool, as there were, and a
-pair that is being closed. Neither has a wsname, and no client can do anything with either.
+Two entries of ``AssetPairs`` exist only in that list: a dark pool, as Kraken used to have, and a
+pair that is being closed. Neither has a wsname, and clients cannot use them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,13 +28,13 @@ _PARTS: Mapping[str, tuple[str, ...] | None] = {
 }
 _DARK_POOL = ("XETHXXBT", ".d")
 _CLOSING = "XBTCHF"
-# Decimals kept and shown, where they are not the usual ones of a coin.
+# Decimals and display decimals: those of most coins, and exceptions by asset id.
 _COIN_DECIMALS = (10, 5)
 _DECIMALS = {"XXDG": (8, 2), "XXRP": (8, 5), "XXLM": (8, 5), "USDT": (8, 4)}
 
 
 class Information:
-    """The answers of ``Assets`` and ``AssetPairs``."""
+    """The responses of ``Assets`` and ``AssetPairs``."""
 
     def __init__(self, listed: Listed) -> None:
         self._listed = listed
@@ -95,7 +95,7 @@ def _instrument(instrument: Instrument) -> str:
 
 
 def _power(decimals: int) -> str:
-    """10^-decimals: written out while it is short, with an exponent beyond."""
+    """10^-decimals, with an exponent if there are more than four decimals."""
     return f"1e-{decimals:02}" if decimals > 4 else f"0.{1:0{decimals}}" if decimals else "1"
 
 

@@ -1,4 +1,4 @@
-"""One pair as the exchange holds it: its market, its book, its names and its numbers."""
+"""Defines an instrument: a listed pair with its market, book, names and number format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ class Instrument:
 
     @property
     def symbol(self) -> str:
-        """As streams call it: ``BTC/USD``."""
+        """The pair's name in streams: ``BTC/USD``."""
         return self.pair.symbol
 
     @property
     def listed_at_ms(self) -> int:
-        """The first instant with history."""
+        """The start of the history."""
         return self.market.listing.listed_at_ms
 
     def touch(self, at_ms: int) -> tuple[Level, Level]:
-        """The best bid and offer at an instant."""
+        """The best bid and ask at a time."""
         touch = self.book.touch(self.market.last_before(at_ms + 1))
         return (touch.bid, touch.bid_quantity), (touch.ask, touch.ask_quantity)
 
 
 def list_markets(markets: Sequence[Market]) -> list[Instrument]:
-    """Take markets on."""
+    """Build the instruments of markets."""
     return [
         Instrument(each, Book(each), names.pair(each.listing), Spelling(each.listing))
         for each in markets

@@ -1,7 +1,8 @@
-"""What the simulated Kraken lists: real markets in miniature, quoted mostly in dollars and euros.
+"""Defines the markets of the simulated Kraken, modelled on real ones, mostly in dollars and euros.
 
-Old assets with prefixed ids and new ones without, assets whose own name begins with the letter of a
-prefix, one whose base is a currency, one that begins with a digit, a coin far below a cent.
+They have old assets with prefixed ids and new ones without, assets whose name begins with the
+letter of a prefix, a base that is a fiat currency, one that begins with a digit, and a price far
+below a cent.
 """
 
 from penstock.simulator.market.listings import BUSIEST, BUSY, MIDDLING, QUIET, Catalogue, Row

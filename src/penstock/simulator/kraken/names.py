@@ -1,8 +1,8 @@
-"""Kraken's names: four for a pair, two for an asset, and no rule that gives one from the other.
+"""Defines Kraken's names of assets and pairs, which cannot be derived from each other.
 
-Old assets have an id with a prefix, X for coins and Z for currencies; newer ones have none, and
-some begin with such a letter by nature. The same holds for pairs: the oldest are called by the ids
-of their assets, later ones by the short names. So the old ones are listed here, one by one.
+Old assets have an id with a prefix, X for coins and Z for currencies; newer ones have none, and the
+names of some begin with X or Z anyway. Likewise, the ids of the oldest pairs are made of the ids of
+their assets, those of later ones of the short names. So the old ones are listed here.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from penstock.simulator.market.market import Listing
 _SHORT = {"BTC": "XBT", "DOGE": "XDG"}
 _OLD_COINS = ("XBT", "ETH", "XRP", "LTC", "XDG", "XLM", "XMR", "ZEC", "ETC", "REP", "MLN")
 _OLD_CURRENCIES = ("USD", "EUR", "GBP", "CAD", "JPY", "AUD")
-# By coin, what its old pairs are quoted in.
+# Base asset → quote assets of its old pairs.
 _OLD_QUOTES = {
     "XBT": ("USD", "EUR", "GBP", "CAD", "JPY"),
     "ETH": ("XBT", "USD", "EUR", "GBP", "CAD", "JPY"),
@@ -29,39 +29,39 @@ _OLD_QUOTES = {
     "GBP": ("USD",),
     "USD": ("CAD", "JPY"),
 }
-# One pair is called by the short name of one asset and the id of the other.
+# The id of this pair has the short name of one asset and the id of the other.
 _ODD_PAIRS = {"USDTUSD": "USDTZUSD"}
 
 
 class Asset(NamedTuple):
-    """An asset in each of its spellings."""
+    """An asset with all its names."""
 
     id: str
-    """``XXBT``: the key of what ``Assets`` tells, and what pairs refer to."""
+    """``XXBT``: the key in ``Assets``, referred to by pairs."""
     short: str
     """``XBT``: its altname."""
     symbol: str
-    """``BTC``: what streams call it."""
+    """``BTC``: its name in streams."""
     is_currency: bool
 
 
 class Pair(NamedTuple):
-    """A pair in each of its spellings."""
+    """A pair with all its names."""
 
     id: str
     """``XXBTZUSD``."""
     short: str
     """``XBTUSD``: its altname."""
     slashed: str
-    """``XBT/USD``: its wsname, which the first version of the streams understood."""
+    """``XBT/USD``: its wsname, used by version 1 of the streams."""
     symbol: str
-    """``BTC/USD``: what the second one does."""
+    """``BTC/USD``: its name in version 2 of the streams."""
     base: Asset
     quote: Asset
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All that REST understands."""
+        """All names that REST accepts."""
         return self.id, self.short, self.slashed, self.symbol
 
 
@@ -73,7 +73,7 @@ def asset(symbol: str) -> Asset:
 
 
 def pair(listing: Listing) -> Pair:
-    """The pair that a market is listed as."""
+    """The pair of a listing."""
     base, quote = asset(listing.base), asset(listing.quote)
     short = base.short + quote.short
     is_old = quote.short in _OLD_QUOTES.get(base.short, ())

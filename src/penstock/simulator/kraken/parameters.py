@@ -1,4 +1,4 @@
-"""Reading a request's parameters; what an endpoint does not know is ignored."""
+"""Parses a request's parameters; unknown ones are ignored."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -12,7 +12,7 @@ _LEAST_NANOSECONDS = 10**14  # a smaller number means seconds
 
 
 class Listed:
-    """The pairs of the exchange, by any of their names; nothing exists before its listing."""
+    """The pairs of the exchange by any of their names; a pair is unknown before its listing."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._all = instruments
@@ -21,25 +21,25 @@ class Listed:
         }
 
     def all(self, as_of_ms: int) -> dict[str, Instrument]:
-        """Every pair listed by then, by id."""
+        """All pairs listed at a time, by id."""
         return {each.pair.id: each for each in self._all if each.listed_at_ms <= as_of_ms}
 
     def one(self, query: Query, as_of_ms: int) -> tuple[str, Instrument]:
-        """The pair asked for, and the name to answer under."""
+        """The name of the requested pair in the response, and its instrument."""
         name = query.get("pair", "")
         if not name:
             raise refusals.invalid()
         return self._find(name, as_of_ms)
 
     def several(self, query: Query, as_of_ms: int) -> dict[str, Instrument]:
-        """The pairs asked for, by the names to answer under; all if none is named."""
+        """The requested pairs by their names in the response; all if none is given."""
         names = query.get("pair", "")
         if not names:
             return self.all(as_of_ms)
         return dict(self._find(name.strip(), as_of_ms) for name in names.split(","))
 
     def key(self, query: Query) -> str:
-        """What limits call the pair asked for: its id, or nothing if there is none."""
+        """The requested pair's key for limits: its id, or empty if there is no such pair."""
         instrument = self._by_name.get(query.get("pair", ""))
         return instrument.pair.id if instrument is not None else ""
 
@@ -47,12 +47,12 @@ class Listed:
         instrument = self._by_name.get(name)
         if instrument is None or instrument.listed_at_ms > as_of_ms:
             raise refusals.unknown_pair()
-        # Whoever asks with a slash is answered with one; any other name becomes the id.
+        # A name with a slash is repeated in the response; any other is replaced by the id.
         return (name if "/" in name else instrument.pair.id), instrument
 
 
 def number(query: Query, name: str, default: int, allowed: Iterable[int]) -> int:
-    """A whole number, one of those allowed."""
+    """The value of a whole number, which must be one of ``allowed``."""
     text = query.get(name, "")
     if not text:
         return default

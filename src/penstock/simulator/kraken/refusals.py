@@ -1,4 +1,4 @@
-"""Kraken's envelope, and its way of saying no: a word of text inside an answer of status 200."""
+"""Defines Kraken's response envelope and its errors: texts in a response of status 200."""
 
 import msgspec
 
@@ -12,25 +12,25 @@ TEMPORARY_LOCKOUT = "EGeneral:Temporary lockout"
 
 
 def result(body: bytes) -> bytes:
-    """An answer."""
+    """A successful response with a result."""
     return b'{"error":[],"result":%b}' % body
 
 
 def error(text: str) -> Reply:
-    """A refusal; there is no result beside it."""
+    """A response with an error and no result."""
     return Reply(msgspec.json.encode({"error": [text]}))
 
 
 def invalid(name: str = "") -> Refused:
-    """A parameter that is missing, or the one named is wrong."""
+    """A parameter is missing, or the named one is invalid."""
     return Refused(error("EGeneral:Invalid arguments" + (f":{name}" if name else "")))
 
 
 def unknown_pair() -> Refused:
-    """No such pair is listed."""
+    """The pair is not listed."""
     return Refused(error("EQuery:Unknown asset pair"))
 
 
 def unknown_asset() -> Refused:
-    """No such asset."""
+    """The asset does not exist."""
     return Refused(error("EQuery:Unknown asset"))

@@ -1,8 +1,8 @@
-"""The REST endpoints: which there are, and their pages of history.
+"""Implements the REST endpoints and their pages of history.
 
-Nothing is shown from before the listing or after the instant of the request. Candles reach back 720
-and no further, whatever is asked; trades reach back to the first, a page at a time, by the instant
-of the last one seen.
+No data is from before the listing or after the time of the request. At most the latest 720 finished
+candles are returned, whatever the request; trades are available from the first, in pages that
+continue after the time of the last trade.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ PREFIX = "/0/public/"
 INTERVALS = (1, 5, 15, 30, 60, 240, 1440, 10080, 21600)
 MINUTE_MS = 60_000
 COMMITTED = 720
-"""Finished candles that are kept."""
+"""Finished candles that are available."""
 MOST_TRADES = 1000
 LEVELS, MOST_LEVELS = 100, 500
 SPREADS = 200
@@ -32,7 +32,7 @@ Answer = Callable[[Query, int], bytes]
 
 
 def routes(instruments: Sequence[Instrument]) -> dict[str, Route]:
-    """Every endpoint by its path."""
+    """All endpoints by path."""
     listed = Listed(instruments)
     information, history = Information(listed), History(listed)
     answers: Mapping[str, Answer] = {
@@ -71,19 +71,19 @@ def system_status(_query: Query, as_of_ms: int) -> bytes:
 
 
 class History:
-    """The endpoints that show a pair's book, trades and candles."""
+    """The endpoints of a pair's book, trades and candles."""
 
     def __init__(self, listed: Listed) -> None:
         self._listed = listed
 
     def ticker(self, query: Query, as_of_ms: int) -> bytes:
-        """``Ticker``, of some pairs or of all."""
+        """``Ticker``, of the requested pairs or of all."""
         chosen = self._listed.several(query, as_of_ms)
         rows = [f'"{name}":{_ticker(each, as_of_ms)}' for name, each in chosen.items()]
         return f"{{{','.join(rows)}}}".encode()
 
     def candles(self, query: Query, as_of_ms: int) -> bytes:
-        """``OHLC``: the newest finished candles and the running one, those after ``since``."""
+        """``OHLC``: of the latest finished candles and the current one, those after ``since``."""
         name, instrument = self._listed.one(query, as_of_ms)
         step_ms = MINUTE_MS * parameters.number(query, "interval", 1, INTERVALS)
         since_ns = parameters.since_ns(query)
@@ -103,7 +103,7 @@ class History:
         count = parameters.number(query, "count", LEVELS, range(1, MOST_LEVELS + 1))
         book, spelling = instrument.book, instrument.spelling
         update_id = book.update_id(as_of_ms // Book.SLOT_MS - 1)
-        # Every level is as old as the book's last change; how old each is by itself, nobody keeps.
+        # The time of each level is that of the book's last change, since none is kept per level.
         changed_s = ((update_id >> 6) + 1) * Book.SLOT_MS // 1000
         asks, bids = (
             ",".join(
@@ -115,7 +115,7 @@ class History:
         return f'{{"{name}":{{"asks":[{asks}],"bids":[{bids}]}}}}'.encode()
 
     def trades(self, query: Query, as_of_ms: int) -> bytes:
-        """``Trades``: the oldest after ``since``, or the newest."""
+        """``Trades``: the oldest after ``since``, or the latest."""
         name, instrument = self._listed.one(query, as_of_ms)
         count = parameters.number(query, "count", MOST_TRADES, range(1, MOST_TRADES + 1))
         since_ns, market = parameters.since_ns(query), instrument.market
@@ -123,7 +123,7 @@ class History:
         if since_ns is None:
             first = end - count
         else:
-            # Nothing is later than the instant of the request, however late ``since`` is.
+            # ``since`` is limited to the time of the request, after which there are no trades.
             first = times.first_after(market, min(since_ns, (as_of_ms + 1) * times.MS_NS))
         ids = range(max(1, first), end)[:count]
         trades = market.trades(ids.start, len(ids))
@@ -133,7 +133,7 @@ class History:
         return f'{{"{name}":[{",".join(rows)}],"last":"{last_ns}"}}'.encode()
 
     def spread(self, query: Query, as_of_ms: int) -> bytes:
-        """``Spread``: the newest changes of the best bid and offer, those after ``since``."""
+        """``Spread``: of the latest changes of the best bid and ask, those after ``since``."""
         name, instrument = self._listed.one(query, as_of_ms)
         since_ns, market = parameters.since_ns(query), instrument.market
         after_s = -1 if since_ns is None else since_ns // SECOND_NS
@@ -153,10 +153,10 @@ class History:
 def candles(
     instrument: Instrument, step_ms: int, most: int, as_of_ms: int
 ) -> tuple[range, list[Sums]]:
-    """The numbers and sums of the newest candles, the last one as far as it has come."""
+    """The numbers and sums of the latest candles, the last one up to ``as_of_ms``."""
     running = as_of_ms // step_ms
     numbers = range(max(instrument.listed_at_ms // step_ms, running + 1 - most), running + 1)
-    # A long candle may open before the listing; its sums begin with the listing.
+    # A long candle may open before the listing; its sums begin at the listing.
     borders = [max(number * step_ms, instrument.listed_at_ms) for number in numbers]
     market = instrument.market
     return numbers, [*market.candles(borders), market.sums(borders[-1], as_of_ms + 1)]
@@ -166,7 +166,7 @@ def _ticker(instrument: Instrument, as_of_ms: int) -> str:
     spelling, market = instrument.spelling, instrument.market
     price, quantity = spelling.long_price, spelling.quantity
     last = market.last_before(as_of_ms + 1)
-    # "Today" is since midnight in UTC.
+    # "Today" begins at midnight UTC.
     starts_ms = (as_of_ms - as_of_ms % DAY_MS, as_of_ms + 1 - DAY_MS)
     today, day = (
         market.sums(max(start_ms, instrument.listed_at_ms), as_of_ms + 1) for start_ms in starts_ms
@@ -211,7 +211,7 @@ def _trade(instrument: Instrument, trade: Trade, at_ns: int) -> str:
 
 
 def order_type(trade: Trade) -> str:
-    """Of the taker; three in four are limit orders."""
+    """The type of the taker's order; three in four are limit orders."""
     return "limit" if mix(trade.id) & 3 else "market"
 
 

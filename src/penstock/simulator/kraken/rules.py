@@ -1,9 +1,9 @@
-"""The limits: how many requests, connections and messages, and the words for too many.
+"""Defines the limits of requests, connections and messages, and the responses to exceeding them.
 
-Kraken publishes no figures but one: a request a second is always safe. It counts requests by
-address, and those for candles and trades by address and pair. Whether the latter count for the
-address too is not known; unless an operator says otherwise they do. Refused requests count, so
-whoever goes on is refused for longer.
+The only figure that Kraken publishes is that one request per second is always allowed. It counts
+requests by address, and those for candles and trades by address and pair. Whether the latter also
+count for the address is unknown; by default they do. Refused requests count, so a client that
+continues is refused for longer.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _TOO_MANY_CONNECTS = b"<html><head><title>Access denied</title></head><body>1015
 
 
 def rules_from(settings: Simulator) -> Sequence[Rule]:
-    """Every limit that is counted.
+    """All limits, with those of the settings.
 
     Raises:
-        ConfigError: an operator has set one that does not exist, or cannot be read.
+        ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
     public = "" if settings.markets_use_address_limit else PUBLIC
     return replaced(
@@ -30,7 +30,7 @@ def rules_from(settings: Simulator) -> Sequence[Rule]:
             Rule(PUBLIC, "bucket", 15_000, 15, "ip", "request", group=public),
             Rule(PAIR, "bucket", 15_000, 15, "key", "request", group=PAIR),
             Rule(CONNECTS, "sliding", 600_000, 150, "ip", "connect"),
-            # That there is a limit is known, its figure is not.
+            # The limit is known to exist, but not its value.
             Rule(MESSAGES, "sliding", 1_000, 20, "connection", "message"),
         ),
         settings,
@@ -38,13 +38,13 @@ def rules_from(settings: Simulator) -> Sequence[Rule]:
 
 
 def upkeep_from(settings: Simulator) -> Upkeep:
-    """What connections are held to: only that they subscribe to something."""
+    """The rules for connections: only a deadline for the first subscription."""
     within_s = settings.subscribe_within or _SUBSCRIBE_WITHIN_S
     return Upkeep(subscribe_within_ms=round(within_s * 1000))
 
 
 def refusal(verdict: Verdict) -> Reply:
-    """An error inside a 200; a connection is refused at the door, by somebody else's page."""
+    """An error in a 200 for a request; Cloudflare's error page with a 429 for a connection."""
     if verdict.banned_until_ms is not None:
         return refusals.error(refusals.TEMPORARY_LOCKOUT)
     broken = verdict.broken

@@ -1,7 +1,7 @@
-"""How Kraken writes numbers: quoted over REST, bare on streams, always with all their decimals.
+"""Formats numbers as Kraken does: strings over REST, JSON numbers in streams, with all decimals.
 
-Streams give a price the decimals of its pair and a quantity eight. REST does the same for candles,
-but elsewhere gives a price at least five decimals, and what rests in a book three.
+In streams a price has the decimals of its pair and a quantity eight. REST does the same for
+candles; elsewhere it has at least five decimals for prices, and three for quantities in a book.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ _RESTING_DECIMALS = 3
 def exact(units: int, decimals: int) -> str:
     """``units`` of 10^-decimals, with that many decimals."""
     sign, units = ("-", -units) if units < 0 else ("", units)
-    # Cut, not divided, which takes several times as long: books have thousands of them.
+    # Slicing is several times as fast as division, and books have thousands of numbers.
     digits = str(units).zfill(decimals + 1)
     return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}" if decimals else f"{sign}{digits}"
 
 
 def rounded(numerator: int, denominator: int) -> int:
-    """A quotient of a number that is not negative, to the nearest whole, halves upwards."""
+    """The quotient of a non-negative number, rounded to the nearest integer, halves up."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 class Spelling:
-    """The numbers of one pair."""
+    """The number formats of one pair."""
 
     def __init__(self, listing: Listing) -> None:
         self.price_decimals = listing.price_decimals
@@ -41,32 +41,32 @@ class Spelling:
         self._level = f'{{"price":{price},"qty":%d.%08d}}'
 
     def price(self, ticks: int) -> str:
-        """A price, or a difference of prices, as candles and streams have it."""
+        """A price, or a difference of prices, in candles and streams."""
         return exact(ticks, self.price_decimals)
 
     def long_price(self, ticks: int) -> str:
-        """A price as the rest of REST has it."""
+        """A price in REST responses other than candles."""
         return exact(ticks, self.price_decimals) + self._long
 
     def quantity(self, lots: int) -> str:
-        """What was traded."""
+        """A traded quantity."""
         return exact(lots * self.lot, QUANTITY_DECIMALS)
 
     def resting(self, lots: int) -> str:
-        """What rests in a book, as REST has it."""
+        """A quantity in a book, over REST."""
         coarse = 10 ** (QUANTITY_DECIMALS - _RESTING_DECIMALS)
         return exact(rounded(lots * self.lot, coarse), _RESTING_DECIMALS)
 
     def whole_lots(self, lots: int) -> str:
-        """Whole units of what rests."""
+        """A quantity in a book, in whole units."""
         return str(lots // self._lots)
 
     def average(self, sums: Sums) -> int:
-        """The average price in ticks; zero if nothing was traded."""
+        """The average price in ticks; zero without trades."""
         return rounded(sums.quote, sums.volume) if sums.volume else 0
 
     def levels(self, levels: Iterable[Level]) -> str:
-        """One side of a book on a stream."""
+        """One side of a book in a stream."""
         row, tick, unit, lot = self._level, self._tick, 10**QUANTITY_DECIMALS, self.lot
         rows = [
             row % (price // tick, price % tick, (eighths := quantity * lot) // unit, eighths % unit)

@@ -1,6 +1,7 @@
-"""The streams' names inside the simulator: channel, option, pair, and whether a snapshot begins it.
+"""Defines the simulator's stream names: channel, option, pair, and whether a snapshot is sent.
 
-Clients never see them; faults and the list of connections do: ``book-10/BTC/USD+snapshot``.
+The names, such as ``book-10/BTC/USD+snapshot``, are used by fault plans and in the list of
+connections, but never sent to clients.
 """
 
 import re
@@ -27,19 +28,19 @@ class Stream(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the server calls it."""
+        """The name of the stream."""
         option, symbol = (f"-{self.option}" if self.option else ""), self.symbol
         return f"{self.channel}{option}{symbol and '/' + symbol}{_SNAPSHOT * self.snapshot}"
 
     @property
     def place(self) -> tuple[str, ...]:
-        """What a connection can have only once: a pair's book in one depth, but many intervals."""
+        """The key that is unique per connection: a pair's book has one depth, candles several."""
         several = (self.option,) if self.channel == "ohlc" else ()
         return (self.channel, self.symbol, *several)
 
 
 def read(name: str) -> Stream:
-    """The subscription of that name."""
+    """Parse the name of a stream."""
     match = _NAME.match(name)
     if match is None:
         return Stream(name)
@@ -48,14 +49,14 @@ def read(name: str) -> Stream:
 
 
 class Streams:
-    """Every stream of the exchange, by name."""
+    """All streams of the exchange, by name."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._instruments = instruments
         self._by_symbol: Mapping[str, Instrument] = {each.symbol: each for each in instruments}
 
     def lists(self, symbol: str, at_ms: int) -> bool:
-        """Whether there is such a pair."""
+        """Whether the pair is listed at a time."""
         instrument = self._by_symbol.get(symbol)
         return instrument is not None and instrument.listed_at_ms <= at_ms
 

@@ -1,9 +1,9 @@
-"""Instants as Kraken writes them, finer than the market knows them.
+"""Computes and formats Kraken's times, which are more precise than the market's.
 
-The market counts milliseconds and has several trades in one; Kraken's pages are cut by time alone,
-so every trade needs an instant of its own. Trades of one millisecond follow each other by a
-microsecond, from a place in it that is drawn; what is finer is drawn too. Cut back to milliseconds,
-each instant is the market's.
+The market has millisecond times and several trades in one millisecond. Kraken's pages are delimited
+by time alone, so every trade needs a unique time. Trades of one millisecond are one microsecond
+apart, from a pseudo-random offset on; the nanoseconds are pseudo-random too. Truncated to
+milliseconds, each time is the market's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,18 +14,18 @@ from penstock.simulator.market.market import Market, Trade
 from penstock.simulator.market.rng import key, mix
 
 MOST_AT_ONCE = 400
-"""Trades that fit into a millisecond."""
+"""The largest number of trades in a millisecond."""
 _PLACES_US = 599
 MS_NS = 1_000_000
 _KEY = key("instants")
 
 
 def trade_times(market: Market, trades: Iterable[Trade]) -> Iterator[int]:
-    """The instants of consecutive trades, in nanoseconds."""
+    """The times of consecutive trades, in nanoseconds."""
     at_ms, first_id = -1, 0
     for trade in trades:
         if trade.at_ms != at_ms:
-            # Only the first may have others of its millisecond before it.
+            # Only before the first may there be other trades of its millisecond.
             first_id = market.id_at(trade.at_ms) if at_ms < 0 else trade.id
             at_ms = trade.at_ms
         offset_us = within_ms(at_ms) + trade.id - first_id
@@ -33,16 +33,16 @@ def trade_times(market: Market, trades: Iterable[Trade]) -> Iterator[int]:
 
 
 def within_ms(at_ms: int) -> int:
-    """A place in a millisecond, in microseconds: never its very beginning.
+    """A pseudo-random offset in a millisecond, in microseconds; never 0.
 
-    Whoever reads a time as a binary float may lose a fraction of a microsecond, and should not be
-    thrown into the millisecond before for it.
+    A client that parses a time as a binary float may lose a fraction of a microsecond, which must
+    not move the time into the previous millisecond.
     """
     return 1 + mix(_KEY ^ at_ms) % _PLACES_US
 
 
 def first_after(market: Market, since_ns: int) -> int:
-    """The id of the first trade later than an instant."""
+    """The id of the first trade after a time."""
     since_ms = since_ns // MS_NS
     if since_ms < market.listing.listed_at_ms:
         return 1
@@ -52,7 +52,7 @@ def first_after(market: Market, since_ns: int) -> int:
 
 
 def told_us(at_ms: int) -> int:
-    """When something of that millisecond is told, in microseconds."""
+    """The reported time of an event in a millisecond, in microseconds."""
     return at_ms * 1000 + within_ms(at_ms)
 
 

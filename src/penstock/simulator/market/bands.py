@@ -1,8 +1,8 @@
-"""Bands: which prices of a book have levels, and when each draws its quantity anew.
+"""Determines which prices of a book have levels, and when each level draws a new quantity.
 
-A level's clock ticks when ``slot + stride * cell`` is divisible by a prime, so the cells that tick
-in a slot are one arithmetic progression. A band's edges glide after the price, in small steps and
-on a timetable: no border, once crossed, changes thousands of levels at once.
+A cell ticks (its level draws a new quantity) when ``slot + stride * cell`` is divisible by a prime,
+so the cells that tick in a slot are one arithmetic progression. A band's edges follow the price in
+small steps at fixed times, so that thousands of levels never change at once.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ V = TypeVar("V")
 
 SLOT_MS = 100
 _REMEMBERED = 64
-"""Values kept of a kind: enough for the few slots that readers look at together."""
+"""Size of each cache: enough for the few slots that are read together."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of the grid around the price."""
+    """A range of price cells around the price."""
 
     half_width: int
-    """In cells, either side of the anchor."""
+    """In cells, on either side of the anchor."""
     period: int
-    """Slots between two ticks of a level's clock: a prime."""
+    """Slots between two ticks of a cell: a prime."""
     anchor_slots: int
-    """How long the band takes to follow the price."""
+    """Slots that the band takes to follow the price."""
     glide_slots: int
-    """How long its edges rest on the way."""
+    """Slots between two steps of its edges."""
 
     @property
     def stride(self) -> int:
-        """Neighbours tick far apart: the golden section spreads them evenly over a period."""
+        """The distance of neighbours' ticks: the golden section spreads them evenly."""
         return self.period * 377 // 987
 
 
@@ -45,22 +45,22 @@ BANDS = {
     60: (Band(64, 509, 256, 32), Band(2600, 16_381, 512, 32)),
     6: (Band(24, 4093, 512, 512), Band(1000, 65_521, 512, 512)),
 }
-"""Near and far, by trades a minute. The more trades, the more levels and the busier."""
+"""The near and the far band, by trades per minute. More trades have more, faster levels."""
 
 
 class Edges:
-    """Where a band lies in each slot, and which of its cells tick."""
+    """The position of a band in each slot, and the cells that tick."""
 
     def __init__(self, band: Band, market: Market) -> None:
         self.band = band
         self._market = market
         self._inverse = pow(band.stride, -1, band.period)
-        # Remembered, not state: both follow from the market alone.
+        # Caches, not state: both follow from the market alone.
         self._anchors: dict[int, int] = {}
         self._places: dict[int, range] = {}
 
     def of(self, slot: int) -> range:
-        """The cells of the band."""
+        """The cells of the band in a slot."""
         band = self.band
         glide = slot // band.glide_slots
         place = self._places.get(glide)
@@ -74,11 +74,11 @@ class Edges:
         return place
 
     def moves(self, slot: int) -> bool:
-        """Whether the band lies elsewhere than in the slot before."""
+        """Whether the band's position differs from that in the previous slot."""
         return slot % self.band.glide_slots == 0 and self.of(slot) != self.of(slot - 1)
 
     def ticking(self, slot: int) -> range:
-        """The cells whose clocks tick as the slot begins."""
+        """The cells that tick at the start of the slot."""
         cells, period = self.of(slot), self.band.period
         first = cells.start + (-slot * self._inverse - cells.start) % period
         return range(first, cells.stop, period)
@@ -93,7 +93,7 @@ class Edges:
 
 
 def remember(memory: dict[int, V], key: int, value: V) -> None:
-    """Keep a value that could be found again, and never too many of them."""
+    """Add a value to a cache of limited size."""
     if len(memory) >= _REMEMBERED:
         memory.clear()
     memory[key] = value

@@ -1,15 +1,15 @@
-"""A book: the order book of a market at any update id, as a pure function.
+"""Computes the order book of a market at any update id, as a pure function.
 
-No state is carried from one look to the next. Time is cut into slots of 100 ms. The touch
-follows from the last trade, so that trades happen at it. Every other level lies on a grid of
-prices and draws its quantity anew each time its own clock ticks. Two bands of the grid exist:
-a near one of quick clocks, and a far one of slow clocks (see ``bands``). A slot in which nothing
-happens is found without looking at a single level. Such slots have no update id: quiet symbols
-are silent for seconds.
+No state is carried from one call to the next. Time is divided into slots of 100 ms. The touch (best
+bid and ask) follows from the last trade, so that trades happen at it. All other levels lie on a
+grid of prices, in a near band whose cells tick (draw a new quantity) often and a far band whose
+cells tick rarely (see ``bands``). A slot without changes is detected without computing any level.
+Such slots have no update id: quiet symbols send nothing for seconds.
 
-Ids grow by 64 a slot; an event of slot s ends somewhere in ``[64 s + 32, 64 s + 63]``. Its first
-ids are those of the clocks, which leave the touch alone; then each trade has two, one at which
-its maker is quoted and one at which it is done. So every id has one book and one touch.
+Ids grow by 64 per slot; the event of slot s ends in ``[64 s + 32, 64 s + 63]``. Its first ids
+belong to ticks, which do not change the touch. Then each trade has two ids: one at which the
+maker's quantity is quoted and one at which the trade is done. So every id has one book and one
+touch.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from penstock.simulator.market.market import Market, Trade
 
 Level = tuple[int, int]
-"""A price in ticks and the quantity resting there in lots."""
+"""A price in ticks and its quantity in lots."""
 Sides = tuple[list[Level], list[Level]]
 """Bids and asks, best levels first."""
 
 
 class Delta(NamedTuple):
-    """Levels that changed, at their new absolute quantities; 0 removes."""
+    """Changed levels with their new absolute quantities; 0 removes a level."""
 
     first_update_id: int
     final_update_id: int
@@ -42,7 +42,7 @@ class Delta(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """The best levels of either side."""
+    """The best level of each side."""
 
     bid: int
     bid_quantity: int
@@ -51,7 +51,7 @@ class Touch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One level set to one quantity; the smallest change a book can undergo."""
+    """One level set to one quantity: the smallest change of a book."""
 
     is_bid: bool
     price: int
@@ -59,18 +59,18 @@ class Step(NamedTuple):
 
 
 class _View(NamedTuple):
-    """All that decides the levels after a slot."""
+    """Everything that determines the levels after a slot."""
 
     slot: int
     touch: Touch
     near: range
     far: range
     trade_id: int
-    """The last trade there was."""
+    """The id of the last trade."""
 
 
 class _Quote(NamedTuple):
-    """A touch and the update id that brings it."""
+    """A touch and its update id."""
 
     update_id: int
     at_ms: int
@@ -90,9 +90,9 @@ class Book:
             Edges(band, market) for band in BANDS[market.listing.trades_per_minute]
         )
         self._key = key(market.purpose, "book")
-        # The book is there before the first trade.
+        # The book exists before the first trade.
         self._first_slot = market.listing.listed_at_ms // self.SLOT_MS - 1
-        # Remembered, not state: each could be found again.
+        # Caches, not state: each value can be computed again.
         self._views: dict[int, _View] = {}
         self._found = (self._first_slot, self._first_slot)
 
@@ -101,7 +101,7 @@ class Book:
         return self._final_id(self._event_at_or_before(slot))
 
     def delta(self, after_slot: int, upto_slot: int) -> Delta | None:
-        """What changed in the slots ``(after_slot, upto_slot]``; None if nothing did."""
+        """The changes of the slots ``(after_slot, upto_slot]``; None if there are none."""
         bids: dict[int, int] = {}
         asks: dict[int, int] = {}
         last = None
@@ -116,11 +116,11 @@ class Book:
         return Delta(first_id, self._final_id(last), list(bids.items()), list(asks.items()))
 
     def at(self, update_id: int, depth: int) -> Sides:
-        """The book at any update id, also within an event."""
+        """The book at any update id, including ids within an event."""
         return finished(self.at_in_turns(update_id, depth))
 
     def at_in_turns(self, update_id: int, depth: int) -> Work[Sides]:
-        """The same in pieces: a whole book has tens of thousands of levels."""
+        """Like ``at``, in pieces: a whole book has tens of thousands of levels."""
         before = self._event_at_or_before(update_id >> 6)
         if self._final_id(before) > update_id:
             before = self._event_at_or_before(before - 1)
@@ -135,7 +135,7 @@ class Book:
         steps = self._ticks(event)
         clocks = self._clocks_end(event) - reached
         done = min(len(steps), len(steps) * (update_id - reached) // clocks)
-        # A step may remove a level, so look deeper by as many as there are.
+        # Each step may remove a level, so that many more levels are needed.
         sides = yield from self._levels(self._view(before), depth + done)
         bids, asks = dict(sides[0]), dict(sides[1])
         for is_bid, price, quantity in steps[:done]:
@@ -149,15 +149,15 @@ class Book:
         )
 
     def snapshot(self, at_ms: int, depth: int) -> tuple[int, list[Level], list[Level]]:
-        """What REST shows at an instant: the last update id, bids and asks."""
+        """The REST snapshot at a time: the last update id, bids and asks."""
         update_id = self.snapshot_id(at_ms)
         return update_id, *self.at(update_id, depth)
 
     def snapshot_id(self, at_ms: int) -> int:
-        """The last update id that REST shows at an instant.
+        """The last update id of the REST snapshot at a time.
 
-        In a quarter of all slots the snapshot is taken in the midst of the slot's event, so
-        that its id lies between the ids of a delta; else it shows the slots before.
+        In a quarter of all slots the snapshot is taken within the slot's event, so that its id lies
+        between the ids of a delta; otherwise it has the changes up to the previous slot.
         """
         slot, into_ms = divmod(at_ms, self.SLOT_MS)
         update_id = self.update_id(slot - 1)
@@ -166,9 +166,9 @@ class Book:
         return update_id
 
     def touches(self, after_ms: int, upto_ms: int) -> list[tuple[int, int, int, int, int]]:
-        """Every change of the best levels in ``(after_ms, upto_ms]``: id, then the touch.
+        """All changes of the best levels in ``(after_ms, upto_ms]``: update id, then the touch.
 
-        A trade shows twice: the quantity it met, and what it left.
+        A trade causes two: the quantity before the trade, and the quantity after it.
         """
         first, end = self._market.id_at(after_ms + 1), self._market.id_at(upto_ms + 1)
         seen = self._market.trades(first, end - first)
@@ -183,7 +183,7 @@ class Book:
         return slot * 64 + 32 + (mix(self._key + slot) & 31)
 
     def _clocks_end(self, event: int) -> int:
-        """The last id that belongs to the clocks: a quarter of an event's ids, if it has trades."""
+        """The last id that belongs to ticks: a quarter of an event's ids, if it has trades."""
         final, trades = self._final_id(event), self._view(event).trade_id
         trades -= self._view(event - 1).trade_id
         if not trades:
@@ -197,12 +197,12 @@ class Book:
         return self._market.trades(first, self._view(slot).trade_id + 1 - first)
 
     def _quotes(self, slot: int) -> list[_Quote]:
-        """The touches of a slot, in order: two for each trade."""
+        """The touches of a slot, in order: two per trade."""
         trades = self._trades_in(slot)
         if not trades:
             return []
         start, final = self._clocks_end(slot), self._final_id(slot)
-        # Ids differ: of more trades than there are ids for, only the last are seen.
+        # Ids are unique: with more trades than ids, only the last trades get a touch.
         trades = trades[-((final - start) // 2) :]
         ids = [
             start + (final - start) * i // (2 * len(trades)) for i in range(1, 2 * len(trades) + 1)
@@ -220,7 +220,7 @@ class Book:
         return quotes
 
     def touch(self, trade: Trade) -> Touch:
-        """The best levels as a trade leaves them: its price is one of them."""
+        """The best levels after a trade; one of them is at the trade's price."""
         luck = mix(self._key ^ trade.id << 1)
         spread = 1 + luck % (2 * self._cell)
         bid_quantity = self._quantity(luck >> 16)
@@ -241,7 +241,7 @@ class Book:
         return view
 
     def _event_at_or_before(self, slot: int) -> int:
-        """The last slot in which something changed."""
+        """The last slot with a change, at or before ``slot``."""
         looked, found = self._found
         if found <= slot <= looked:
             return found
@@ -262,20 +262,20 @@ class Book:
         return self._event_at_or_before(slot) == slot
 
     def _stirs(self, slot: int) -> bool:
-        """Whether levels change in a slot although nobody trades."""
+        """Whether levels change in a slot without trades."""
         if self._near.ticking(slot) or self._near.moves(slot) or self._far.moves(slot):
             return True
         near = self._near.of(slot)
         return any(cell not in near for cell in self._far.ticking(slot))
 
     def _steps(self, slot: int) -> list[Step]:
-        """The changes of an event: no level is left out that changes on the way."""
+        """The changes of an event, including those of levels that change only in between."""
         steps = self._ticks(slot) + self._requotes(slot)
-        # An event without a change restates the best bid, as exchanges do now and then.
+        # An event without a change repeats the best bid, as exchanges do occasionally.
         return steps or [Step(True, *self._view(slot).touch[:2])]
 
     def _ticks(self, slot: int) -> list[Step]:
-        """What clocks and gliding edges change: nothing at the touch, nor between its prices."""
+        """The changes by ticks and moving edges: none at the touch or between its prices."""
         old, new = self._view(slot - 1), self._view(slot)
         cells = {*self._near.ticking(slot), *self._far.ticking(slot)}
         for left, entered in ((old.near, new.near), (old.far, new.far)):
@@ -286,9 +286,9 @@ class Book:
         return _changes(_sided(before, old.touch), _sided(after, old.touch))
 
     def _requotes(self, slot: int) -> list[Step]:
-        """Where trades leave the levels that the touch was at, or that it hid or bared, meanwhile.
+        """The levels after a slot's trades, where the touch was, or which it covered or uncovered.
 
-        Those which end as they began are restated: a snapshot may show them as they were between.
+        Levels that end unchanged are repeated, since a snapshot may have their values in between.
         """
         view, trades = self._view(slot), self._trades_in(slot)
         if not trades:
@@ -308,7 +308,7 @@ class Book:
         ]
 
     def _grid(self, view: _View, cells: Iterable[int]) -> list[Level]:
-        """What rests at some cells, wherever the touch may be."""
+        """The levels at some cells, regardless of the touch."""
         slot, _, near, far, _ = view
         quick = [cell for cell in cells if cell in near]
         slow = [cell for cell in cells if cell in far and cell not in near]
@@ -318,7 +318,7 @@ class Book:
         ]
 
     def _levels(self, view: _View, depth: int) -> Work[Sides]:
-        """The whole book after a slot, walking outwards from the touch."""
+        """The book after a slot, from the touch outwards."""
         slot, (bid, bid_quantity, ask, ask_quantity), near, far, _ = view
         top, bottom = (bid - 1) // self._cell, ask // self._cell + 1
         falling = (
@@ -339,7 +339,7 @@ class Book:
         )
 
     def _resting(self, slot: int, edges: Edges, cells: Iterable[int]) -> Iterator[Level]:
-        """The levels at cells of a band, apart from the touch."""
+        """The levels at cells of a band, without the touch."""
         period, stride = edges.band.period, edges.band.stride
         seed, width, factor = self._key, self._cell, self._factor
         for cell in cells:
@@ -347,14 +347,14 @@ class Book:
             bits = (cell * 0x9E3779B97F4A7C15 + epoch * 0xD1B54A32D192ED03 + seed) & MASK
             bits = ((bits ^ bits >> 32) * 0xBF58476D1CE4E5B9) & MASK
             bits ^= bits >> 29
-            # One in eight is empty.
+            # One cell in eight is empty.
             if bits & 7:
                 quantity = (128 | bits >> 3 & 127) << OCTAVES[bits >> 10 & 255]
                 yield cell * width, quantity * factor
 
 
 def _sided(levels: Iterable[Level], touch: Touch) -> dict[int, int]:
-    """Quantities by price, those of asks negative: the touch, and the levels beyond it."""
+    """Quantities by price, negative for asks: the touch, and the levels beyond it."""
     bid, bid_quantity, ask, ask_quantity = touch
     sided = {
         price: quantity if price < bid else -quantity
@@ -366,7 +366,7 @@ def _sided(levels: Iterable[Level], touch: Touch) -> dict[int, int]:
 
 
 def _changes(before: dict[int, int], after: dict[int, int]) -> list[Step]:
-    """The steps from one to the other; removals come first, so that sides never cross."""
+    """The steps from ``before`` to ``after``; removals first, so that sides never cross."""
     removed, placed = [], []
     for price in sorted(before.keys() | after.keys()):
         was, now = before.get(price, 0), after.get(price, 0)

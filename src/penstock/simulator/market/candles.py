@@ -1,7 +1,7 @@
-"""Candles from aggregates: what a run of trades sums to, at the price it started from.
+"""Computes candles from aggregates of trades.
 
-An aggregate knows its trades as offsets from the price before them. Since the sum of
-``(price + offset) * quantity`` is ``price * volume + turnover``, a candle is a handful of
+An aggregate holds prices as offsets from the price before its first trade. Since the sum of
+``(price + offset) * quantity`` is ``price * volume + turnover``, a candle takes a few
 multiplications, however many trades it has.
 """
 
@@ -12,14 +12,14 @@ from functools import partial
 from typing import NamedTuple
 
 CELL = 10
-"""Numbers in an aggregate, as they lie in a tier's cells."""
+"""Numbers per aggregate in a tier's cells."""
 
 Piece = tuple[Sequence[int], int, int]
 """An aggregate, its price factor and its quantity factor."""
 
 
 class Sums(NamedTuple):
-    """What a candle tells; without trades flat at the price before, and ids of -1."""
+    """The values of a candle; without trades, flat at the previous price, with ids of -1."""
 
     open: int
     high: int
@@ -39,7 +39,7 @@ _sums = partial(tuple.__new__, Sums)
 
 
 def candle_of(cell: Sequence[int], k: int, g: int, price: int, next_id: int) -> Sums:
-    """The candle of one aggregate; ``price`` is the last before it."""
+    """The candle of one aggregate; ``price`` is the last price before it."""
     n, _, volume, turnover, taker, taker_turnover, first, last, high, low = cell
     if not n:
         return _sums((price, price, price, price, 0, 0, 0, 0, 0, -1, -1))
@@ -66,7 +66,7 @@ def candle_of(cell: Sequence[int], k: int, g: int, price: int, next_id: int) -> 
 
 
 def candle_across(pieces: Iterable[Piece], price: int, next_id: int) -> Sums:
-    """The candle of aggregates that follow one another."""
+    """The candle of consecutive aggregates."""
     opened, highest, lowest = None, price, price
     n = volume = quote = taker = taker_quote = 0
     for cell, k, g in pieces:

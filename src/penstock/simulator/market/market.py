@@ -1,8 +1,8 @@
-"""A market: every trade of a symbol, past and future, as a pure function of its id or time.
+"""Computes every trade of a symbol, past and future, as a pure function of its id or time.
 
-Nothing is stored but one small row per day (see ``timeline``). From there a trade, an
-aggregated trade or a candle is found by a few divisions and bisections, as fast for the first
-day as for today, and a candle is exact because the sums of its shapes are (see ``shapes``).
+Only one small row per day is stored (see ``timeline``). From it a trade, an aggregated trade or a
+candle is found by a few divisions and bisections, as fast for the first day as for today. Candles
+are exact because the sums of their shapes are (see ``shapes``).
 
 Prices are in ticks and quantities in lots. Times are milliseconds UTC.
 """
@@ -31,30 +31,30 @@ __all__ = ["AggTrade", "Libraries", "Listing", "Market", "Sums", "Trade"]
 
 SECOND_MS = 1_000
 LEAST_PRICE_IN_MOVES = 20
-"""A price of fewer typical day moves than this would be too wild even at factor one."""
+"""A price of fewer typical daily moves than this is too volatile even with factor one."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What is fixed about a symbol when it is listed."""
+    """The fixed properties of a symbol."""
 
     base: str
     quote: str
     price_decimals: int
     quantity_decimals: int
     start_price: int
-    """In ticks; also the price the market is pulled back to over the years."""
+    """In ticks; over the years the price tends to return to it."""
     trades_per_minute: int
     listed_at_ms: int
-    """The first instant with history: a UTC midnight."""
+    """The start of the history: a UTC midnight."""
     quantity_factor: int = 1
-    """Multiplies every quantity: for coins whose lot is worth next to nothing."""
+    """Multiplies every quantity: for coins whose lot has hardly any value."""
     price_step: int = 1
-    """A tick in units of the last decimal: 1000 where prices without decimals move by thousands."""
+    """The tick in units of the last decimal: 1000 if prices without decimals move by thousands."""
 
     def __post_init__(self) -> None:
         if self.price_decimals + self.quantity_decimals > 8:
-            # Otherwise a quote quantity has no exact spelling in eight decimals.
+            # Otherwise eight decimals do not hold an exact quote quantity.
             raise ValueError(f"{self.base}/{self.quote}: price and quantity decimals exceed 8.")
         if self.listed_at_ms % DAY_MS:
             raise ValueError(f"{self.base}/{self.quote}: a listing begins at a UTC midnight.")
@@ -71,7 +71,7 @@ class Trade(NamedTuple):
 
 
 class AggTrade(NamedTuple):
-    """The trades of one instant, price and side, which follow one another."""
+    """Consecutive trades of the same time, price and side."""
 
     id: int
     at_ms: int
@@ -90,7 +90,7 @@ _SPANS_MS = frozenset((*(m * MINUTE_MS for m in MINUTES), *(h * HOUR_MS for h in
 class Market:
     """A symbol's trades, aggregated trades and candles.
 
-    Trades exist for the future too: whoever asks keeps to what is past.
+    Future trades exist too; callers must limit themselves to the past.
     """
 
     def __init__(self, listing: Listing, seed: int, library: Library) -> None:
@@ -104,9 +104,9 @@ class Market:
             )
         self.listing = listing
         self.purpose = f"{seed}/{name}"
-        """What all draws for this market begin with."""
+        """The prefix of the purpose of all draws for this market."""
         self.grain = usual_factor(listing.start_price, library)
-        """The ticks in a unit of a shape on an ordinary day: how finely prices move."""
+        """The ticks per unit of a shape on an average day: how finely prices move."""
         self._minutes, self._hours, self._days = library.minutes, library.hours, library.days
         self._timeline = Timeline(
             library,
@@ -117,7 +117,7 @@ class Market:
         )
 
     def id_at(self, at_ms: int) -> int:
-        """The id of the first trade at or after an instant."""
+        """The id of the first trade at or after a time."""
         if at_ms <= self.listing.listed_at_ms:
             return 1
         span = self._timeline.minute(at_ms)
@@ -138,7 +138,7 @@ class Market:
         return trades
 
     def last_before(self, at_ms: int) -> Trade:
-        """The last trade before an instant; before the first, one of id 0 at the start price."""
+        """The last trade before a time; if there is none, one with id 0 at the start price."""
         if at_ms > self.listing.listed_at_ms:
             span = self._timeline.minute(at_ms)
             minute = self._minutes[span.shape]
@@ -150,7 +150,7 @@ class Market:
         return Trade(0, self.listing.listed_at_ms, self.listing.start_price, 0, True)
 
     def agg_id_at(self, at_ms: int) -> int:
-        """The id of the first aggregated trade at or after an instant."""
+        """The id of the first aggregated trade at or after a time."""
         if at_ms <= self.listing.listed_at_ms:
             return 1
         span = self._timeline.minute(at_ms)
@@ -177,7 +177,7 @@ class Market:
         return self.candles((start_ms, end_ms))[0]
 
     def candles(self, opens_ms: Sequence[int]) -> list[Sums]:
-        """The candles between consecutive boundaries: one fewer than there are boundaries."""
+        """The candles between consecutive boundaries: one fewer than boundaries."""
         if len(opens_ms) < 2:
             return []
         start_ms, step_ms = opens_ms[0], opens_ms[1] - opens_ms[0]
@@ -210,7 +210,7 @@ class Market:
         return rows
 
     def _spans(self, start_ms: int, end_ms: int, step_ms: int) -> list[Sums]:
-        """Candles whose aggregates the library keeps ready, hour by hour or day by day."""
+        """Candles whose aggregates the library has precomputed, hour by hour or day by day."""
         if step_ms < HOUR_MS:
             whole_ms, child_ms, tier, find = HOUR_MS, MINUTE_MS, self._hours, self._timeline.hour
         else:
@@ -235,7 +235,7 @@ class Market:
         return rows
 
     def _ranges(self, opens_ms: Sequence[int]) -> list[Sums]:
-        """Candles between any boundaries, from the fewest and largest pieces that fit."""
+        """Candles between any boundaries, from as few and as large pieces as possible."""
         listed_ms = self.listing.listed_at_ms
         start_ms = max(opens_ms[0], listed_ms)
         price, next_id = self.last_before(start_ms).price, self.id_at(start_ms)
@@ -322,7 +322,7 @@ class Market:
 
 
 class Libraries:
-    """One library per trade rate, made when first needed."""
+    """One library per trade rate, built on first use."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, bool], Library] = {}

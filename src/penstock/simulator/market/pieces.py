@@ -1,9 +1,9 @@
-"""Pieces: long work in short ones, so that the loop serves others meanwhile.
+"""Splits long work into pieces, so that the event loop runs other tasks in between.
 
-An exchange's file is pure and knows no loop. Where an answer takes long it is a generator: it
-yields after every piece, and returns the answer. All of it is of one instant, because what it reads
-is a function of the instant alone. Whoever holds the loop gives others a turn between the pieces
-(see ``turns``).
+An exchange's code is pure and does not use the event loop. A response that takes long is a
+generator: it yields after every piece and returns the result. All pieces are as of one time,
+because the data is a function of that time alone. The caller yields to the event loop between the
+pieces (see ``turns``).
 """
 
 from collections.abc import Generator, Iterable
@@ -13,14 +13,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Work = Generator[None, None, T]
-"""Yields where others may have a turn, and returns what it was for."""
+"""Yields where other tasks may run, and returns the result."""
 
 PIECE = 250
-"""Items in a piece: a few milliseconds for the dearest there are, the orders of a book."""
+"""Items per piece: a few milliseconds for the most expensive items, the orders of a book."""
 
 
 def listed(items: Iterable[T]) -> Work[list[T]]:
-    """The items as a list, with a turn for others after each piece."""
+    """The items as a list, yielding after each piece."""
     found: list[T] = []
     rest = iter(items)
     while True:
@@ -32,10 +32,10 @@ def listed(items: Iterable[T]) -> Work[list[T]]:
 
 
 def joined(rows: Iterable[str]) -> Work[str]:
-    """The rows with commas between them, with a turn for others after each piece.
+    """The rows joined with commas, yielding after each piece.
 
-    Each piece is joined by itself: a hundred thousand short strings would not be given back to the
-    system in one go, because others that stay are made between the pieces.
+    Each piece is joined separately: the memory of a hundred thousand short strings would not be
+    returned to the system at once, because longer-lived objects are allocated between the pieces.
     """
     pieces: list[str] = []
     rest = iter(rows)
@@ -46,7 +46,7 @@ def joined(rows: Iterable[str]) -> Work[str]:
 
 
 def finished(work: Work[T]) -> T:
-    """Do work at once."""
+    """Run work to its end without yielding."""
     while True:
         try:
             next(work)

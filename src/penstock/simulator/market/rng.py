@@ -1,9 +1,9 @@
-"""Draws: numbers that look random and are the same everywhere, for ever.
+"""Draws pseudo-random numbers that are the same on every machine and in every version.
 
-The simulator keeps no generator state. Each number is a hash of what it is for, so any part
-of a market can be made at any time and in any order. Only integers, SHAKE-128 and
-little-endian unpacking are used: the ``random`` module promises its sequence for
-``random()`` alone, and floats differ between maths libraries.
+The simulator keeps no generator state. Each number is a hash of its purpose, so any part of a
+market can be computed at any time and in any order. Only integers, SHAKE-128 and little-endian
+unpacking are used: the ``random`` module guarantees its sequence for ``random()`` alone, and floats
+differ between maths libraries.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def mix(value: int) -> int:
 
 
 def draws(count: int, *purpose: str | int) -> tuple[int, ...]:
-    """``count`` 64-bit integers that depend on nothing but their purpose.
+    """``count`` 64-bit integers that depend only on their purpose.
 
-    A longer run begins with the shorter one.
+    A larger count only appends numbers.
     """
-    # The separator keeps ("a", "bc") and ("ab", "c") apart.
+    # The separator distinguishes ("a", "bc") from ("ab", "c").
     name = "\x1f".join(map(str, purpose)).encode()
     return unpack(f"<{count}Q", shake_128(name).digest(8 * count))
 

@@ -1,13 +1,13 @@
-"""Shapes: a small library of minutes, hours and days whose sums are known.
+"""Builds a small library of shapes: minutes, hours and days with precomputed sums.
 
-History is not generated and then summed. A minute shape is explicit trades; an hour shape is
-sixty minutes, a day shape twenty-four hours, each child with a price factor ``k`` (negative
-mirrors it) and a quantity factor ``g``. Every shape carries an aggregate relative to the
-price before it, and aggregates compose exactly, so the candle of a week is arithmetic on
-seven of them, while its trades can still be listed one by one.
+History is not generated and then summed. A minute shape is a list of trades; an hour shape is sixty
+minutes, a day shape twenty-four hours, each child with a price factor ``k`` (negative mirrors it)
+and a quantity factor ``g``. Every shape has an aggregate relative to the price before it, and
+aggregates compose exactly. So the candle of a week is computed from seven of them, while its trades
+can still be listed one by one.
 
-One library serves every market of the same trade rate: a market repeats shapes, but at
-another price, scale, direction and size.
+One library serves every market of the same trade rate: a market repeats shapes, but at a different
+price, scale, direction and size.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from typing import NamedTuple
 from penstock.simulator.market.rng import draws
 
 MINUTES = (1, 3, 5, 15, 30, 60)
-"""Spans of an hour, in minutes, whose aggregates are kept ready."""
+"""Spans of an hour, in minutes, whose aggregates are precomputed."""
 HOURS = (1, 2, 4, 6, 8, 12, 24)
-"""Spans of a day, in hours, whose aggregates are kept ready."""
+"""Spans of a day, in hours, whose aggregates are precomputed."""
 RATES = (3600, 600, 60, 6)
-"""Trades a minute, on average, for which a library can be made."""
+"""Average trades per minute for which a library can be built."""
 DAY_SHAPES = 512
 HOUR_SHAPES = 80
 
 OCTAVES = bytes(8 - bits.bit_length() for bits in range(256))
-"""A geometric law over a random byte: 0 half of the time, 1 a quarter of it, … 8."""
+"""A geometric distribution over a random byte: 0 with probability 1/2, 1 with 1/4, … 8."""
 
-# Per kind of minute: how many shapes, and the trade rate in hundredths of the library's.
+# Per kind of minute: number of shapes, and trade rate in percent of the library's.
 _MINUTE_KINDS = ((32, 4), (32, 50), (32, 120), (16, 240), (8, 600))
-# The busiest markets are never quiet, and a few shapes of thousands of trades go a long way.
+# The busiest markets have no quiet minutes, and few shapes of thousands of trades suffice.
 _BUSIEST = 3600
 _BUSIEST_KINDS = ((8, 70), (8, 90), (8, 110), (4, 150), (2, 250))
-# Per kind of hour: how likely, in 32nds, each kind of minute begins.
+# Per kind of hour: the probability, in 32nds, that each kind of minute begins.
 _HOUR_KINDS = ((14, 11, 6, 1, 0), (8, 10, 9, 4, 1), (3, 7, 11, 8, 3))
-# Which kind of hour each UTC hour tends to be: Asia's evening and New York's are busy.
+# UTC hours that tend to be busy: the evenings of Asia and New York.
 _BUSY_HOURS = frozenset((0, 1, 8, 13, 14, 15, 16, 20))
 
 
 class Aggregate(NamedTuple):
-    """Sums of a run of trades; prices are offsets from the last trade before it."""
+    """Sums of consecutive trades; prices are offsets from the last trade before them."""
 
     trades: int
     groups: int
-    """Runs of trades at one instant, price and side: the aggregated trades."""
+    """Consecutive trades of the same time, price and side: the aggregated trades."""
     volume: int
     turnover: int
-    """Offset times quantity, summed: with the price before, the exact quote volume."""
+    """The sum of offset times quantity, from which the exact quote volume follows."""
     taker_volume: int
     taker_turnover: int
     first: int
@@ -62,7 +62,7 @@ class Aggregate(NamedTuple):
     low: int
 
 
-# Twice as fast as calling the class, which counts when a library joins a hundred thousand.
+# Twice as fast as calling the class, which matters when a library joins a hundred thousand.
 _aggregate = partial(tuple.__new__, Aggregate)
 
 EMPTY = Aggregate(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -97,7 +97,7 @@ def join(a: Aggregate, b: Aggregate) -> Aggregate:
 def scale(a: Aggregate, k: int, g: int) -> Aggregate:
     """The aggregate of the same trades with offsets times ``k`` and quantities times ``g``.
 
-    A negative ``k`` mirrors: what rose falls, so who bought has sold.
+    A negative ``k`` mirrors the prices, so taker buys become sells.
     """
     n, m, v, d, tv, td, first, last, high, low = a
     if k < 0:
@@ -118,7 +118,7 @@ class Fills(NamedTuple):
 
 
 class Minute:
-    """The trades of a minute, with running sums for any part of it."""
+    """The trades of a minute, with cumulative sums for any part of it."""
 
     __slots__ = (
         "aggregate",
@@ -175,7 +175,7 @@ class Minute:
 
 
 class Part(NamedTuple):
-    """A child of a shape: which, times what."""
+    """A child of a shape, with its factors."""
 
     shape: int
     k: int
@@ -192,7 +192,7 @@ class Tier:
         self.child = array("H")
         self.k = array("b")
         self.g = array("b")
-        # What lies before child i is at s * (width + 1) + i; the last entry is the total.
+        # The sum before child i is at s * (width + 1) + i; the last entry is the total.
         self.trades = array("i")
         self.groups = array("i")
         self.offset = array("i")
@@ -200,7 +200,7 @@ class Tier:
         self.cells: dict[int, array[int]] = {span: array("q") for span in spans}
 
     def add(self, parts: Sequence[Part], children: Sequence[Aggregate]) -> None:
-        """Append a shape made of ``parts``, whose aggregates are found in ``children``."""
+        """Append a shape made of ``parts``, whose aggregates are in ``children``."""
         for shape, k, g in parts:
             self.child.append(shape)
             self.k.append(k)
@@ -222,9 +222,9 @@ class Tier:
 
 
 class Library:
-    """Minutes, hours and days of one trade rate, to be shared by all its markets.
+    """Minutes, hours and days of one trade rate, shared by all markets of that rate.
 
-    A ``coarse`` library moves by single ticks: for prices that have only a few hundred.
+    A ``coarse`` library moves by single ticks, for prices of only a few hundred ticks.
     """
 
     def __init__(self, trades_per_minute: int, *, coarse: bool = False) -> None:
@@ -251,8 +251,8 @@ class Library:
             self.days.add(_day(coarse, f"{name}/day/{i}"), self.hours.totals)
         moves = [abs(day.last) for day in self.days.totals]
         self.day_move = sum(moves) // len(moves)
-        """How far, in units, a day typically ends from where it began."""
-        # The day, and the direction, that dips least and does not end lower than it began.
+        """The average distance, in units, between the start and the end of a day."""
+        # The day and direction with the smallest dip among those that do not end below the start.
         _, self.calm_day, self.calm_k = max(
             (k * (day.low if k > 0 else day.high), i, k)
             for i, day in enumerate(self.days.totals)
@@ -262,9 +262,9 @@ class Library:
 
 
 def _fills(rate_percent: int, coarse: bool, name: str) -> Fills:
-    """A minute at about ``rate_percent`` / 100: taker orders, each met by some makers."""
+    """A minute at a rate of about ``rate_percent`` / 100: taker orders, each filled by makers."""
     luck = draws(2, name)
-    # 60 to 140 % of the rate, rounded up or down by chance so that small rates keep their mean.
+    # 60 to 140 % of the rate, randomly rounded up or down so that small rates keep their mean.
     target = (rate_percent * (60 + luck[0] % 81) + luck[1] % 10_000) // 10_000
     times = sorted(seed % 60_000 for seed in draws(target * 5 // 8 + 1, name, "times"))
     fills = Fills([], [], [], [])
@@ -274,7 +274,7 @@ def _fills(rate_percent: int, coarse: bool, name: str) -> Fills:
         buys = seed & 1
         if seed >> 1 & stillness == 0:
             step = 1 if coarse else 1 << OCTAVES[seed >> 8 & 255 | 1]
-            # Takers mostly push the price their own way.
+            # Takers mostly move the price in their direction.
             mid += step if buys == (seed >> 5 & 3 != 0) else -step
         makers = 1 if seed >> 16 & 3 else 2 + (seed >> 18 & 3)
         climb = 0 if seed >> 20 & 7 else 2 * buys - 1

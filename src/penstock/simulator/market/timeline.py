@@ -1,11 +1,10 @@
-"""A timeline: which shape a market takes in any minute, hour and day, and what lies before it.
+"""Finds the shape of a market in any minute, hour and day, and the price and ids before it.
 
-The only thing that grows with a market's age is one row of 32 bytes per day: the day's shape,
-its factors, and the price and ids it begins with. Rows are made in order, because each day
-begins where the one before ended, and lazily, for ten years in about ten milliseconds. They end
-after a hundred years: a megabyte, if anybody asks. Hours
-and minutes within a day are looked up in the library, by time or by id, at the same cost
-whether they are old or new.
+Only one row of 32 bytes per day grows with a market's age: the day's shape, its factors, and its
+first price and ids. Rows are computed in order, because each day begins where the previous one
+ended, and lazily, ten years in about ten milliseconds. They end after a hundred years, which take a
+megabyte. Hours and minutes within a day are looked up in the library, by time or by id, at the same
+cost for old and new ones.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 
 DAY_MOVE_BP = 240
-"""How far a day typically ends from where it began, in hundredths of a percent."""
+"""The average distance between the start and the end of a day, in hundredths of a percent."""
 _DAYS_AT_ONCE = 64
 MOST_DAYS = 571 * _DAYS_AT_ONCE
-"""A hundred years: no market goes on longer, so that no question makes rows without end."""
+"""A hundred years: the longest life of a market, so that no request computes endless rows."""
 
 Columns = tuple["array[int]", "array[int]", "array[int]"]
-"""First ids by day, and how many come before each hour and each minute of a shape."""
+"""First ids by day, and the counts before each hour and each minute of a shape."""
 
 
 class Span(NamedTuple):
-    """A minute, an hour or a day in its place: the shape, its factors, and what lies before."""
+    """A minute, hour or day of a market: its shape, factors, previous price and first ids."""
 
     start_ms: int
     shape: int
     k: int
     g: int
     price: int
-    """Of the last trade before it."""
+    """The price of the last trade before it."""
     first_id: int
     first_group: int
 
@@ -50,7 +49,7 @@ _span = partial(tuple.__new__, Span)
 
 
 class Timeline:
-    """A market's days, from its listing to as far as anyone has asked."""
+    """A market's days, from its listing to the latest day requested so far."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Timeline:
         self._shape = array("H")
         self._k = array("i")
         self._g = array("i")
-        # One longer: what the first day begins with, and what each one ends with.
+        # One longer: the start of the first day, and the end of each day.
         self._price = array("q", [start_price])
         self._first_id = array("q", [1])
         self._first_group = array("q", [1])
@@ -78,10 +77,10 @@ class Timeline:
         self.by_group: Columns = (self._first_group, days.groups, hours.groups)
 
     def day(self, at_ms: int) -> Span:
-        """The day that holds an instant, which is not before the listing.
+        """The day of a time, which must not be before the listing.
 
         Raises:
-            ValueError: the market has ended by then.
+            ValueError: the time is after the market's end.
         """
         day = (at_ms - self._listed_at_ms) // DAY_MS
         if day >= len(self._shape):
@@ -99,11 +98,11 @@ class Timeline:
         )
 
     def hour(self, at_ms: int) -> Span:
-        """The hour that holds an instant."""
+        """The hour of a time."""
         return _child(self._library.days, self.day(at_ms), at_ms % DAY_MS // HOUR_MS, HOUR_MS)
 
     def minute(self, at_ms: int) -> Span:
-        """The minute that holds an instant."""
+        """The minute of a time."""
         index = at_ms % HOUR_MS // MINUTE_MS
         return _child(self._library.hours, self.hour(at_ms), index, MINUTE_MS)
 
@@ -114,10 +113,10 @@ class Timeline:
         return zip(self._shape[first:end], self._k[first:end], self._g[first:end], strict=True)
 
     def minutes_from(self, columns: Columns, number: int) -> Iterator[Span]:
-        """The minutes that have trades, beginning with the one that holds a trade or group.
+        """The minutes with trades, beginning with the one of a given trade or group.
 
         Raises:
-            ValueError: there is no such id; they begin at 1 and end with the market.
+            ValueError: there is no such id; ids begin at 1 and end with the market.
         """
         if number < 1:
             raise ValueError(f"Ids begin at 1, not {number}.")
@@ -142,7 +141,7 @@ class Timeline:
             start_ms, minute = start_ms + HOUR_MS, 0
 
     def _make(self, days: int) -> None:
-        """Have at least so many days."""
+        """Compute at least the first ``days`` days."""
         if days > MOST_DAYS:
             raise ValueError("No market goes on for more than a hundred years.")
         while len(self._shape) < days:
@@ -155,9 +154,9 @@ class Timeline:
             opened = self._price[-1]
             shape = seed % DAY_SHAPES
             total = totals[shape]
-            # Half to one and a half times the usual size.
+            # 0.5 to 1.5 times the usual move.
             k = usual_factor(opened * (64 + (seed >> 16 & 127)) // 128, self._library)
-            # A coin, bent towards the start price so that decades stay plausible.
+            # A random direction, biased towards the start price so that decades stay plausible.
             pull = max(-256, min(256, (anchor - opened) * 512 // max(anchor, opened)))
             if (total.last > 0) != ((seed >> 24 & 1023) < 512 + pull):
                 k = -k
@@ -173,7 +172,7 @@ class Timeline:
 
 
 def usual_factor(price: int, library: Library) -> int:
-    """The price factor with which a day of the library moves a price by the usual share."""
+    """The price factor with which a day of the library moves a price by the usual percentage."""
     return max(1, price * DAY_MOVE_BP // (10_000 * library.day_move))
 
 

@@ -1,7 +1,8 @@
-"""The simulated Upbit: quotations over REST and WebSocket, as in Korea.
+"""Simulates Upbit (Korea): the quotation API over REST and WebSocket.
 
-Written from the exchange's documentation and from recordings of its traffic. Everything here is a
-function of the market, the settings and an instant; sockets, counting and faults are the server's.
+Written from the exchange's documentation and from recordings of its traffic. All responses and
+frames are functions of the market, the settings and a time; the server handles sockets, limits and
+faults.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +32,10 @@ STREAMS_PATH = "/websocket/v1"
 
 
 def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
-    """The exchange that lists these markets.
+    """Build the exchange that lists these markets.
 
     Raises:
-        ConfigError: a limit that was set is none.
+        ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
     return Upbit([list_market(market) for market in markets], settings)
 
@@ -59,50 +60,50 @@ class Upbit:
         )
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it
-        """There is nothing at that path."""
+        """A 404 with a fixed message."""
         return refusals.said(404, 404, "no Route matched with those values")
 
     def failure(self) -> Reply:
-        """Something broke on the exchange's side."""
+        """A 500 with a fixed message."""
         return refusals.said(500, "server_error", "Internal server error")
 
     def refusal(self, verdict: Verdict) -> Reply:
-        """429 while over a limit, 418 while shut out."""
+        """429 while over a limit, 418 while banned."""
         return rules.refusal(verdict)
 
     def usage_headers(self, verdict: Verdict) -> Mapping[str, str]:
-        """What is left of the group's second."""
+        """The header with the remaining requests of the group in this second."""
         return rules.usage_headers(verdict)
 
     def open(self, path: str, asked: Asked) -> Opening | None:
-        """One path for all streams."""
+        """The only path for streams, without streams: clients subscribe by messages."""
         if path.rstrip("/") != STREAMS_PATH:
             return None
         group = rules.ORIGIN if "Origin" in asked.headers else rules.CONNECT
         return Opening((), wrapped=False, group=group)
 
     def greeting(self, connection: int, at_ms: int) -> list[bytes]:  # noqa: ARG002 - as the port
-        """Nothing is said before the client speaks."""
+        """No payloads: the exchange sends no greeting."""
         return []
 
     def control(self, text: str, subscriber: Subscriber, at_ms: int) -> list[ControlReply]:  # noqa: ARG002
-        """Carry out a client's message."""
+        """Apply a client's message and return the replies."""
         return self._handler.answer(text, subscriber)
 
     def overrun(self, text: str) -> None:
-        """Too many messages end a connection."""
+        """None: too many messages close the connection."""
 
     def feed(self, stream: str, dialect: str = "") -> StreamFeed | None:  # noqa: ARG002 - in the name
         """The stream of that name."""
         return self._streams.feed(stream)
 
     def wrap(self, stream: str, payload: bytes) -> bytes:  # noqa: ARG002 - there is no envelope
-        """The payload as it is."""
+        """The payload unchanged."""
         return payload
 
     def shutdown_notice(self, at_ms: int, dialect: str) -> None:
-        """Nobody is warned."""
+        """None: the exchange sends no notice."""
 
     def refuse_ack(self, reply: bytes) -> bytes:  # noqa: ARG002 - there is none to refuse
-        """The error that might have come."""
+        """An error; the exchange sends no acknowledgements."""
         return control.refusal()

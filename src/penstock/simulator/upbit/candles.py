@@ -1,6 +1,6 @@
-"""Candles: the newest first, and none for an interval without a trade.
+"""Computes candles, latest first, without those of intervals that have no trade.
 
-So a page of two hundred may reach far back, and is looked for block by block.
+A page of two hundred may therefore cover a long time, and is searched in blocks.
 """
 
 from collections.abc import Iterator
@@ -16,27 +16,27 @@ _BLOCK = 200
 
 
 class Candle(NamedTuple):
-    """One candle in which something was traded."""
+    """One candle with trades."""
 
     open_ms: int
     last_ms: int
-    """The last trade."""
+    """The time of the last trade."""
     sums: Sums
 
 
 class Page(NamedTuple):
-    """Which candles are asked for."""
+    """The requested candles."""
 
     period: Period
     before_ms: int
-    """They open before this."""
+    """The candles open before this time."""
     rows: int
     not_before_ms: int
-    """There are none from before this."""
+    """The start of the available history."""
 
 
 def candles(instrument: Instrument, page: Page, as_of_ms: int) -> list[Candle]:
-    """The newest of those asked for, newest first."""
+    """The latest of the requested candles, latest first."""
     found: list[Candle] = []
     for block in _blocks(instrument, page, as_of_ms):
         found += _traded(instrument, page.period, block, as_of_ms)[::-1]
@@ -46,14 +46,14 @@ def candles(instrument: Instrument, page: Page, as_of_ms: int) -> list[Candle]:
 
 
 def candle_at(instrument: Instrument, period: Period, at_ms: int) -> Candle | None:
-    """The candle that holds an instant, as far as it has got then; None if nothing was traded."""
+    """The candle of a time, with the trades up to then; None without trades."""
     number = period.number(at_ms)
     found = _traded(instrument, period, range(number, number + 1), at_ms)
     return found[0] if found else None
 
 
 def _blocks(instrument: Instrument, page: Page, as_of_ms: int) -> Iterator[range]:
-    # Calendars begin with the year 1, and markets long after the epoch.
+    # Bounded by the epoch, since dates begin with year 1; all markets begin long after it.
     end = page.period.number(max(0, min(page.before_ms - 1, as_of_ms))) + 1
     least = page.period.number(max(page.not_before_ms, instrument.listed_at_ms))
     while end > least:
@@ -62,9 +62,9 @@ def _blocks(instrument: Instrument, page: Page, as_of_ms: int) -> Iterator[range
 
 
 def _traded(instrument: Instrument, period: Period, numbers: range, as_of_ms: int) -> list[Candle]:
-    """Those of consecutive candles that have a trade, oldest first."""
+    """The candles with trades among consecutive numbers, oldest first."""
     opens = [period.open_ms(number) for number in range(numbers.start, numbers.stop + 1)]
-    # A week may open before the listing; its sums begin with the listing.
+    # A week may open before the listing; its sums begin at the listing.
     borders = [max(opens[0], instrument.listed_at_ms), *opens[1:]]
     market = instrument.market
     if borders[-1] <= as_of_ms + 1:
@@ -79,7 +79,7 @@ def _traded(instrument: Instrument, period: Period, numbers: range, as_of_ms: in
 
 
 def row(instrument: Instrument, period: Period, candle: Candle, converts: bool = False) -> str:
-    """A candle as REST writes it."""
+    """A candle in the format of REST."""
     spelling, sums = instrument.spelling, candle.sums
     text = (
         f'{{"market":"{instrument.code}","candle_date_time_utc":"{utc(candle.open_ms)}",'
@@ -113,5 +113,5 @@ def _day(instrument: Instrument, candle: Candle, converts: bool) -> str:
 
 
 def closing_price(instrument: Instrument, at_ms: int) -> int:
-    """The last price of the day before an instant's; on the first day, the price at listing."""
+    """The last price of the previous day; on the first day, the price at listing."""
     return instrument.market.last_before(at_ms - at_ms % DAY_MS).price

@@ -1,10 +1,11 @@
-"""What a client may say: one JSON array that names a ticket, streams and a format.
+"""Handles the messages of clients: JSON arrays with a ticket, streams and a format.
 
-A good request is not acknowledged; data is the answer. A bad one is told what is wrong with it and
-changes nothing. The names of errors are the exchange's; of the sentences only that about the format
-is known. A market that is not listed is passed over in silence.
+A valid request is not acknowledged; the data follows. An invalid one gets an error and changes
+nothing. The names of errors are the exchange's; of the messages only that about the format is
+known. Markets that are not listed are ignored without an error.
 
-A stream's name says all that shapes it: ``orderbook:KRW-BTC.5:SIMPLE:realtime``.
+A stream's name contains everything that determines its frames:
+``orderbook:KRW-BTC.5:SIMPLE:realtime``.
 """
 
 from collections.abc import Collection, Iterator
@@ -24,7 +25,7 @@ CANDLES = {
 }
 TYPES = ("trade", "ticker", "orderbook", *CANDLES)
 UNITS = (1, 5, 15, 30)
-"""Levels that a book may be asked for in."""
+"""The numbers of levels that can be requested."""
 BOTH, ONLY_REALTIME, ONLY_SNAPSHOT = "", "realtime", "snapshot"
 
 _SENTENCES = {
@@ -37,23 +38,23 @@ _SENTENCES = {
 
 
 class Stream(NamedTuple):
-    """What one stream is, as its name says it."""
+    """The parts of a stream's name."""
 
     type: str
     code: str
-    """As it was asked for: the number of levels may be in it."""
+    """As requested, possibly with the number of levels."""
     form: str
     part: str
 
     @property
     def name(self) -> str:
-        """All of it in one word."""
+        """The name of the stream."""
         form = "" if self.form == FORMATS[0] and not self.part else f":{self.form}"
         return f"{self.type}:{self.code}{form}{f':{self.part}' if self.part else ''}"
 
 
 def read_name(name: str) -> Stream:
-    """What a name says."""
+    """Parse the name of a stream."""
     kind, code, form, part, *_ = [*name.split(":"), "", "", ""]
     return Stream(kind, code, form or FORMATS[0], part)
 
@@ -65,14 +66,14 @@ class _Wrong(Exception):
 
 
 class MessageHandler:
-    """Carries out what clients say about these markets."""
+    """Applies clients' messages about these markets."""
 
     def __init__(self, codes: Collection[str], replaces: bool) -> None:
-        """``replaces``: whether a request ends all that was asked for before."""
+        """``replaces``: whether a request ends all previous subscriptions."""
         self._codes, self._replaces = frozenset(codes), replaces
 
     def answer(self, text: str, subscriber: Subscriber) -> list[ControlReply]:
-        """Carry out one message."""
+        """Apply one message and return the replies."""
         if text == PING:
             return [ControlReply(PONG, acknowledges=False)]
         try:
@@ -93,7 +94,7 @@ class MessageHandler:
 
 
 def refusal() -> bytes:
-    """The error that might have come."""
+    """An error reply."""
     return msgspec.json.encode(_Wrong("WRONG_FORMAT").error)
 
 
@@ -141,7 +142,7 @@ def _codes(kind: dict[str, Any]) -> list[str]:
 
 
 def _code(asked: str) -> str:
-    """The code with the number of levels if there are so many; any other number means all."""
+    """The code with a supported number of levels; any other number means all levels."""
     code, _, units = asked.partition(".")
     return asked if units in map(str, UNITS) else code
 

@@ -1,7 +1,7 @@
-"""The streams as pure functions of time: a snapshot for whoever joins, then what happens.
+"""Computes the frames of streams, as pure functions of time: a snapshot, then updates.
 
-A book is told whole whenever it has changed. Trades do not always arrive in order: one in a hundred
-or so is held up for a moment, as has been seen on the real exchange.
+A book is sent whole whenever it has changed. Trades do not always arrive in order: about one in a
+hundred is delayed by a moment, as observed on the real exchange.
 """
 
 from functools import partial
@@ -55,7 +55,7 @@ def trades(name: str, instrument: Instrument, form: str) -> StreamFeed:
 
 
 def ticker(name: str, instrument: Instrument, form: str) -> StreamFeed:
-    """``ticker``: once for all the trades of an instant."""
+    """``ticker``: one frame for all trades of the same time."""
     due = DueTrades(instrument.market)
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
@@ -69,7 +69,7 @@ def ticker(name: str, instrument: Instrument, form: str) -> StreamFeed:
 
 
 def book(name: str, instrument: Instrument, form: str, units: int) -> StreamFeed:
-    """``orderbook``: the best levels, whenever any has changed."""
+    """``orderbook``: the best levels, whenever the book has changed."""
 
     def at(due_ms: int) -> bytes | None:
         update_id = instrument.update_id_at(due_ms)
@@ -85,9 +85,9 @@ def book(name: str, instrument: Instrument, form: str, units: int) -> StreamFeed
 
 
 def candle(name: str, instrument: Instrument, form: str, period: Period) -> StreamFeed:
-    """``candle.1s`` … ``candle.240m``: the running candle, every second in which it has changed.
+    """``candle.1s`` … ``candle.240m``: the current candle, every second if it has changed.
 
-    What was traded up to a second, exclusive, is in the frame of that second.
+    The frame of a second has the trades before that second.
     """
     kind, market = name.partition(":")[0], instrument.market
     told = partial(_candle, kind, instrument, period)
@@ -99,7 +99,7 @@ def candle(name: str, instrument: Instrument, form: str, period: Period) -> Stre
         return None if fields is None else _sent(fields, REALTIME, form)
 
     def opening(at_ms: int) -> list[bytes]:
-        # The last candle there was, if that of now has no trade yet.
+        # The last candle with a trade, if the current one has none yet.
         fields = told(at_ms) or told(market.last_before(at_ms + 1).at_ms)
         return [] if fields is None else [_sent(fields, SNAPSHOT, form)]
 
@@ -107,12 +107,12 @@ def candle(name: str, instrument: Instrument, form: str, period: Period) -> Stre
 
 
 def only_realtime(feed: StreamFeed) -> StreamFeed:
-    """A stream without its snapshot."""
+    """The stream without its snapshot."""
     return StreamFeed(feed.name, feed.frames)
 
 
 def only_snapshot(feed: StreamFeed) -> StreamFeed:
-    """A stream of which nothing follows the snapshot."""
+    """The stream with its snapshot only."""
     return StreamFeed(feed.name, lambda _, __: [], feed.opening)
 
 

@@ -1,7 +1,7 @@
-"""The four formats of a stream: long names or short ones, each alone or in a list.
+"""Encodes messages in the four formats of a stream: long or short names, plain or in a list.
 
-Messages are put together with their long names and values that are JSON already; the format is a
-question of what to call them. A date has another short name in a ticker than in a trade.
+Messages are built with long names and values that are JSON already; a format only renames the
+fields. The short name of a date differs between tickers and trades.
 """
 
 from penstock.simulator.upbit.ticker import Fields, written
@@ -64,7 +64,7 @@ _SHORT_IN_TICKER = {**_SHORT, "trade_date": "tdt"}
 
 
 def encode(fields: Fields, form: str) -> bytes:
-    """A whole message in a format."""
+    """A message in a format."""
     text = part(fields, form)
     return (f"[{text}]" if form.endswith("LIST") else text).encode()
 

@@ -1,7 +1,7 @@
-"""One market as Upbit holds it, and the ids of its trades.
+"""Defines an instrument: a listed market with its book, its format and the ids of its trades.
 
-A ``sequential_id`` is made of the trade's millisecond and its place among the trades of that
-millisecond. So ids are unique, far from consecutive, and beyond what a double can hold.
+A ``sequential_id`` consists of the trade's millisecond and its position among the trades of that
+millisecond. So ids are unique, far from consecutive, and exceed the precision of a double.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _REMEMBERED = 8
 
 
 class Extremes(NamedTuple):
-    """The highest and the lowest price of a stretch of days, and the day of each (its start)."""
+    """The highest and the lowest price of a range of days, and the start of the day of each."""
 
     high: int
     high_ms: int
@@ -31,20 +31,20 @@ class Instrument:
     """A listed market."""
 
     code: str
-    """Quote and base with a dash between, upper case."""
+    """Quote and base separated by a dash, upper case."""
     market: Market
     book: Book
     spelling: Spelling
     _years: dict[int, "Extremes | None"] = field(default_factory=dict, compare=False, repr=False)
-    """Remembered, not state: each could be found again."""
+    """A cache, not state: each value can be computed again."""
 
     @property
     def listed_at_ms(self) -> int:
-        """The first instant with history."""
+        """The start of the history."""
         return self.market.listing.listed_at_ms
 
     def sequential_id(self, trade: Trade) -> int:
-        """The id of a trade in the exchange's own numbering."""
+        """The id of a trade in the exchange's numbering."""
         return trade.at_ms * IDS_PER_MS + trade.id - self.market.id_at(trade.at_ms)
 
     def first_id_not_before(self, sequential_id: int) -> int:
@@ -53,11 +53,11 @@ class Instrument:
         return min(self.market.id_at(at_ms) + place, self.market.id_at(at_ms + 1))
 
     def update_id_at(self, at_ms: int) -> int:
-        """The last update id of the book whose slot has ended by an instant."""
+        """The last update id of the book whose slot has ended by a time."""
         return self.book.update_id(at_ms // Book.SLOT_MS - 1)
 
     def year_before(self, day_ms: int) -> Extremes | None:
-        """What prices did in the 52 weeks before a day; None on the first."""
+        """The extreme prices of the 52 weeks before a day; None on the first day."""
         if day_ms not in self._years:
             if len(self._years) >= _REMEMBERED:
                 self._years.clear()
@@ -66,7 +66,7 @@ class Instrument:
 
 
 def book_time_ms(update_id: int) -> int:
-    """When the book became what it is at an update id: the end of the slot that changed it."""
+    """The time of an update id: the end of its slot."""
     return ((update_id >> 6) + 1) * Book.SLOT_MS
 
 
@@ -86,7 +86,7 @@ def _extremes(market: Market, day_ms: int) -> Extremes | None:
 
 
 def list_market(market: Market) -> Instrument:
-    """Take a market on."""
+    """Build the instrument of a market."""
     listing = market.listing
     code = f"{listing.quote}-{listing.base}"
     return Instrument(code, market, Book(market), Spelling(listing))

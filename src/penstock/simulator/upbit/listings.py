@@ -1,6 +1,6 @@
-"""What the simulated Upbit lists: won first, then bitcoins and dollars.
+"""Defines the markets of the simulated Upbit, quoted in won, bitcoin and USDT.
 
-A tick of bitcoin is a thousand won. Volumes have eight decimals where the price has none.
+The tick of bitcoin is a thousand won. Volumes have eight decimals where the price has none.
 """
 
 from penstock.simulator.market.listings import BUSY, MIDDLING, QUIET, Catalogue, Row

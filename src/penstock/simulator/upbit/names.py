@@ -1,4 +1,4 @@
-"""What Upbit calls an asset, in Korean and in English."""
+"""Upbit's names of assets, in Korean and in English."""
 
 _NAMES = {
     "BTC": ("비트코인", "Bitcoin"),
@@ -15,5 +15,5 @@ _NAMES = {
 
 
 def names_of(base: str) -> tuple[str, str]:
-    """The Korean and the English name; the code itself where there is no other."""
+    """The Korean and the English name; the code if there is none."""
     return _NAMES.get(base, (base, base))

@@ -1,4 +1,4 @@
-"""Reading a request's parameters: markets, counts, and the many spellings of a time."""
+"""Parses a request's parameters: markets, counts, and the various formats of a time."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,21 +14,21 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):?([0-5][0-9]):?([0-5][0-9])")
 
 
 class Listed:
-    """The markets of the exchange, by code and by instant: nothing exists before its listing."""
+    """The markets of the exchange by code and time; a market is unknown before its listing."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._by_code: Mapping[str, Instrument] = {each.code: each for each in instruments}
 
     def all(self, as_of_ms: int) -> list[Instrument]:
-        """Every market listed by then."""
+        """All markets listed at a time."""
         return [each for each in self._by_code.values() if each.listed_at_ms <= as_of_ms]
 
     def one(self, query: Query, as_of_ms: int) -> Instrument:
-        """The market that ``market`` names."""
+        """The market of the parameter ``market``."""
         return self._find(_given(query, "market"), as_of_ms)
 
     def several(self, query: Query, as_of_ms: int) -> list[Instrument]:
-        """The markets that ``markets`` names, in that order, each once."""
+        """The markets of the parameter ``markets``, in that order, without duplicates."""
         codes = dict.fromkeys(code.strip() for code in _given(query, "markets").split(","))
         return [self._find(code, as_of_ms) for code in codes]
 
@@ -45,7 +45,7 @@ class Listed:
 
 
 def count(query: Query, most: int) -> int:
-    """How many rows: one unless it says otherwise."""
+    """The number of rows, by default one."""
     number = whole(query, "count")
     if number is None:
         return 1
@@ -55,7 +55,7 @@ def count(query: Query, most: int) -> int:
 
 
 def whole(query: Query, *names: str) -> int | None:
-    """A whole number, under any of its names."""
+    """The value of a whole number, under any of its names."""
     for name in names:
         text = query.get(name)
         if text:
@@ -66,12 +66,12 @@ def whole(query: Query, *names: str) -> int | None:
 
 
 def instant_ms(query: Query, name: str) -> int | None:
-    """A time in ISO 8601, with a T or a blank, in UTC unless it says otherwise."""
+    """Parse a time in ISO 8601, with a T or a space, by default in UTC."""
     text = query.get(name)
     if not text:
         return None
     try:
-        # A plus sign that nobody encoded arrives as a blank.
+        # A plus sign that was not URL-encoded arrives as a space.
         at = datetime.fromisoformat(re.sub(r" (\d\d:?\d\d)$", r"+\1", text.strip()))
         return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
@@ -79,7 +79,7 @@ def instant_ms(query: Query, name: str) -> int | None:
 
 
 def clock_ms(query: Query, name: str) -> int | None:
-    """A time of day, ``HHmmss`` or ``HH:mm:ss``, as ms since midnight."""
+    """Parse a time of day, ``HHmmss`` or ``HH:mm:ss``, into ms since midnight."""
     text = query.get(name)
     if not text:
         return None

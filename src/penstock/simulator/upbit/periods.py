@@ -1,6 +1,6 @@
-"""Candle lengths: which candle an instant belongs to, by number.
+"""Finds the number of the candle of a time, by candle length.
 
-Days begin at midnight UTC, weeks on Monday, months and years with the calendar.
+Days begin at midnight UTC, weeks on Monday; months and years follow the calendar.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ class Period:
 
     kind: Literal["seconds", "minutes", "days", "weeks", "months", "years"]
     unit: int = 1
-    """Minutes in a candle of minutes."""
+    """The minutes per candle, if ``kind`` is minutes."""
 
     def number(self, at_ms: int) -> int:
-        """The candle that holds an instant."""
+        """The number of the candle that contains a time."""
         if self.kind in ("months", "years"):
             day = date.fromordinal(_EPOCH_DAY + at_ms // DAY_MS)
             return day.year if self.kind == "years" else day.year * 12 + day.month - 1
         return (at_ms - self._phase_ms) // self._length_ms
 
     def open_ms(self, number: int) -> int:
-        """When a candle opens."""
+        """The time at which a candle opens."""
         if self.kind in ("months", "years"):
             year, month = (number, 0) if self.kind == "years" else divmod(number, 12)
             return (date(year, month + 1, 1).toordinal() - _EPOCH_DAY) * DAY_MS

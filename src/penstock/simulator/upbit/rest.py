@@ -1,4 +1,4 @@
-"""The REST endpoints. Nothing is shown from before the listing or after the request's instant."""
+"""Implements the REST endpoints. No data is from before the listing or after the request."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,7 +33,7 @@ Answer = Callable[[Query, int], bytes]
 
 
 def routes(instruments: Sequence[Instrument], history_depth: HistoryDepth) -> dict[str, Route]:
-    """Every endpoint by its path; ``history_depth`` says how far back history goes."""
+    """All endpoints by path, with the history that ``history_depth`` makes available."""
     listed = Listed(instruments)
     found: dict[str, tuple[str, Answer]] = {
         "/market/all": ("market", partial(_markets, listed)),
@@ -63,7 +63,7 @@ def _answered(answer: Answer, asked: Asked, as_of_ms: int) -> bytes:
 
 def _placed_in(group: str) -> Callable[[Asked], LimitTarget]:
     def target(asked: Asked) -> LimitTarget:
-        # What comes from a page in a browser is counted apart, and far more strictly.
+        # Requests from a browser's page are counted separately, with a far lower limit.
         return LimitTarget(ORIGIN if "Origin" in asked.headers else group)
 
     return target
@@ -110,7 +110,7 @@ def _candles(
 
 
 def _trades(listed: Listed, history_depth: HistoryDepth, query: Query, as_of_ms: int) -> bytes:
-    """Trades of a day, newest first: today's, or those of a day not long ago."""
+    """Trades of a day, latest first: today's, or those of one of the last seven days."""
     instrument, most = listed.one(query, as_of_ms), count(query, MOST_TRADES)
     days_ago, cursor = whole(query, "days_ago", "daysAgo"), whole(query, "cursor")
     if days_ago is not None and not 1 <= days_ago <= MOST_DAYS_AGO:
@@ -123,7 +123,7 @@ def _trades(listed: Listed, history_depth: HistoryDepth, query: Query, as_of_ms:
     market = instrument.market
     end = market.id_at(end_ms)
     if cursor is not None:
-        # A cursor from later than the page ends changes nothing.
+        # A cursor after the end of the page has no effect.
         end = min(end, instrument.first_id_not_before(min(cursor, end_ms * IDS_PER_MS)))
     first = max(market.id_at(start_ms), end - most)
     rows = [_trade(instrument, trade) for trade in market.trades(first, end - first)]

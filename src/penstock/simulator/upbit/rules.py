@@ -1,7 +1,7 @@
-"""The limits: so many requests a second for each group of endpoints; answers say what is left.
+"""Defines the limits per second and group of endpoints; responses report what remains.
 
-Whether a second is the clock's or any second is not said; any is the stricter reading. Whoever goes
-on after refusals is shut out, longer each time.
+The documentation does not state whether seconds are aligned or sliding; sliding is the stricter
+interpretation. A client that continues after refusals is banned, for longer each time.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ ORIGIN, CONNECT = "origin", "websocket-connect"
 IDLE_MS = 120_000
 
 _PER_SECOND = 10
-_MINUTES_WORTH = 600  # frozen: it has meant nothing since limits per minute were given up
+_MINUTES_WORTH = 600  # constant and without meaning since limits per minute were abolished
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
 class HistoryDepth:
-    """How far back history can be asked for."""
+    """How far back history is available."""
 
     second_candles_ms: int
     pages_end_at_midnight: bool
-    """Whether a page of trades ends with the day it is of."""
+    """Whether a page of trades contains only trades of the requested day."""
 
 
 def history_depth_from(settings: Simulator) -> HistoryDepth:
-    """What an operator has set."""
+    """The available history, from the settings."""
     return HistoryDepth(
         settings.second_candle_days * _DAY_MS,
         settings.trade_pages_end_at_midnight,
@@ -39,10 +39,10 @@ def history_depth_from(settings: Simulator) -> HistoryDepth:
 
 
 def rules_from(settings: Simulator) -> tuple[Rule, ...]:
-    """The rules, with what an operator has put in their place.
+    """All limits, with those of the settings.
 
     Raises:
-        ConfigError: what is put in their place is no limit, or of no rule.
+        ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
     groups = (
         Rule(group, "sliding", 1000, _PER_SECOND, "ip", "request", group=group) for group in GROUPS
@@ -61,19 +61,19 @@ def rules_from(settings: Simulator) -> tuple[Rule, ...]:
 
 
 def upkeep() -> Upkeep:
-    """A connection on which nothing moves is closed."""
+    """The rules for connections: an idle one is closed."""
     return Upkeep(idle_ms=IDLE_MS)
 
 
 def usage_headers(verdict: Verdict) -> Mapping[str, str]:
-    """What is left of the group's second."""
+    """The header with the remaining requests of the group in this second."""
     for name, left in verdict.left.items():
         return {"Remaining-Req": f"group={name}; min={_MINUTES_WORTH}; sec={left}"}
     return {}
 
 
 def refusal(verdict: Verdict) -> Reply:
-    """429 while over a limit; 418 while shut out, with how long it will last."""
+    """429 while over a limit; 418 while banned, with the remaining time."""
     if verdict.banned_until_ms is None:
         return said(429, "too_many_requests", "Too many API requests.")
     seconds = -(-(verdict.banned_until_ms - verdict.at_ms) // 1000)

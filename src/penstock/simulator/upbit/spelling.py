@@ -1,8 +1,8 @@
-"""How Upbit writes numbers and instants: JSON numbers, each kind in a way of its own.
+"""Formats numbers and times as Upbit does: JSON numbers, in several formats.
 
-REST has no zeros at the end and writes what is very small as ``8.428e-05``. Streams have at least
-one decimal, and from ``9.9E-7`` down an exponent. Differences to the closing price have eight
-decimals, and nothing is ``0E-8``. All are exact: nothing passes through a float.
+REST has no trailing zeros and formats very small numbers as ``8.428e-05``. Streams have at least
+one decimal, and an exponent from ``9.9E-7`` down. Differences to the closing price have eight
+decimals, and zero is ``0E-8``. All numbers are exact: no floats are used.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ KST_MS = 9 * 3_600_000
 RATE_DECIMALS = 10
 
 Number = Callable[[int, int], str]
-"""Spells ``units`` of 10^-decimals."""
+"""Formats ``units`` of 10^-decimals."""
 
 
 def rest_number(units: int, decimals: int) -> str:
-    """A number in an answer over REST."""
+    """A number in a REST response."""
     if units and abs(units) * 10_000 < 10**decimals:
         return _with_exponent(units, decimals, "{}e-{:02}")
     return _plain(units, decimals, least_decimals=0)
@@ -58,7 +58,7 @@ def _with_exponent(units: int, decimals: int, form: str) -> str:
 
 
 def rate(change: int, base: int) -> int:
-    """``change`` of ``base`` in units of 10^-10, halves away from zero; nothing of nothing."""
+    """``change`` / ``base`` in units of 10^-10, halves away from zero; 0 if ``base`` is 0."""
     if not base:
         return 0
     units: int = (2 * abs(change) * 10**RATE_DECIMALS + base) // (2 * base)
@@ -67,17 +67,17 @@ def rate(change: int, base: int) -> int:
 
 @lru_cache(maxsize=4096)
 def date_time(second: int) -> str:
-    """``2025-06-30T23:59:00``; a second since the epoch, in UTC."""
+    """``2025-06-30T23:59:00``, in UTC, from seconds since the epoch."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def utc(at_ms: int) -> str:
-    """An instant in UTC, to the second."""
+    """A time in UTC, in whole seconds."""
     return date_time(at_ms // 1000)
 
 
 def kst(at_ms: int) -> str:
-    """An instant in Korea, to the second."""
+    """A time in Korean time, in whole seconds."""
     return date_time((at_ms + KST_MS) // 1000)
 
 
@@ -88,7 +88,7 @@ def compact(text: str) -> tuple[str, str]:
 
 
 class Spelling:
-    """The numbers of one market; ``number`` is the way to write them."""
+    """The number formats of one market; ``number`` is the format."""
 
     def __init__(self, listing: Listing) -> None:
         self._price_decimals, self._step = listing.price_decimals, listing.price_step
@@ -99,10 +99,10 @@ class Spelling:
         return number(ticks * self._step, self._price_decimals)
 
     def volume(self, lots: int, number: Number = rest_number) -> str:
-        """A quantity of what is traded."""
+        """A quantity of the base asset."""
         return number(lots, self._volume_decimals)
 
     def amount(self, tick_lots: int, number: Number = rest_number) -> str:
-        """What was paid: price times quantity."""
+        """A quantity of the quote asset: price times quantity."""
         decimals = self._price_decimals + self._volume_decimals
         return number(tick_lots * self._step, decimals)

@@ -1,4 +1,4 @@
-"""Which feed a stream's name means."""
+"""Finds the feed of a stream's name."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from penstock.simulator.upbit.instrument import Instrument
 
 
 class Streams:
-    """Every stream of the exchange, by name."""
+    """All streams of the exchange, by name."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._by_code: Mapping[str, Instrument] = {each.code: each for each in instruments}
@@ -32,7 +32,7 @@ class Streams:
         elif kind == "ticker":
             feed = feeds.ticker(name, instrument, form)
         elif kind == "orderbook":
-            # Any other number of levels than those there are means all.
+            # An unsupported number of levels means all.
             known = {str(each): each for each in UNITS}
             feed = feeds.book(name, instrument, form, known.get(units, feeds.MOST_UNITS))
         elif kind in CANDLES:

@@ -1,4 +1,4 @@
-"""The ticker of a market: its day so far, its last 24 hours and its year, for REST and streams."""
+"""Computes a market's ticker for REST and streams: today, the last 24 hours and the year."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True)
 class MarketState:
-    """Where a market stands at an instant."""
+    """The state of a market at a time."""
 
     instrument: Instrument
     at_ms: int
     last: Trade
     today: Sums
-    """Of the day so far, in UTC."""
+    """The sums of the current UTC day."""
 
 
 def market_state(instrument: Instrument, at_ms: int) -> MarketState:
-    """Look at a market."""
+    """The state of a market at a time."""
     market, day_ms = instrument.market, at_ms - at_ms % DAY_MS
     return MarketState(
         instrument, at_ms, market.last_before(at_ms + 1), market.sums(day_ms, at_ms + 1)
@@ -79,7 +79,7 @@ def prices(now: MarketState, number: Number) -> Fields:
 
 
 def change(instrument: Instrument, price: int, at_ms: int, number: Number) -> Fields:
-    """What a price is against the last of the day before."""
+    """The change of a price against the last price of the previous day."""
     spell, before = instrument.spelling.price, closing_price(instrument, at_ms)
     word = "RISE" if price > before else "FALL" if price < before else "EVEN"
     return {
@@ -90,7 +90,7 @@ def change(instrument: Instrument, price: int, at_ms: int, number: Number) -> Fi
 
 
 def changes(now: MarketState, number: Number, finer: Number) -> Fields:
-    """The same of the last price, with rates and signs; ``finer`` is for prices."""
+    """The change of the last price, with rates and signs; ``finer`` is the format of prices."""
     instrument, price = now.instrument, now.last.price
     before = closing_price(instrument, now.at_ms)
     part = rate(price - before, before)
@@ -103,7 +103,7 @@ def changes(now: MarketState, number: Number, finer: Number) -> Fields:
 
 
 def sums(now: MarketState, number: Number) -> Fields:
-    """What was traded in the day so far, and in the last 24 hours."""
+    """The amounts and volumes of the current day and of the last 24 hours."""
     instrument, spelling = now.instrument, now.instrument.spelling
     since_ms = max(now.at_ms + 1 - DAY_MS, instrument.listed_at_ms)
     day = instrument.market.sums(since_ms, now.at_ms + 1)
@@ -116,7 +116,7 @@ def sums(now: MarketState, number: Number) -> Fields:
 
 
 def year(now: MarketState, number: Number) -> Fields:
-    """The highest and the lowest price of 52 weeks and today."""
+    """The highest and the lowest price of the last 52 weeks and today."""
     day_ms = now.at_ms - now.at_ms % DAY_MS
     before = now.instrument.year_before(day_ms) or Extremes(0, 0, now.today.low, day_ms)
     high, high_ms = max((now.today.high, day_ms), (before.high, before.high_ms))

@@ -1,12 +1,12 @@
-"""The log: what just arrived, in order, and never twice.
+"""The log stores received events in order and without duplicates.
 
 Each writing process owns one *slot*; readers see all slots as one. Within a slot a key is recorded
-once, the first record wins, and every new record of a stream gets the next broadcast number,
-from 1, for ever: numbers are stored with the records in one atomic write. ``append`` returns what
-was new, and that is never lost: by then it survives ``kill -9`` (``flushed``), or a power cut
-(``synced``).
+once, the first record wins, and every new record of a stream gets the next broadcast number.
+Numbers start at 1, are never reused, and are stored with the records in one atomic write.
+``append`` returns what was new, and that is never lost: by then it survives ``kill -9``
+(``flushed``), or a power cut (``synced``).
 
-A backend is one file in this folder, named as the scheme of the URL that asks for it.
+A backend is one file in this folder, named after its URL scheme.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from penstock.market.events import AnyEvent
 from penstock.storage.log.keys import Stream
 
 Durability = Literal["flushed", "synced"]
-"""``flushed`` survives the death of the process, ``synced`` that of the machine."""
+"""``flushed`` survives a crash of the process, ``synced`` a crash of the machine."""
 
 
 class Stored(Struct, frozen=True, gc=False):
@@ -36,20 +36,20 @@ class Stored(Struct, frozen=True, gc=False):
     """Its broadcast number in this stream and slot."""
     key: bytes
     record: bytes
-    """The event as the codec writes it, in the log and on the bus."""
+    """The encoded event, as it is in the log and on the bus."""
     topic: str
-    """Under which it is published."""
+    """The topic under which it is published."""
     known: AnyEvent | None = None
-    """The event, where whoever made this had it at hand."""
+    """The decoded event, if it was available when this was created."""
 
     @property
     def event(self) -> AnyEvent:
-        """The event itself, decoded when asked for."""
+        """The event itself, decoded on access."""
         return decode(self.record) if self.known is None else self.known
 
     @property
     def received_at_ns(self) -> int:
-        """When it reached us, read without decoding the rest."""
+        """When it was received, read without decoding the rest."""
         return received_at_ns(self.record)
 
 
@@ -58,7 +58,7 @@ class _Received(Struct, gc=False):
 
 
 class _Happened(Struct, gc=False):
-    """The names under which records have the exchange's time; a candle's is its opening."""
+    """The fields in which records have the exchange's time; for a candle, its open time."""
 
     received_at_ns: int
     at_ns: int | None = None
@@ -83,7 +83,7 @@ def received_at_ns(record: bytes) -> int:
 
 
 def market_ns(record: bytes) -> int:
-    """When it happened by the exchange's clock; when it was received, if the exchange gave no time.
+    """When it happened by the exchange's clock; the receive time if the exchange gave no time.
 
     Raises:
         NotOurRecord: it is damaged.
@@ -99,13 +99,13 @@ def market_ns(record: bytes) -> int:
 
 
 class Counts(Struct):
-    """What became of the events given to a writer since it was opened."""
+    """How many events a writer has recorded and dropped since it was opened."""
 
     recorded: int = 0
     repeated: int = 0
     """Dropped: the slot held their key already."""
     replaced: int = 0
-    """Closed candles the exchange corrected; they are among the recorded too."""
+    """Closed candles that the exchange corrected; they are counted as recorded too."""
     unclosed: int = 0
     """Dropped: candles that may still change."""
 
@@ -132,7 +132,7 @@ class StreamStats(NamedTuple):
 
     stream: Stream
     records: int
-    """An estimate: numbers given since the oldest batch kept, so corrections count twice."""
+    """An estimate: numbers assigned since the oldest batch kept, so corrections count twice."""
     last_number: int
     first_key: bytes
     last_key: bytes
@@ -150,7 +150,7 @@ class SlotStats(NamedTuple):
 
 
 class LogWriter(Protocol):
-    """The owner of one slot. Not for several threads at once, except where it says so."""
+    """The owner of one slot. Not thread-safe, except where stated."""
 
     @property
     def slot(self) -> str: ...
@@ -166,14 +166,14 @@ class LogWriter(Protocol):
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"
     ) -> list[Stored]:
-        """Record what is new, all of it or nothing; returns it with its numbers.
+        """Record the new events, all or none; return them with their numbers.
 
-        It comes stream by stream, in the order of the events within each.
+        They are returned stream by stream, in the order of the events within each.
 
-        After a StorageError the next call opens the slot again and goes on from what it holds.
+        After a StorageError the next call opens the slot again and continues from what it holds.
 
         Raises:
-            StorageFull: there is no room. Nothing was acknowledged.
+            StorageFull: the disk is full. Nothing was acknowledged.
             StorageError: the disk failed. Nothing was acknowledged.
             SlotInUse: after a failure, another process took the slot meanwhile.
             UnusableId: an event cannot be keyed. Nothing was written.
@@ -181,7 +181,7 @@ class LogWriter(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make all that was appended survive a power cut. May be called in another thread.
+        """Make everything appended survive a power cut. May be called in another thread.
 
         Raises:
             StorageError: it may not survive one.
@@ -193,7 +193,7 @@ class LogWriter(Protocol):
         ...
 
     def delete_below(self, stream: Stream, key: bytes) -> None:
-        """Forget all records of a stream with lesser keys. Numbers are never given again."""
+        """Delete all records of a stream with lower keys. Numbers are never reused."""
         ...
 
     def checkpoint(self, path: Path) -> None:
@@ -203,15 +203,15 @@ class LogWriter(Protocol):
     def stats(self) -> SlotStats: ...
 
     def close(self) -> None:
-        """Give the slot back. Nothing is lost without it."""
+        """Release the slot. Nothing is lost without it."""
         ...
 
 
 class LogReader(Protocol):
-    """All slots as one, whether their owners run or not. Not for several threads at once.
+    """All slots as one, whether their owners run or not. Not thread-safe.
 
-    Every call sees what was appended before it. Where slots hold the same key it is one record:
-    the one received first; of a candle that the exchange corrected, its last correction.
+    Every call sees what was appended before it. A key that several slots hold is one record: the
+    one received first; for a candle that the exchange corrected, its last correction.
     """
 
     def slots(self) -> list[str]: ...
@@ -232,8 +232,8 @@ class LogReader(Protocol):
     def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
         """Keys of records in any of these parts of a stream, slot by slot.
 
-        The spans are of keys, rise and do not overlap; there may be many. A key that several slots
-        hold comes several times.
+        The spans have bounds by key, are sorted and do not overlap; there may be many. A key that
+        several slots hold is returned several times.
         """
         ...
 
@@ -247,9 +247,9 @@ class LogReader(Protocol):
         ...
 
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
-        """What readers show in the place of each of these records of one stream.
+        """The record that readers show in place of each of these records of one stream.
 
-        That is another one if it is a candle that another slot received first, or corrected.
+        It is another record for a candle that another slot received first, or corrected.
         """
         ...
 
@@ -259,10 +259,10 @@ class LogReader(Protocol):
 
 
 class EventLog(Protocol):
-    """A log: opened for writing slot by slot, and for reading as a whole."""
+    """A log, with a writer per slot and readers of all slots."""
 
     def writer(self, slot: str) -> LogWriter:
-        """Own a slot, taking up where its last owner stopped.
+        """Open a slot as its owner, continuing where the last owner stopped.
 
         Raises:
             SlotInUse: another process owns it.
@@ -274,7 +274,7 @@ class EventLog(Protocol):
 
 
 def is_slot_name(name: str) -> bool:
-    """Whether a slot may be called so: it becomes the name of a folder and of a file."""
+    """Whether a slot may have this name: it becomes the name of a folder and of a file."""
     return bool(name) and name.isascii() and all(c.isalnum() or c in "-_" for c in name)
 
 
@@ -282,7 +282,7 @@ class _Backend(Protocol):
     def open_url(self, rest: str) -> EventLog: ...
 
 
-# Files of this folder that are parts of every backend.
+# Files of this folder that are not backends.
 _SHARED = {
     "checks", "corrections", "damage", "failures", "heads", "keys", "manifest", "pairs", "reader",
     "reindex", "repair", "salvage", "spans", "tuning", "view", "writer",
@@ -290,10 +290,10 @@ _SHARED = {
 
 
 def open_log(url: str) -> EventLog:
-    """The log a URL names: ``rocksdb:FOLDER`` keeps slots in FOLDER/log/, ``memory:`` nowhere.
+    """Open the log at a URL: ``rocksdb:FOLDER`` has slots in FOLDER/log/, ``memory:`` no files.
 
     Raises:
-        ConfigError: no backend has that scheme, or it cannot read the rest.
+        ConfigError: no backend has that scheme, or it cannot parse the rest.
     """
     scheme, separator, rest = url.partition(":")
     schemes = {module.name for module in iter_modules(__path__)} - _SHARED

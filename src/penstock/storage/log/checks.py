@@ -1,4 +1,4 @@
-"""Checks: damage of a slot that RocksDB does not report when it opens it."""
+"""Finds damage of a slot that RocksDB does not report when it opens it."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -9,12 +9,12 @@ from penstock.storage.log.manifest import missing_tables, read_manifest
 
 
 def check_files(folder: Path) -> None:
-    """Look for damage that RocksDB does not report when it opens a slot.
+    """Check for damage that RocksDB does not report when it opens a slot.
 
     Raises:
         LogDamaged: there is some.
     """
-    # Without this file RocksDB would begin anew, and delete what is there.
+    # Without this file RocksDB would create a new database, and delete the existing files.
     if not (folder / "CURRENT").exists():
         if any(folder.glob(TABLES)) or any(file.stat().st_size for file in folder.glob(WALS)):
             raise LogDamaged(folder.name, str(folder), "CURRENT is missing, but not the data")
@@ -25,17 +25,17 @@ def check_files(folder: Path) -> None:
 
 
 def bad_records(folder: Path) -> dict[str, str]:
-    """Damage in write-ahead logs and the MANIFEST, by file, that looks like a record cut short."""
+    """Damage in write-ahead logs and the MANIFEST that looks like an incomplete record, by file."""
     needed = read_manifest(folder).first_wal
     wals = [
         file
         for file in sorted(folder.glob(WALS))
-        # One that was just begun may follow one that was cut short when its process died.
+        # An empty new one may follow one that is incomplete because its process was killed.
         if int(file.stem) >= needed and file.stat().st_size
     ]
     found: dict[str, str] = {}
     for file in [*wals, *folder.glob(MANIFESTS)]:
-        with suppress(FileNotFoundError):  # its owner may run, and delete it
+        with suppress(FileNotFoundError):  # a running owner may delete it
             problem = record_problem(file, is_last=file not in wals[:-1])
             if problem:
                 found[file.name] = problem
@@ -43,7 +43,7 @@ def bad_records(folder: Path) -> dict[str, str]:
 
 
 def check_tables(folder: Path) -> None:
-    """Whether all tables of a slot are there and complete: readers pass over others in silence.
+    """Check that all tables of a slot exist and are complete: readers skip others silently.
 
     Raises:
         LogDamaged: one is not.

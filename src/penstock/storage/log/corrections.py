@@ -1,4 +1,4 @@
-"""Corrections: which of several records of one candle is right.
+"""Selects the right one of several records of one candle.
 
 An exchange may correct a candle after it has closed. Within a slot a correction replaces the older
 record when it is written; records of the same candle in other slots are compared when they are
@@ -23,12 +23,12 @@ def has_corrections(stream: Stream) -> bool:
 
 
 def corrects(candle: Candle, held: bytes) -> bool:
-    """Whether a candle contradicts an older record. Not if it only tells more, or less, of it.
+    """Whether a candle contradicts an older record. Not if it only has more or fewer fields.
 
-    Streams and requests do not tell the same fields, and records of older versions lack some.
+    Streams and requests do not provide the same fields, and records of older versions lack some.
 
     Raises:
-        NotOurRecord: the older record is none of a candle.
+        NotOurRecord: the older record is not a candle.
     """
     known = decode(held)
     if not isinstance(known, Candle):
@@ -48,7 +48,7 @@ def first_received(same: Iterable[Stored]) -> Stored:
 def last_corrected(same: Iterable[Stored]) -> Stored:
     """Of the records of one candle in several slots, the one that holds its last correction.
 
-    Copies that say the same are no corrections: of these, the one received first.
+    Equal copies are not corrections: of these, the one received first.
     """
     shown, *later = sorted(same, key=_RECEIVED)
     for each in later:

@@ -1,11 +1,9 @@
-"""Damage: what RocksDB reports when files of a slot are not as they were written, and what it
-does not report.
+"""Detects damaged files of a slot, also where RocksDB does not report the damage.
 
 RocksDB checks every block of a table when it is read. Its write-ahead log and its MANIFEST may end
-in the middle of a record, because a process may die while it writes one, and then that record is
-dropped in silence. A damaged header looks the same, although what follows it is sound. So the
-headers of these two are read here first: they tell a record that was cut short from a header that
-is wrong.
+in the middle of a record, because a process may be killed while it writes one, and then that record
+is dropped silently. A damaged header looks the same, although what follows it is sound. So the
+headers of these two are read here first, to distinguish an incomplete record from a wrong header.
 """
 
 import mmap
@@ -21,11 +19,11 @@ TABLES = "*.sst"
 WALS = "*.log"
 MANIFESTS = "MANIFEST-*"
 REPAIRED = ".repaired"
-"""Ends the name of a folder that is about to take the place of a slot."""
+"""The suffix of a folder that is about to replace a slot."""
 
 NO_MANIFEST = "switched to a new MANIFEST"
-"""Said by a reader that finds none."""
-# What files that are damaged or missing make RocksDB say.
+"""In the error of a reader that finds no MANIFEST."""
+# Parts of RocksDB's messages about damaged or missing files.
 _SIGNS = (
     "Corruption:",
     "No such file or directory",
@@ -36,23 +34,23 @@ _SIGNS = (
 )
 _BLOCK = 32 * 1024
 _HEADER = struct.Struct("<IHB")
-"""Checksum, length and kind of a part of a record; the checksum is of kind and content."""
+"""Checksum, length and kind of a part of a record; the checksum covers kind and content."""
 _PLAIN = range(1, 5)
 """Kinds of parts: whole, first, middle, last."""
 _RECYCLED = range(5, 9)
-"""The same in files that are written over, which ours never are."""
+"""The same in recycled log files, which are not used here."""
 
 
 def is_damage(problem: str) -> bool:
-    """Whether what RocksDB says is about damaged or missing files."""
+    """Whether a message of RocksDB is about damaged or missing files."""
     return any(sign in problem for sign in _SIGNS)
 
 
 def finish_repair(slot: Path) -> None:
-    """Put what was repaired in its place, if a repair was interrupted just before.
+    """Put a repaired slot in its place, if the repair was interrupted just before that.
 
     Raises:
-        OSError: that cannot be done.
+        OSError: the folder cannot be renamed.
     """
     repaired = slot.with_name(slot.name + REPAIRED)
     if repaired.exists() and not slot.exists():
@@ -71,9 +69,9 @@ class FilePart(NamedTuple):
 
 
 def parts_of(data: Bytes, at: int = 0) -> Iterator[FilePart]:
-    """The parts of records from a place on, as far as headers can be believed.
+    """The parts of records from an offset on, as far as headers are plausible.
 
-    Where one cannot, the last part has kind 0, and ends where the file does.
+    At an implausible header, the last part has kind 0 and ends at the end of the file.
     """
     size, unpack = len(data), _HEADER.unpack_from
     while at < size:
@@ -94,7 +92,7 @@ def parts_of(data: Bytes, at: int = 0) -> Iterator[FilePart]:
 
 
 def record_problem(file: Path, *, is_last: bool) -> str:
-    """What is wrong with the headers of a write-ahead log or MANIFEST; "" if nothing is.
+    """The problem with the headers of a write-ahead log or MANIFEST; "" if there is none.
 
     Only the last of several files may end in the middle of a record.
     """
@@ -115,7 +113,7 @@ def record_problem(file: Path, *, is_last: bool) -> str:
 
 
 def sound_after(data: Bytes, at: int) -> Iterator[int]:
-    """Where sound parts of records begin after a place whose header cannot be believed."""
+    """The offsets of sound parts of records after an implausible header."""
     size, place = len(data), at + 1
     while place + _HEADER.size <= size:
         left = _BLOCK - place % _BLOCK
@@ -133,18 +131,18 @@ def _is_sound(data: Bytes, at: int, limit: int) -> bool:
     if kind not in _PLAIN or not length or end > limit:
         return False
     if end + _HEADER.size <= limit and data[end + _HEADER.size - 1] not in _PLAIN:
-        return False  # what follows is no record: not worth a checksum
+        return False  # no record follows: the checksum need not be computed
     return is_intact(data, FilePart(at, end, kind))
 
 
 def is_intact(data: Bytes, part: FilePart) -> bool:
-    """Whether a part is what its checksum says."""
+    """Whether a part matches its checksum."""
     checksum: int = _HEADER.unpack_from(data, part.start)[0]
     return masked_crc32c(data[part.start + _HEADER.size - 1 : part.end]) == checksum
 
 
 def kind_of_complete(data: Bytes, at: int) -> int:
-    """The kind of a last record all of which is there, and only its header is wrong; else 0."""
+    """The kind of a last record that is complete except for a wrong header; else 0."""
     if at + _HEADER.size > len(data) or len(data) - at > _BLOCK:
         return 0
     checksum, _, _ = _HEADER.unpack_from(data, at)
@@ -176,7 +174,7 @@ def masked_crc32c(data: bytes | bytearray) -> int:
 
 
 def place_text(begin: bytes, last: bytes | None, stream: str) -> str:
-    """What was being read, for people: ``records of a stream next to 3215``."""
+    """What was being read, for messages: ``records of a stream next to 3215``."""
     kinds = {b"r": "records", b"n": "the index of numbers", b"t": "the index of times"}
     kind = kinds.get(begin[:1])
     if kind is None:

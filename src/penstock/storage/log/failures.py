@@ -1,4 +1,4 @@
-"""Failures: what RocksDB reports, named so that people know what to do."""
+"""Converts RocksDB's errors to errors of penstock, with the cause and a remedy."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 
 @contextmanager
 def failures_named(where: str, opened_as: Path | None = None) -> Iterator[None]:
-    """Name what is raised; ``opened_as`` is the folder by which RocksDB knows its files."""
+    """Convert exceptions of a block; ``opened_as`` is the folder in RocksDB's paths."""
     # rocksdict raises bare Exception for everything RocksDB reports.
     try:
         yield
@@ -26,20 +26,20 @@ def failures_named(where: str, opened_as: Path | None = None) -> Iterator[None]:
 
 
 def as_storage_error(where: str, error: Exception, opened_as: Path | None = None) -> StorageError:
-    """What a failure is called."""
+    """The error of penstock for an exception of RocksDB."""
     if isinstance(error, DbClosedError):
         return StorageError(where, "was closed", "Open it again.")
     problem = " ".join(str(error).split())
     if any(sign in problem for sign in _FULL):
         return StorageFull(where, problem)
     if is_damage(problem):
-        # Without folders: a reader's own means nothing to anybody.
+        # Without folders: a reader's temporary one means nothing to users.
         if opened_as is not None:
             problem = re.sub(rf"{re.escape(str(opened_as))}/(view-[^/]*/)?", "", problem)
         problem = problem.replace(f"{where}/", "").rstrip(".")
         if NO_MANIFEST in problem:
             problem = f"CURRENT names {_current(Path(where))}, which is not there"
-        if problem == "Corruption: checksum mismatch":  # all that is said of a write-ahead log
+        if problem == "Corruption: checksum mismatch":  # the whole message for a write-ahead log
             problem += f" in {' or '.join(file.name for file in Path(where).glob(WALS))}"
         return LogDamaged(Path(where).name, where, problem)
     return StorageError(where, problem)

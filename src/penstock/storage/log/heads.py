@@ -1,8 +1,8 @@
-"""Heads: where each stream stands, and how what is added to it can be found again.
+"""The head of each stream: its highest key and last number, and the batch being written.
 
-Hundreds of streams bring a record or two each between one append and the next. What finds records
-by number and by time is therefore not written with each append: as long as records rise, an open
-batch (see ``keys``) holds them.
+Hundreds of streams get a record or two each between one append and the next. The index entries by
+number and by time are therefore not written with each append: as long as keys rise, records belong
+to an open batch (see ``keys``).
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Batch, Stream, eight
 from penstock.storage.log.pairs import PairBatch
 
 _MOST_IN_BATCH = 256
-"""Records of an open batch: to find one by its number, so many are read, or one append's."""
+"""The most records of an open batch, unless one append has more: all are read to find one."""
 
 
 class StreamHead:
-    """Where a stream stands."""
+    """The highest key, last number and open batch of a stream."""
 
     __slots__ = (
         "_batch", "_numbers_prefix", "_second", "_times_prefix", "arrivals_below", "batch_second",
@@ -30,24 +30,24 @@ class StreamHead:
         self.prefix = keys.prefix(b"r", stream_id)
         self._numbers_prefix = keys.prefix(b"n", stream_id)
         self._times_prefix = keys.prefix(b"t", stream_id)
-        # Candles have ids like any other, but whether one is new takes a closer look.
+        # Candles have ids too, but whether one is new must be checked by its contents.
         self.plain_ids = 0 if stream.channel.startswith("candles_") else PLAIN_IDS
         self.highest_id = -1
         self.highest_ns = -1
         self.number = 0
         self._batch: Batch | None = None
-        """The open one."""
+        """The open batch."""
         self.batch_second = -1
-        """When that was received; below, the numbers up to which it takes records keyed by ids,
-        and by arrival. It takes only what rises."""
+        """When that was received; below, the numbers up to which it accepts records keyed by ids,
+        and by arrival. It accepts only rising keys."""
         self.ids_below = self.arrivals_below = 0
         self._second = -1
-        """The last one by which batches of this stream are found."""
+        """The last second with an entry in the index of times."""
 
     def begin_batch(self, number: int, key: bytes, at_ns: int, pairs: PairBatch) -> None:
-        """Open a batch with a record that rises.
+        """Open a batch with a record whose key is the highest.
 
-        The one before stays open too, if the keys of this one follow its own.
+        The batch before stays open too, if the keys of this one follow its own.
         """
         arrival = key >= keys.FIRST_ARRIVAL
         if self._batch is not None and (self._batch.low >= keys.FIRST_ARRIVAL) is not arrival:
@@ -57,17 +57,17 @@ class StreamHead:
         below = number + _MOST_IN_BATCH
         self.ids_below, self.arrivals_below = (0, below) if arrival else (below, 0)
         self.batch_second = at_ns // SECOND_NS
-        # Batches that follow within the same second are found by walking on from this one.
+        # Batches that follow within the same second are found by reading on from this one.
         if self.batch_second != self._second:
             self._second = self.batch_second
             self._put_second(self._second, number, pairs)
 
     def close_batch(self, last_number: int, pairs: PairBatch) -> None:
-        """Let the open batch, if there is one, say by itself what it holds."""
+        """Close the open batch, if there is one: write its number of records and highest key."""
         if self._batch is not None:
             records = last_number - self._batch.first_number + 1
             arrival = self._batch.low >= keys.FIRST_ARRIVAL
-            # As high as may be: some of what is not its own may be read in vain.
+            # An upper bound: some records of other batches may be read unnecessarily.
             high = _highest_arrival(self.highest_ns) if arrival else eight_bytes(self.highest_id)
             self.put_batch(self._batch._replace(records=records, high=high), pairs)
             self._batch, self.ids_below, self.arrivals_below = None, 0, 0
@@ -85,14 +85,14 @@ class StreamHead:
             self._second = received[-1] // SECOND_NS
 
     def put_batch(self, batch: Batch, pairs: PairBatch) -> None:
-        """Put what finds records by number."""
+        """Put the index entry that finds records by number."""
         pairs.put(self._numbers_prefix + eight_bytes(batch.first_number), keys.write_batch(batch))
 
     def _put_second(self, second: int, number: int, pairs: PairBatch) -> None:
-        """Put what finds a batch by time."""
+        """Put the index entry that finds a batch by time."""
         pairs.put(self._times_prefix + eight_bytes(second) + eight_bytes(number), b"")
 
 
 def _highest_arrival(at_ns: int) -> bytes:
-    """Where the last record that arrived then may stand."""
+    """The highest possible key of a record that arrived at this time."""
     return keys.key_of_arrival(at_ns, keys.MOST_AT_ONCE)

@@ -1,8 +1,8 @@
-"""Keys: where a record stands in its stream, and where everything stands in a slot.
+"""The keys of records in a stream, and of all entries in a slot.
 
-A record is keyed by the exchange's own id, so that a duplicate is known by its key; where there is
-none, by when it arrived. Keys are bytes whose order is the order of the ids: eight big-endian
-bytes for every id an exchange is likely to use, and two longer forms that sort after them::
+A record is keyed by the exchange's own id, so that a duplicate has the same key; without an id, by
+its arrival. Keys are bytes whose order is the order of the ids: eight big-endian bytes for every id
+an exchange is likely to use, and two longer forms that sort after them::
 
     id < 0xFE << 56      8 bytes, big-endian
     arrival              FE, nanoseconds (8), counter (4)
@@ -16,8 +16,8 @@ In a slot every entry begins with a letter and the stream's number within that s
     n, stream, number (8)             → the batch of records that begins with this number
     t, stream, second (8), number (8) → nothing: a batch at this number received in this second
 
-A batch is closed, and says what it holds; or open, and says only how it begins. An open one holds
-all that follows up to the next batch: its keys and numbers rise together, and all of it was
+The entry of a closed batch describes all its records, that of an open batch only the first. An open
+batch holds all records up to the next batch: their keys and numbers rise together, and all were
 received in one second.
 """
 
@@ -40,21 +40,21 @@ from penstock.market.events import (
 
 VERSION = b"2"
 OLDER = (None, b"1")
-"""Layouts that are a part of this one: in the first, every batch is closed."""
+"""Layouts that are subsets of this one: in the first, every batch is closed."""
 VERSION_KEY = b"f"
 PLAIN_IDS = 0xFE << 56
 """Ids below this are keyed by eight bytes."""
 SECOND_NS = 1_000_000_000
 AFTER_ALL = b"\xff" * 300
-"""Sorts after every key there is."""
+"""Sorts after every key."""
 
 
 eight_bytes = Layout(">Q").pack
-"""A number as it stands in keys and values."""
+"""Encodes a number for keys and values."""
 
 
 class Stream(NamedTuple):
-    """One channel of one market on one exchange: what is numbered, kept and published together."""
+    """One channel of one market on one exchange: numbered, stored and published together."""
 
     exchange: str
     channel: str
@@ -97,7 +97,7 @@ def stream_of(event: AnyEvent) -> Stream:
 
 
 def id_of(event: AnyEvent) -> int | None:
-    """What the exchange itself calls this event; None if it gave it no name of its own."""
+    """The exchange's own id of an event; None if it has none."""
     return IDS[type(event)](event)
 
 
@@ -105,7 +105,7 @@ def place_of(event: AnyEvent) -> tuple[Stream, bytes]:
     """The stream and key of an event, as if nothing else had arrived in the same nanosecond.
 
     Raises:
-        UnusableId: its id is negative or absurdly long.
+        UnusableId: its id is negative or too long.
     """
     found = id_of(event)
     key = key_of_arrival(event.received_at_ns) if found is None else key_of_id(found)
@@ -116,7 +116,7 @@ def key_of_id(number: int) -> bytes:
     """The key of an exchange's own id.
 
     Raises:
-        UnusableId: it is negative or absurdly long.
+        UnusableId: it is negative or too long.
     """
     if 0 <= number < PLAIN_IDS:
         return number.to_bytes(8, "big")
@@ -127,7 +127,7 @@ def key_of_id(number: int) -> bytes:
 
 
 MOST_AT_ONCE = (1 << 32) - 1
-"""The greatest ``counter`` below."""
+"""The greatest ``counter`` of ``key_of_arrival``."""
 
 
 def key_of_arrival(received_at_ns: int, counter: int = 0) -> bytes:
@@ -143,19 +143,19 @@ FIRST_LONG_ID = b"\xff"
 
 
 def id_of_key(key: bytes) -> int | None:
-    """The exchange's id a key was made of; None for an arrival."""
+    """The exchange's id in a key; None for an arrival."""
     if key[0] == 0xFE:
         return None
     return int.from_bytes(key[2:] if key[0] == 0xFF else key, "big")
 
 
 def arrival_of_key(key: bytes) -> int | None:
-    """The receive time a key was made of; None for an id."""
+    """The receive time in a key; None for an id."""
     return int.from_bytes(key[1:9], "big") if key[0] == 0xFE else None
 
 
 def key_text(key: bytes) -> str:
-    """A key as people write it: ``3215``, or ``received:1700000000123456789/0``."""
+    """A key as text: ``3215``, or ``received:1700000000123456789/0``."""
     number = id_of_key(key)
     if number is not None:
         return str(number)
@@ -163,26 +163,26 @@ def key_text(key: bytes) -> str:
 
 
 def key_after(key: bytes) -> bytes:
-    """The least key above this one."""
+    """The lowest key above this one."""
     return key + b"\0"
 
 
 def prefix(letter: bytes, stream: int) -> bytes:
-    """What all entries of one kind and stream begin with."""
+    """The prefix of all entries of one kind and stream."""
     return letter + stream.to_bytes(4, "big")
 
 
 def past(beginning: bytes) -> bytes:
-    """The least bytes above everything that begins so."""
+    """The lowest bytes above everything with this prefix."""
     return (int.from_bytes(beginning, "big") + 1).to_bytes(len(beginning), "big")
 
 
 class Batch(NamedTuple):
-    """Records of one stream with consecutive numbers, and the keys they lie between."""
+    """Records of one stream with consecutive numbers, and the bounds of their keys."""
 
     first_number: int
     records: int
-    """0 while it is open: then all that is known besides is the first number, key and instant."""
+    """0 while it is open: then only the first number, key and receive time are known."""
     low: bytes
     high: bytes
     first_received_ns: int
@@ -223,7 +223,7 @@ def read_batch(entry: bytes, value: bytes) -> Batch:
 
 
 def write_stream(stream: Stream) -> bytes:
-    """A stream's name, as its entry holds it."""
+    """A stream's name, as it is stored in its entry."""
     return "\0".join(stream).encode()
 
 

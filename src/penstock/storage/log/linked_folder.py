@@ -11,10 +11,10 @@ _ROCKSDICTS = "rocksdict-config.json"
 
 
 class LinkedFolder:
-    """A slot's folder as a reader sees it: links to its files, in a folder of the reader's own.
+    """A folder of a reader, with links to the files of a slot's folder.
 
-    rocksdict writes a file of its own into the folder that it opens, whatever it opens it for. So
-    readers never open the slot's folder itself: it may be another user's.
+    rocksdict writes a file of its own into every folder that it opens, also for reading. So readers
+    never open the slot's folder itself, which may belong to another user.
     """
 
     def __init__(self, slot: Path, folder: Path) -> None:
@@ -22,21 +22,21 @@ class LinkedFolder:
         self._linked: set[str] = set()
         self._inode = slot.stat().st_ino
         self._checked: tuple[str, int] | None = None
-        """What was listed when all tables were last known to be open."""
+        """The result of ``listed`` when all tables were last found to be open."""
         folder.mkdir(exist_ok=True)
 
     @property
     def outdated(self) -> bool:
-        """Whether another folder took the place of the slot's: it was repaired."""
+        """Whether the slot's folder was replaced by a repair."""
         return self._slot.stat().st_ino != self._inode
 
     def listed(self) -> tuple[str, int]:
-        """Tells whether the slot may have other tables than before."""
+        """The name and size of the MANIFEST; they change when the slot's tables change."""
         manifest = (self._slot / "CURRENT").read_text().strip()
         return manifest, (self._slot / manifest).stat().st_size
 
     def check(self, listed: tuple[str, int], opened: Callable[[], set[int]]) -> None:
-        """Whether all tables that are listed were opened: RocksDB passes over some in silence.
+        """Check that all listed tables were opened: RocksDB skips some silently.
 
         Raises:
             LogDamaged: one was not.
@@ -46,16 +46,16 @@ class LinkedFolder:
         check_tables(self._slot)
         missing = sorted(read_manifest(self._slot).tables.keys() - opened())
         if self.listed() != listed:
-            return  # its owner runs, and goes on
+            return  # a running owner has changed it
         if missing:
-            # It goes back to a state before the damaged one was there, and so lacks others too.
+            # RocksDB returns to a state before the damaged one existed, so others are missing too.
             names = ", ".join(f"{number:06}.sst" for number in missing)
             problem = f"one of {names} cannot be opened"
             raise LogDamaged(self._slot.name, str(self._slot), problem)
         self._checked = listed
 
     def refresh(self) -> None:
-        """Link what is new, and forget what is gone; what is open already stays open."""
+        """Link new files and remove links to deleted ones; files that are open stay open."""
         there = {file.name for file in self._slot.iterdir()} - {_ROCKSDICTS}
         for name in self._linked - there:
             (self.folder / name).unlink(missing_ok=True)

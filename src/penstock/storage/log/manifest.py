@@ -1,8 +1,8 @@
-"""MANIFEST: which tables a slot consists of.
+"""Reads from the MANIFEST which tables a slot consists of.
 
-A reader that follows a slot goes back to an older state of it if a table is missing or too short,
-and says nothing. So what the MANIFEST lists is compared with what is there. The format is that of
-RocksDB's VersionEdit.
+A reader that follows a slot silently returns to an older state of it if a table is missing or too
+short. So the tables that the MANIFEST lists are compared with the existing files. The format is
+that of RocksDB's VersionEdit.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _CURSOR = 5
 
 
 class Manifest:
-    """What a MANIFEST lists."""
+    """The contents of a MANIFEST."""
 
     def __init__(self) -> None:
         self.tables: dict[int, int] = {}
@@ -40,12 +40,12 @@ class Manifest:
 
 
 def missing_tables(folder: Path) -> dict[str, str]:
-    """Tables that a slot should have, and what is wrong with them.
+    """Missing and incomplete tables of a slot, by name, with the problem of each.
 
-    Empty also where the MANIFEST cannot be read: RocksDB tells that by itself.
+    Also empty if the MANIFEST cannot be read: RocksDB reports that itself.
     """
     missing = _missing(folder)
-    # An owner that runs deletes tables once the MANIFEST no longer lists them: look again.
+    # A running owner deletes tables once the MANIFEST no longer lists them: check twice.
     return {name: problem for name, problem in _missing(folder).items() if name in missing}
 
 
@@ -64,7 +64,7 @@ def _missing(folder: Path) -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What the MANIFEST of a slot lists, as far as it is understood."""
+    """The contents of a slot's MANIFEST, as far as it can be parsed."""
     listing = Manifest()
     with suppress(OSError, ValueError, IndexError):
         name = (folder / "CURRENT").read_text().strip()
@@ -86,10 +86,10 @@ def _records(data: bytes) -> Iterator[bytes]:
 
 
 def _apply(edit: bytes, listing: Manifest) -> None:
-    """Change a listing as an edit says.
+    """Apply an edit to a listing.
 
     Raises:
-        ValueError, IndexError: it is not understood.
+        ValueError, IndexError: it cannot be parsed.
     """
     reader = _Fields(edit)
     while not reader.at_end:
@@ -127,7 +127,7 @@ def _add(tag: int, reader: "_Fields", tables: dict[int, int]) -> None:
 
 
 class _Fields:
-    """Numbers and bytes, one after the other."""
+    """Reads numbers and bytes, one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -147,6 +147,6 @@ class _Fields:
             shift += 7
 
     def skip(self) -> None:
-        """Pass over bytes that follow their length."""
+        """Skip bytes that are preceded by their length."""
         length = self.number()
         self._at += length

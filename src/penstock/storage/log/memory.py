@@ -1,4 +1,4 @@
-"""A log in memory: for tests, and for those who only want what is published."""
+"""A log in memory, for tests and for uses that need only what is published."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ def open_url(rest: str) -> "MemoryLog":
 
 
 class MemoryLog:
-    """Slots that live as long as this object."""
+    """Slots that exist as long as this object."""
 
     def __init__(self) -> None:
         self._slots: dict[str, MemoryPairs] = {}
@@ -97,7 +97,7 @@ class MemoryPairs:
     def scan(
         self, begin: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        # A copy, so that what is written while somebody reads does not disturb them.
+        # A copy, so that concurrent writes do not affect the reader.
         found = self._keys[bisect_left(self._keys, begin) : bisect_left(self._keys, end)]
         values = [self._values[key] for key in found]
         pairs = list(zip(found, values, strict=True))

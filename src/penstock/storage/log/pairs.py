@@ -1,21 +1,21 @@
-"""Pairs: the ordered map of bytes a slot is kept in. All that a backend of the log must supply."""
+"""The ordered map of bytes that stores a slot: all that a backend of the log must provide."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
 class PairBatch(Protocol):
-    """Changes that are made together or not at all."""
+    """Changes that are applied together or not at all."""
 
     def put(self, key: bytes, value: bytes, /) -> None: ...
 
     def delete_range(self, begin: bytes, end: bytes, /) -> None:
-        """Forget every key in [begin, end)."""
+        """Delete every key in [begin, end)."""
         ...
 
 
 class Pairs(Protocol):
-    """Bytes by bytes, in the order of the keys. Every method may raise StorageError."""
+    """A map of bytes to bytes, ordered by key. Every method may raise StorageError."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -24,11 +24,11 @@ class Pairs(Protocol):
         ...
 
     def write(self, batch: PairBatch, *, sync: bool) -> None:
-        """Make these changes; they survive this process, and with ``sync`` the machine's power."""
+        """Apply changes; they survive a crash of the process, with ``sync`` a power cut."""
         ...
 
     def sync(self) -> None:
-        """Make everything written so far survive the machine's power. Lets other threads run."""
+        """Make everything written so far survive a power cut. Other threads run meanwhile."""
         ...
 
     def scan(
@@ -38,15 +38,15 @@ class Pairs(Protocol):
         ...
 
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
-        """Keys with begin ≤ key < end of any of these, which rise and do not overlap."""
+        """Keys with begin ≤ key < end of any of these, which are sorted and do not overlap."""
         ...
 
     def catch_up(self) -> None:
-        """See what the owner wrote meanwhile; the owner itself sees everything anyway."""
+        """Read what the owner wrote meanwhile; the owner itself always sees everything."""
         ...
 
     def size_bytes(self) -> int:
-        """What it takes on disk, or in memory."""
+        """The size on disk, or in memory."""
         ...
 
     def checkpoint(self, path: str) -> None:

@@ -1,9 +1,8 @@
-"""The reader: all slots as one.
+"""The reader merges all slots.
 
-Slots are merged by key, and where several hold a key the record received first is shown; of a
-candle that the exchange corrected, its last correction. A search
-by time asks each slot which batches were received then, takes the keys those lie between, reads
-just these from all slots, and drops what was received at another time.
+Slots are merged by key. If several hold a key, the record received first is shown; for a candle
+that the exchange corrected, its last correction. A search by time finds in each slot the batches
+received then, reads their key ranges from all slots, and drops what was received at another time.
 """
 
 import heapq
@@ -30,7 +29,7 @@ from penstock.storage.log.spans import Interval, Intervals
 
 
 class Slots(Protocol):
-    """Every slot there is, by name, each opened for reading and up to date."""
+    """All slots by name, each opened for reading and up to date."""
 
     def current(self) -> dict[str, Pairs]: ...
 
@@ -111,7 +110,7 @@ class MergedReader:
             high = batch.last_number if last is None else min(last, batch.last_number)
             interval = (batch.low, keys.key_after(batch.high))
             found = _records(pairs, stream, slot, base, interval, reverse=False)
-            # Others may have been put between the batch's keys later; their numbers differ.
+            # Later records may lie between the batch's keys; their numbers differ.
             yield from sorted(
                 (s for s in found if low <= s.number <= high), key=attrgetter("number")
             )
@@ -132,7 +131,7 @@ class MergedReader:
 
 
 def find_streams(pairs: Pairs) -> dict[Stream, int]:
-    """The streams of a slot and their numbers within it.
+    """Return the streams of a slot and their numbers within it.
 
     Raises:
         NotOurRecord: it was written by a newer penstock.
@@ -160,7 +159,7 @@ def find_batches(pairs: Pairs, stream_id: int, number: int) -> Iterator[Batch]:
     for entry, value in pairs.scan(begin, keys.past(numbers)):
         batch = keys.read_batch(entry, value)
         if begun is not None:
-            # What follows begins at a higher key: that much may be read in vain.
+            # The next batch begins at a higher key: an upper bound for the keys of this one.
             yield begun._replace(records=batch.first_number - begun.first_number, high=batch.low)
         begun = None if batch.records else batch
         if begun is None:
@@ -170,7 +169,7 @@ def find_batches(pairs: Pairs, stream_id: int, number: int) -> Iterator[Batch]:
 
 
 def last_batch(pairs: Pairs, stream_id: int) -> Batch | None:
-    """The batch with the last number of a stream, as far as it is."""
+    """The batch with the last number of a stream; an open one with its present end."""
     numbers = keys.prefix(b"n", stream_id)
     entry = last_of(pairs, numbers, keys.past(numbers))
     if entry is None:
@@ -180,7 +179,7 @@ def last_batch(pairs: Pairs, stream_id: int) -> Batch | None:
 
 
 def _as_far_as_it_is(pairs: Pairs, stream_id: int, batch: Batch) -> Batch:
-    """The last batch of a stream, which is open: it ends where its kind of keys does."""
+    """The open last batch of a stream with its present end: the last key of its kind."""
     base = keys.prefix(b"r", stream_id)
     end = keys.FIRST_LONG_ID if batch.low >= keys.FIRST_ARRIVAL else keys.FIRST_ARRIVAL
     last = last_of(pairs, base + batch.low, base + end)
@@ -200,7 +199,7 @@ def last_of(pairs: Pairs, begin: bytes, end: bytes) -> tuple[bytes, bytes] | Non
 
 
 def stats_of(slot: str, pairs: Pairs) -> SlotStats:
-    """What a slot holds."""
+    """The statistics of a slot."""
     streams = (
         _stream_stats(pairs, stream, stream_id)
         for stream, stream_id in sorted(find_streams(pairs).items())
@@ -228,7 +227,7 @@ def _stream_stats(pairs: Pairs, stream: Stream, stream_id: int) -> StreamStats |
 
 
 def _intervals(pairs: Pairs, stream_id: int, since_ns: int, until_ns: int) -> Iterator[Interval]:
-    """The keys between which lies everything a slot received in [since, until)."""
+    """The intervals of keys that include everything a slot received in [since, until)."""
     times = keys.prefix(b"t", stream_id)
     begin = times + (max(since_ns, 0) // SECOND_NS).to_bytes(8, "big")
     end = times + (max(until_ns, 0) // SECOND_NS + 1).to_bytes(8, "big")
@@ -254,7 +253,7 @@ def _records(
 def _nearest(
     sources: list[tuple[str, Pairs, int]], stream: Stream, key: bytes, back: bool
 ) -> Stored | None:
-    """The first record at a key or after it; with ``back``, the last one before it."""
+    """The first record at or after a key; with ``back``, the last one before it."""
     interval = (b"", key) if back else (key, keys.AFTER_ALL)
     found = [
         next(_records(pairs, stream, slot, keys.prefix(b"r", stream_id), interval, back), None)

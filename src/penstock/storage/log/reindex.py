@@ -1,4 +1,4 @@
-"""Reindex: what finds records by number and by time, made anew from the records themselves."""
+"""Rebuilds the indexes by number and by time from the records."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _MOST_WAITING = 2000
 
 
 class NumberGap(NamedTuple):
-    """Consecutive numbers that no record has, and the records with the numbers beside them."""
+    """Consecutive numbers that no record has, and the records with the adjacent numbers."""
 
     after: bytes | None
     before: bytes
@@ -24,7 +24,7 @@ class NumberGap(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Records with consecutive numbers, which need not follow each other by key."""
+    """Records with consecutive numbers; their keys need not be adjacent."""
 
     first: int
     last: int
@@ -41,7 +41,7 @@ class StreamFound:
         self.name, self.id = name, stream_id
         self.last_key = keys.key_of_id(0)
         self.last_ns = 0
-        """When the newest one was received; 0 if there is none."""
+        """When the latest one was received; 0 if there is none."""
         self.last_number = 0
         self._runs: dict[int, _Run] = {}
         """By first number."""
@@ -49,14 +49,14 @@ class StreamFound:
         """The first number of the run that ends just before a number."""
         self._batch: Batch | None = None
         self._second = (-1, -1)
-        """The second and number of the batch before."""
+        """The second of the batch before, and the number after its last one."""
 
     def entry(self, key: bytes) -> bytes:
-        """The entry of a record."""
+        """The key of a record's entry in the slot."""
         return keys.prefix(b"r", self.id) + key
 
     def add(self, key: bytes, number: int, at_ns: int, changes: PairBatch) -> None:
-        """Add a record; they come in the order of their keys."""
+        """Add a record; records are added in the order of their keys."""
         self.last_key, self.last_ns = key, max(self.last_ns, at_ns)
         self.last_number = max(self.last_number, number)
         self._join(_Run(number, number, key, at_ns, key, at_ns))
@@ -79,13 +79,13 @@ class StreamFound:
         self._batch = Batch(number, 1, key, key, at_ns, at_ns)
 
     def end_batch(self, changes: PairBatch) -> None:
-        """Put the batch that the last record is in."""
+        """Put the batch that contains the last record."""
         batch = self._batch
         if batch is None:
             return
         first, second = eight_bytes(batch.first_number), batch.first_received_ns // SECOND_NS
         changes.put(keys.prefix(b"n", self.id) + first, keys.write_batch(batch))
-        # Batches that follow within the same second are found by walking on.
+        # Batches that follow within the same second are found by reading on.
         if self._second != (second, batch.first_number):
             changes.put(keys.prefix(b"t", self.id) + eight_bytes(second) + first, b"")
         self._second, self._batch = (second, batch.last_number + 1), None
@@ -123,7 +123,7 @@ class Reindexed:
         self.records = 0
 
     def skip_numbers(self, pairs: Pairs, stream: Stream, margin: int) -> None:
-        """Let a stream go on after numbers that may have been given to what was lost."""
+        """Skip numbers of a stream that lost records may have had."""
         found = next(each for each in self.streams.values() if each.name == stream)
         found.last_number += margin
         changes = pairs.batch()
@@ -132,7 +132,7 @@ class Reindexed:
 
 
 def reindex(pairs: Pairs, numbers: dict[int, int]) -> Reindexed:
-    """Make both indexes anew. ``numbers`` are known to have been given, by stream.
+    """Rebuild both indexes. ``numbers`` has the last number known to be assigned, by stream.
 
     Raises:
         StorageError: it cannot be done.
@@ -176,7 +176,7 @@ def reindex(pairs: Pairs, numbers: dict[int, int]) -> Reindexed:
 
 
 def _add_known(pairs: Pairs, numbers: dict[int, int]) -> None:
-    """Add the numbers that the index knows to have been given."""
+    """Add the last assigned numbers according to the index."""
     for entry, value in pairs.scan(b"n", keys.past(b"n")):
         try:
             batch = keys.read_batch(entry, value)
@@ -188,7 +188,7 @@ def _add_known(pairs: Pairs, numbers: dict[int, int]) -> None:
 
 
 def _name(pairs: Pairs, stream_id: int, record: bytes, changes: PairBatch) -> Stream:
-    """The name of a stream; where that is lost, its records tell it."""
+    """The name of a stream; if that is lost, it is derived from a record."""
     entry = keys.prefix(b"s", stream_id)
     value = pairs.get(entry)
     if value is None:
@@ -198,7 +198,7 @@ def _name(pairs: Pairs, stream_id: int, record: bytes, changes: PairBatch) -> St
 
 
 def _put_last(stream: StreamFound, changes: PairBatch) -> None:
-    """A batch without records that has the last number: numbers go on from it."""
+    """Put a batch without records that has the last number: numbers continue from it."""
     batch = Batch(
         stream.last_number, 1, stream.last_key, stream.last_key, stream.last_ns, stream.last_ns
     )

@@ -1,9 +1,9 @@
-"""Repair: a damaged slot is copied as far as it is sound, and what is lost is told.
+"""Repairs a damaged slot: copies what is sound, and reports what is lost.
 
-Tables that are sound are used as they are. Of others, and of the write-ahead log, everything is
-taken that can still be read. What finds records by number and by time is made anew from the
-records. Broadcast numbers are consecutive in each stream: the numbers that are then missing tell
-what was lost, and the records beside them tell where.
+Sound tables are used as they are. From the others, and from the write-ahead log, everything that is
+still readable is copied. The indexes by number and by time are rebuilt from the records. Broadcast
+numbers are consecutive in each stream: missing numbers show what was lost, and the records with the
+adjacent numbers show where.
 """
 
 import shutil
@@ -39,13 +39,13 @@ from penstock.storage.log.writer import SlotWriter
 _WORK = ".repairing"
 _HOLE_BYTES = 64 * 1024
 _LEAST_RECORD = 64
-"""Bytes: so many records at most were in what was lost."""
+"""The least bytes of a record, for an upper bound of the number of lost records."""
 _PACKED = 8
-"""How much longer records are than what they are compressed to."""
+"""The assumed compression ratio of records."""
 
 
 class DamagedFile(NamedTuple):
-    """A file that is not as it was written."""
+    """A damaged or missing file."""
 
     name: str
     problem: str
@@ -54,26 +54,26 @@ class DamagedFile(NamedTuple):
 class Lost(NamedTuple):
     """A part of a stream that was lost, between two records that were not.
 
-    None where there is no such record: then it is not known how far it reached.
+    None where there is no such record: then its extent is not known.
     """
 
     stream: Stream
     after: bytes | None
     before: bytes | None
     since_ns: int | None
-    """When the record before it was received, and the one after it."""
+    """When the record before it was received, and below, the one after it."""
     until_ns: int | None
     records: int | None
-    """How many; None if that is not known."""
+    """The number of lost records; None if not known."""
 
 
 class DamageReport(Struct, kw_only=True):
-    """What is wrong with a slot."""
+    """The damage of a slot."""
 
     slot: str
     files: list[DamagedFile] = []
     records: int = 0
-    """That are kept."""
+    """The number of records kept."""
     lost: list[Lost] = []
 
     @property
@@ -82,7 +82,7 @@ class DamageReport(Struct, kw_only=True):
 
 
 class Repair:
-    """One slot that nobody writes meanwhile. Nothing is changed until ``put_in_place``."""
+    """The repair of one locked slot. Nothing is changed until ``put_in_place``."""
 
     def __init__(self, folder: Path, slot: str, held_meanwhile: ExitStack) -> None:
         self._folder, self._slot, self._held = folder, slot, held_meanwhile
@@ -129,7 +129,7 @@ class Repair:
         self.findings.lost = _lost(found, losses)
         margin = losses.most_bytes // _LEAST_RECORD + 1
         for stream in (each.stream for each in self.findings.lost if each.before is None):
-            found.skip_numbers(pairs, stream, margin)  # some may have been given to what was lost
+            found.skip_numbers(pairs, stream, margin)  # lost records may have had some
         shutil.rmtree(self._work / "lost", ignore_errors=True)
 
     def _told(self, name: str, problem: str) -> None:
@@ -154,7 +154,7 @@ class Repair:
         shutil.rmtree(alone)
 
     def mark(self, events: Sequence[AnyEvent]) -> None:
-        """Record events that tell of what was lost."""
+        """Record events that describe what was lost."""
         assert self._pairs is not None, "there is nothing to put in its place"
         pairs, self._pairs = self._pairs, None
         writer = SlotWriter(self._slot, lambda: pairs)
@@ -162,10 +162,10 @@ class Repair:
         writer.close()
 
     def put_in_place(self, at: datetime) -> Path:
-        """Let readers and writers find what was repaired; returns where the damaged one is now."""
+        """Replace the slot with the repaired copy; return the new path of the damaged one."""
         self._close()
         aside = self._folder / f"{self._slot}.damaged-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-        # Nobody may write that either before all is told of what was lost.
+        # The copy is locked too, until everything that was lost is reported.
         self._held.enter_context(held(self._folder, self._work.name))
         self._work.rename(self._path.with_name(self._slot + REPAIRED))
         self._path.rename(aside)
@@ -178,17 +178,17 @@ class Repair:
             self._pairs = None
 
     def abandon(self) -> None:
-        """Leave no trace."""
+        """Delete the copy."""
         self._close()
         shutil.rmtree(self._work, ignore_errors=True)
 
 
 @contextmanager
 def repairing(folder: Path, slot: str) -> Iterator[Repair]:
-    """Repair a slot of a folder, which nobody may write meanwhile.
+    """Repair a slot of a folder, which is locked meanwhile.
 
     Raises:
-        SlotInUse: somebody writes it.
+        SlotInUse: another process owns it.
         StorageError: it cannot be locked.
     """
     finish_repair(folder / slot)
@@ -212,12 +212,12 @@ class _Losses:
         return self.unknown + len(self.holes) * _HOLE_BYTES
 
     def may_reach(self, low: bytes, high: bytes | None) -> bool:
-        """Whether something between these entries may be lost; None is without end."""
+        """Whether something between these entries may be lost; None is no upper bound."""
         return any(hole.before > low and (high is None or hole.after < high) for hole in self.holes)
 
 
 def _damage(path: Path) -> tuple[list[DamagedFile], int]:
-    """The damaged files of a slot, as far as reading all of it tells, and how many records."""
+    """The damaged files of a slot, found by reading all of it, and the number of records."""
     files: list[DamagedFile] = []
     records = 0
     for name, problem in bad_records(path).items():
@@ -241,7 +241,7 @@ def _damage(path: Path) -> tuple[list[DamagedFile], int]:
 
 
 def _file_named(problem: str) -> str:
-    """The file that RocksDB speaks of."""
+    """The file that is named in a message of RocksDB."""
     words = problem.replace(":", " ").split()
     named = (word.strip(".,") for word in words)
     for word in () if "one of " in problem else named:
@@ -251,15 +251,15 @@ def _file_named(problem: str) -> str:
 
 
 def _short(problem: object) -> str:
-    """What RocksDB says, in one line and without folders."""
+    """A message of RocksDB in one line and without folders."""
     words = " ".join(str(problem).split()).split(" The file ")[0]
     return " ".join(word.rsplit("/", 1)[-1] for word in words.split())
 
 
 def _add(found: Iterator[tuple[bytes, bytes]], pairs: Pairs, numbers: dict[int, int]) -> None:
-    """Add what was saved of a table to what the others hold.
+    """Add what was read from a damaged table to the other pairs.
 
-    ``numbers`` are the last known of each stream; those that its index tells are added.
+    ``numbers`` has the last known number of each stream; those in the table's index are added.
     """
     batch, waiting = pairs.batch(), 0
     for entry, value in found:
@@ -271,7 +271,7 @@ def _add(found: Iterator[tuple[bytes, bytes]], pairs: Pairs, numbers: dict[int, 
                 numbers[stream_id] = max(last, numbers.get(stream_id, 0))
         elif kind != b"t":
             held_already = pairs.get(entry)
-            # Of a candle and its correction the later one counts: numbers come first in values.
+            # Of a candle and its correction the later one counts: values begin with the number.
             if held_already is None or (kind == b"r" and value[:8] > held_already[:8]):
                 batch.put(entry, value)
                 waiting += 1
@@ -282,7 +282,7 @@ def _add(found: Iterator[tuple[bytes, bytes]], pairs: Pairs, numbers: dict[int, 
 
 
 def _lost(found: Reindexed, losses: _Losses) -> list[Lost]:
-    """The parts of streams that are missing because of what could not be read."""
+    """The parts of streams that were lost because something could not be read."""
     lost: list[Lost] = []
     for stream in found.streams.values():
         for gap in stream.gaps():
@@ -292,7 +292,7 @@ def _lost(found: Reindexed, losses: _Losses) -> list[Lost]:
                 lost.append(
                     Lost(stream.name, gap.after, gap.before, gap.since_ns, gap.until_ns, gap.size)
                 )
-    # Whatever has no known place is older than the newest record that follows a gap.
+    # Losses of unknown position are older than the latest record that follows a gap.
     over_ns = max((each.until_ns or 0 for each in lost), default=None)
     for stream in found.streams.values():
         may_be = losses.unknown and (over_ns is None or stream.last_ns < over_ns)

@@ -1,9 +1,10 @@
-"""A log on disk: one RocksDB per slot.
+"""A log on disk, with one RocksDB per slot.
 
-RocksDB lets one process write and any number read as secondaries, which follow its files. Its own
-lock decides who owns a slot and dies with its holder; the owner's name beside it is only there to
-be told. Its write-ahead log reaches the kernel with every batch, so ``kill -9`` loses nothing that
-was acknowledged, and a batch cut short is dropped whole when the slot is opened again.
+RocksDB allows one process to write and any number to read as secondaries, which follow its files.
+Its own lock decides which process owns a slot, and is released when that process ends; the file
+with the owner's name is only used in error messages. Its write-ahead log is passed to the kernel
+with every batch, so ``kill -9`` loses nothing that was acknowledged, and an incomplete batch is
+dropped as a whole when the slot is opened again.
 """
 
 import fcntl
@@ -46,14 +47,14 @@ from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.tuning import owners_options, read_options, readers_options
 from penstock.storage.log.writer import SlotWriter
 
-# The lock is another's, or this process has the slot open already. A lock file that cannot be made,
-# on a full disk for instance, is something else.
+# Another process has the lock, or this process has the slot open already. A lock file that cannot
+# be created, on a full disk for instance, is a different error.
 _LOCKED = ("Resource temporarily unavailable", "lock hold by current process")
-# A secondary that opens while its owner replaces files may find one gone; the next look is right.
+# A secondary that opens while its owner replaces files may find one missing; a retry succeeds.
 _LOOKS = 5
 _FEW = 64
-"""Records that are read with a slow iterator that tells of damage, before a fast one that does not
-takes over."""
+"""Records that are read with a slow iterator that reports damage, before a fast one that does not
+is used."""
 
 
 def open_url(rest: str) -> "RocksLog":
@@ -101,7 +102,7 @@ def _own(folder: Path, slot: str) -> Pairs:
                 raise SlotInUse(slot, _holder(owner)) from error
             raise
     # Written only once the lock is held, so it never names a process that was refused. A full disk
-    # must not stop the slot from opening: without it a refusal is only less helpful.
+    # must not stop the slot from opening: without it an error message only has less detail.
     with suppress(OSError):
         replace_file(owner, msgspec.json.encode(_Owner(os.getpid(), shlex.join(sys.orig_argv))))
     return _RocksPairs(path, db, owner)
@@ -109,7 +110,7 @@ def _own(folder: Path, slot: str) -> Pairs:
 
 @contextmanager
 def held(folder: Path, slot: str) -> Iterator[None]:
-    """Keep others from writing a slot, without opening it.
+    """Lock a slot against other writers, without opening it.
 
     Raises:
         SlotInUse: another process owns it.
@@ -127,14 +128,14 @@ def held(folder: Path, slot: str) -> Iterator[None]:
 
 
 def open_alone(path: Path) -> Pairs:
-    """A RocksDB that nobody else knows of."""
+    """Open a RocksDB that no other process uses."""
     with failures_named(str(path)):
         return _RocksPairs(path, Rdict(str(path), owners_options()), None)
 
 
 @contextmanager
 def open_for_reading(folder: Path, slot: str) -> Iterator[Pairs]:
-    """One slot of a folder."""
+    """Open one slot of a folder for reading."""
     secondaries = _Secondaries(folder)
     try:
         yield secondaries.follow(slot)
@@ -153,14 +154,14 @@ def _holder(owner: Path) -> str:
 
 
 class _RocksPairs:
-    """One RocksDB, ours to write or another's to follow."""
+    """One RocksDB, opened as its owner or as a secondary."""
 
     def __init__(
         self, path: Path, db: Rdict, owner: Path | None, opened_as: Path | None = None
     ) -> None:
         self._path, self._db, self._owner = path, db, owner
         self._opened_as = opened_as or path
-        """The folder by which RocksDB knows its files."""
+        """The folder in RocksDB's paths."""
         self._flushed, self._synced = WriteOptions(), WriteOptions()
         self._synced.sync = True
 
@@ -174,7 +175,7 @@ class _RocksPairs:
         return cast("PairBatch", WriteBatch(raw_mode=True))
 
     def write(self, batch: PairBatch, *, sync: bool) -> None:
-        # Not through failures_named, which would cost a small batch a tenth of its time.
+        # Not through failures_named, which would take a tenth of the time of a small batch.
         try:
             self._db.write(batch, self._synced if sync else self._flushed)  # type: ignore[arg-type]
         except Exception as error:
@@ -187,7 +188,7 @@ class _RocksPairs:
     def scan(
         self, begin: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        # rocksdict 0.3.29 takes a lower bound for an upper one, so only the upper one is used.
+        # rocksdict 0.3.29 treats a lower bound as an upper one, so only the upper one is used.
         bounds = read_options()
         bounds.set_iterate_upper_bound(end)
         last: bytes | None = None
@@ -210,8 +211,8 @@ class _RocksPairs:
                         return
                     yield last, value()
                     step()
-                # Twice as fast, but whether it ends because of damage it does not tell: the next
-                # turn does.
+                # Twice as fast, but it does not report whether it ended because of damage: the
+                # next iteration does.
                 found = cast(
                     "Iterator[tuple[bytes, bytes]]",
                     self._db.items(backwards=reverse, from_key=last, read_opt=bounds),
@@ -226,12 +227,12 @@ class _RocksPairs:
             raise self._named(error, begin, last) from error
 
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
-        # One iterator for all: to make one takes longer than to find a key with it.
+        # One iterator for all: creating one takes longer than a seek.
         begin, last = b"", None
         try:
             found = self._db.iter(read_options())
             for begin, end in intervals:
-                # Where the last interval left it there may be nothing in between.
+                # No seek if there is nothing between the last interval and this one.
                 if not found.valid() or found.key() < begin:
                     found.seek(begin)
                 while found.valid() and (key := cast("bytes", found.key())) < end:
@@ -246,7 +247,7 @@ class _RocksPairs:
             raise self._named(error, begin, last) from error
 
     def _named(self, error: Exception, begin: bytes, last: bytes | None) -> Exception:
-        """What a failure is called; damage by the stream and the place that was read."""
+        """The error to raise; for damage, with the stream and the key that was read."""
         if isinstance(error, StorageError):
             return error
         named = as_storage_error(str(self._path), error, self._opened_as)
@@ -265,7 +266,7 @@ class _RocksPairs:
                 self._db.try_catch_up_with_primary()
 
     def tables(self) -> set[int]:
-        """The numbers of all that are open."""
+        """The numbers of all open tables."""
         return {int(Path(file["name"]).stem) for file in self._db.live_files()}
 
     def size_bytes(self) -> int:
@@ -276,13 +277,13 @@ class _RocksPairs:
         return total
 
     def checkpoint(self, path: str) -> None:
-        # One made by a secondary lacks what is not yet in table files, and says nothing.
+        # One made by a secondary lacks what is not yet in table files, without an error.
         assert self._owner is not None, "only the owner of a slot can copy it"
         with failures_named(path):
             Checkpoint(self._db).create_checkpoint(path)
 
     def close(self) -> None:
-        # Before the lock is given back: afterwards it may name the next owner.
+        # Before the lock is released: afterwards the file may name the next owner.
         if self._owner is not None:
             with suppress(OSError):
                 self._owner.unlink(missing_ok=True)
@@ -291,7 +292,7 @@ class _RocksPairs:
 
 
 class _Secondaries:
-    """Every slot of a folder, followed from a temporary folder; nothing is written elsewhere."""
+    """Secondaries of all slots of a folder; they write to a temporary folder only."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
@@ -311,7 +312,7 @@ class _Secondaries:
         return {name: pairs for name, (pairs, _) in self._opened.items()}
 
     def follow(self, name: str) -> Pairs:
-        """One of them, up to date."""
+        """Return one of them, up to date."""
         for look in range(1, _LOOKS + 1):
             try:
                 with failures_named(str(self._folder / name)):
@@ -338,7 +339,7 @@ class _Secondaries:
         scratch.mkdir(exist_ok=True)
         with failures_named(str(path), scratch):
             check_files(path)
-            # Apart for each time it is opened: links that another time made are not known here.
+            # A new folder for each open: links of an earlier one are not tracked here.
             view = LinkedFolder(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
             view.refresh()
             access = AccessType.secondary(str(scratch))
@@ -352,7 +353,7 @@ class _Secondaries:
 
 
 def slots_in(folder: Path) -> Iterator[str]:
-    """The slots of a folder that hold something, whether they are sound or not."""
+    """The slots of a folder that hold data, whether damaged or not."""
     for slot in folder.glob("*/"):
         name = slot.name.removesuffix(REPAIRED)
         holds = (slot / "CURRENT").exists() or any(slot.glob(TABLES)) or any(slot.glob(WALS))

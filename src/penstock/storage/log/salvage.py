@@ -1,8 +1,8 @@
-"""Salvage: what can still be read of files of RocksDB that are damaged.
+"""Reads what is still readable in damaged files of RocksDB.
 
-RocksDB's own repair drops a table whole if one of its blocks is damaged. Here such a table is
-opened alone, as the only one of a database, and read around the damage. A write-ahead log is
-repaired as far as RocksDB can go on reading after what is damaged.
+RocksDB's own repair drops a whole table if one of its blocks is damaged. Here such a table is
+opened alone, as the only one of a database, and the damaged blocks are skipped. A write-ahead log
+is patched so that RocksDB can continue reading after the damage.
 """
 
 import shutil
@@ -25,13 +25,13 @@ from penstock.storage.log.tuning import read_options, readers_options
 
 _BLOCK = 32 * 1024
 _HEADER, _LENGTH_AT, _KIND_AT = 7, 4, 6
-"""How long the header of a record is, and where in it length and kind are."""
+"""The length of a record's header, and the offsets of length and kind in it."""
 _PLAIN = 1
 _NEWEST = 1 << 50
-"""Above every sequence number there is."""
+"""Above every sequence number in use."""
 _NUMBER = 7
 _WIDTH = 32
-"""Bytes of a key that are looked at in the search for the end of a hole."""
+"""Bytes of a key that are used in the search for the end of an unreadable range."""
 
 
 class UnreadableKeys(NamedTuple):
@@ -42,7 +42,7 @@ class UnreadableKeys(NamedTuple):
 
 
 def link(source: Path, target: Path) -> None:
-    """Let a file be found in two places; copied where the file system cannot do that."""
+    """Hard-link a file, or copy it where the file system has no hard links."""
     try:
         target.hardlink_to(source)
     except OSError:
@@ -50,26 +50,26 @@ def link(source: Path, target: Path) -> None:
 
 
 class LoneTable:
-    """One table, opened as if there were no other."""
+    """One table, opened as the only one of a database."""
 
     def __init__(self, table: Path, folder: Path) -> None:
         """Use a folder that does not exist yet.
 
         Raises:
-            Exception: what tells where to look in the table is damaged, so that nothing is found.
+            Exception: the table's footer or index is damaged, so that nothing can be read.
         """
         folder.mkdir()
         link(table, folder / f"{_NUMBER:06}.sst")
         (folder / "MANIFEST-000001").write_bytes(_manifest_of_one(table.stat().st_size))
         (folder / "CURRENT").write_text("MANIFEST-000001\n")
         self.holes: list[UnreadableKeys] = []
-        """Found while reading."""
+        """Unreadable ranges, found while reading."""
         self.problem = ""
-        """What RocksDB says of the first."""
+        """RocksDB's error message for the first one."""
         self._db = Rdict(str(folder), readers_options(), access_type=AccessType.read_only())
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """What can be read, in the order of the keys."""
+        """Yield the readable pairs, in the order of the keys."""
         found, last = self._db.iter(read_options()), b""
         found.seek_to_first()
         while True:
@@ -86,11 +86,11 @@ class LoneTable:
             self.holes.append(UnreadableKeys(last, after))
 
     def _readable_after(self, key: bytes) -> RdictIter:
-        """Where reading can go on above a key that is followed by damage.
+        """Return an iterator at the first readable key after a key that is followed by damage.
 
         A seek fails for every key up to the end of a damaged block, and no further. That end is
-        looked for at distances that double, so that what is sound up to a second damaged block is
-        not passed over, and then by halving.
+        searched for at doubling distances, so that sound blocks before a second damaged one are not
+        skipped, and then by bisection.
         """
         here = int.from_bytes(key[:_WIDTH].ljust(_WIDTH, b"\0"), "big")
         fails, works = 0, 1
@@ -105,7 +105,7 @@ class LoneTable:
         return self._at(here + works)
 
     def _at(self, place: int) -> RdictIter:
-        # A new one each time: one that met damage may meet it again where there is none.
+        # A new one each time: after an error, an iterator may also fail at sound blocks.
         found = self._db.iter(read_options())
         found.seek(AFTER_ALL if place >> 8 * _WIDTH else place.to_bytes(_WIDTH, "big"))
         return found
@@ -123,7 +123,7 @@ def _problem(found: RdictIter) -> str:
 
 
 def _manifest_of_one(size: int) -> bytes:
-    """A MANIFEST that names a single table, said to hold any key there may be."""
+    """A MANIFEST that lists a single table, with a key range that includes every key."""
     # A key is followed by its sequence number, newest first, and its kind: a plain value.
     smallest = struct.pack("<Q", _NEWEST << 8 | 1)
     largest = AFTER_ALL + struct.pack("<Q", 1)
@@ -152,10 +152,10 @@ def _prefixed(content: bytes) -> bytes:
 
 
 def mend_wal(wal: Path) -> int:
-    """Let RocksDB's repair read on after what is damaged; returns how many bytes are.
+    """Let RocksDB's repair read on after damage in a log; return how many bytes are damaged.
 
-    It goes on with the next block after most kinds of damage. After a header that looks like the
-    end of the log it does not, so those are changed, and in the last block they are cut out.
+    The repair continues with the next block after most kinds of damage. After a header that looks
+    like the end of the log it does not, so such headers are changed, or removed in the last block.
     """
     data = bytearray(wal.read_bytes())
     size, at, damaged, mended = len(data), 0, 0, False

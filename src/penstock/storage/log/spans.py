@@ -1,15 +1,15 @@
-"""Spans: which keys to read for a part of a stream, and which of their records belong to it.
+"""Computes which keys to read for a part of a stream, and filters their records.
 
-Records are found by key, and by when they were received. There is no index of market times:
+Records are found by key and by receive time. There is no index of market times:
 
 - Candles are keyed by their market time, so its bounds are keys.
-- Where ids rise with market time (``Span.rising``), its bounds are found among the ids by halving,
-  an hour wider than asked for.
-- Elsewhere nothing is received before it happens: what was received since a market time is read,
-  and of the day before it, for clocks that were wrong. Old records may be fetched at any later
-  time, so a market time to end with bounds nothing.
+- Where ids rise with market time (``Span.rising``), its bounds are found by binary search among the
+  ids, an hour wider than requested.
+- Elsewhere no record is received before its market time: records received since the lower bound
+  are read, and those of the day before it, in case a clock was wrong. Old records may be fetched at
+  any later time, so an upper bound of market time does not reduce what is read.
 
-What is read in vain is filtered by its own time.
+Records outside of the requested times are filtered out.
 """
 
 from bisect import bisect_left
@@ -20,23 +20,23 @@ from penstock.storage.log.keys import SECOND_NS, Stream
 
 _MS_NS = 1_000_000
 _CLOCKS_DIFFER_NS = 86_400 * SECOND_NS
-"""How far the clocks of an exchange and of this machine may be apart."""
+"""How far the clocks of an exchange and of this machine may differ."""
 _IDS_DIFFER_NS = 3600 * SECOND_NS
-"""How far market times may fall while ids rise."""
+"""How far market times may go back while ids rise."""
 _END_OF_TIME_NS = 1 << 63
 _MOST_INTERVALS = 4096
 
 Interval = tuple[bytes, bytes]
-"""Keys from the first to just before the second."""
+"""Keys from the first, inclusive, to the second, exclusive."""
 Nearest = Callable[[bytes, bool], Stored | None]
-"""The first record at a key or after it; or the last one before it."""
+"""Returns the first record at or after a key or, with True, the last one before it."""
 
 
 class Intervals:
-    """Intervals gathered within ``whole``: of many, neighbours become one that holds both.
+    """Intervals collected within ``whole``; if they are many, pairs of neighbours are joined.
 
-    So a search over years takes little memory. What lies between neighbours is read in vain, and
-    filtered.
+    So a search over years takes little memory. Records between joined neighbours are read too, and
+    filtered out.
     """
 
     def __init__(self, whole: Interval) -> None:
@@ -56,7 +56,7 @@ class Intervals:
             self._gathered = united
 
     def united(self) -> list[Interval]:
-        """The same keys without overlaps, in order."""
+        """The same intervals without overlaps, in order."""
         united: list[Interval] = []
         for begin, end in sorted(self._gathered):
             if united and begin <= united[-1][1]:
@@ -67,7 +67,7 @@ class Intervals:
 
 
 def by_keys(stream: Stream, span: Span, nearest: Nearest) -> Span:
-    """The same records, with market times made keys where keys rise with them."""
+    """The same span, with market times converted to keys where keys rise with them."""
     since_ns, until_ns = span.market_since_ns, span.market_until_ns
     if since_ns is None and until_ns is None:
         return span
@@ -87,7 +87,7 @@ def by_keys(stream: Stream, span: Span, nearest: Nearest) -> Span:
 
 
 def _key_at(at_ns: int, nearest: Nearest) -> bytes | None:
-    """The first key of those that happened at this market time or later; None if there is none."""
+    """The first key with this market time or a later one; None if there is none."""
     first, last = nearest(b"", False), nearest(keys.FIRST_ARRIVAL, True)
     lowest = None if first is None else keys.id_of_key(first.key)
     highest = None if last is None else keys.id_of_key(last.key)
@@ -103,12 +103,12 @@ def _key_at(at_ns: int, nearest: Nearest) -> bytes | None:
 
 
 def _opening_key(at_ns: int) -> bytes:
-    """The least key of a candle that opens then or later."""
+    """The lowest key of a candle that opens at this time or later."""
     return keys.key_of_id(max(0, -(-at_ns // _MS_NS)))
 
 
 def received(span: Span) -> tuple[int, int] | None:
-    """[since, until) between which everything in a span was received; None if at any time."""
+    """[since, until) in which everything in a span was received; None if that is unbounded."""
     since_ns, until_ns = span.since_ns, span.until_ns
     if span.market_since_ns is not None and not span.rising:
         since_ns = max(since_ns or 0, span.market_since_ns - _CLOCKS_DIFFER_NS)
@@ -118,7 +118,7 @@ def received(span: Span) -> tuple[int, int] | None:
 
 
 def times_wanted(span: Span) -> Callable[[Stored], bool] | None:
-    """Whether a record's times are within a span; None where they need not be looked at."""
+    """A filter for records whose times are within a span; None if no filter is needed."""
     by_receipt = span.since_ns is not None or span.until_ns is not None
     by_market = span.market_since_ns is not None or span.market_until_ns is not None
     if not by_receipt and not by_market:

@@ -1,8 +1,8 @@
-"""The writer: decides what is new, numbers it, and writes it with its indexes in one batch.
+"""The writer numbers new records, and writes them with their indexes in one batch.
 
-Per stream it remembers the highest key and the last number, so that the usual case, a record newer
-than all others, costs no read. What it remembers is only a copy of what the slot holds: after any
-failure it is thrown away and read again, so a batch that failed leaves no trace.
+Per stream it caches the highest key and the last number, so that the usual case, a record newer
+than all others, needs no read. After any failure the cache is discarded and read again from the
+slot, so a batch that failed has no effect.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ _prefix_of, _stream_of, _topic_of = map(attrgetter, ("prefix", "stream", "topic"
 
 
 class _Work:
-    """One append under way."""
+    """One append in progress."""
 
     __slots__ = ("_looked_at", "_pending", "batch", "changes", "events", "heads", "keys", "numbers",
                  "stored")  # fmt: skip
@@ -38,13 +38,13 @@ class _Work:
         self.changes = False
         """Whether there is anything to write besides records."""
         self.stored: list[Stored] = []
-        # Of records that rise: all of them take each step together.
+        # Of records with rising keys, as columns: each step is done for all of them at once.
         self.heads: list[StreamHead] = []
         self.keys: list[bytes] = []
         self.numbers: list[int] = []
         self.events: list[AnyEvent] = []
         self._pending: dict[tuple[Stream, bytes], bytes] = {}
-        """Records of this batch by key, as far as somebody has asked."""
+        """Records of this batch by key, filled on lookup."""
         self._looked_at = 0
 
     def record_at(self, stream: Stream, key: bytes) -> bytes | None:
@@ -54,9 +54,9 @@ class _Work:
         return self._pending.get((stream, key))
 
     def put_rising(self, slot: str) -> None:
-        """Put all that rises.
+        """Put all records with rising keys.
 
-        Stream by stream, because RocksDB takes keys that follow each other in half the time.
+        Stream by stream, because RocksDB takes half the time for keys in order.
         """
         heads, found, numbers, put = self.heads, self.keys, self.numbers, self.batch.put
         records = encode_many(self.events)
@@ -80,9 +80,9 @@ class SlotWriter:
         self._stream_ids: dict[Stream, int] = {}
         self._pairs: Pairs | None = None
         self._distrusted = False
-        """Whether a sync failed: what it was for may not be on the disk."""
+        """Whether a sync failed: the data may not be on the disk."""
         self._not_both = Lock()
-        """Held while it syncs, and while it is closed."""
+        """Held during a sync, and during a close."""
         self._opened()
 
     @property
@@ -112,7 +112,7 @@ class SlotWriter:
         return work.stored
 
     def _add_new(self, events: Sequence[AnyEvent], work: _Work, pairs: Pairs) -> None:
-        """Give every new event its key and number, stream by stream."""
+        """Assign key and number to every new event, stream by stream."""
         groups: dict[tuple[object, ...], list[AnyEvent]] = {}
         for event in events:
             kind = type(event)
@@ -136,7 +136,7 @@ class SlotWriter:
                 self._add_carefully(group, head, work)
 
     def _add_carefully(self, events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> None:
-        """Add events as far as they are new, wherever they belong."""
+        """Add those events that are new, whatever the order of their keys."""
         found, received = list[bytes](), list[int]()
         for event in events:
             record = encode(event)
@@ -154,7 +154,7 @@ class SlotWriter:
             head.add_batch(found, received, work.batch)
 
     def _place(self, event: AnyEvent, record: bytes, head: StreamHead, work: _Work) -> bytes | None:
-        """The key of an event that may not be new; None if it is to be dropped."""
+        """The key of an event that may be a duplicate; None if it is to be dropped."""
         if isinstance(event, Candle) and not event.closed:
             self._counts.unclosed += 1
             return None
@@ -191,7 +191,7 @@ class SlotWriter:
         return key
 
     def _held(self, head: StreamHead, key: bytes, work: _Work) -> bytes | None:
-        """The record the slot has under this key, or is about to have."""
+        """The record under this key in the slot, or in this batch."""
         record = work.record_at(head.stream, key)
         if record is not None:
             return record
@@ -222,12 +222,12 @@ class SlotWriter:
         batch = last_batch(pairs, stream_id)
         if batch is not None:
             head.number = batch.last_number
-            head.put_batch(batch, work.batch)  # closed: what comes next may not rise from it
+            head.put_batch(batch, work.batch)  # closed: the next keys may not rise from it
             work.changes = True
         return head
 
     def sync(self) -> None:
-        # Never opens the slot: whoever appends does, and may be at it in another thread.
+        # Does not open the slot: ``append`` does, and may be running in another thread.
         with self._not_both:
             if self._pairs is None or self._distrusted:
                 problem = "was closed after a failure; the next record opens it again"
@@ -253,7 +253,7 @@ class SlotWriter:
         batch = pairs.batch()
         base = keys.prefix(b"r", stream_id)
         batch.delete_range(base, base + key)
-        # The last batch stays, whatever it held: numbers go on from it. It is closed for that.
+        # The last batch stays, whatever it held: numbers continue from it. So it is closed.
         last = last_batch(pairs, stream_id)
         numbers, times = keys.prefix(b"n", stream_id), keys.prefix(b"t", stream_id)
         found = find_batches(pairs, stream_id, 0)
@@ -265,7 +265,7 @@ class SlotWriter:
                 if entry[13:] >= number:
                     batch.delete_range(times, entry)
                     break
-            # What it was found by may have been one that is gone.
+            # The index entry by which it was found may be one of those deleted.
             second = eight_bytes(kept.first_received_ns // SECOND_NS)
             batch.put(times + second + number, b"")
             batch.put(numbers + eight_bytes(last.first_number), keys.write_batch(last))
@@ -297,7 +297,7 @@ class SlotWriter:
     def _opened(self) -> Pairs:
         """The slot, opened again if a failure closed it.
 
-        What it is found to hold then is on the disk: RocksDB writes it to a table first.
+        What it holds then is on the disk: RocksDB writes it to a table first.
         """
         if self._distrusted:
             self.close()
@@ -315,11 +315,11 @@ class SlotWriter:
         return self._pairs
 
     def _distrust(self, error: BaseException) -> None:
-        """After a failure, believe only what the slot itself says."""
+        """Discard the cache after a failure, so that it is read again from the slot."""
         self._heads = {}
         if isinstance(error, StorageError):
-            # RocksDB refuses all writes after a failed one, and what the kernel could not sync it
-            # may have forgotten: only what a fresh open finds on the disk is there.
+            # RocksDB rejects all writes after a failed one, and the kernel may have dropped what it
+            # could not sync: only what is found when the slot is opened again is on the disk.
             self.close()
         elif self._pairs is not None:
             self._stream_ids = find_streams(self._pairs)
@@ -349,7 +349,7 @@ def _add_next(event: AnyEvent, head: StreamHead, work: _Work) -> bool:
 
 
 def _add_rising(events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> bool:
-    """Add events each of which is newer than the one before, and all others; False if not so."""
+    """Add events, each newer than the one before and all others; False if they are not."""
     ids = list(map(head.id_of, events))
     received = [event.received_at_ns for event in events]
     if None not in ids:

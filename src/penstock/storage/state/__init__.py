@@ -1,11 +1,10 @@
-"""The state: documents that many processes share, and the budgets they live on.
+"""The state holds the documents and budgets that all processes share.
 
-Everything a fleet must agree on lives here: connectors, jobs, and how much of an exchange's limits
-is used. Each call is one atomic step whoever else calls, in this process or another, and the
-store's clock is the only one that counts. Nothing waits for ever: what cannot be done in time
-raises ``StoreUnreachable``.
+These are connectors, jobs, and how much of an exchange's limits is used. Each call is atomic, also
+across processes, and all times are those of the store's clock. No call waits for ever: after its
+timeout it raises ``StoreUnreachable``.
 
-A backend is one file in this folder, named as the scheme of the URL that asks for it.
+A backend is one file in this folder, named after its URL scheme.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,37 +37,37 @@ from penstock.storage.state.schema import SCHEMA, Schema, Table
 from penstock.storage.state.timeouts import in_time
 
 Change = Callable[[Document], Document | None]
-"""What becomes of a document; None leaves it alone. Pure: it may be called more than once."""
+"""Returns the new document; None leaves it unchanged. Pure: it may be called more than once."""
 
 
 class Inserted(NamedTuple):
-    """The document that is there now, and whether it is the one that was brought."""
+    """The document that exists now, and whether it is the one that was passed."""
 
     document: Document
     created: bool
 
 
 class Backend(Protocol):
-    """What a database does for the store. Tables are those of the schema it was prepared with.
+    """The interface of a database. Tables are those of the schema it was prepared with.
 
-    Every method is atomic across processes, and raises StorageError or one of its kinds.
+    Every method is atomic across processes, and raises StorageError or a subclass.
     """
 
     @property
     def where(self) -> str:
-        """The place, for people; without a password."""
+        """The address for messages, without a password."""
         ...
 
     async def prepare(self, schema: Schema) -> None:
-        """Bring the store to this schema; it may be killed at any moment and run again.
+        """Migrate the store to this schema; it may be killed at any time and run again.
 
         Raises:
-            NewerStore: it is beyond this schema already. Nothing was changed.
+            NewerStore: it has a newer schema already. Nothing was changed.
         """
         ...
 
     async def version(self) -> int:
-        """How many steps of its schema the store has taken."""
+        """The number of schema steps that were applied to the store."""
         ...
 
     async def now_ms(self) -> int: ...
@@ -80,24 +79,24 @@ class Backend(Protocol):
     async def firsts(
         self, table: Table, queries: Sequence[Query], order: Sequence[str]
     ) -> list[Document]:
-        """What ``find`` would find first for each query; nothing for one that finds nothing."""
+        """The first result of ``find`` for each query; queries without a result are left out."""
         ...
 
     async def counts(self, table: Table) -> Counts:
-        """How many documents there are, by the values of the table's ``counted`` fields.
+        """The number of documents, by the values of the table's ``counted`` fields.
 
-        Takes the same time however many documents there are.
+        Takes the same time for any number of documents.
         """
         ...
 
     async def insert(self, table: Table, document: Document) -> bool:
-        """Add a document as version 1; False if one that cannot stand beside it is there."""
+        """Add a document as version 1; False if one with its id or unique fields exists."""
         ...
 
     async def replace(
         self, table: Table, document: Document
     ) -> Literal["written", "changed", "rival"]:
-        """Put a document in the place of the same version of it, as the next one."""
+        """Replace a document if its version is still the same, as the next version."""
         ...
 
     async def remove(self, table: Table, id_: str, expect: Mapping[str, str | int]) -> bool: ...
@@ -107,14 +106,14 @@ class Backend(Protocol):
     async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]: ...
 
     async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
-        """Carry out ``budget.lease`` on a budget that was opened; None if it was not.
+        """Apply ``budget.lease`` to a budget that was opened; None if it was not.
 
-        The one call that keeps its own time, because it may be over before a timer is set.
+        The only call with a timeout of its own, because it may be done before a timer is set.
         """
         ...
 
     async def open_budget(self, key: str) -> None:
-        """Begin a budget, for good: once this returned no crash forgets that it was used."""
+        """Create a budget durably: after this returned, no crash loses the fact that it is used."""
         ...
 
     async def budget(self, key: str) -> Budget: ...
@@ -125,17 +124,17 @@ class Backend(Protocol):
 
 
 class StateStore:
-    """The state, whatever it is kept in."""
+    """The state, on any backend."""
 
     def __init__(self, backend: Backend, timeout_s: float, schema: Schema = SCHEMA) -> None:
         self._backend, self._timeout_s = backend, timeout_s
         self._known = len(schema)
 
     async def check(self) -> None:
-        """See that the store answers, and that nobody has brought it beyond this penstock.
+        """Check that the store answers, and that its schema is not newer than this penstock's.
 
         Raises:
-            NewerStore: somebody has.
+            NewerStore: it is newer.
         """
         async with self._in_time():
             found = await self._backend.version()
@@ -143,12 +142,12 @@ class StateStore:
             raise NewerStore(self._backend.where, found, self._known)
 
     async def now_ms(self) -> int:
-        """The store's instant: the only clock that all its users share."""
+        """The store's time: the only clock that all its users share."""
         async with self._in_time():
             return await self._backend.now_ms()
 
     async def get(self, table: Table, id_: str) -> Document | None:
-        """The document of this id."""
+        """The document with this id."""
         async with self._in_time():
             found = await self._backend.find(table, rivals(_NO_RULES, {"id": id_}), (), 1)
             return found[0] if found else None
@@ -161,7 +160,7 @@ class StateStore:
         limit: int = 100,
         after: Document | None = None,
     ) -> list[Document]:
-        """The first documents in this order, then by id; those beyond ``after`` if it is given."""
+        """The first documents in this order, then by id; those after ``after`` if it is given."""
         if after is not None:
             query = beyond(query, order, after)
         async with self._in_time():
@@ -170,12 +169,12 @@ class StateStore:
     async def firsts(
         self, table: Table, queries: Sequence[Query], order: Sequence[str]
     ) -> list[Document]:
-        """The first document of each query, in this order and then by id; none where none is."""
+        """The first document of each query that has one, in this order and then by id."""
         async with self._in_time():
             return await self._backend.firsts(table, queries, order) if queries else []
 
     async def counts(self, table: Table) -> list[Document]:
-        """How many documents there are, by the values of the table's ``counted`` fields.
+        """The number of documents, by the values of the table's ``counted`` fields.
 
         Each row has these fields, and ``count``.
         """
@@ -187,7 +186,7 @@ class StateStore:
         ]
 
     async def insert_if_absent(self, table: Table, document: Document) -> Inserted:
-        """Add a document, unless one with its id or its unique fields is there: then that one."""
+        """Add a document; if one with its id or unique fields exists, return that one."""
         async with self._in_time():
             for _ in range(_RACES):
                 if await self._backend.insert(table, document):
@@ -197,10 +196,10 @@ class StateStore:
         raise self._lost_every_race()
 
     async def update(self, table: Table, id_: str, change: Change) -> Document | None:
-        """Change a document, again if somebody else was quicker; None if nothing was written.
+        """Change a document, retried after concurrent changes; None if nothing was written.
 
         Raises:
-            AlreadyExists: what it would become cannot stand beside another. Nothing was written.
+            AlreadyExists: another document has the same unique fields. Nothing was written.
         """
         async with self._in_time():
             for _ in range(_RACES):
@@ -220,16 +219,16 @@ class StateStore:
         raise self._lost_every_race()
 
     async def claim(self, table: Table, claim: Claim) -> list[Document]:
-        """Take the first documents that match and patch them; each goes to one claimer only.
+        """Patch the first documents that match; each goes to one claimer only.
 
-        Returns them as they have become, in the order asked for.
+        Returns them with the patch applied, in the requested order.
         """
         checked(table, claim.patch)
         async with self._in_time():
             return await self._backend.claim(table, claim)
 
     async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
-        """Patch documents that still have the values expected; None for each that has not.
+        """Patch documents that still have the expected values; None for each that has not.
 
         ``Write(id, {"fence": 7}, …)`` is a fenced write: None means that the lease was lost.
         """
@@ -242,15 +241,15 @@ class StateStore:
     async def delete(
         self, table: Table, id_: str, expect: Mapping[str, str | int] | None = None
     ) -> bool:
-        """Remove a document, if it still has these values; whether it was."""
+        """Delete a document if it still has these values; return whether it was deleted."""
         async with self._in_time():
             return await self._backend.remove(table, id_, expect or {})
 
     async def lease(self, key: str, ask: LeaseRequest) -> LeaseReply:
-        """Take capacity from a budget, and tell it what is known; see ``budget.lease``.
+        """Take capacity from a budget, and report the exchange's counts; see ``budget.lease``.
 
         Raises:
-            CostExceedsLimit: no wait would be long enough.
+            CostExceedsLimit: the limit is too small, however long the wait.
         """
         for window in ask.windows:
             if window.need > window.amount:
@@ -267,17 +266,17 @@ class StateStore:
         raise self._lost_every_race()
 
     async def budget(self, key: str) -> Budget:
-        """What is known of a budget; nothing was taken from one that nobody opened."""
+        """The contents of a budget; empty for one that was never opened."""
         async with self._in_time():
             return await self._backend.budget(key)
 
     async def unblock(self, key: str, until_ms: int) -> bool:
-        """Lift a budget's stop if it is the one that ends at this instant; whether it was."""
+        """Lift a budget's stop if it ends at ``until_ms``; return whether it was lifted."""
         async with self._in_time():
             return await self._backend.unblock(key, until_ms)
 
     async def close(self) -> None:
-        """Let go of the store. Nothing is lost without it."""
+        """Close the store. Nothing is lost without it."""
         await self._backend.close()
 
     def _in_time(self) -> AbstractAsyncContextManager[None]:
@@ -287,7 +286,7 @@ class StateStore:
         return StoreUnreachable(self._backend.where, "others change the same without a pause")
 
 
-# A driver may swallow the one cancellation that a time-out is, so loops end by themselves too.
+# A driver may swallow the single cancellation of a timeout, so loops are also bounded.
 _RACES = 1000
 _NO_RULES = Table(name="", fields={})
 
@@ -296,7 +295,7 @@ class _Module(Protocol):
     def open_url(self, url: str, clock: Clock, timeout_s: float) -> Backend: ...
 
 
-# Files of this folder that are parts of every backend.
+# Files of this folder that are not backends.
 _SHARED = {
     "budget", "documents", "jsonb", "timeouts", "schema", "sql", "sqlite_clock", "sqlite_copy",
     "sqlite_tables",
@@ -311,18 +310,18 @@ async def open_store(
     timeout_s: float = 10.0,
     read_only: bool = False,
 ) -> StateStore:
-    """The store a URL names, ready for use.
+    """Open the store at a URL, ready for use.
 
-    With ``read_only`` a file is neither made nor changed: what it holds now is copied to memory. On
-    a server the user's rights decide.
+    With ``read_only`` a file is neither created nor changed: its present contents are copied to
+    memory. On a server the user's permissions apply.
 
-    ``sqlite:FILE`` serves one machine, ``postgresql://…`` and ``mongodb://…`` a fleet, ``memory:``
-    one process.
+    ``sqlite:FILE`` is for one machine, ``postgresql://…`` and ``mongodb://…`` for several,
+    ``memory:`` for one process.
 
     Raises:
-        ConfigError: no backend has that scheme, or it cannot read the rest.
+        ConfigError: no backend has that scheme, or it cannot parse the rest.
         MissingExtra: the backend needs a library that is not installed.
-        StoreUnreachable: nobody answers there.
+        StoreUnreachable: it does not answer.
         NewerStore: a newer penstock wrote it.
     """
     scheme, separator, _ = url.partition(":")

@@ -1,23 +1,24 @@
-"""Budgets: the rule by which a fleet shares an exchange's limits.
+"""The rule by which all processes share an exchange's limits.
 
-A budget is what is known of an exchange's limits: how much was taken of each, and whether the
-exchange said stop. A process asks for capacity of several limits at once and gets all of it or
-none. Limits that are counted in windows of the exchange's clock give *blocks* of tokens, good in
-that window alone; the others are *paced* (GCRA) and give the instant at which to send. ``lease`` is
-that rule, pure and in whole numbers. A backend carries it out in one atomic statement on its own
-clock, and the contract suite holds it to this one.
+A budget is the usage of an exchange's limits: how much was taken of each, and whether the exchange
+ordered a stop. A process requests capacity of several limits at once and gets all of it or none.
+Limits that are counted in windows of the exchange's clock grant *blocks* of tokens, valid in that
+window only; the others are *paced* (GCRA) and grant the time at which to send. ``lease`` is that
+rule, pure and in whole numbers. A backend executes it in one atomic statement on its own clock, and
+the contract suite compares the results with this one.
 
-Windows are numbered by the exchange's clock as the asker reads it, so a store whose clock is set
-counts on as before. Beside its count each window has its end by the store's clock. An asker that
-puts it elsewhere contradicts whoever asked before: one of the clocks was set, or one of the two is
-wrong. Then what was taken of late counts in the asker's window too, so that neither a number that
-lies ahead mutes everybody until it comes, nor an older one makes room.
+Windows are numbered by the exchange's clock as the requesting process estimates it, so a store
+whose clock is stepped keeps counting. Each window also stores its end by the store's clock. A
+process whose estimate of the end differs contradicts an earlier one: one of the clocks was stepped,
+or one of the two estimates is wrong. Then recent usage counts in the process's window too, so that
+a window in the future does not block all processes until it begins, and an older one does not free
+capacity.
 
-Time that cannot have passed, and a memory that was lost, never make room: where the store may have
-forgotten what it granted, everything counts as taken.
+Neither time that cannot have passed nor lost data frees capacity: where the store may have lost
+what it granted, everything counts as used.
 
-Most asks are for one more block of a window that is known and open. ``whole_block`` tells whether
-that is all there is to it; a backend may then count the block and leave the rest of the rule alone.
+Most requests are for one more block of a known, open window. ``whole_block`` returns its grant if
+nothing else has to be done; a backend may then count the block and skip the rest of the rule.
 """
 
 from typing import NamedTuple
@@ -25,101 +26,101 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-# Askers whose windows end so far apart by the store's clock contradict each other.
+# Estimates of a window's end that differ by more (store's clock) contradict each other.
 _SLIP_MS = 1_000
-# A clock that was set is noticed within so long of the next request: what was taken in the window
-# before may count in the present one too if that began later.
+# A stepped clock is detected within this time of the next request: in a window that began less than
+# this ago, the usage of the window before may count too.
 _NOTICED_MS = 30_000
-# With more limits than this, those are dropped of which nothing counts any more.
+# With more limits than this, those without current usage are dropped.
 _MANY = 64
 
 Use = tuple[int, ...]
-"""What is known of one limit: a ``WindowUse``, or (µs up to which it is spoken for, 0)."""
+"""The usage of one limit: a ``WindowUse``, or (µs up to which it is reserved, 0)."""
 
 
 class WindowUse(NamedTuple):
-    """What is known of a limit that is counted in windows."""
+    """The usage of a limit that is counted in windows."""
 
     number: int
     """The window's index."""
     used: int
-    """Taken in it, or counted by the exchange if that is more."""
+    """Tokens taken in it, or the exchange's count if that is more."""
     before: int
-    """Used in the one before."""
+    """Tokens used in the window before."""
     ends_ms: int
-    """By the store's clock."""
+    """The end of the window by the store's clock."""
     foreign: int = 0
-    """The part of it that the exchange counted and nobody here took."""
+    """Foreign usage: the part of ``used`` that the exchange counted and no process took."""
     projected: int = 0
-    """What that would be by the window's end at this rate."""
+    """The foreign usage at the window's end at this rate."""
     expected: int = 0
-    """What it was expected to be when the window began."""
+    """The foreign usage that was expected when the window began."""
 
     def next_expected(self) -> int:
-        """What others at this address will probably use in the next window."""
-        # Nobody is as regular as in the last window. Who was told to stop uses little, and returns.
+        """The foreign usage that is expected in the next window."""
+        # Usage varies between windows. A foreign client that was stopped uses little, and returns.
         return max(self.projected * 11 // 10, self.expected * 3 // 4)
 
 
 def window_use(use: Use | None) -> WindowUse | None:
-    """A window's use by the names of its fields, if it has them all."""
+    """A window's usage with named fields; None if it lacks some."""
     return WindowUse(*use) if use is not None and len(use) == _WINDOW_USE else None
 
 
 _WINDOW_USE = 7
-# A short look says little about a whole window; it is stretched no further than this.
+# Usage early in a window is a weak sample; it is projected to at most this multiple.
 _MOST_STRETCH = 4
 
 
 class WindowDemand(Struct, frozen=True, array_like=True, gc=False):
-    """What to take of a limit that is counted in windows aligned to the exchange's clock."""
+    """Tokens to take of a limit that is counted in windows aligned to the exchange's clock."""
 
     limit: str
-    """The name under which its use is kept; another period needs another name."""
+    """The name under which its usage is stored; another period needs another name."""
     amount: int
-    """So much per window."""
+    """Tokens per window."""
     period_ms: int
     need: int = 1
-    """Nothing less is of use; 0 only tells and asks."""
+    """The least number of tokens; 0 takes none, and only reports and queries."""
     want: int = 0
-    """Take so much if there is that much, for requests to come."""
+    """Tokens to take if available, for requests to come."""
     seen: int = 0
-    """The exchange counts at least so much …"""
+    """The exchange has counted at least so much …"""
     seen_in: int = -1
     """… in the window of this index."""
 
 
 class PacedDemand(Struct, frozen=True, array_like=True, gc=False):
-    """What to take of a limit that is kept by the distance between requests."""
+    """Tokens to take of a limit that is met by the interval between requests."""
 
     limit: str
     amount: int
-    """So much per period, evenly …"""
+    """Tokens per period, evenly spread …"""
     period_ms: int
     burst: int
-    """… and so much at once: no period ever sees more than ``amount + burst``."""
+    """… and so many at once: no period has more than ``amount + burst``."""
     need: int = 1
 
 
 class LeaseRequest(Struct, frozen=True, array_like=True):
-    """A request for capacity, with what the asker knows."""
+    """A request for capacity, with what the process knows of the exchange."""
 
     windows: tuple[WindowDemand, ...] = ()
     paces: tuple[PacedDemand, ...] = ()
     offset_ms: int = 0
     """How far the exchange's clock is ahead of the store's."""
     opening_ms: int = 0
-    """Nothing is let go in the first moments of a window …"""
+    """Nothing is sent in this time after the start of a window …"""
     closing_ms: int = 0
-    """… nor in the last, when it might arrive in the next."""
+    """… nor in this time before its end, when it might arrive in the next."""
     blocked_until_ms: int = 0
-    """The exchange said stop until this instant of the store's clock."""
+    """The exchange ordered a stop until this time of the store's clock."""
     exchange_ms: int = 0
-    """The exchange's time when this was asked, as the asker knows it; 0 goes by the store's."""
+    """The exchange's time of the request, as the process estimates it; 0: the store's is used."""
 
 
 class Block(Struct, frozen=True, array_like=True, gc=False):
-    """Tokens of one window; they die with it."""
+    """Tokens of one window, valid only in it."""
 
     window: int
     """Its index: exchange time divided by the period."""
@@ -127,44 +128,44 @@ class Block(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LeaseReply(Struct, frozen=True, array_like=True):
-    """The answer to an ask."""
+    """The reply to a ``LeaseRequest``."""
 
     ok: bool
     now_ms: int
-    """The store's instant of the answer."""
+    """The store's time of the reply."""
     at_ms: int
-    """Granted: send then, and not before. Refused: ask again then, which is later than now."""
+    """Granted: the earliest time to send. Refused: when to request again, later than now."""
     blocks: tuple[Block, ...] = ()
-    """What was taken of each window asked for, in that order."""
+    """The tokens taken of each requested window, in that order."""
 
     @property
     def wait_ms(self) -> int:
-        """How long to wait before sending, or before asking again."""
+        """How long to wait before sending, or before the next request."""
         return self.at_ms - self.now_ms
 
 
 class Budget(Struct, frozen=True, array_like=True):
-    """What is known of the limits of one exchange."""
+    """The usage of the limits of one exchange."""
 
     era: str = ""
-    """The span of the store's memory that this was written in."""
+    """The period in which this was written; within a period the store loses no writes."""
     blocked_until_ms: int = 0
     refused: int = 0
-    """How often there was no room."""
+    """How often there was no capacity."""
     uses: dict[str, Use] = {}
-    """By limit. A window's use of two numbers was written before the others were kept."""
+    """By limit. A window's usage of two numbers was written by an earlier version."""
     forgot: bool = False
-    """Something may have been granted and forgotten: a limit without a use counts as taken."""
+    """Whether grants may have been lost: then a limit without usage counts as used up."""
 
 
 def lease(
     budget: Budget, ask: LeaseRequest, now_ms: int, era: str = ""
 ) -> tuple[Budget, LeaseReply]:
-    """Take what is asked for, all of it or nothing.
+    """Take what is requested, all of it or nothing.
 
-    A budget of another ``era`` was written by a store that may have forgotten since.
+    A budget of another ``era`` was written by a store that may have lost grants since.
     """
-    # Run with a database locked: on the usual way through, comparisons rather than max and min.
+    # Runs with a database locked: the usual path has comparisons, faster than max and min.
     lost = budget.era not in (era, "")
     forgot = lost or budget.forgot
     told_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
@@ -180,7 +181,7 @@ def lease(
         at_ms, ready_ms = max(at_ms, send_ms), max(ready_ms, send_ms - pace.period_ms)
         uses[pace.limit] = (spoken_us, 0)
         spent[pace.limit] = (spoken_us + pace.need * unit_us, 0)
-    # By how much the exchange is ahead of the store's clock as it is now, whatever the asker knows.
+    # How far the exchange's clock is ahead of the store's now, even if the store's was stepped.
     ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     for window in ask.windows:
         use = uses.get(window.limit)
@@ -200,7 +201,7 @@ def lease(
         spent[window.limit] = (index, used + tokens, *known[2:])
         blocks.append(Block(index, tokens))
     if ready_ms > now_ms:
-        # What the exchange told is kept; what was asked for is not.
+        # The exchange's counts are stored; the requested tokens are not taken.
         needed = bool(ask.paces) or any(window.need for window in ask.windows)
         refusal = LeaseReply(False, now_ms, ready_ms)
         return Budget(era, blocked_ms, budget.refused + needed, uses, forgot), refusal
@@ -210,16 +211,16 @@ def lease(
 
 
 def unblocked(budget: Budget, until_ms: int) -> Budget | None:
-    """A budget without the stop that ends at this instant; None if it has another, or none."""
+    """A budget without the stop that ends at ``until_ms``; None if it has another, or none."""
     if not until_ms or budget.blocked_until_ms != until_ms:
         return None
     return replace(budget, blocked_until_ms=0)
 
 
 def whole_block(ask: LeaseRequest, use: Use, now_ms: int) -> LeaseReply | None:
-    """All that is wanted of the one window asked for, if ``lease`` would do no more than count it.
+    """The grant of all that is wanted, if ``lease`` would only count it; None otherwise.
 
-    For an ask of one window, a budget that is not blocked and knows of this use.
+    For a request of one window, and a budget that is not blocked and has this usage.
     """
     if len(use) < _WINDOW_USE:
         return None
@@ -239,8 +240,8 @@ def whole_block(ask: LeaseRequest, use: Use, now_ms: int) -> LeaseReply | None:
 
 
 def _spoken_for_us(pace: PacedDemand, use: Use | None, now_ms: int, forgot: bool) -> int:
-    # An instant is handed out one period ahead at most: what lies further off was written by a
-    # clock that has gone back since.
+    # Times are granted at most one period ahead: a later one was written before the clock was set
+    # back.
     unit_us = -(-pace.period_ms * 1000 // pace.amount)
     furthest_us = (now_ms + pace.period_ms) * 1000 + pace.burst * unit_us
     if use is None:
@@ -251,7 +252,7 @@ def _spoken_for_us(pace: PacedDemand, use: Use | None, now_ms: int, forgot: bool
 def _present(
     window: WindowDemand, use: Use | None, now: tuple[int, int], forgot: bool
 ) -> tuple[WindowUse, bool]:
-    """The window to take from; and whether it counts what those took who contradict the asker."""
+    """The window to take from; and whether it includes usage of a contradicting window."""
     now_ms, ahead_ms = now
     present, is_carried = (now_ms + ahead_ms) // window.period_ms, False
     new = WindowUse(present, 0, 0, (present + 1) * window.period_ms - ahead_ms)
@@ -263,8 +264,8 @@ def _present(
     else:
         ends_ms = (use[0] + 1) * window.period_ms - ahead_ms
         known = known or WindowUse(use[0], use[1], 0, ends_ms)
-        # The next window may have begun for another process, whose offset is a little greater; one
-        # yet later was written by a clock that has gone back since.
+        # The next window may have begun for another process, whose offset is a little greater; a
+        # later one was written before a clock was set back.
         if known.number > present + 1:
             found = new._replace(used=known.used)
         elif known.number == present - 1:
@@ -281,7 +282,7 @@ def _present(
 
 
 def most_slip_ms(period_ms: int) -> int:
-    """How far apart askers may put the end of a window without contradicting each other."""
+    """How far estimates of a window's end may differ without contradicting each other."""
     return _SLIP_MS if period_ms > 2 * _SLIP_MS else period_ms // 2
 
 
@@ -294,30 +295,30 @@ def _contradicted(
     window: WindowDemand, known: WindowUse, new: WindowUse, now_ms: int
 ) -> tuple[WindowUse, bool]:
     if known.number == new.number:
-        # The same one. Who had an answer in it knows when it ends, and so does everybody if the
-        # store's clock was set by more than its length. Else it may last until the later end.
+        # The same window. Its new end is certain if the process had a response in it, or if the
+        # store's clock was stepped by its length or more. Otherwise the later end is kept.
         is_sure = window.seen_in == known.number
         is_sure = is_sure or abs(known.ends_ms - new.ends_ms) >= window.period_ms
         ends_ms = new.ends_ms if is_sure else max(known.ends_ms, new.ends_ms)
         return known._replace(ends_ms=ends_ms), False
     begun_ms, begins_ms = known.ends_ms - window.period_ms, new.ends_ms - window.period_ms
     if now_ms >= begun_ms - _SLIP_MS and begins_ms < known.ends_ms:
-        # By the store's clock the asker's window overlaps the one that was taken from.
+        # By the store's clock the process's window overlaps the one with the known usage.
         recent = known.before if now_ms < begun_ms + _NOTICED_MS else 0
         return new._replace(used=known.used + recent), True
-    # That was long ago, or the store's clock was set back and the asker may be right.
+    # That was long ago, or the store's clock was set back and the process may be right.
     if new.number == known.number + 1:
         return new._replace(before=known.used), False
     return new._replace(used=known.used if new.number == known.number - 1 else 0), False
 
 
 def _without_old(uses: dict[str, Use], now_ms: int) -> dict[str, Use]:
-    """Only those that still count: limits that each market has for itself are many."""
+    """The usages that still count: limits per market are many."""
     return {name: use for name, use in uses.items() if _counts(use, now_ms)}
 
 
 def _counts(use: Use, now_ms: int) -> bool:
     if len(use) < _WINDOW_USE:
         return use[0] > now_ms * 1000 or bool(use[1])
-    # Two periods, reckoned from how many have passed since the epoch.
+    # Two periods; a period is the end divided by the number of windows since the epoch.
     return use[3] + 2 * (use[3] // (use[0] + 1) + 1) > now_ms

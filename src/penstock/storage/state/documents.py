@@ -1,9 +1,9 @@
-"""Documents: how they are asked for and changed, said without naming a database.
+"""Queries and patches of documents, independent of the database.
 
-A query is a list of alternatives, each a list of conditions that must all hold. A patch says which
-fields become what. Both may speak of the store's present instant, so that whoever asks needs no
-clock that agrees with anybody else's. The functions here are the meaning of both: the backend in
-memory is made of them, and the contract suite holds the others to them.
+A query is a list of alternatives, each a list of conditions that must all hold. A patch has the new
+values of fields. Both may contain the store's current time, so that callers need no synchronised
+clock. The functions here define both: the backend in memory uses them, and the contract suite
+compares the others with them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,27 +14,27 @@ from typing import Any, Literal, NamedTuple
 from penstock.storage.state.schema import Table
 
 Document = dict[str, Any]
-"""A JSON object with an ``id``; ``version`` counts its writes, and the store keeps it."""
+"""A JSON object with an ``id``; ``version`` counts its writes, and is set by the store."""
 
 Scalar = str | int | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoreNow:
-    """The store's instant when the statement runs, in milliseconds, and so much later."""
+    """The store's time when the statement runs, in milliseconds, plus an offset."""
 
     plus_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """So much more than it was; a field that is missing was 0."""
+    """An increment of a field; a missing field counts as 0."""
 
     amount: int
 
 
 class Condition(NamedTuple):
-    """A condition on a declared field. A missing field is None, and None comes before all else."""
+    """A condition on a declared field. A missing field is None, and None sorts first."""
 
     field: str
     is_: Literal["=", "<=", ">", "in", "not in"]
@@ -42,17 +42,17 @@ class Condition(NamedTuple):
 
 
 Counts = Mapping[tuple[Scalar, ...], int]
-"""How many documents have these values of a table's ``counted`` fields. None of them is 0."""
+"""The number of documents, by values of a table's ``counted`` fields. Zeros are left out."""
 
 Query = Sequence[Sequence[Condition]]
-"""Alternatives, each of conditions that must all hold; no alternatives at all hold always."""
+"""Alternatives, each of conditions that must all hold; an empty query matches everything."""
 
 Patch = Mapping[str, Any]
-"""What fields become: a JSON value, ``StoreNow`` or ``Add``. A dot leads into a nested object."""
+"""New values by field: a JSON value, ``StoreNow`` or ``Add``. A dot addresses a nested field."""
 
 
 class Claim(NamedTuple):
-    """The first documents that match, in this order and then by id, and what becomes of them."""
+    """A patch of the first documents that match, in this order and then by id."""
 
     query: Query
     order: tuple[str, ...]
@@ -61,7 +61,7 @@ class Claim(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A change of one document, made only if it still has these values: a fence, mostly."""
+    """A patch of one document, applied only if it still has these values, usually a fence."""
 
     id: str
     expect: Mapping[str, str | int]
@@ -77,7 +77,7 @@ def field_of(document: Document, path: str) -> Any:
 
 
 def matches(document: Document, query: Query, now_ms: int) -> bool:
-    """Whether a document is asked for."""
+    """Whether a document matches a query."""
     return not query or any(
         all(_holds(where, field_of(document, where.field), now_ms) for where in alternative)
         for alternative in query
@@ -100,18 +100,18 @@ def _holds(where: Condition, found: Any, now_ms: int) -> bool:
 
 
 def resolved(value: Any, now_ms: int) -> Any:
-    """A value with the store's instant put in."""
+    """A value, with ``StoreNow`` replaced by the store's time."""
     return now_ms + value.plus_ms if isinstance(value, StoreNow) else value
 
 
 def position(document: Document, order: Iterable[str]) -> tuple[tuple[bool, Any], ...]:
-    """What to sort by: None first, and the id where all else is equal."""
+    """The sort key of a document: None first, and the id where all else is equal."""
     values = (field_of(document, field) for field in (*order, "id"))
     return tuple((value is not None, value) for value in values)
 
 
 def beyond(query: Query, order: Sequence[str], after: Document) -> Query:
-    """The same query, of what comes after a document in this order."""
+    """The same query, for the documents after a document in this order."""
     fields = [*order, "id"]
     later = [
         [
@@ -124,7 +124,7 @@ def beyond(query: Query, order: Sequence[str], after: Document) -> Query:
 
 
 def rivals(table: Table, document: Document) -> Query:
-    """The documents that cannot stand beside this one."""
+    """A query for the documents that conflict with this one: the same id or unique fields."""
     found = [[Condition("id", "=", document["id"])]]
     for rule in table.unique:
         alternative = [Condition(field, "=", field_of(document, field)) for field in rule.fields]
@@ -138,7 +138,7 @@ def rivals(table: Table, document: Document) -> Query:
 
 
 def patched(document: Document, patch: Patch, now_ms: int) -> Document:
-    """The document a patch makes of this one, which stays as it is."""
+    """A document with a patch applied; the original is not changed."""
     changed = dict(document)
     for path, value in patch.items():
         *outer, name = path.split(".")
@@ -159,6 +159,6 @@ def expected(document: Document, expect: Mapping[str, str | int]) -> bool:
 
 
 def checked(table: Table, paths: Iterable[str]) -> None:
-    """Refuse a patch of what keeps documents apart: that is for ``update``, which is told of it."""
+    """Reject a patch of id, version or unique fields: only ``update`` handles conflicts."""
     if wrong := {path.partition(".")[0] for path in paths} & {"id", "version", *table.kept_apart()}:
         raise ValueError(f"{table.name}: {', '.join(sorted(wrong))} can only change by update")

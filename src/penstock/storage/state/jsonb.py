@@ -1,8 +1,8 @@
 # ruff: noqa: S608 (names of tables and fields are the schema's)
-"""Documents in PostgreSQL's ``jsonb``: how they are indexed, reached into and patched.
+"""Indexes, field access and patches of documents in PostgreSQL's ``jsonb``.
 
-A patch is an expression that depends on its shape alone, so that the database keeps its plan. The
-values come beside it, as a list.
+The expression of a patch depends on its shape alone, so that the database can reuse its plan. The
+values are passed separately, as a list.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def field(path: str, type_: FieldType) -> str:
 
 
 def creation(table: Table) -> list[str]:
-    """The statements that make a table, or add to it what is new."""
+    """The statements that create a table, or add to it what is new."""
     name = f"penstock_{table.name}"
     made = [
         f'CREATE TABLE IF NOT EXISTS {name} (id text COLLATE "C" PRIMARY KEY,'
@@ -32,7 +32,7 @@ def creation(table: Table) -> list[str]:
     ]
     made += [f"DROP INDEX IF EXISTS penstock_{name}" for name in table.dropped]
     for fields in table.indexes:
-        # As they are sorted by: an id is never missing.
+        # In the sort order of queries; an id is never missing.
         listed = ", ".join(
             path if path == "id" else f"{field(path, table.type_of(path))} NULLS FIRST"
             for path in fields
@@ -40,7 +40,7 @@ def creation(table: Table) -> list[str]:
         index = f"penstock_{index_name(table, fields)}"
         made.append(f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({listed})")
     for rule in table.unique:
-        # As one text, because SQL holds NULL to be different from NULL; and quicker to compare.
+        # As one text, because SQL treats NULLs as different; it is also faster to compare.
         listed = " || ".join(f"quote_nullable({field(path, 'text')})" for path in rule.fields)
         only = ""
         if rule.among:
@@ -52,17 +52,17 @@ def creation(table: Table) -> list[str]:
 
 
 def _counting(table: Table) -> list[str]:
-    """The statements that keep counts from now on, and begin with what is there.
+    """The statements that maintain counts, starting with the existing documents.
 
-    Each connection adds to a row of its own, or one that it shares with few: none waits for the
-    end of another's transaction just to count.
+    Each connection adds to a row of its own, or one that it shares with few others, so that
+    counting rarely waits for the end of another transaction.
     """
     if not table.counted:
         return []
     name, counts = f"penstock_{table.name}", f"penstock_{table.name}_counts"
     listed = ", ".join(f"document #> '{{{path.replace('.', ',')}}}'" for path in table.counted)
     key = f'jsonb_build_array({listed})::text COLLATE "C"'
-    # Sorted, so that whoever shares rows waits for the others in a line.
+    # Sorted, so that transactions that share rows queue instead of deadlocking.
     add = (
         f"INSERT INTO {counts} SELECT key, pg_backend_pid() % {_SHARDS}, sum(change) FROM (CHANGES)"
         " AS changes(key, change) GROUP BY key HAVING sum(change) <> 0 ORDER BY key"
@@ -97,16 +97,16 @@ _SHARDS = 8
 
 
 class Shape(NamedTuple):
-    """A patch without its values: what is done to each field that is not simply set."""
+    """A patch without its values: the operation on each field that is not simply set."""
 
     paths: tuple[str, ...]
     kinds: tuple[Kind, ...]
 
 
 def spell(patch: Patch) -> tuple[Shape, list[Any]]:
-    """A patch, taken apart: its shape, and its values.
+    """Split a patch into its shape and its values.
 
-    The values begin with an object of all that is simply set; the others follow in the same order.
+    The values begin with an object of all fields that are simply set; the others follow in order.
     """
     plain: dict[str, Any] = {}
     paths: list[str] = []
@@ -132,15 +132,15 @@ def spell(patch: Patch) -> tuple[Shape, list[Any]]:
 
 @lru_cache(256)
 def expression(shape: Shape, values: str, now: str) -> str:
-    """What ``document`` becomes; ``values`` and ``now`` are columns."""
+    """The SQL expression of the patched ``document``; ``values`` and ``now`` are columns."""
     changed, tree, plain = "document", _Tree(), f"({values} -> 0)"
     for number, (path, kind) in enumerate(zip(*shape, strict=True), 1):
         change = (kind, f"({values} {'->' if kind == 'set' else '->>'} {number})")
         if not _put(tree, path.split("."), change):
-            # It reaches into what the same patch sets, so that comes first.
+            # It changes a part of what the same patch sets, so that is applied first.
             changed, tree = f"({changed} || {_changes(tree, changed, now)})", _Tree()
             _put(tree, path.split("."), change)
-    # The changes are put together first: a document is long, and is copied once.
+    # The changes are combined first: a document is long, and is copied only once.
     return (
         f"{changed} || ({plain} || {_changes(tree, changed, now)})"
         if tree
@@ -149,7 +149,7 @@ def expression(shape: Shape, values: str, now: str) -> str:
 
 
 class _Tree(dict[str, "tuple[Kind, str] | _Tree"]):
-    """By name: what becomes of a field, or of those within it."""
+    """By name: the change of a field, or of the fields within it."""
 
 
 def _put(tree: _Tree, path: Sequence[str], change: tuple[Kind, str]) -> bool:

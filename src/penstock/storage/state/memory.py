@@ -1,4 +1,4 @@
-"""State in memory: for one process, and for tests. It is the contract with nothing added."""
+"""State in memory, for one process and for tests: the contract with nothing added."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,11 +33,11 @@ def open_url(url: str, clock: Clock, timeout_s: float) -> "MemoryBackend":  # no
 
 
 class MemoryBackend:
-    """Documents that live as long as this object. No await inside a step, hence no lock."""
+    """Documents that exist as long as this object. No await inside a step, hence no lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Kept encoded, so that nobody holds a part of what is stored.
+        # Stored encoded, so that callers hold no references to what is stored.
         self._tables: dict[str, dict[str, bytes]] = {}
         self._budgets: dict[str, Budget] = {}
         self._version = 0

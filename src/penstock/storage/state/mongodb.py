@@ -1,12 +1,12 @@
-"""State in MongoDB: for a fleet that runs on it already.
+"""State in MongoDB, for several machines where it is in use already.
 
-Only single-document operations with plain operators are used, which every server that speaks
-MongoDB's protocol has. What must be unique is spelt out in a field of its own under a plain unique
-sparse index, set only while the document counts. A budget is leased by reading it, applying the
-rule and writing it back if its version is still the same.
+Only single-document operations with plain operators are used, which every server with MongoDB's
+protocol has. The values of a unique rule are stored in a field of its own with a plain unique
+sparse index, set only while the rule applies to the document. A lease reads the budget, applies the
+rule and writes it back if its version is still the same.
 
-MongoDB gives no instant inside a plain update, so each process keeps the distance of its clock to
-the server's. It is measured at mid round trip, and again every minute.
+A plain update in MongoDB has no access to the server's time, so each process keeps the offset of
+its clock to the server's. It is measured at mid round trip, and again every minute.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ except ImportError as error:
 
 _MEASURE_EVERY_NS = 60_000_000_000
 _ROUND_TRIPS = 3
-# Losers of a race for a budget step aside for a moment, and chance decides who comes back first.
+# After a conflict on a budget a process retries after a short random delay.
 _ASIDE = Backoff(first_s=0.001, longest_s=0.05, jitter=1.0)
 
 _OPERATORS = {"<=": "$lte", ">": "$gt", "in": "$in", "not in": "$nin"}
@@ -65,7 +65,7 @@ _decode_budget = msgspec.json.Decoder(Budget).decode
 
 
 def open_url(url: str, clock: Clock, timeout_s: float) -> "MongodbBackend":
-    """``mongodb://HOST/DATABASE``, as MongoDB's own tools spell it."""
+    """``mongodb://HOST/DATABASE``, as in MongoDB's own tools."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     timeout_ms = round(timeout_s * 1000)
@@ -74,7 +74,7 @@ def open_url(url: str, clock: Clock, timeout_s: float) -> "MongodbBackend":
             url, serverSelectionTimeoutMS=timeout_ms, timeoutMS=timeout_ms
         )
     except (ConfigurationError, InvalidURI, ValueError) as error:
-        # What was found wrong is not told: it may be a piece of the password.
+        # The cause is not shown: it may contain a part of the password.
         problem = "is no URL. In names and passwords write / @ : ? # as %2F %40 %3A %3F %23."
         raise ConfigError(f"{parts.scheme}:", problem=problem, origin="state URL") from error
     return MongodbBackend(client, f"{parts.scheme}://{place}{parts.path}", clock, timeout_s)
@@ -103,7 +103,7 @@ class MongodbBackend:
             for number, step in enumerate(schema[found:], found + 1):
                 for table in step:
                     await self._create(table)
-                # Written once the step is whole; taken again from its start if it was not.
+                # Written once the step is complete; an incomplete step is repeated from its start.
                 await versions.update_one(
                     {"_id": "schema"}, {"$max": {"version": number}}, upsert=True
                 )
@@ -126,7 +126,7 @@ class MongodbBackend:
             name = index_name(table, rule.fields, unique=True)
             key = _live_key(rule.fields)
             await documents.create_index([(key, 1)], name=name, unique=True, sparse=True)
-            # Documents that an earlier version wrote have the keys of its rules.
+            # Documents of an earlier version have only the keys of its rules.
             live = {rule.among[0]: {"$in": list(rule.among[1])}} if rule.among else {}
             async for found in documents.find({key: {"$exists": False}, **live}):
                 kept = _stored(table, _document(found), found["version"])[key]
@@ -141,7 +141,7 @@ class MongodbBackend:
         return self._clock.now_ms() + self._ahead_ms
 
     async def _distance(self) -> tuple[int, int]:
-        """How long it took to ask, and how far the server's clock is ahead of this one."""
+        """The round-trip time, and how far the server's clock is ahead of this one."""
         asked_ms = self._clock.now_ms()
         answer = await self._client.admin.command("hello")
         took_ms = self._clock.now_ms() - asked_ms
@@ -162,7 +162,7 @@ class MongodbBackend:
         return [found for query in queries for found in await self.find(table, query, order, 1)]
 
     async def counts(self, table: Table) -> Counts:
-        # Without triggers nothing keeps counts, and not every server groups by several fields.
+        # There are no triggers to maintain counts, and not every server groups by several fields.
         async with self._failures_named():
             found = self._database[table.name].find({}, dict.fromkeys(table.counted, 1))
             return Counter(
@@ -204,7 +204,7 @@ class MongodbBackend:
         documents, now_ms = self._database[table.name], await self.now_ms()
         asked, sort = _filter(table, claim.query, now_ms), _sort(table, claim.order)
         for _ in range(claim.most):
-            # One that was claimed just now may still match.
+            # A document that was claimed just now may still match.
             others = {"$and": [asked, {"_id": {"$nin": [found["id"] for found in claimed]}}]}
             found = await self._patch(documents, others, claim.patch, now_ms, sort)
             if found is None:

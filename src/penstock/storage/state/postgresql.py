@@ -1,6 +1,6 @@
-"""State in PostgreSQL: for a fleet.
+"""State in PostgreSQL, for processes on several machines.
 
-A document is a row of ``jsonb``, its fields indexed where the schema says so. Claims lock with
+A document is a row of ``jsonb``, its fields indexed as declared in the schema. Claims lock with
 ``FOR UPDATE SKIP LOCKED``, so that claimers never wait for each other; budgets are leased by a
 function on the server, in one round trip. The clock is the server's.
 """
@@ -44,29 +44,29 @@ _decode_grant = msgspec.json.Decoder(LeaseReply).decode
 # Any number that no other program is likely to lock.
 _MIGRATING = 0x70656E73
 _CONNECTIONS = 5
-# Statements that lost to another and did nothing: they are simply run again.
+# Errors of statements that conflicted with another and had no effect: they are retried.
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 def open_url(url: str, clock: Clock, timeout_s: float) -> "PostgresqlBackend":  # noqa: ARG001
-    """``postgresql://USER:PASSWORD@HOST/DATABASE``, as PostgreSQL's own tools spell it."""
+    """``postgresql://USER:PASSWORD@HOST/DATABASE``, as in PostgreSQL's own tools."""
     try:
         parts = urlsplit(url)
         place = f"{parts.hostname or 'local'}{f':{parts.port}' if parts.port else ''}{parts.path}"
     except ValueError as error:
-        # What was found wrong is not told: it may be a piece of the password.
+        # The cause is not shown: it may contain a part of the password.
         problem = "is no URL. In names and passwords write / @ : ? # as %2F %40 %3A %3F %23."
         raise ConfigError("postgresql:", problem=problem, origin="state URL") from error
     return PostgresqlBackend(url, f"postgresql://{place}", timeout_s)
 
 
-# As a query of its own the instant is read once, and indexes can be used.
+# As a subquery the time is read once, and indexes can be used.
 _NOW = "(SELECT penstock_now_ms())"
 _DIALECT = SqlDialect(field=jsonb.field, parameter=lambda number: f"${number}", now=_NOW)
 
 
-# ``budget.whole_block``, for the window that has columns of its own: most leases are no more than
-# this. Whoever waited for another looks again at the row, and at the clock, when it is its turn.
+# ``budget.whole_block``, for the window that has columns of its own: most leases need no more than
+# this. A statement that waited for another reads the row and the clock again when it gets the lock.
 _ONE_BLOCK = """
 UPDATE penstock_budgets SET window_used = window_used + $3
 WHERE key = $1 AND window_limit = $2 AND window_used <= $4
@@ -84,7 +84,7 @@ _HURRIED = (_ONE_BLOCK, _LEASE)
 
 
 class PostgresqlBackend:
-    """Tables whose names begin with ``penstock_``, wherever the search path leads."""
+    """Tables whose names begin with ``penstock_``, in the schema of the search path."""
 
     def __init__(self, url: str, where: str, timeout_s: float) -> None:
         self._url, self._where, self._timeout_s = url, where, timeout_s
@@ -190,7 +190,7 @@ class PostgresqlBackend:
         statement, (shape, patch) = Statement(_DIALECT, table), jsonb.spell(claim.patch)
         name = f"penstock_{table.name}"
         values = statement.value(_encode(patch).decode())
-        # The number stands in the text, and the ids in an array, for else the whole table is read.
+        # The limit is a literal, and the ids are an array; otherwise the whole table is read.
         rows = await self._fetch(
             f"WITH asked AS MATERIALIZED (SELECT {values}::jsonb AS patch, {_NOW} AS now_ms),"  # noqa: S608
             f" locked AS (SELECT id FROM {name} WHERE {statement.where(claim.query)}"
@@ -207,7 +207,7 @@ class PostgresqlBackend:
         return [_document(row) for row in sorted(rows, key=lambda row: int(row["place"]))]
 
     async def write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
-        # In the order of their ids, so that batches that overlap wait for each other in a line.
+        # In the order of their ids, so that overlapping batches queue instead of deadlocking.
         asked = sorted(writes, key=lambda write: write.id)
         patches = [jsonb.spell(write.patch) for write in asked]
         numbers = {shape: n for n, shape in enumerate(dict.fromkeys(shape for shape, _ in patches))}
@@ -215,7 +215,7 @@ class PostgresqlBackend:
             f"WHEN {number} THEN {jsonb.expression(shape, 'patch', 'now_ms')}"
             for shape, number in numbers.items()
         )
-        # Behind the values of a patch: what is expected, and the number of its shape.
+        # After the values of a patch: the expected values, and the number of its shape.
         rows = await self._fetch(
             f"WITH asked AS MATERIALIZED (SELECT *, {_NOW} AS now_ms"  # noqa: S608
             " FROM unnest($1::text[], $2::jsonb[]) AS asked(id, patch))"
@@ -237,7 +237,7 @@ class PostgresqlBackend:
         if self._turn.locked():
             async with in_time(self.where, self._timeout_s):
                 return await self._lease(key, ask)
-        # The driver's own time-outs are enough where nobody waits in line, and cheaper.
+        # The driver's own timeouts are enough if no other lease waits, and cheaper.
         return await self._lease(key, ask)
 
     async def _lease(self, key: str, ask: LeaseRequest) -> LeaseReply | None:
@@ -294,8 +294,8 @@ class PostgresqlBackend:
                     self._url, min_size=1, max_size=_CONNECTIONS, timeout=self._timeout_s,
                     reset=_nothing_to_reset,
                 )  # fmt: skip
-            # One that is idle is had at once: a limit would cost a task for each, a third of a
-            # small query. Given back after a failure, it may have to be waited for.
+            # An idle one is available at once: a timeout would cost a task for each, a third of a
+            # small query. The release after a failure may have to wait, so it has a timeout.
             limit_s = None if self._pool.get_idle_size() else self._timeout_s
             connection = await self._pool.acquire(timeout=limit_s)
             try:
@@ -306,14 +306,14 @@ class PostgresqlBackend:
             await self._pool.release(connection)
 
     async def _hurry(self, statement: str, *values: Any) -> asyncpg.Record | None:
-        """Run one of ``_HURRIED`` on a connection of its own, which a pool would slow down."""
+        """Run one of ``_HURRIED`` on a separate connection, which is faster than the pool."""
         async with self._turn:
             try:
                 if self._hurried is None or self._hurried.is_closed():
                     await self._connect_in_a_hurry()
                 return await self._prepared[statement].fetchrow(*values, timeout=self._timeout_s)
             except BaseException as error:
-                # Whatever was under way, nobody waits for its end.
+                # Do not wait for the end of the statement.
                 if self._hurried is not None:
                     self._hurried.terminate()
                 if named := self._named(error):
@@ -321,7 +321,7 @@ class PostgresqlBackend:
                 raise
 
     async def _connect_in_a_hurry(self) -> None:
-        # A lease that was forgotten is noticed: no wait for the disk.
+        # The loss of a lease in a crash is detected, so commits do not wait for the disk.
         settings = {"synchronous_commit": "off"}
         self._hurried = await asyncpg.connect(
             self._url, server_settings=settings, timeout=self._timeout_s
@@ -364,11 +364,11 @@ class PostgresqlBackend:
 
 
 async def _nothing_to_reset(_: object) -> None:
-    """Statements here leave nothing behind on a connection, so no round trip is spent on it."""
+    """Do nothing: statements here leave no session state, so no round trip is needed."""
 
 
 def _granted(ask: LeaseRequest, tokens: int, index: int, now_ms: int) -> LeaseReply:
-    # Read a moment after the clock was found to be within the window.
+    # The time was read a moment after the check that it is within the window.
     closes_ms = (index + 1) * ask.windows[0].period_ms - ask.offset_ms - ask.closing_ms
     at_ms = min(now_ms, closes_ms - 1)
     return LeaseReply(True, at_ms, at_ms, (Block(index, tokens),))
@@ -381,5 +381,5 @@ def _document(row: asyncpg.Record) -> Document:
 
 
 def _nested(expect: Mapping[str, str | int]) -> Document:
-    """The smallest document that has these values: others contain it or do not."""
+    """The smallest document that has these values, for a containment test."""
     return patched({}, expect, 0) if any("." in path for path in expect) else dict(expect)

@@ -1,9 +1,9 @@
-"""Tables: what the state consists of, declared once as data.
+"""The tables of the state, declared once as data.
 
-A table holds documents. Those fields by which documents are found, ordered or kept apart are named
-here with their type; the rest of a document is nobody's business but its owner's. Each backend
-makes of this what it makes best. A schema is the history of its tables: version *n* is the first
-*n* steps, every step is safe to take twice, and a store remembers how many it has taken.
+A table holds documents. The fields by which documents are found, ordered or unique are declared
+here with their type; the store does not interpret the others. Each backend implements tables in its
+own way. A schema is the history of its tables: version *n* is the first *n* steps, every step can
+be applied twice, and a store keeps the number of applied steps.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,40 +16,40 @@ FieldType = Literal["text", "int"]
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """No two documents agree in all these fields; a missing one counts as equal to missing."""
+    """No two documents have equal values in all these fields; missing values are equal."""
 
     fields: tuple[str, ...]
     among: tuple[str, tuple[str, ...]] | None = None
-    """(field, values): only documents with one of these values are kept apart."""
+    """(field, values): the rule applies only to documents with one of these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A kind of documents. A dot in a field's name leads into a nested object."""
+    """A kind of documents. A dot in a field's name addresses a nested field."""
 
     name: str
     fields: Mapping[str, FieldType]
     unique: tuple[Unique, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
     counted: tuple[str, ...] = ()
-    """The store always knows how many documents have which values of these fields together."""
+    """The store maintains the number of documents for each combination of these fields."""
     dropped: tuple[str, ...] = ()
-    """Indexes of earlier versions that are no longer wanted, by name."""
+    """Indexes of earlier versions that are to be dropped, by name."""
 
     def type_of(self, field: str) -> FieldType:
-        """The type of a field by which documents are found; ``id`` is one of every table."""
+        """The type of a declared field; every table has ``id``."""
         if field != "id" and field not in self.fields:
             raise ValueError(f"{self.name}: {field!r} is not among the declared fields")
         return self.fields.get(field, "text")
 
     def kept_apart(self) -> set[str]:
-        """The fields that decide whether two documents may stand side by side."""
+        """The fields of the unique rules."""
         deciding = {field for rule in self.unique for field in rule.fields}
         return deciding | {rule.among[0] for rule in self.unique if rule.among}
 
 
 def index_name(table: Table, fields: Sequence[str], *, unique: bool = False) -> str:
-    """A name that says what is indexed, within the length databases allow."""
+    """A name made of the indexed fields, within the length that databases allow."""
     name = "_".join([table.name, *fields]).replace(".", "_")[:48]
     return f"{name}_{'only' if unique else 'index'}"
 
@@ -57,7 +57,7 @@ def index_name(table: Table, fields: Sequence[str], *, unique: bool = False) -> 
 def pinned_index(
     table: Table, equal: Collection[str], order: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """The index that finds documents with given values of some fields already in this order."""
+    """The index that yields documents with given values of some fields in this order."""
     for fields in table.indexes:
         given = len(list(takewhile(lambda field: field in equal, fields)))
         if order and given and fields[given:] == (*order, "id"):
@@ -66,7 +66,7 @@ def pinned_index(
 
 
 Schema = Sequence[Sequence[Table]]
-"""Step by step, the tables to create; one that is there already gains what is new in it."""
+"""The tables to create, step by step; what is new is added to tables that exist."""
 
 CONNECTORS = Table(
     name="connectors",
@@ -121,8 +121,8 @@ SCHEMA: Schema = (
     (CONNECTORS, JOBS),
     (JOBS,),
     (MARKETS,),
-    # Jobs are counted, claimed queue by queue, and kept apart by their target too.
+    # Jobs are counted, claimed queue by queue, and unique by their target too.
     (JOBS, JOB_SLOTS, COUNTERS),
-    (),  # budgets know when their windows end
-    (),  # and keep the later end where askers disagree
+    (),  # budgets store the end of their windows
+    (),  # and keep the later end if processes disagree
 )

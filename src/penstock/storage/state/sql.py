@@ -1,4 +1,4 @@
-"""What the SQL databases share: queries and orders in their dialect, and what a row holds."""
+"""Shared by the SQL databases: conditions and orders in their dialect, and the contents of rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from penstock.storage.state.schema import FieldType, Table
 
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
-    """How a database reaches into documents, and numbers what is handed to a statement."""
+    """How a database addresses fields of documents, and parameters of statements."""
 
     field: Callable[[str, FieldType], str]
     parameter: Callable[[int], str]
     now: str
-    """The store's instant, as an expression; empty: it is put in as a value."""
+    """An expression for the store's time; empty: the time is passed as a value."""
 
 
 @dataclass(slots=True)
 class Statement:
-    """A statement in the making: the values its parameters stand for, in order."""
+    """A statement being built, with the values of its parameters in order."""
 
     dialect: SqlDialect
     table: Table
@@ -30,7 +30,7 @@ class Statement:
     values: list[Any] = field(default_factory=list)
 
     def value(self, value: Any) -> str:
-        """A parameter that stands for a value."""
+        """Add a value; return its parameter."""
         after = ""
         if isinstance(value, StoreNow):
             after = f" + {self.dialect.now}" if self.dialect.now else ""
@@ -39,7 +39,7 @@ class Statement:
         return self.dialect.parameter(len(self.values)) + after
 
     def where(self, query: Query) -> str:
-        """The condition that a query is."""
+        """The SQL condition of a query."""
         alternatives = [
             " AND ".join(self._condition(where) for where in alternative) or "TRUE"
             for alternative in query
@@ -60,16 +60,16 @@ class Statement:
         return f"{name} {where.is_} {self.value(value)}"
 
     def order(self, order: Sequence[str]) -> str:
-        """The order of these fields, then of ids."""
+        """The SQL order by these fields, then by id."""
         return ", ".join([*(f"{self.field(name)} NULLS FIRST" for name in order), "id"])
 
     def field(self, name: str) -> str:
-        """A declared field."""
+        """The SQL expression of a declared field."""
         type_ = self.table.type_of(name)
         return "id" if name == "id" else self.dialect.field(name, type_)
 
 
 def body(document: Document) -> str:
-    """A document as it is kept, beside the columns for its id and version."""
+    """A document as it is stored, without its id and version, which have columns."""
     kept = {name: value for name, value in document.items() if name not in ("id", "version")}
     return msgspec.json.encode(kept).decode()

@@ -1,9 +1,9 @@
-"""State in a SQLite file: for every process of one machine, with nothing to install or run.
+"""State in a SQLite file, for all processes of one machine, with nothing to install or run.
 
-SQLite lets one process write at a time and the others wait their turn. Documents are written with
+SQLite allows one process to write at a time, and the others wait. Documents are written with
 ``synchronous=FULL``: what was acknowledged survives a power cut. Budgets are written with NORMAL,
-which survives the death of any process; after that of the machine they count as used up, for they
-are marked with the boot they were written in.
+which survives a crash of any process; after a crash of the machine they count as used up, since
+they are marked with the boot in which they were written.
 
 The clock is the time since boot: see ``sqlite_clock``.
 """
@@ -48,8 +48,8 @@ from penstock.storage.state.sqlite_tables import create, field
 
 T = TypeVar("T")
 
-# A lease takes some 30 µs, less than it takes to hand it to a thread: it is tried at once, and only
-# where others hold the file is it left to a thread to wait.
+# A lease takes some 30 µs, less than passing it to a thread: it is tried at once. If other
+# processes hold the file, it is passed to a thread, which waits.
 _BUSY_AT_ONCE_S = 0.002
 
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
@@ -57,7 +57,7 @@ _decode_budget = msgspec.json.Decoder(Budget).decode
 
 
 def open_url(url: str, clock: Clock, timeout_s: float) -> "SqliteBackend":  # noqa: ARG001
-    """``sqlite:FILE``, also spelt ``sqlite:///FILE``."""
+    """``sqlite:FILE``, or ``sqlite:///FILE``."""
     path = url.removeprefix("sqlite:").removeprefix("///")
     if not path:
         raise ConfigError(url, problem="names no file: sqlite:FILE.", origin="state URL")
@@ -65,7 +65,7 @@ def open_url(url: str, clock: Clock, timeout_s: float) -> "SqliteBackend":  # no
 
 
 def open_copy(url: str, clock: Clock, timeout_s: float) -> "SqliteBackend":
-    """The same as it is now, in memory: for those who only read."""
+    """A copy of the present contents in memory, for readers."""
     backend = open_url(url, clock, timeout_s)
     backend.is_copy = True
     return backend
@@ -75,7 +75,7 @@ _DIALECT = SqlDialect(field=field, parameter=lambda _: "?", now="")
 
 
 class SqliteBackend:
-    """One file. Documents are written by a thread of its own, which may wait for its turn."""
+    """One file. Documents are written in a separate thread, which may wait for the lock."""
 
     def __init__(self, path: Path, clock: BootClock, timeout_s: float) -> None:
         self._path, self._clock, self._timeout_s = path, clock, timeout_s
@@ -83,7 +83,7 @@ class SqliteBackend:
         self._boot = Boot("", 0)
         self._opened: list[sqlite3.Connection] = []
         self.is_copy = False
-        """Whether a copy in memory is used, and the file is left as it is."""
+        """Whether a copy in memory is used, and the file is not changed."""
 
     @property
     def where(self) -> str:
@@ -180,7 +180,7 @@ class SqliteBackend:
         return await self._in_thread(self._insert, table, document)
 
     def _insert(self, table: Table, document: Document) -> bool:
-        # Covers the unique indexes as well as the id; OR IGNORE would hold in triggers too.
+        # Covers the unique indexes as well as the id; OR IGNORE would apply in triggers too.
         done = self._documents.execute(
             f"INSERT INTO {table.name} VALUES (?, 1, ?) ON CONFLICT DO NOTHING",  # noqa: S608
             (document["id"], body(document)),
@@ -296,10 +296,10 @@ class SqliteBackend:
 
 
 class _Budgets:
-    """A connection on which budgets are leased in one statement, which calls the rule itself.
+    """A connection that leases from budgets in one statement, which calls ``budget.lease``.
 
-    ``budget`` is what the rule wrote last, ``more`` what was taken since of the limit that comes
-    first in it: one block more of an open window changes a number and nothing else.
+    ``budget`` is its last result, ``more`` what was taken since then of the first limit in it: one
+    more block of an open window changes a number and nothing else.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class _Budgets:
         )
         return self._grant
 
-    # Both are called with the file locked for writing, so that the instant is read in its turn.
+    # Both are called with the file locked for writing, so the time is read under the lock.
 
     def _lease(self, budget: bytes, more: int) -> bytes:
         changed, self._grant = lease(
@@ -358,7 +358,7 @@ def _more_of(use: Use, more: int) -> Use:
 
 
 def _pinned(table: Table, query: Query, order: Sequence[str]) -> str:
-    """Which index to use, where one fits: without statistics SQLite often takes another."""
+    """The index to use, where one fits: without statistics SQLite often selects another."""
     if len(query) != 1:
         return ""
     equal = {where.field for where in query[0] if where.is_ == "="}
@@ -368,7 +368,7 @@ def _pinned(table: Table, query: Query, order: Sequence[str]) -> str:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """All of it or nothing, with the file locked for writing from the start."""
+    """A transaction, with the file locked for writing from the start."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield database

@@ -1,10 +1,10 @@
-"""The clock of a SQLite state: time since boot, made a time of day by a row per boot.
+"""The clock of a SQLite state is the time since boot plus the boot's time, kept in a row per boot.
 
-Every process of the machine reads the time since boot alike, and no operator can step it. The row
-is written by whoever opens the file first. On a machine that begins at a wrong time of day (one
-without a clock that outlives its power does so, until a time server has answered) that row is
-wrong. It is replaced when the file is next opened, if the wall clock is a day or more ahead of it
-and nobody else has the file open: leases and due times of processes that run are never moved.
+The time since boot is the same in every process of the machine, and no operator can step it. The
+row is written by the first process that opens the file. On a machine that starts with a wrong time
+of day (one without a battery-backed clock, until a time server has answered) that row is wrong. It
+is replaced when the file is next opened, if the wall clock is a day or more ahead of it and no
+other process has the file open: leases and due times of running processes are never moved.
 """
 
 import sqlite3
@@ -16,14 +16,14 @@ _WRONG_NS = 24 * 3600 * 1_000_000_000
 
 
 class Boot(NamedTuple):
-    """Since when the machine runs, as the state has it."""
+    """The start of the machine's current boot, as stored in the state."""
 
     id: str
     began_at_ns: int
 
 
 def find_boot(database: sqlite3.Connection, clock: BootClock) -> Boot:
-    """What the state says of this boot; written down if nobody has. Within a transaction."""
+    """The stored row of this boot, written if there is none. Within a transaction."""
     database.execute(
         "CREATE TABLE IF NOT EXISTS boots (boot_id TEXT PRIMARY KEY, began_at_ns INTEGER)"
     )
@@ -43,7 +43,7 @@ def correct_boot(database: sqlite3.Connection, clock: BootClock, busy_s: float) 
         return
     database.execute("PRAGMA busy_timeout = 0")
     try:
-        # Only the one connection there is can leave WAL mode, and whoever opens the file enters it.
+        # Only a sole connection can leave WAL mode, and every process that opens the file sets it.
         database.execute("PRAGMA journal_mode = DELETE")
         database.execute("BEGIN EXCLUSIVE")
         if database.execute("PRAGMA journal_mode").fetchone()[0] == "delete":

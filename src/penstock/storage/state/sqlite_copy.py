@@ -1,9 +1,10 @@
-"""A SQLite file as a reader sees it: copied to memory, with nothing made or changed beside it.
+"""Copies a SQLite file to memory for a reader, without creating or changing any file beside it.
 
 A file that is being written has a log (``-wal``) and an index of that (``-shm``) beside it. SQLite
-reads them even where it may not write, if both are there. Without a log nobody writes, and the file
-is all there is: SQLite is told so, since otherwise it would want to make the two. The rest (a log
-without an index, in a folder that cannot be written) is copied to a temporary folder first.
+reads them even without write permission, if both exist. Without a log no process writes, and the
+file is complete: it is opened as immutable, since otherwise SQLite would create the two. In the
+remaining case (a log without an index, in a read-only folder) the files are copied to a temporary
+folder first.
 """
 
 import shutil
@@ -56,7 +57,7 @@ _CANNOT_MAKE_INDEX = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 def _state(path: Path) -> tuple[bool, int, int]:
-    """Whether there is a log, and what changes with every write to the file itself."""
+    """Whether there is a log, and values that change with every write to the file itself."""
     log, file = Path(f"{path}{_LOG}"), path.stat()
     return log.exists() and log.stat().st_size > 0, file.st_mtime_ns, file.st_size
 

@@ -1,8 +1,8 @@
 # ruff: noqa: S608 (names of tables and fields are the schema's)
-"""Tables in SQLite: documents as JSON text, their indexes, and the counts kept beside them.
+"""The tables in SQLite, with documents as JSON text, their indexes and their counts.
 
-Counts are kept by triggers, so that they change in the same transaction as the documents, whoever
-writes those.
+Counts are maintained by triggers, so that they change in the same transaction as the documents,
+whichever process writes those.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ def field(path: str, _: FieldType = "text", document: str = "document") -> str:
 
 
 def create(database: sqlite3.Connection, table: Table) -> None:
-    """Make a table, or add to it what is new."""
+    """Create a table, or add to it what is new."""
     database.execute(
         f"CREATE TABLE IF NOT EXISTS {table.name}"
         " (id TEXT PRIMARY KEY, version INTEGER NOT NULL, document TEXT NOT NULL)"
@@ -29,7 +29,7 @@ def create(database: sqlite3.Connection, table: Table) -> None:
             f"CREATE INDEX IF NOT EXISTS {index_name(table, fields)} ON {table.name} ({listed})"
         )
     for rule in table.unique:
-        # Quoted, because SQL holds NULL to be different from NULL.
+        # Quoted, because SQL treats NULLs as different.
         listed = ", ".join(f"json_quote({field(path)})" for path in rule.fields)
         only = ""
         if rule.among:
@@ -44,7 +44,7 @@ def create(database: sqlite3.Connection, table: Table) -> None:
 
 
 def _count(database: sqlite3.Connection, table: Table) -> None:
-    """Keep counts from now on, and begin with what is there."""
+    """Create the triggers that maintain counts, and count the existing documents."""
     name, counts = table.name, f"{table.name}_counts"
     database.execute(
         f"CREATE TABLE IF NOT EXISTS {counts}"

@@ -1,4 +1,4 @@
-"""Timeouts: how long a database may take."""
+"""A timeout for database calls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from penstock.errors import StoreUnreachable
 
 @asynccontextmanager
 async def in_time(where: str, timeout_s: float) -> AsyncIterator[None]:
-    """Do it in time or give up.
+    """Cancel a block that takes longer than ``timeout_s``.
 
     Raises:
         StoreUnreachable: it took longer.

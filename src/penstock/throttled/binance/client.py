@@ -1,8 +1,8 @@
-"""binance-connector, watched: whether a request left, when, and what its answer's headers said.
+"""Wraps binance-connector, and records whether and when a request was sent, and its headers.
 
-The connector blocks, so each call has a thread. It keeps the headers of an answer to itself and
-loses those of a server's error; an adapter around the one that sends sees all of them, changes
-nothing, and knows whether anything was sent. Connections are kept, one per thread.
+The connector blocks, so each call runs in a thread. It does not return the headers of a response,
+and drops those of a server error. An adapter around the sending one records all of them, changes
+nothing, and detects whether anything was sent. Connections are kept open, one per thread.
 """
 
 import threading
@@ -22,15 +22,15 @@ _SCHEMES = ("https://", "http://")
 
 
 class GrantExpired(Exception):
-    """The window paid for has closed before the request could leave. Nothing was sent."""
+    """The charged window closed before the request could be sent. Nothing was sent."""
 
 
 @dataclass(slots=True)
 class RequestTrace:
-    """When one request was sent, and what came back. Instants are this machine's, in ms."""
+    """When one request was sent, and its response. Times are this machine's, in ms."""
 
     good: Callable[[], bool]
-    """Whether it may still leave."""
+    """Whether it may still be sent."""
     left: bool = False
     sent_ms: int = 0
     received_ms: int = 0
@@ -39,7 +39,7 @@ class RequestTrace:
 
 
 def connect(base_url: str | None) -> Any:
-    """A client of the connector's own kind.
+    """A new client of binance-connector.
 
     Raises:
         MissingExtra: the connector is not installed.
@@ -53,9 +53,9 @@ def connect(base_url: str | None) -> Any:
 
 
 class ThreadedClient:
-    """Runs a client's calls in threads, on a session of its own.
+    """Runs a client's calls in threads, on a separate session.
 
-    The client that was given is left as it is: whoever has it may go on to use it directly.
+    The given client is not changed and can still be used directly.
     """
 
     def __init__(self, client: Any, connections: int, clock: Clock) -> None:
@@ -66,14 +66,14 @@ class ThreadedClient:
         session.adapters = type(session.adapters)()
         for prefix, sender in client.session.adapters.items():
             if type(sender) is plain:
-                # As many kept connections as threads. It would keep ten.
+                # As many kept connections as threads; the default is ten.
                 sender = plain(pool_connections=1, pool_maxsize=connections)  # noqa: PLW2901
             session.mount(prefix, _TracingAdapter(sender, self._here, clock))
-        # Where a redirect leads has not been paid for.
+        # A redirected request would not be charged.
         session.max_redirects = 0
 
     def methods(self) -> list[str]:
-        """Every method of the client that anybody may call."""
+        """All public methods of the client."""
         named = (name for name in dir(self._client) if not name.startswith("_"))
         return [name for name in named if callable(getattr(self._client, name))]
 
@@ -84,7 +84,7 @@ class ThreadedClient:
         arguments: tuple[object, ...],
         options: Mapping[str, object],
     ) -> "Future[Any]":
-        """Call the client's method in a thread; what it returns or raises, unchanged."""
+        """Call the client's method in a thread; its result or exception, unchanged."""
 
         def call() -> Any:
             self._here.trace = trace
@@ -93,13 +93,13 @@ class ThreadedClient:
         return get_running_loop().run_in_executor(self._threads, call)
 
     def close(self) -> None:
-        """Close connections. A call under way still ends; no new one begins."""
+        """Close connections. Calls in progress still complete; no new one begins."""
         self._threads.shutdown(wait=False)
         self._client.session.close()
 
 
 class _TracingAdapter:
-    """In the place of the adapter that sends."""
+    """Wraps the adapter that sends, and fills in the ``RequestTrace``."""
 
     def __init__(self, sender: Any, here: threading.local, clock: Clock) -> None:
         self._sender, self._here, self._clock = sender, here, clock
@@ -111,7 +111,7 @@ class _TracingAdapter:
         trace.left, trace.sent_ms = True, self._clock.now_ms()
         try:
             response = self._sender.send(request, **options)
-        except OSError as error:  # as all of the library's errors are
+        except OSError as error:  # the base of all the library's errors
             trace.left = not _never_connected(error)
             raise
         trace.received_ms = self._clock.now_ms()
@@ -123,7 +123,7 @@ class _TracingAdapter:
 
 
 def _never_connected(error: OSError) -> bool:
-    """Whether no connection stood. Of anything else, part may have arrived."""
+    """Whether no connection was established. After any other error, part may have arrived."""
     causes = import_module("urllib3.exceptions")
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return isinstance(reason, causes.NewConnectionError | causes.ConnectTimeoutError)

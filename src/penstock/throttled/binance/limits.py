@@ -1,8 +1,8 @@
-"""Binance's limits on what an address asks, and what its answers tell of them.
+"""Binance's limits per address, and the usage in its responses.
 
-Both are counted in windows that begin on whole units of the exchange's clock. The documentation
-disagrees with itself on raw requests since April 2026 (61,000 or 300,000 per five minutes); the
-smaller number stands here, and weight always binds first.
+Weight and raw requests are counted in windows that begin on whole units of the exchange's clock.
+The documentation has contradicted itself on raw requests since April 2026 (61,000 or 300,000 per
+five minutes); the smaller number is used here, and the weight limit is always reached first.
 """
 
 import re
@@ -31,14 +31,14 @@ HISTORY = (
 
 
 class Used(NamedTuple):
-    """So much weight was used in a window of this length."""
+    """The weight used in a window of this length."""
 
     weight: int
     period_s: int
 
 
 def read_usage(headers: Mapping[str, str]) -> list[Used]:
-    """The weight an answer says was used: ``X-MBX-USED-WEIGHT-(number)(letter): 25``."""
+    """The used weight in a response's headers: ``X-MBX-USED-WEIGHT-(number)(letter): 25``."""
     found = []
     for name, value in headers.items():
         match = _USED_WEIGHT.fullmatch(name)

@@ -1,9 +1,9 @@
-"""BinanceSpotThrottler: every public request of Binance spot, paid for before it leaves.
+"""``BinanceSpotThrottler`` has every public request of Binance spot, charged before it is sent.
 
-A call waits for one of the connections, then for room in every limit, and leaves at once: a granted
-request that stood in a line would leave in a window it was not charged to. The answer's headers
-tell how much the exchange has counted and what its clock shows; both are taken over. When it says
-stop, nothing leaves until it listens again. Nothing is asked twice.
+A call waits for one of the connections, then for capacity in every limit, and is sent at once: a
+granted request that waited in a queue would be sent in a window it was not charged to. The
+response's headers have the exchange's count and its time; both are applied. When the exchange
+orders a stop, nothing is sent until the stop ends. Requests are not retried.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from penstock.throttled.limits import LimitSpec, valid_at
 from penstock.throttled.semaphore import Deadline, PrioritySemaphore, WaitOptions
 from penstock.throttled.shared import SharedBudget
 
-# Statuses that say stop. 403 is a firewall's, which names no end.
+# Statuses that order a stop. 403 is a firewall's, which gives no end.
 _STOPS = (403, 418, 429)
 _UNNAMED_STOP_MS = 60_000
 LONGEST_STOP_MS = 3 * 86_400_000
-"""For how long an answer that says stop is believed, whatever it says."""
+"""The longest stop that is obeyed, whatever the response requests."""
 _GUARD_MS = 250
-# A loop that does not answer for so long is not running any more.
+# An event loop that does not respond within this time is no longer running.
 _LOOP_S = 5.0
 
 
 class BinanceSpotThrottler(BaseThrottler):
     """Binance spot through binance-connector, within its limits.
 
-    Each method takes what the connector's method of that name takes and returns what it returns,
-    or raises what it raises. Each also takes ``priority`` and ``timeout`` (see ``WaitOptions``),
-    and raises ``WaitTimedOut`` if it could not be sent in time.
+    Each method has the parameters, result and exceptions of the connector's method of that name.
+    Each also takes ``priority`` and ``timeout`` (see ``WaitOptions``), and raises ``WaitTimedOut``
+    if it could not be sent in time.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class BinanceSpotThrottler(BaseThrottler):
     ) -> None:
         """``client`` is a ``binance.spot.Spot`` of your own; it stays usable, unthrottled.
 
-        ``limits`` replaces what is known to hold today. ``gate`` is a budget that is shared with
-        other processes; it keeps its own limits, and calls are paid from it alone.
+        ``limits`` replaces the limits known for today. ``gate`` is a budget that is shared with
+        other processes; it has its own limits, and calls are charged to it alone.
 
         Raises:
             MissingExtra: binance-connector is not installed.
@@ -85,13 +85,13 @@ class BinanceSpotThrottler(BaseThrottler):
         self._threaded_client = ThreadedClient(client or connect(base_url), connections, clock)
 
     async def call(self, method: str, cost: int, *arguments: Any, **options: Any) -> Any:
-        """Any other method of the connector, for what it costs.
+        """Call any other method of the connector, at the given cost.
 
-        ``cost`` is the weight that the exchange's documentation names. Limits on orders and on
-        accounts are not kept here.
+        ``cost`` is the weight in the exchange's documentation. Limits on orders and on accounts are
+        not enforced here.
 
         Raises:
-            UnknownMethod: the connector has none of that name. Nothing was spent.
+            UnknownMethod: the connector has no method of that name. Nothing was spent.
         """
         known = self._threaded_client.methods()
         if method not in known:
@@ -182,7 +182,7 @@ class BinanceSpotThrottler(BaseThrottler):
         self._threaded_client.close()
 
     def block_until(self, at_ms: int) -> None:
-        """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
+        """Grant nothing before this time (ms since the epoch): the exchange ordered a stop."""
         super().block_until(at_ms)
         if self._shared is not None:
             self._shared.gate.block_until(at_ms)
@@ -211,7 +211,7 @@ class BinanceSpotThrottler(BaseThrottler):
             call = self._threaded_client.call(trace, method, arguments, options)
             call.add_done_callback(partial(self._settle, grant, trace, cost, at_ms))
             try:
-                # Who gives up waiting does not stop a thread: it still ends, and is settled then.
+                # Cancellation does not stop the thread: its call completes, and is settled then.
                 return await asyncio.shield(call)
             except GrantExpired:
                 continue
@@ -222,13 +222,13 @@ class BinanceSpotThrottler(BaseThrottler):
         return await self.acquire(cost, None, priority, deadline.left_s)
 
     def _asked_by_threads(self, grant: GateGrant) -> Callable[[], bool]:
-        """Whether a request may still leave, asked from another thread."""
+        """A function for other threads that returns whether a request may still be sent."""
         if self._shared is None:
             return grant.good
         loop = asyncio.get_running_loop()
 
         def good() -> bool:
-            # A gate is not made for threads, so the loop is asked to ask it.
+            # A gate is not thread-safe, so the check runs in the event loop.
             told: Future[bool] = Future()
             loop.call_soon_threadsafe(lambda: told.set_result(grant.good()))
             try:
@@ -304,7 +304,7 @@ class BinanceSpotThrottler(BaseThrottler):
 def _date_ms(headers: Mapping[str, str]) -> int | None:
     try:
         shown = parsedate_to_datetime(headers["Date"])
-        # Dates in HTTP are UTC, also where they do not say so.
+        # Dates in HTTP are UTC, also without a time zone.
         return int(shown.replace(tzinfo=shown.tzinfo or UTC).timestamp()) * 1000
     except (KeyError, ValueError, OverflowError):
         return None

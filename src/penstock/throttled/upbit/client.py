@@ -1,8 +1,8 @@
-"""A client of Upbit's public REST side: one GET at a time, and whether it left this machine.
+"""A client of Upbit's public REST API that reports whether a request was sent.
 
-It asks for nothing when it is made, unlike clients that download the exchange's definition first.
-aiohttp would repeat a request by itself when a kept connection turns out dead; nobody would have
-paid for that one, so it is stopped here.
+It sends nothing when it is created, unlike clients that download the exchange's definition first.
+aiohttp would repeat a request by itself if a kept connection turns out to be closed; the repetition
+would not be charged, so it is prevented here.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,18 +20,18 @@ from penstock.errors import NeverSent, NoAnswer, UnexpectedAnswer
 ADDRESS = "https://api.upbit.com"
 _SECONDS_TO_CONNECT, _SECONDS_IN_ALL = 5.0, 10.0
 
-# Fractions become Decimal: 0.1 is what the exchange wrote, and no binary number is.
+# Fractions become Decimal: a binary float cannot represent 0.1 as the exchange sent it.
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, whatever its status."""
+    """A response, with any status."""
 
     path: str
     status: int
     headers: Mapping[str, str]
-    """Names in any case."""
+    """Names are case-insensitive."""
     body: bytes
 
     def read(self) -> Any:
@@ -53,16 +53,16 @@ class _Repeated(aiohttp.ClientError):
 
 
 class Client(Protocol):
-    """Carries one GET request to Upbit."""
+    """Sends single GET requests to Upbit."""
 
     async def get(
         self, path: str, params: Mapping[str, str], leaving: Callable[[], None]
     ) -> Answer:
-        """Send and wait for the whole answer. What ``leaving`` raises is passed on; nothing left.
+        """Send and wait for the whole response. If ``leaving`` raises, nothing is sent.
 
         Raises:
             NeverSent: it did not leave this machine.
-            NoAnswer: it may have arrived, but no whole answer came in time.
+            NoAnswer: it may have arrived, but no whole response came in time.
         """
         ...
 
@@ -72,7 +72,7 @@ class Client(Protocol):
 
 
 class UpbitClient:
-    """Requests over kept connections. Opens nothing until the first is sent."""
+    """Sends requests over kept connections. Opens none until the first request."""
 
     def __init__(self, base_url: str = ADDRESS) -> None:
         self._base_url = base_url.rstrip("/")
@@ -117,7 +117,7 @@ class UpbitClient:
             trace.on_request_headers_sent.append(_leave)
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(_SECONDS_IN_ALL, sock_connect=_SECONDS_TO_CONNECT),
-                # An Origin would put every request into a group of one per ten seconds.
+                # No Origin: it would limit all requests to one per ten seconds.
                 headers={"Accept": "application/json", "User-Agent": f"penstock/{__version__}"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[trace],
@@ -128,5 +128,5 @@ class UpbitClient:
 async def _leave(
     _session: aiohttp.ClientSession, context: SimpleNamespace, _headers: object
 ) -> None:
-    """Called when a connection stands, before its first byte is written."""
+    """Called when a connection is established, before the first byte is written."""
     context.trace_request_ctx()

@@ -1,7 +1,7 @@
-"""Upbit's limits: so many requests a second in each group, and what its answers tell of them.
+"""Upbit's limits per second for each group, and the remaining requests in its responses.
 
-https://docs.upbit.com/kr/reference/rate-limits. Limits per minute are gone since December 2024; the
-``min`` of ``Remaining-Req`` is a constant that stayed behind.
+https://docs.upbit.com/kr/reference/rate-limits. Limits per minute were removed in December 2024;
+the ``min`` of ``Remaining-Req`` is a leftover constant.
 """
 
 import re
@@ -15,12 +15,12 @@ PRIVATE_GROUPS = ("default", "order", "order-cancel-all")
 """Counted per account."""
 
 ALIASES = {
-    # One budget became five. Who does not say which is charged in all of them: right for each.
+    # One budget became five. The old name is charged to all five, so none is exceeded.
     "QUOTATION": QUOTATION_GROUPS,
     "EXCHANGE_ORDER": ("order",),
     "EXCHANGE_NON_ORDER": ("default",),
 }
-"""Older names of groups, and the groups they now are."""
+"""Former names of groups, and their current groups."""
 
 # Remaining-Req: group=candle; min=600; sec=9
 _SECOND_LEFT = re.compile(r"(?:^|;)\s*sec=([0-9]{1,6})\s*(?:;|$)")
@@ -39,13 +39,13 @@ HISTORY = (
     ValidFrom(0, _groups(8)),
     ValidFrom(1_787_238_000_000, _groups(12)),  # 2026-08-21 in Seoul
 )
-"""Group → (so many requests, per so many seconds)."""
+"""Group → (requests, per this many seconds)."""
 
 
 def read_left(headers: Mapping[str, str]) -> int | None:
-    """How many more requests the answer's group admits in this second; None if it does not tell.
+    """The remaining requests of the response's group in this second; None if not given.
 
-    The group's own name is not read: its spelling has changed before, and whoever asked knows it.
+    The group's name is not read: its spelling has changed before, and the caller has it.
     """
     match = _SECOND_LEFT.search(headers.get("Remaining-Req", ""))
     return int(match[1]) if match else None

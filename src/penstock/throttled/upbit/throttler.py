@@ -1,10 +1,10 @@
-"""UpbitSpotThrottler: every public request of Upbit, each in the group that counts it.
+"""``UpbitSpotThrottler`` has every public request of Upbit, each in the group that counts it.
 
-Groups do not know each other: a full one holds up nobody else, and a refusal in one stops that one.
-When Upbit's seconds begin and end is not documented, so in no stretch of a second, wherever it
-begins, does more than the limit arrive. A request arrives some time between its leaving and its
-answer; it is counted from its answer on, so that its second has passed there before it has here.
-Every answer tells how many more its group admits.
+Groups are independent: a full one delays no other, and a rejection in one stops only that one.
+It is not documented when Upbit's seconds begin and end, so in no second, wherever it begins, does
+more than the limit arrive. A request arrives at some time between its sending and its response; it
+is counted from its response on, so that its second has ended there before it ends here. Every
+response has the number of requests that remain in its group.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,25 +25,25 @@ from penstock.throttled.upbit.client import ADDRESS, Answer, Client, UpbitClient
 from penstock.throttled.upbit.limits import ALIASES, HISTORY, read_left
 
 _TOO_FAST, _SHUT_OUT = 429, 418
-# How long a ban lasts stands in its body, in words; the next one is longer.
+# The length of a ban is only in the response's text; each further ban is longer.
 _FIRST_BAN_MS, _LONGEST_BAN_MS = 60_000, 3_600_000
 LONGEST_STOP_MS = 3 * 86_400_000
-"""For how long an answer that says stop is believed, whatever it says."""
+"""The longest stop that is obeyed, whatever the response requests."""
 
 
 class _GrantExpired(Exception):
-    """Connecting took so long that what was paid has come back. Nothing was sent."""
+    """Connecting took so long that the charge has expired. Nothing was sent."""
 
 
 Value: TypeAlias = str | int | Sequence[str] | None
 
 
 class UpbitSpotThrottler(BaseThrottler):
-    """Upbit's public side, within its limits.
+    """Upbit's public API, within its limits.
 
-    Each method returns the answer as it came, with fractions as Decimal. Each takes ``priority``
+    Each method returns the response unchanged, with fractions as Decimal. Each takes ``priority``
     and ``timeout`` (see ``WaitOptions``), and raises ``WaitTimedOut`` if it could not be sent in
-    time. The private groups are kept too, for those who send orders by other means:
+    time. The limits of private groups can be used too, for orders that are sent by other means:
     ``await it.acquire(category="order")``.
     """
 
@@ -55,9 +55,9 @@ class UpbitSpotThrottler(BaseThrottler):
         gate: Gate | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``gate`` is a budget that is shared with other processes; calls are paid from it alone.
+        """``gate`` is a budget shared with other processes; calls are charged to it alone.
 
-        It keeps limits of its own, in categories named as the groups are.
+        It has its own limits, in categories named like the groups.
         """
         clock = clock or SystemClock()
         self._limits = valid_at(HISTORY, clock.now_ms())
@@ -65,7 +65,7 @@ class UpbitSpotThrottler(BaseThrottler):
             group: Pipeline(
                 group,
                 SlidingWindow(amount, period_s, clock),
-                # A second is too short to be spread: what is left is used when it is asked for.
+                # A second is too short for pacing: the rest is used on demand.
                 max_soft_delay=0,
             )
             for group, (amount, period_s) in self._limits.items()
@@ -224,7 +224,7 @@ class UpbitSpotThrottler(BaseThrottler):
         await self._client.aclose()
 
     def block_until(self, at_ms: int) -> None:
-        """The exchange said stop: grant nothing before this instant (ms since the epoch)."""
+        """Grant nothing before this time (ms since the epoch): the exchange ordered a stop."""
         super().block_until(at_ms)
         if self._shared is not None:
             self._shared.gate.block_until(at_ms)
@@ -277,14 +277,14 @@ class UpbitSpotThrottler(BaseThrottler):
         try:
             return await self._client.get(path, params, leaving)
         finally:
-            # Also when this task was cancelled: what had not left by then never will.
+            # Also after a cancellation: a request that was not sent by then never will be.
             if left:
                 goes()
             else:
                 grant.refund()
 
     def _checked(self, group: str, answer: Answer) -> Any:
-        """What was answered; raises what a status other than 200 means."""
+        """The decoded response; raises the error for a status other than 200."""
         if answer.status == 200:
             self._bans = 0
             return answer.read()
@@ -304,9 +304,9 @@ class UpbitSpotThrottler(BaseThrottler):
         raise BadRequest(answer.path, status=answer.status, code=answer.status, message=words)
 
     def _fill(self, group: str) -> int:
-        """Nothing leaves in this group for as long as a whole window; when that is over."""
+        """Block this group for a whole window; the end of the block."""
         amount, period_s = self._limits[group]
-        # Twice the limit: it stays full whatever of our own use comes back meanwhile.
+        # Twice the limit: it stays full while our own usage is freed.
         self.observe(group, 2 * amount, group)
         until_ms = self._clock.now_ms() + round(period_s * 1000)
         if self._shared is not None:
@@ -314,7 +314,7 @@ class UpbitSpotThrottler(BaseThrottler):
         return until_ms
 
     def _shut(self, answer: Answer) -> int:
-        """Nothing leaves at all, longer each time in a row; when that is over."""
+        """Block all groups, for longer each time in a row; the end of the block."""
         retry_after = answer.headers.get("Retry-After", "")
         if retry_after.isascii() and retry_after.isdecimal():
             wait_ms = int(retry_after[:9]) * 1000
@@ -327,7 +327,7 @@ class UpbitSpotThrottler(BaseThrottler):
 
 
 def _written(params: Mapping[str, Value]) -> dict[str, str]:
-    """As a query spells them; None was not said."""
+    """Parameters as text for a query, without those that are None."""
     return {name: _spelled(value) for name, value in params.items() if value is not None}
 
 
@@ -351,7 +351,7 @@ _decode_complaint = msgspec.json.Decoder(_ErrorBody).decode
 
 
 def _words(answer: Answer) -> str:
-    """What a refusal says; older servers answer in plain words."""
+    """The message of a rejection; older servers send plain text."""
     try:
         return _decode_complaint(answer.body).error.message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,7 @@
 """A book begun in its stream: synced only while everything that can be checked agrees."""
 
 from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -28,12 +29,12 @@ UNCHECKED = BookRules(begins="stream")
 
 
 def snapshot(bids: Levels, asks: Levels, checksum: int | None = None) -> BookSnapshot:
-    sides = {"bids_raw": write_levels(bids), "asks_raw": write_levels(asks)}
+    sides: dict[str, Any] = {"bids_raw": write_levels(bids), "asks_raw": write_levels(asks)}
     return events.snapshot(0, A, at_ns=5, checksum=checksum, **sides)
 
 
 def delta(bids: Levels, asks: Levels, checksum: int | None = None) -> BookDelta:
-    sides = {"bids_raw": write_levels(bids), "asks_raw": write_levels(asks)}
+    sides: dict[str, Any] = {"bids_raw": write_levels(bids), "asks_raw": write_levels(asks)}
     return events.delta(None, None, A, at_ns=7, checksum=checksum, **sides)
 
 

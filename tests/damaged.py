@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from tests import events
+
 from penstock.market.events import AnyEvent, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import Span, open_log
@@ -20,18 +22,16 @@ Change = Callable[[Path], object]
 
 def trade(symbol: Symbol, number: int) -> Trade:
     at_ns = BEGAN_NS + number * 10_000_000
-    return Trade(
-        exchange="binance", symbol=symbol, received_at_ns=at_ns, id=number, at_ns=at_ns,
-        price_text=str(100 + number % 97), quantity_text="1", taker="buy",
-    )  # fmt: skip
+    price = str(100 + number % 97)
+    return events.trade(
+        number, symbol, "binance", received_at_ns=at_ns, at_ns=at_ns, price_text=price
+    )
 
 
 def ticker(symbol: Symbol, number: int) -> Ticker:
     """Without an id: it is kept by when it was received."""
     at_ns = BEGAN_NS + number * 10_000_000
-    return Ticker(
-        exchange="binance", symbol=symbol, received_at_ns=at_ns, at_ns=at_ns, last_text="7"
-    )
+    return events.ticker(at_ns, symbol, "binance", at_ns=at_ns, last_text="7")
 
 
 def everything(numbers: range) -> list[AnyEvent]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests import events
 from tests.waiting import PATIENCE_S
 
 from penstock.errors import StorageError, StorageFull
 from penstock.market.codec import decode
 from penstock.market.events import AnyEvent, Trade
-from penstock.market.symbol import Symbol
 from penstock.publish import Message, Published
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
@@ -22,10 +22,7 @@ TOPIC = "sim.trades.btc_usdt"
 
 
 def trade(number: int) -> Trade:
-    return Trade(
-        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=1,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, exchange="sim")
 
 
 @pytest.fixture

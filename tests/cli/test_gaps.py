@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests import events
 
 from penstock.collect.status import CollectorStatus, IdsStatus, write_status
 from penstock.market.events import AnyEvent, Disconnect, Trade
@@ -20,10 +21,7 @@ NOON = 1_700_000_000 * SECOND
 
 
 def trade(exchange: str, symbol: Symbol, number: int, second: int) -> Trade:
-    return Trade(
-        exchange=exchange, symbol=symbol, received_at_ns=NOON + second * SECOND, id=number,
-        at_ns=0, price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, symbol, exchange, received_at_ns=NOON + second * SECOND)
 
 
 def lost(exchange: str, symbol: Symbol, second: int) -> Disconnect:

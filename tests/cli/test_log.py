@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import events
 
 from penstock.cli.log import print_new
 from penstock.market.events import Candle, Trade
-from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 from penstock.storage.log import writer as writer_module
 
@@ -26,19 +26,12 @@ def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 
 
 def trade(number: int, *, at_ms: int = 0, received_at_ns: int | None = None) -> Trade:
-    return Trade(
-        exchange="toy", symbol=Symbol("BTC", "USDT"), id=number, at_ns=at_ms * 1_000_000,
-        received_at_ns=number if received_at_ns is None else received_at_ns,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    received_at_ns = number if received_at_ns is None else received_at_ns
+    return events.trade(number, at_ns=at_ms * 1_000_000, received_at_ns=received_at_ns)
 
 
 def candle(close: str, at_ns: int) -> Candle:
-    return Candle(
-        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=at_ns, interval="1m",
-        open_ms=0, close_ms=59_999, open_text="1", high_text="1", low_text="1", close_text=close,
-        volume_text="1",
-    )  # fmt: skip
+    return events.candle(0, received_at_ns=at_ns, close_text=close)
 
 
 def when(at_ns: int) -> str:

@@ -10,11 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.events import trade
 
 from penstock.collect.status import CollectorStatus, IdsStatus, write_status
 from penstock.connectors import ConnectorManager
-from penstock.market.events import Trade
-from penstock.market.symbol import Symbol
 from penstock.storage.log import LogWriter, open_log
 from penstock.storage.state import StateStore, open_store
 
@@ -49,13 +48,6 @@ def lose_privileges() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         for capability in _CAPABILITIES:
             assert libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
-
-
-def trade(number: int) -> Trade:
-    return Trade(
-        exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=0,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
 
 
 async def filled_store(folder: Path) -> StateStore:

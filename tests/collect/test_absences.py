@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests import events
 from tests.waiting import PATIENCE_S
 
 from penstock.app.collector import open_collector
@@ -32,10 +33,7 @@ STREAM_KEYS = [("trades", BTC), ("trades", ETH)]
 
 
 def trade(at_s: int, symbol: Symbol = BTC) -> Trade:
-    return Trade(
-        exchange="toy", symbol=symbol, received_at_ns=at_s * SECOND_NS, id=at_s * 1000, at_ns=1,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(at_s * 1000, symbol, received_at_ns=at_s * SECOND_NS, at_ns=1)
 
 
 def marker(at_s: int, reason: str, *channels: str) -> Disconnect:

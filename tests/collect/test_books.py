@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from tests import events
 
 from penstock.clock import ManualClock
 from penstock.collect.availability import RestAvailability
@@ -116,10 +117,7 @@ class Stage:
 
 
 def delta(symbol: Symbol, first: int, final: int, bids: Sequence[LevelText] = ()) -> BookDelta:
-    return BookDelta(
-        exchange="binance", symbol=symbol, received_at_ns=0, at_ns=final, first_update_id=first,
-        final_update_id=final, bids_raw=write_levels(bids), asks_raw=write_levels([]),
-    )  # fmt: skip
+    return events.delta(first, final, symbol, "binance", at_ns=final, bids_raw=write_levels(bids))
 
 
 def in_stream(symbol: Symbol, bids: list[LevelText], asks: list[LevelText]) -> BookSnapshot:

@@ -8,6 +8,7 @@ from time import process_time
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests import events
 
 from penstock.collect.continuity import Continuity
 from penstock.collect.facts import RecordsLost
@@ -24,10 +25,7 @@ ids = st.lists(st.integers(0, 30), max_size=40)
 
 
 def trade(number: int, exchange: str = "toy") -> Trade:
-    return Trade(
-        exchange=exchange, symbol=BTC, received_at_ns=1, id=number, at_ns=0,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, exchange=exchange, received_at_ns=1)
 
 
 def heard(continuity: Continuity, writer: LogWriter, numbers: Sequence[int]) -> None:

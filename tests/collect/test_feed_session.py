@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from tests import events
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
@@ -26,10 +27,7 @@ BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 
 
 def trade(number: int, symbol: Symbol = BTC) -> Trade:
-    return Trade(
-        exchange="ccxt:okx", symbol=symbol, received_at_ns=number, source="live", id=number,
-        at_ns=number, price_text="1.0", quantity_text="2.0", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, symbol, "ccxt:okx", source="live", at_ns=number)
 
 
 def book(bid: str, ask: str, symbol: Symbol = BTC) -> BookSnapshot:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests import events
 
 from penstock.clock import ManualClock
 from penstock.collect import fetches
@@ -25,10 +26,7 @@ BTC = Symbol("BTC", "USD")
 
 
 def trade(number: int) -> Trade:
-    return Trade(
-        exchange="coinbase", symbol=BTC, received_at_ns=1, source="rest", id=number, at_ns=number,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, BTC, "coinbase", received_at_ns=1, source="rest", at_ns=number)
 
 
 @dataclass

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests import events
 from tests.damaged import everything, file_of, flip, make_slot
 
 from penstock.clock import ManualClock
 from penstock.collect.facts import LogUnwritable, LogWritable
 from penstock.collect.recording import RetryingRecorder
 from penstock.errors import LogDamaged, StorageFull
-from penstock.market.events import AnyEvent, Trade
-from penstock.market.symbol import Symbol
+from penstock.market.events import AnyEvent
 from penstock.recorder import Recorder
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.storage.log.keys import Stream
@@ -24,13 +24,7 @@ TRADES = Stream("toy", "trades", "btc_usdt")
 
 
 def trades(*numbers: int) -> list[AnyEvent]:
-    return [
-        Trade(
-            exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number,
-            at_ns=0, price_text="1", quantity_text="1", taker="buy",
-        )
-        for number in numbers
-    ]  # fmt: skip
+    return [events.trade(number) for number in numbers]
 
 
 @dataclass

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests import events
 
 from penstock.clock import ManualClock
 from penstock.collect.continuity import Continuity
@@ -39,10 +40,7 @@ def status(slot: str, trouble: str = "") -> CollectorStatus:
 
 
 def trade(number: int) -> Trade:
-    return Trade(
-        exchange="toy", symbol=BTC, received_at_ns=number, id=number, at_ns=0,
-        price_text=f"{number}.5", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, price_text=f"{number}.5")
 
 
 runs = st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**63)), max_size=5)

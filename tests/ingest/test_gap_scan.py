@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import events
 
 from penstock.clock import ManualClock
 from penstock.ingest.held import CandleGap, HeldCandles, joined, without
@@ -267,11 +268,7 @@ async def test_a_hole_is_found_though_nothing_follows_it() -> None:
 
 
 def candle(open_ms: int, close_ms: int, timeframe: str) -> Candle:
-    return Candle(
-        exchange="binance", symbol=BTC, received_at_ns=1, interval=timeframe, open_ms=open_ms,
-        close_ms=close_ms, open_text="1", high_text="1", low_text="1", close_text="1",
-        volume_text="1",
-    )  # fmt: skip
+    return events.candle(open_ms, timeframe, BTC, "binance", close_ms=close_ms)
 
 
 ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=5)

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests import events
 
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import LevelText, write_levels
@@ -34,21 +35,15 @@ def sides(book: Mapping[int, int]) -> tuple[list[LevelText], list[LevelText]]:
 
 
 def snapshot(book: Mapping[int, int], update_id: int = 0, depth: int = DEPTH) -> BookSnapshot:
-    bids, asks = sides(book)
-    return BookSnapshot(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, update_id=update_id, at_ns=update_id,
-        bids_raw=write_levels(bids[:depth]), asks_raw=write_levels(asks[:depth]),
-    )  # fmt: skip
+    bids, asks = (write_levels(side[:depth]) for side in sides(book))
+    return events.snapshot(update_id, SYMBOL, at_ns=update_id, bids_raw=bids, asks_raw=asks)
 
 
 def delta(first: int, final: int, changes: Mapping[int, int]) -> BookDelta:
     levels = [(price, (str(price), str(quantity))) for price, quantity in changes.items()]
-    return BookDelta(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ns=final,
-        first_update_id=first, final_update_id=final,
-        bids_raw=write_levels([level for price, level in levels if price in BIDS]),
-        asks_raw=write_levels([level for price, level in levels if price in ASKS]),
-    )  # fmt: skip
+    bids = write_levels([level for price, level in levels if price in BIDS])
+    asks = write_levels([level for price, level in levels if price in ASKS])
+    return events.delta(first, final, SYMBOL, at_ns=final, bids_raw=bids, asks_raw=asks)
 
 
 changes = st.dictionaries(st.integers(1, 20), st.integers(0, 3), min_size=1, max_size=4)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests import events
 
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import write_levels
@@ -17,17 +18,11 @@ NOTHING = Raw(b"[]")
 
 
 def delta(first: int, final: int, bids: Raw, asks: Raw = NOTHING) -> BookDelta:
-    return BookDelta(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, at_ns=0,
-        first_update_id=first, final_update_id=final, bids_raw=bids, asks_raw=asks,
-    )  # fmt: skip
+    return events.delta(first, final, bids_raw=bids, asks_raw=asks)
 
 
 def snapshot(update_id: int, bids: Raw = NOTHING, asks: Raw = NOTHING) -> BookSnapshot:
-    return BookSnapshot(
-        exchange="x", symbol=SYMBOL, received_at_ns=0, update_id=update_id,
-        bids_raw=bids, asks_raw=asks,
-    )  # fmt: skip
+    return events.snapshot(update_id, bids_raw=bids, asks_raw=asks)
 
 
 def one(update_id: int) -> Raw:

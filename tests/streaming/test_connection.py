@@ -7,6 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests import events
 
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
@@ -89,24 +90,15 @@ class HastyDialect(ToyDialect):
 
 
 def trade(symbol: Symbol, number: int) -> Trade:
-    return Trade(
-        exchange="toy", symbol=symbol, received_at_ns=0, id=number, at_ns=0,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, symbol, received_at_ns=0)
 
 
 def delta(symbol: Symbol, first: int, final: int) -> BookDelta:
-    return BookDelta(
-        exchange="toy", symbol=symbol, received_at_ns=0, first_update_id=first,
-        final_update_id=final, at_ns=0, bids_raw=NOTHING, asks_raw=NOTHING,
-    )  # fmt: skip
+    return events.delta(first, final, symbol)
 
 
 def snapshot(symbol: Symbol, update_id: int) -> BookSnapshot:
-    return BookSnapshot(
-        exchange="toy", symbol=symbol, received_at_ns=0, update_id=update_id,
-        bids_raw=NOTHING, asks_raw=NOTHING,
-    )  # fmt: skip
+    return events.snapshot(update_id, symbol)
 
 
 def frame(*words: object) -> bytes:

@@ -4,18 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
+from tests import events
+from tests.events import delta, snapshot, trade
 
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.kraken.stream import KrakenDialect
 from penstock.market.events import (
     AnyEvent,
-    BookDelta,
-    BookSnapshot,
     Candle,
     Disconnect,
     Ticker,
-    Trade,
 )
 from penstock.market.symbol import Symbol
 from penstock.streaming.dedupe import Deduplicator, RecentKeys, dedupe_key
@@ -26,37 +25,11 @@ NOTHING = Raw(b"[]")
 
 
 def ticker(at_ns: int | None = 5, bid: str = "1", update_id: int | None = None) -> Ticker:
-    return Ticker(
-        exchange="x", symbol=BTC, received_at_ns=0, at_ns=at_ns, bid_text=bid, update_id=update_id
-    )
-
-
-def delta(first: int | None, final: int | None) -> BookDelta:
-    return BookDelta(
-        exchange="x", symbol=BTC, received_at_ns=0, at_ns=0, first_update_id=first,
-        final_update_id=final, bids_raw=NOTHING, asks_raw=NOTHING,
-    )  # fmt: skip
-
-
-def snapshot(update_id: int) -> BookSnapshot:
-    return BookSnapshot(
-        exchange="x", symbol=BTC, received_at_ns=0, update_id=update_id,
-        bids_raw=NOTHING, asks_raw=NOTHING,
-    )  # fmt: skip
-
-
-def trade(number: int) -> Trade:
-    return Trade(
-        exchange="x", symbol=BTC, received_at_ns=0, id=number, at_ns=0,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.ticker(0, at_ns=at_ns, bid_text=bid, update_id=update_id)
 
 
 def candle(volume: str) -> Candle:
-    return Candle(
-        exchange="x", symbol=BTC, received_at_ns=0, interval="1m", open_ms=0, close_ms=59_999,
-        open_text="1", high_text="1", low_text="1", close_text="1", volume_text=volume,
-    )  # fmt: skip
+    return events.candle(0, volume_text=volume)
 
 
 KEYED: list[AnyEvent] = [

@@ -1,12 +1,14 @@
 """A book begun in its stream: synced only while everything that can be checked agrees."""
 
 from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import events
 
 from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
@@ -27,17 +29,13 @@ UNCHECKED = BookRules(begins="stream")
 
 
 def snapshot(bids: Levels, asks: Levels, checksum: int | None = None) -> BookSnapshot:
-    return BookSnapshot(
-        exchange="toy", symbol=A, received_at_ns=0, at_ns=5, bids_raw=write_levels(bids),
-        asks_raw=write_levels(asks), checksum=checksum,
-    )  # fmt: skip
+    sides: dict[str, Any] = {"bids_raw": write_levels(bids), "asks_raw": write_levels(asks)}
+    return events.snapshot(0, A, at_ns=5, checksum=checksum, **sides)
 
 
 def delta(bids: Levels, asks: Levels, checksum: int | None = None) -> BookDelta:
-    return BookDelta(
-        exchange="toy", symbol=A, received_at_ns=0, at_ns=7, bids_raw=write_levels(bids),
-        asks_raw=write_levels(asks), checksum=checksum,
-    )  # fmt: skip
+    sides: dict[str, Any] = {"bids_raw": write_levels(bids), "asks_raw": write_levels(asks)}
+    return events.delta(None, None, A, at_ns=7, checksum=checksum, **sides)
 
 
 def proof(bids: Levels, asks: Levels) -> int | None:

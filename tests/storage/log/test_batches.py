@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests import events
 
 from penstock.market.events import AnyEvent, Candle, Ticker, Trade
 from penstock.market.symbol import Symbol
@@ -21,19 +22,14 @@ NOON = 1_700_000_000 * SECOND
 
 
 def ticker(at_ns: int, update_id: int | None) -> Ticker:
-    return Ticker(
-        exchange="sim", symbol=BTC, received_at_ns=at_ns, last_text="1", update_id=update_id
-    )
+    return events.ticker(at_ns, exchange="sim", last_text="1", update_id=update_id)
 
 
 def trades(first: int, end: int, at_ns: int = NOON) -> list[Trade]:
     return [
-        Trade(
-            exchange="sim", symbol=BTC, received_at_ns=at_ns + number, id=number, at_ns=5,
-            price_text="1.0", quantity_text="2.0", taker="buy",
-        )
+        events.trade(number, exchange="sim", received_at_ns=at_ns + number)
         for number in range(first, end)
-    ]  # fmt: skip
+    ]
 
 
 class Slot:

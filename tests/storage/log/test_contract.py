@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
+from tests import events
 
 from penstock.errors import ConfigError, SlotInUse, UnusableId
 from penstock.market.events import BookSnapshot, Candle, Ticker, Trade
@@ -40,24 +41,20 @@ def reader(log: EventLog) -> Iterator[LogReader]:
 
 
 def trade(number: int, at_ns: int | None = None, symbol: Symbol = BTC) -> Trade:
-    return Trade(
-        exchange="sim", symbol=symbol, received_at_ns=NOON + number if at_ns is None else at_ns,
-        id=number, at_ns=5, price_text="60000.10", quantity_text="0.5", taker="buy",
-    )  # fmt: skip
-
-
-def ticker(at_ns: int, last: str, update_id: int | None = None) -> Ticker:
-    return Ticker(
-        exchange="sim", symbol=BTC, received_at_ns=at_ns, last_text=last, update_id=update_id
+    received_at_ns = NOON + number if at_ns is None else at_ns
+    return events.trade(
+        number, symbol, "sim", received_at_ns=received_at_ns, at_ns=5, price_text="60000.10"
     )
 
 
+def ticker(at_ns: int, last: str, update_id: int | None = None) -> Ticker:
+    return events.ticker(at_ns, exchange="sim", last_text=last, update_id=update_id)
+
+
 def candle(open_ms: int, close: str = "2", at_ns: int = NOON, **more: Any) -> Candle:
-    return Candle(
-        exchange="sim", symbol=BTC, received_at_ns=at_ns, interval="1m", open_ms=open_ms,
-        close_ms=open_ms + 59_999, open_text="1", high_text="3", low_text="1", close_text=close,
-        volume_text="7", **more,
-    )  # fmt: skip
+    return events.candle(
+        open_ms, exchange="sim", received_at_ns=at_ns, high_text="3", close_text=close, **more
+    )
 
 
 def ids(records: Iterator[Stored] | list[Stored]) -> list[int]:

@@ -4,6 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests import events
 
 from penstock.market.events import Candle, Ticker, Trade
 from penstock.market.symbol import Symbol
@@ -25,19 +26,14 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> EventLog:
 
 
 def trade(number: int, at_ns: int, received_at_ns: int) -> Trade:
-    return Trade(
-        exchange="sim", symbol=BTC, received_at_ns=received_at_ns, id=number,
-        at_ns=at_ns, price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, exchange="sim", at_ns=at_ns, received_at_ns=received_at_ns)
 
 
 def candle(open_ns: int, received_at_ns: int) -> Candle:
     open_ms = open_ns // 1_000_000
-    return Candle(
-        exchange="sim", symbol=BTC, received_at_ns=received_at_ns, interval="1h", open_ms=open_ms,
-        close_ms=open_ms + 3_599_999, open_text="1", high_text="1", low_text="1", close_text="1",
-        volume_text="1",
-    )  # fmt: skip
+    return events.candle(
+        open_ms, "1h", exchange="sim", received_at_ns=received_at_ns, close_ms=open_ms + 3_599_999
+    )
 
 
 def market(since: int | None, until: int | None, rising: bool = False) -> Span:

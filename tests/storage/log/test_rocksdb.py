@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict
+from tests import events
 
 from penstock.errors import ConfigError, NotOurRecord, SlotInUse, StorageError
 from penstock.market.events import Trade
-from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader, Stored, open_log
 from penstock.storage.log.keys import VERSION_KEY, Stream, id_of_key
 
@@ -114,10 +114,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def trade(number: int) -> Trade:
-    return Trade(
-        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=number, id=number, at_ns=1,
-        price_text="1", quantity_text="1", taker="buy",
-    )  # fmt: skip
+    return events.trade(number, exchange="sim")
 
 
 def ids(records: Iterable[Stored]) -> list[int | None]:

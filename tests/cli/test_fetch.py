@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -43,8 +44,9 @@ def test_a_killed_fetcher_goes_on_where_the_log_ended(tmp_path: Path, exchange: 
     assert gone.returncode == 1, "it was killed"
     assert json.loads(gone.stdout)["status"]["slot"] == "fetch-binance"
     with started(*FETCH, "--json", folder=tmp_path, environment=urls(exchange)) as process:
-        wait_until(lambda: "running" in _shown(tmp_path), process)
-        shown = run("status", "--data-dir", ".", folder=tmp_path)
+        # The status of the killed one still stands until this one has written its own.
+        wait_until(lambda: _status(tmp_path).returncode == 0, process)
+        shown = _status(tmp_path)
         code, out, errors = stopped(process)
 
     assert code == 0, errors
@@ -59,8 +61,8 @@ def test_a_killed_fetcher_goes_on_where_the_log_ended(tmp_path: Path, exchange: 
     assert "Traceback" not in errors
 
 
-def _shown(folder: Path) -> str:
-    return run("status", "--data-dir", ".", "--json", folder=folder).stdout
+def _status(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return run("status", "--data-dir", ".", folder=folder)
 
 
 def test_it_runs_beside_a_collector_of_the_same_folder(tmp_path: Path, exchange: str) -> None:

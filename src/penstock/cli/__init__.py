@@ -33,7 +33,8 @@ _COMMANDS = (
 class _Commands(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = LazyCommands(_COMMANDS, self.rich_markup_mode)
+        # Nothing is added later, so it need not be mutable.
+        self.commands = LazyCommands(_COMMANDS, self.rich_markup_mode)  # type: ignore[assignment]
 
 
 app = typer.Typer(

@@ -1,7 +1,7 @@
 """Imports the modules of commands on first use: importing all of them takes a second."""
 
 import sys
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +11,7 @@ from typer.core import MarkupMode
 from penstock.signals import INTERRUPTED
 
 
-class LazyCommands(MutableMapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """Commands by name. Each is a function or a Typer, named as its module in ``penstock.cli``."""
 
     def __init__(self, names: Sequence[str], markup: MarkupMode) -> None:
@@ -37,12 +37,6 @@ class LazyCommands(MutableMapping[str, Any]):
         else:
             parent.command(name)(found)
         return typer.main.get_group(parent).commands[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

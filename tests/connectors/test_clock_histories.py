@@ -15,8 +15,9 @@ NOON = 1_700_000_000_000 - 1_700_000_000_000 % 60_000
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 
 
-# 2588: a process that has no answer yet, and the store's clock is set.
-@pytest.mark.parametrize("seed", [*range(5), 2588])
+# 2588: a process that has no answer yet, and the store's clock is set. 4280: processes hold tokens
+# of the next window, and the exchange is set back. 20078: it is set back by less than is noticed.
+@pytest.mark.parametrize("seed", [*range(5), 2588, 4280, 20078])
 async def test_no_window_is_passed_and_no_silence_is_longer_than_two_windows(seed: int) -> None:
     outcome = await run(seed)
     assert not outcome.failed, outcome
@@ -84,6 +85,33 @@ def test_who_was_answered_in_a_window_knows_when_it_ends() -> None:
     budget, _ = lease(budget, LeaseRequest((window,), exchange_ms=NOON + 1_000), NOON - 2_000)
     _, after = lease(budget, asked(1, NOON + 10_100), NOON + 7_100)
     assert after.ok
+
+
+def test_tokens_of_the_next_window_stay_counted_if_the_exchange_is_set_back() -> None:
+    budget, _ = lease(Budget(), asked(40, NOON), NOON)
+    budget, earlier = lease(budget, asked(1, NOON - 1_500), NOON + 500)
+    budget, over = lease(budget, asked(61, NOON + 100), NOON + 2_100)
+    _, fits = lease(budget, asked(60, NOON + 200), NOON + 2_200)
+    assert (earlier.ok, earlier.at_ms) == (False, NOON + 2_000)
+    assert (over.ok, fits.ok) == (False, True)
+
+
+def answered(need: int, exchange_ms: int) -> LeaseRequest:
+    index = exchange_ms // 10_000
+    window = WindowDemand("weight", 100, 10 * SECOND, need=need, seen=1, seen_in=index)
+    return LeaseRequest((window,), exchange_ms=exchange_ms)
+
+
+def test_a_window_begins_once_the_one_before_is_over_by_every_confirmed_estimate() -> None:
+    budget, _ = lease(Budget(), asked(1, NOON), NOON)
+    # Set back by 0.9 s, as a response showed; the other process has had none since.
+    budget, _ = lease(budget, answered(1, NOON + 1_000), NOON + 1_900)
+    budget, early = lease(budget, asked(1, NOON + 10_100), NOON + 10_100)
+    _, later = lease(budget, asked(1, NOON + 10_950), NOON + 10_950)
+    _, begun = lease(budget, answered(1, NOON + 10_100), NOON + 10_100)
+    assert (early.ok, early.at_ms) == (False, NOON + 10_900)
+    assert later.ok
+    assert begun.ok, "a response in the new window shows that it has begun"
 
 
 def test_a_budget_that_was_written_before_ends_were_kept_goes_on() -> None:

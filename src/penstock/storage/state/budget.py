@@ -12,7 +12,8 @@ whose clock is stepped keeps counting. Each window also stores its end by the st
 process whose estimate of the end differs contradicts an earlier one: one of the clocks was stepped,
 or one of the two estimates is wrong. Then recent usage counts in the process's window too, so that
 a window in the future does not block all processes until it begins, and an older one does not free
-capacity.
+capacity. A window is not begun before the one before is over by every estimate that a response
+confirmed.
 
 Neither time that cannot have passed nor lost data frees capacity: where the store may have lost
 what it granted, everything counts as used.
@@ -185,11 +186,13 @@ def lease(
     ahead_ms = ask.exchange_ms - now_ms if ask.exchange_ms else ask.offset_ms
     for window in ask.windows:
         use = uses.get(window.limit)
-        known, is_carried = _present(window, use, (now_ms, ahead_ms), forgot)
+        known, is_carried = _present(window, use, (now_ms, ahead_ms), ask.opening_ms, forgot)
         index, used = known.number, known.used
         ends_ms = (index + 1) * window.period_ms - ahead_ms
         opens_ms = ends_ms - window.period_ms + ask.opening_ms
-        if used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
+        if ends_ms <= now_ms:
+            ready_ms = max(ready_ms, known.ends_ms + ask.opening_ms)
+        elif used + window.need > window.amount or at_ms >= ends_ms - ask.closing_ms:
             ready_ms = max(ready_ms, ends_ms + ask.opening_ms)
         elif at_ms < opens_ms:
             ready_ms = max(ready_ms, opens_ms)
@@ -231,6 +234,8 @@ def whole_block(ask: LeaseRequest, use: Use, now_ms: int) -> LeaseReply | None:
         return None
     if _slips(window, index, ahead_ms, ends_ms):
         return None
+    if _is_later(window, index, ahead_ms, ends_ms + ask.opening_ms):
+        return None
     if window.seen_in == index and window.seen > used:
         return None
     tokens = window.want if window.want > window.need else window.need
@@ -250,9 +255,12 @@ def _spoken_for_us(pace: PacedDemand, use: Use | None, now_ms: int, forgot: bool
 
 
 def _present(
-    window: WindowDemand, use: Use | None, now: tuple[int, int], forgot: bool
+    window: WindowDemand, use: Use | None, now: tuple[int, int], opening_ms: int, forgot: bool
 ) -> tuple[WindowUse, bool]:
-    """The window to take from; and whether it includes usage of a contradicting window."""
+    """The window to take from; and whether it includes usage of a contradicting window.
+
+    One that is over by the process's estimate is not over yet by another's.
+    """
     now_ms, ahead_ms = now
     present, is_carried = (now_ms + ahead_ms) // window.period_ms, False
     new = WindowUse(present, 0, 0, (present + 1) * window.period_ms - ahead_ms)
@@ -268,10 +276,15 @@ def _present(
         # later one was written before a clock was set back.
         if known.number > present + 1:
             found = new._replace(used=known.used)
-        elif known.number == present - 1:
-            found = new._replace(before=known.used, expected=known.next_expected())
+        elif known.number >= present:
+            is_later = _is_later(window, known.number, ahead_ms, known.ends_ms + opening_ms)
+            found = known._replace(ends_ms=ends_ms) if is_later else known
+        elif known.number < present - 1:
+            found = new
+        elif now_ms < known.ends_ms and window.seen_in != present:
+            found = known
         else:
-            found = known if known.number >= present else new
+            found = new._replace(before=known.used, expected=known.next_expected())
     if window.seen_in == found.number and window.seen > found.used:
         since_ms = max(1, now_ms + ahead_ms - found.number * window.period_ms)
         foreign = found.foreign + window.seen - found.used
@@ -291,6 +304,11 @@ def _slips(window: WindowDemand, index: int, ahead_ms: int, ends_ms: int) -> boo
     return abs(put_ms - ends_ms) > most_slip_ms(window.period_ms)
 
 
+def _is_later(window: WindowDemand, index: int, ahead_ms: int, ends_ms: int) -> bool:
+    """Whether a window ends later, as a process knows that had a response in it."""
+    return window.seen_in == index and (index + 1) * window.period_ms - ahead_ms > ends_ms
+
+
 def _contradicted(
     window: WindowDemand, known: WindowUse, new: WindowUse, now_ms: int
 ) -> tuple[WindowUse, bool]:
@@ -301,6 +319,10 @@ def _contradicted(
         is_sure = is_sure or abs(known.ends_ms - new.ends_ms) >= window.period_ms
         ends_ms = new.ends_ms if is_sure else max(known.ends_ms, new.ends_ms)
         return known._replace(ends_ms=ends_ms), False
+    if known.number == new.number + 1:
+        # The exchange was set back a little. Processes have tokens of the later window, which stay
+        # counted if none are granted of an earlier one.
+        return known, False
     begun_ms, begins_ms = known.ends_ms - window.period_ms, new.ends_ms - window.period_ms
     if now_ms >= begun_ms - _SLIP_MS and begins_ms < known.ends_ms:
         # By the store's clock the process's window overlaps the one with the known usage.
@@ -309,7 +331,7 @@ def _contradicted(
     # That was long ago, or the store's clock was set back and the process may be right.
     if new.number == known.number + 1:
         return new._replace(before=known.used), False
-    return new._replace(used=known.used if new.number == known.number - 1 else 0), False
+    return new, False
 
 
 def _without_old(uses: dict[str, Use], now_ms: int) -> dict[str, Use]:

@@ -75,6 +75,8 @@ AND coalesce($11::bigint, penstock_now_ms() + $12) >= window_index * $7 + $8
 AND coalesce($11::bigint, penstock_now_ms() + $12) < (window_index + 1) * $7 - $9
 AND abs((window_index + 1) * $7 - coalesce($11::bigint - penstock_now_ms(), $12) - window_ends_ms)
     <= $13
+AND (window_index <> $5 OR (window_index + 1) * $7 - coalesce($11::bigint - penstock_now_ms(), $12)
+    <= window_ends_ms + $8)
 AND blocked_until_ms BETWEEN $10 AND penstock_now_ms()
 RETURNING window_index, penstock_now_ms()
 """

@@ -182,6 +182,12 @@ BEGIN
                 IF charge[6]::bigint <> present AND abs(ends_ms - told_ms) < period_ms THEN
                     told_ms := greatest(ends_ms, told_ms);
                 END IF;
+            ELSIF use[0]::bigint = present + 1 THEN
+                index := use[0];
+                used := use[1];
+                before := use[2];
+                others := jsonb_build_array(use[4], use[5], use[6]);
+                told_ms := ends_ms;
             ELSIF now_ms >= ends_ms - period_ms - 1000
             AND present * period_ms - ahead_ms < ends_ms THEN
                 used := use[1];
@@ -191,16 +197,19 @@ BEGIN
                 is_carried := true;
             ELSIF present = use[0]::bigint + 1 THEN
                 before := use[1];
-            ELSIF present = use[0]::bigint - 1 THEN
-                used := use[1];
             END IF;
         ELSIF use[0]::bigint > present + 1 THEN
             used := use[1];
-        ELSIF use[0]::bigint >= present THEN
+        ELSIF use[0]::bigint >= present OR use[0]::bigint = present - 1
+        AND now_ms < use[3]::bigint AND charge[6]::bigint <> present THEN
             index := use[0];
             used := use[1];
             before := coalesce(use[2]::bigint, 0);
             told_ms := use[3];
+            ends_ms := (index + 1) * period_ms - ahead_ms;
+            IF charge[6]::bigint = index AND ends_ms > told_ms + opening_ms AND index >= present THEN
+                told_ms := ends_ms;
+            END IF;
             IF jsonb_array_length(use) = 7 THEN
                 others := jsonb_build_array(use[4], use[5], use[6]);
             END IF;
@@ -220,7 +229,9 @@ BEGIN
         END IF;
         ends_ms := (index + 1) * period_ms - ahead_ms;
         opens_ms := ends_ms - period_ms + opening_ms;
-        IF used + need > amount OR at_ms >= ends_ms - closing_ms THEN
+        IF ends_ms <= now_ms THEN
+            ready_ms := greatest(ready_ms, told_ms + opening_ms);
+        ELSIF used + need > amount OR at_ms >= ends_ms - closing_ms THEN
             ready_ms := greatest(ready_ms, ends_ms + opening_ms);
         ELSIF at_ms < opens_ms THEN
             ready_ms := greatest(ready_ms, opens_ms);

@@ -125,4 +125,5 @@ SCHEMA: Schema = (
     (JOBS, JOB_SLOTS, COUNTERS),
     (),  # budgets store the end of their windows
     (),  # and keep the later end if processes disagree
+    (),  # and begin no window before the one before is over
 )

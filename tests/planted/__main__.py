@@ -18,7 +18,11 @@ _AT_ONCE = 2
 
 
 def main(names: list[str]) -> int:
-    chosen = [bug for bug in bugs() if not names or bug.name in names]
+    known = {bug.name: bug for bug in bugs()}
+    if unknown := [name for name in names if name not in known]:
+        print(f"No planted bug is called {', '.join(unknown)}: see tests/planted/bugs.")
+        return 2
+    chosen = [known[name] for name in names] or list(known.values())
     with tempfile.TemporaryDirectory(prefix="penstock-planted-") as folder:
         copies = SimpleQueue[Copy]()
         for number in range(_AT_ONCE):

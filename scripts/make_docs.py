@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+import pkgutil
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,6 +13,7 @@ import typer
 from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+import penstock
 from penstock.cli import app
 from penstock.config import (
     RENAMED,
@@ -21,8 +24,7 @@ from penstock.config import (
     short_names,
     table_of,
 )
-from penstock.telemetry import Fact
-from penstock.telemetry.logs import level_of_kind
+from penstock.telemetry import CountedFact, Fact
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -92,13 +94,24 @@ with the reason), and `crashed` marks an unexpected error, with the traceback.
 
 def logs_page() -> str:
     """Every fact that is logged, with its level."""
+    # A fact is known once the module that defines it was imported.
+    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+        if module.name.endswith((".facts", ".recorder")):
+            import_module(module.name)
     rank = ("error", "warning", "info", "debug").index
-    kinds = sorted(Fact.__subclasses__(), key=lambda k: (rank(level_of_kind(k)), k.__name__))
+    kinds = sorted(_kinds(Fact), key=lambda k: (rank(k.level), k.__name__))
     rows = ""
     for kind in kinds:
         said = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
-        rows += f"| `{kind.__name__}` | {level_of_kind(kind)} | {said} |\n"
+        rows += f"| `{kind.__name__}` | {kind.level} | {said} |\n"
     return _LOGS + rows + _LOGS_END
+
+
+def _kinds(fact: type[Fact]) -> Iterator[type[Fact]]:
+    for kind in fact.__subclasses__():
+        yield from _kinds(kind)
+        if kind is not CountedFact:
+            yield kind
 
 
 def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:

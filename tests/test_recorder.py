@@ -14,9 +14,9 @@ from penstock.market.codec import decode
 from penstock.market.events import AnyEvent, Trade
 from penstock.publish import Message, Published
 from penstock.publish.memory import MemoryPublisher
-from penstock.recorder import Recorder
+from penstock.recorder import ListenerFailed, Recorder
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
-from penstock.telemetry import Fact, ListenerFailed
+from penstock.telemetry import Fact
 
 TOPIC = "sim.trades.btc_usdt"
 

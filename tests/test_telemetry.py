@@ -9,21 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.telemetry import (
-    Fact,
-    FaultInjected,
-    GapFound,
-    JobFailed,
-    Level,
-    RequestSent,
-    StoreAnswers,
-    StoreSilent,
-    configure_logging,
-    level_of,
-    log_facts,
-    quiet,
-    tell_all,
-)
+from penstock.collect.facts import GapFound
+from penstock.exchanges.facts import RequestSent
+from penstock.jobs.facts import JobFailed, StoreAnswers, StoreSilent
+from penstock.simulator.engine.facts import FaultInjected
+from penstock.telemetry import Fact, Level, configure_logging, log_facts, quiet, tell_all
 
 GAP = GapFound(exchange="binance", channel="trades", symbol="btc_usdt", first=3, last=5)
 FAULT = FaultInjected(exchange="binance", kind="drop", where="btcusdt@trade")
@@ -88,7 +78,7 @@ def test_on_a_terminal_the_line_is_for_people(capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_a_fact_has_a_level(fact: Fact, level: str) -> None:
-    assert level_of(fact) == level
+    assert fact.logged_at() == level
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,10 @@ from penstock.connectors.gateways import FleetGateways
 from penstock.errors import Banned, PenstockError
 from penstock.exchanges import registry
 from penstock.exchanges.base import ExchangeClient, Request
+from penstock.exchanges.facts import RequestSent, SendingStopped
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
-from penstock.telemetry import Fact, RequestSent, SendingStopped
+from penstock.telemetry import Fact
 
 NAME = "binance"
 PROVOKED = "/api/v3/avgPrice"

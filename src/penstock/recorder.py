@@ -12,11 +12,22 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 from penstock.market.events import AnyEvent
 from penstock.publish import Publisher
 from penstock.storage.log import Durability, LogWriter, Stored
-from penstock.telemetry import Listener, ListenerFailed, quiet
+from penstock.telemetry import Fact, Level, Listener, quiet
+
+
+class ListenerFailed(Fact, frozen=True, kw_only=True):
+    """A listener for new records raised; the records are stored, other listeners received them."""
+
+    level: ClassVar[Level] = "error"
+
+    listener: str
+    error: str
+
 
 Tap = Callable[[Sequence[Stored]], None]
 """Called with every batch of new records, in order per stream, once written and published."""

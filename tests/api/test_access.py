@@ -10,7 +10,7 @@ from yarl import URL
 from penstock.api.access import rules_of
 from penstock.config import Api, Secret
 from penstock.errors import ConfigError
-from penstock.telemetry import RequestCrashed, RequestServed
+from penstock.web.facts import RequestCrashed, RequestServed
 
 from .conftest import CANDLES, Client, Open
 

@@ -11,10 +11,11 @@ from penstock.clock import SystemClock
 from penstock.config import Api
 from penstock.connectors.counters import FleetCounters
 from penstock.errors import StoreUnreachable
+from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.jobs.facts import JobFailed
 from penstock.storage.state import Document, Query, StateStore, open_store
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import SCHEMA, Table
-from penstock.telemetry import JobFailed, RequestFailed, RequestSent
 
 from .conftest import CANDLES, Client, served
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from tests.waiting import PATIENCE_S
 
-from penstock.telemetry import RequestServed
+from penstock.web.facts import RequestServed
 
 from .conftest import Open
 

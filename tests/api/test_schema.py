@@ -11,7 +11,7 @@ import jsonschema_rs
 from penstock.api import connectors, health, jobs, markets
 from penstock.api.document import document
 from penstock.api.operations import OPERATIONS
-from penstock.telemetry import RequestCrashed
+from penstock.web.facts import RequestCrashed
 
 from .conftest import Client
 

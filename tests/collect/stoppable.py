@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from penstock.clock import SystemClock
+from penstock.collect.facts import ConnectionLost
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
@@ -15,7 +16,7 @@ from penstock.market.events import AnyEvent, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
 from penstock.streaming.shard import Shard
-from penstock.telemetry import ConnectionLost, Fact
+from penstock.telemetry import Fact
 
 BTC = Symbol("BTC", "USDT")
 

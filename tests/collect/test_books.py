@@ -13,7 +13,7 @@ from tests import events
 from penstock.clock import ManualClock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.books import BookMaintainer
-from penstock.collect.facts import RequestsResumed, RequestsSuspended
+from penstock.collect.facts import BookDrifted, RequestsResumed, RequestsSuspended, SnapshotFailed
 from penstock.config import Collect
 from penstock.errors import ConnectorPaused, StoreUnreachable
 from penstock.exchanges import registry
@@ -26,7 +26,7 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
-from penstock.telemetry import BookDrifted, Fact, SnapshotFailed
+from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit
 from penstock.throttle.local_gate import LocalGate
 

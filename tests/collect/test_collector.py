@@ -18,25 +18,26 @@ from penstock.app.simulator import build_simulator
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
-from penstock.collect.facts import CollectorFailed, LogUnwritable, LogWritable
+from penstock.collect.facts import (
+    CollectorFailed,
+    ExchangeSilent,
+    LogUnwritable,
+    LogWritable,
+    StatusUnreadable,
+    StatusUnwritable,
+    StreamRecovered,
+    StreamStalled,
+)
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
+from penstock.exchanges.facts import RequestSent
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Judge
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.storage.log.keys import Stream, id_of_key
-from penstock.telemetry import (
-    ExchangeSilent,
-    Fact,
-    RequestSent,
-    StatusUnreadable,
-    StatusUnwritable,
-    StreamRecovered,
-    StreamStalled,
-    quiet,
-)
+from penstock.telemetry import Fact, quiet
 
 NAMES = ("BTCUSDT",)
 SLOT = "collect-binance"

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from tests import events
 
 from penstock.collect.continuity import Continuity
-from penstock.collect.facts import RecordsLost
+from penstock.collect.facts import GapFound, RecordsLost
 from penstock.collect.status import GapCount, IdsStatus
 from penstock.market.events import Disconnect, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, LogWriter, open_log
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import Fact, GapFound, quiet
+from penstock.telemetry import Fact, quiet
 
 BTC = Symbol("BTC", "USDT")
 TRADES = Stream("toy", "trades", "btc_usdt")

@@ -10,6 +10,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.batching import Flushing
+from penstock.collect.facts import ConnectionLost
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.errors import (
     ExchangeError,
@@ -21,7 +22,7 @@ from penstock.errors import (
 from penstock.market.events import AnyEvent, BookSnapshot, Disconnect, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.telemetry import ConnectionLost, Fact
+from penstock.telemetry import Fact
 
 BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 

@@ -15,6 +15,7 @@ from penstock.app.simulator import build_simulator
 from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.availability import RestAvailability
+from penstock.collect.facts import FetchDone, FetchFailed
 from penstock.collect.fetch_schedule import FetchTiming
 from penstock.collect.fetcher import Fetcher, FetchLoop
 from penstock.collect.fetches import Fetched
@@ -40,7 +41,7 @@ from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Evidence, Judge, SeenTrade
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import Fact, FetchDone, FetchFailed
+from penstock.telemetry import Fact
 
 every_exchange = pytest.mark.parametrize("name", simulators.names())
 

@@ -9,6 +9,7 @@ from tests import events
 
 from penstock.clock import ManualClock
 from penstock.collect import fetches
+from penstock.collect.facts import FetchFellShort
 from penstock.collect.fetches import FetchContext, TradesFetch, kinds_to_fetch
 from penstock.collect.recording import RetryingRecorder
 from penstock.config import Fetch
@@ -20,7 +21,7 @@ from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import Fact, FetchFellShort
+from penstock.telemetry import Fact
 
 BTC = Symbol("BTC", "USD")
 

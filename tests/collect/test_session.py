@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.batching import Flushing
+from penstock.collect.facts import ConnectionLost, SnapshotFailed
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.collect.sockets import LARGEST_FRAME, Socket
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
@@ -25,7 +26,7 @@ from penstock.streaming.commands import Subscription
 from penstock.streaming.connection import QUARANTINED
 from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import Plan
-from penstock.telemetry import ConnectionLost, Fact, SnapshotFailed
+from penstock.telemetry import Fact
 
 from .conftest import Listen, ToyExchange, delta_frame, trade_frame
 

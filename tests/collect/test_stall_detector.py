@@ -10,13 +10,19 @@ from msgspec import Raw
 
 from penstock.clock import ManualClock
 from penstock.collect.availability import RestAvailability
-from penstock.collect.facts import RequestsSuspended
+from penstock.collect.facts import (
+    RequestsSuspended,
+    StreamProbed,
+    StreamRecovered,
+    StreamStalled,
+    StreamSuspected,
+)
 from penstock.collect.stall_detector import ProbeContext, StallDetector
 from penstock.errors import ConnectorPaused, NoAnswer
 from penstock.exchanges.base import MarketProgress, Request, Rest
 from penstock.market.events import AnyEvent, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.symbol import Symbol
-from penstock.telemetry import Fact, StreamProbed, StreamRecovered, StreamStalled, StreamSuspected
+from penstock.telemetry import Fact
 
 BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 

@@ -9,10 +9,11 @@ from tests.waiting import PATIENCE_S
 from penstock.app.collector import open_collector
 from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
+from penstock.collect.facts import StreamProbed, StreamStalled
 from penstock.collect.status import CollectorStatus
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.simulator import registry as simulators
-from penstock.telemetry import Fact, StreamProbed, StreamStalled
+from penstock.telemetry import Fact
 
 # The streams of trades, as each simulated exchange names them, from their first moment on.
 FAULTS = "mute@*@trade|trade*|match*=1ms"

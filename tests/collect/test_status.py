@@ -11,6 +11,7 @@ from tests import events
 
 from penstock.clock import ManualClock
 from penstock.collect.continuity import Continuity
+from penstock.collect.facts import StatusUnwritable
 from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.status import (
     FOLDER,
@@ -28,7 +29,7 @@ from penstock.errors import NotOurRecord, StorageError
 from penstock.market.events import Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
-from penstock.telemetry import Fact, StatusUnwritable, quiet
+from penstock.telemetry import Fact, quiet
 
 BTC = Symbol("BTC", "USDT")
 

@@ -16,7 +16,7 @@ from penstock.app.collector import open_collector
 from penstock.app.fetcher import open_fetcher
 from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
-from penstock.collect.facts import RequestsResumed, RequestsSuspended
+from penstock.collect.facts import RequestsResumed, RequestsSuspended, SnapshotFailed
 from penstock.collect.listings import Listings
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Fetch, Settings, State
@@ -24,8 +24,9 @@ from penstock.connectors import ConnectorManager
 from penstock.connectors.markets import Markets
 from penstock.errors import StoreUnreachable, UnknownSymbol
 from penstock.exchanges.base import Info, ListedMarket, SymbolMap
+from penstock.exchanges.facts import RequestSent
 from penstock.market.symbol import Symbol
-from penstock.telemetry import Fact, RequestSent, SnapshotFailed
+from penstock.telemetry import Fact
 
 from .test_collector import (
     SLOT,

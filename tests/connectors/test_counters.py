@@ -4,10 +4,11 @@ from penstock.clock import ManualClock
 from penstock.connectors.counters import FleetCounters, fleet_counters
 from penstock.connectors.manager import ConnectorManager
 from penstock.errors import StoreUnreachable
+from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.jobs.facts import JobDone, JobFailed
 from penstock.storage.state import StateStore, Write
 from penstock.storage.state.documents import Document
 from penstock.storage.state.schema import Table
-from penstock.telemetry import JobDone, JobFailed, RequestFailed, RequestSent
 
 SENT = RequestSent(exchange="binance", path="/x", cost=5, status=200, took_ms=3)
 REFUSED = RequestSent(exchange="binance", path="/x", cost=1, status=429, took_ms=3)

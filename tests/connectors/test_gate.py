@@ -7,6 +7,7 @@ from tests.connectors.conftest import START_MS
 
 from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
+from penstock.connectors.facts import BudgetReachable, BudgetUnreachable
 from penstock.connectors.gate import SharedGate
 from penstock.errors import (
     BadCost,
@@ -15,11 +16,12 @@ from penstock.errors import (
     RateLimited,
     StoreUnreachable,
 )
+from penstock.exchanges.facts import CapacityLow
 from penstock.storage.state import Budget, LeaseRequest, StateStore
 from penstock.storage.state.budget import LeaseReply as Leased
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import SCHEMA
-from penstock.telemetry import BudgetReachable, BudgetUnreachable, CapacityLow, Fact
+from penstock.telemetry import Fact
 from penstock.throttle.gate import Gate, GateGrant, Limit
 
 MINUTE = Limit(amount=600, period_ms=60_000)

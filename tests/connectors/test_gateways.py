@@ -12,8 +12,9 @@ from penstock.config import Exchanges, Settings, Simulator
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.manager import ConnectorManager
 from penstock.errors import ConnectorPaused, UnknownExchange
+from penstock.exchanges.facts import RequestSent
 from penstock.storage.state import StateStore
-from penstock.telemetry import Fact, RequestSent
+from penstock.telemetry import Fact
 
 NAME = "binance"
 

@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.connectors.facts import MarketsChanged
 from penstock.connectors.manager import ConnectorManager
 from penstock.connectors.markets import ExchangeListing, Markets, stored_listing
 from penstock.errors import ConnectorPaused, ExchangeUnreachable, NoAnswer, UnknownSymbol
@@ -15,7 +16,7 @@ from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.schema import MARKETS
-from penstock.telemetry import Fact, MarketsChanged
+from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit
 
 BTC = ListedMarket("XXBTZUSD", Symbol.parse("btc_usd"), "BTC/USD", ("XBTUSD", "XBT/USD"))

@@ -24,17 +24,17 @@ from penstock.errors import (
 )
 from penstock.exchanges import http, registry
 from penstock.exchanges.base import ApiError, Exchange, Meaning, Request
-from penstock.exchanges.gateway import Gateway, gateway_for
-from penstock.exchanges.http import Answer, HttpTransport, Transport
-from penstock.resilience.backoff import Backoff
-from penstock.telemetry import (
+from penstock.exchanges.facts import (
     CapacityLow,
     ClockStepped,
-    Fact,
     RequestFailed,
     RequestSent,
     SendingStopped,
 )
+from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.http import Answer, HttpTransport, Transport
+from penstock.resilience.backoff import Backoff
+from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit
 from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.offset import Offset

@@ -19,10 +19,11 @@ from penstock.exchanges.base import (
     Request,
     SymbolMap,
 )
+from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.exchanges.gateway import Gateway, client_for
 from penstock.exchanges.http import HttpTransport
 from penstock.resilience.backoff import Backoff
-from penstock.telemetry import Fact, RequestFailed, RequestSent
+from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit
 from penstock.throttle.local_gate import LocalGate
 

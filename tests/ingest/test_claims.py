@@ -8,13 +8,13 @@ import pytest
 from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.facts import CandlesMissing
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.jobs.run import JobRun
 from penstock.recorder import Recorder
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import CandlesMissing
 
 from .worlds import MINUTE_MS, NOW_MS, World, every, world
 

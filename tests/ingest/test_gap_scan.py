@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests import events
 
 from penstock.clock import ManualClock
+from penstock.ingest.facts import CandlesMissing
 from penstock.ingest.held import CandleGap, HeldCandles, joined, without
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.jobs.run import JobRun
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, Interval
 from penstock.storage.log import open_log
-from penstock.telemetry import CandlesMissing
 
 from .worlds import BTC, MINUTE_MS, NOW_MS, World, every, world
 

@@ -20,14 +20,16 @@ from penstock.app.worker import open_worker
 from penstock.clock import SystemClock
 from penstock.config import Collect, Exchanges, Jobs, Requests, Settings, Simulator
 from penstock.connectors import ConnectorManager
+from penstock.exchanges.facts import RequestSent
 from penstock.jobs import Cursor, Job, JobService, NewJob, Schedule
+from penstock.jobs.facts import JobDone
 from penstock.jobs.schedule import next_due
 from penstock.market.events import Candle
 from penstock.simulator.registry import catalogue
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
-from penstock.telemetry import Fact, JobDone, RequestSent
+from penstock.telemetry import Fact
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS

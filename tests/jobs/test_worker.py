@@ -21,6 +21,7 @@ from penstock.errors import (
     StoreUnreachable,
     UnknownSymbol,
 )
+from penstock.jobs.facts import JobFailed, JobLost, StoreAnswers, StoreSilent
 from penstock.jobs.kinds import SPECIFIED, JobKind
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
@@ -31,7 +32,7 @@ from penstock.storage.state import Counts, Document, StateStore
 from penstock.storage.state.documents import Claim, Write
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import JOBS, SCHEMA, Table
-from penstock.telemetry import Fact, JobFailed, JobLost, StoreAnswers, StoreSilent
+from penstock.telemetry import Fact
 
 START_MS = 1_700_000_000_000
 SETTINGS = Jobs(concurrency=3, per_exchange=2, lease=30, time_slice=20, attempts=3, first_delay=8)

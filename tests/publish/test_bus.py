@@ -18,6 +18,7 @@ from penstock.market.events import Candle
 from penstock.market.symbol import Symbol
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
+from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.publish.frames import (
     BATCH,
     JOIN,
@@ -33,7 +34,7 @@ from penstock.publish.readiness import Socket
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.publish.zeromq import ZeroMqPublisher
 from penstock.storage.log import open_log
-from penstock.telemetry import BusFell, Fact, MessagesDropped, quiet
+from penstock.telemetry import Fact, quiet
 
 from .conftest import (
     OTHER,

@@ -25,7 +25,8 @@ from penstock.errors import ConfigError, PenstockError, mask_urls
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.stats.exposition import exposed
 from penstock.storage.state import open_store
-from penstock.telemetry import LoginFailed, configure_logging, log_error
+from penstock.telemetry import configure_logging, log_error
+from penstock.web.facts import LoginFailed
 
 TOKEN = "correct horse battery staple"
 RIGHT = f"Bearer {TOKEN}"

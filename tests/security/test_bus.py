@@ -35,11 +35,12 @@ from penstock.cli.tail import _text
 from penstock.errors import BusUnreachable, ConfigError
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
+from penstock.publish.facts import BusRefused
 from penstock.publish.frames import ANNOUNCE, Announcement, Frame, FrameKind, write_frame
 from penstock.publish.outbox import _MOST_BYTES, Outbox
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.publish.subscriptions import LONGEST, ClientSubscriptions
-from penstock.telemetry import BusRefused, Fact
+from penstock.telemetry import Fact
 
 from .attacked_bus import attacked, check
 from .bus_attack import handshake

@@ -17,7 +17,7 @@ from penstock.collect.sockets import ConnectFailed, open_socket
 from penstock.config import Api
 from penstock.exchanges.binance.symbols import read_info
 from penstock.storage.state import open_store
-from penstock.telemetry import RequestServed
+from penstock.web.facts import RequestServed
 
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _TEXT, _MORE, _LAST = 0x01, 0x00, 0x80

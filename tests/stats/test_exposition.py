@@ -12,8 +12,8 @@ from tests.waiting import PATIENCE_S
 
 from penstock.config import Metrics
 from penstock.errors import ConfigError, PortInUse
+from penstock.exchanges.facts import RequestSent
 from penstock.stats.exposition import exposed
-from penstock.telemetry import RequestSent
 
 
 def free_port() -> int:

@@ -3,25 +3,22 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.clock import ManualClock
-from penstock.connectors import ConnectorManager
-from penstock.stats.metrics import Metrics, fleet_text, store_text
-from penstock.storage.state import open_store
-from penstock.telemetry import (
+from penstock.collect.facts import (
     BookDrifted,
-    BusFell,
     FetchDone,
     FetchFailed,
-    MessagesDropped,
-    RequestCrashed,
-    RequestFailed,
-    RequestSent,
-    RequestServed,
     StreamProbed,
     StreamRecovered,
     StreamStalled,
     StreamSuspected,
 )
+from penstock.connectors import ConnectorManager
+from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.publish.facts import BusFell, MessagesDropped
+from penstock.stats.metrics import Metrics, fleet_text, store_text
+from penstock.storage.state import open_store
 from penstock.throttle.gate import Limit
+from penstock.web.facts import RequestCrashed, RequestServed
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:

@@ -22,8 +22,9 @@ from penstock.api.problems import MEDIA_TYPE, Problem, plain_problem
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.errors import ConfigError
-from penstock.telemetry import Listener, LoginFailed, RequestServed
+from penstock.telemetry import Listener
 from penstock.web import Hosts, hosts_of, is_local
+from penstock.web.facts import LoginFailed, RequestServed
 
 LARGEST_BODY_BYTES = 1_000_000
 _OPEN = {"/healthz", "/readyz", "/metrics"}

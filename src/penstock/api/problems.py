@@ -40,7 +40,8 @@ from penstock.errors import (
     UnknownSymbol,
     VersionChanged,
 )
-from penstock.telemetry import Listener, RequestCrashed
+from penstock.telemetry import Listener
+from penstock.web.facts import RequestCrashed
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5

@@ -38,11 +38,12 @@ from penstock.cli.running import (
 from penstock.cli.symbols_file import OPTION, SymbolSelection
 from penstock.clock import SystemClock
 from penstock.collect.collector import Collector
+from penstock.collect.facts import SymbolsReread
 from penstock.collect.reporter import Reporter
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
 from penstock.errors import PenstockError
-from penstock.telemetry import Listener, SymbolsReread, log_facts
+from penstock.telemetry import Listener, log_facts
 
 
 def collect(

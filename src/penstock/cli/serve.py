@@ -11,7 +11,8 @@ from penstock.cli.options import DataOption, JsonOption, SecondsOption, default,
 from penstock.cli.running import last_words_logged, run_process, stop_after, stop_on_signals
 from penstock.clock import SystemClock
 from penstock.config import Settings
-from penstock.telemetry import Fact, RequestServed, log_facts
+from penstock.telemetry import Fact, log_facts
+from penstock.web.facts import RequestServed
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
 

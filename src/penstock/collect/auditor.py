@@ -12,6 +12,7 @@ from itertools import count
 
 from penstock.clock import Clock
 from penstock.collect.availability import RestAvailability
+from penstock.collect.facts import BookDrifted, SnapshotFailed
 from penstock.collect.known_depth import KnownDepth
 from penstock.collect.snapshot_queue import Urgency
 from penstock.collect.snapshots import SnapshotFetcher
@@ -23,7 +24,7 @@ from penstock.streaming.audit import Shadow, StateHistory, ends_of, sides_of
 from penstock.streaming.book_sync import BookSync
 from penstock.streaming.dialect import BookRules
 from penstock.streaming.streamed_book import StreamedBook
-from penstock.telemetry import BookDrifted, Listener, SnapshotFailed
+from penstock.telemetry import Listener
 
 Books = Mapping[Symbol, BookSync | StreamedBook]
 _MEET_S = 5.0

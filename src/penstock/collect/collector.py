@@ -22,6 +22,7 @@ from penstock.collect.availability import RestAvailability
 from penstock.collect.batching import flushing_by
 from penstock.collect.books import BookMaintainer
 from penstock.collect.continuity import Continuity
+from penstock.collect.facts import ExchangeSilent
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.final_probe import FinalProber
 from penstock.collect.listings import Listings
@@ -43,7 +44,7 @@ from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import RECONNECT, Plan
 from penstock.streaming.sharding import ConnectLimiter
 from penstock.streaming.wanted import StreamKey, Subscriptions
-from penstock.telemetry import ExchangeSilent, Listener
+from penstock.telemetry import Listener
 
 _STATUS_S = 1.0
 _GRACE_S = 2.0
@@ -350,8 +351,7 @@ class Collector:
             shard = Shard(name, make, list(wanted), random, plan)
             return Session(shard, endpoint, hooks, self.clock, flushing_by(settings))
 
-        most = min(limits.streams_per_connection, settings.streams_per_connection)
-        return Sessions(begin, most)
+        return Sessions(begin, min(limits.streams_per_connection, settings.streams_per_connection))
 
     async def _report_forever(self) -> None:
         while True:

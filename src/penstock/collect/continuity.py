@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from penstock.collect.claims import claimed, found
-from penstock.collect.facts import RecordsLost
+from penstock.collect.facts import GapFound, RecordsLost
 from penstock.collect.status import GapCount, IdsStatus
 from penstock.market.events import AnyEvent, Disconnect
 from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
 from penstock.streaming.gaps import IdGap, IdRuns
-from penstock.telemetry import GapFound, Listener
+from penstock.telemetry import Listener
 
 _LOST = "lost"
 """The cause of a gap without a marker: the connection was open."""

@@ -11,6 +11,7 @@ from random import random
 
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing
+from penstock.collect.facts import ConnectionLost
 from penstock.errors import (
     SUSPENDED,
     UNAVAILABLE,
@@ -29,7 +30,7 @@ from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.shard_connection import RECONNECT, ConnectionStats
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import StreamKey
-from penstock.telemetry import ConnectionLost, Listener, quiet
+from penstock.telemetry import Listener, quiet
 
 _TROUBLE = (*UNAVAILABLE, UnknownSymbol)
 """Errors that a channel may recover from, or that do not affect other channels."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from penstock.clock import Clock
 from penstock.collect.availability import RestAvailability
+from penstock.collect.facts import FetchDone, FetchFailed
 from penstock.collect.fetch_schedule import SECOND_NS, FetchSchedule, FetchTiming, Spacing
 from penstock.collect.fetches import (
     BookFetch,
@@ -30,7 +31,7 @@ from penstock.config import Fetch as FetchSettings
 from penstock.connectors.markets import Markets
 from penstock.errors import UNAVAILABLE, LogDamaged
 from penstock.market.symbol import Symbol
-from penstock.telemetry import FetchDone, FetchFailed, Listener
+from penstock.telemetry import Listener
 
 _STATUS_S = 1.0
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from penstock.clock import Clock
+from penstock.collect.facts import FetchFellShort
 from penstock.collect.listings import Listings
 from penstock.collect.recording import RetryingRecorder
 from penstock.config import Fetch as FetchSettings
@@ -20,7 +21,7 @@ from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import FetchFellShort, Listener
+from penstock.telemetry import Listener
 
 LATEST = 1000
 """Trades to start with if none is stored."""

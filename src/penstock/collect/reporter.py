@@ -15,7 +15,7 @@ from penstock.clock import Clock
 from penstock.collect.auditor import Audited
 from penstock.collect.books import BookHealth, BookMaintainer
 from penstock.collect.continuity import Continuity
-from penstock.collect.facts import CollectorFailed
+from penstock.collect.facts import CollectorFailed, StatusUnwritable
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.status import (
@@ -42,7 +42,7 @@ from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import ConnectionStats, ShardConnection
 from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import StreamKey
-from penstock.telemetry import Listener, StatusUnwritable, quiet
+from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Limit
 
 _NO_HEALTH = BookHealth(Audited(), None, None)

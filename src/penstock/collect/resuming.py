@@ -3,11 +3,12 @@
 from penstock.collect.absences import Absences
 from penstock.collect.claims import lacks_records
 from penstock.collect.continuity import Continuity
+from penstock.collect.facts import StatusUnreadable
 from penstock.collect.reporter import StatusLocation
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.errors import NotOurRecord
 from penstock.storage.log import LogReader
-from penstock.telemetry import Listener, StatusUnreadable
+from penstock.telemetry import Listener
 
 
 def resume(

@@ -17,6 +17,12 @@ from functools import partial
 
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing, settled
+from penstock.collect.facts import (
+    ConnectionClosed,
+    ConnectionLost,
+    ConnectionOpened,
+    SnapshotFailed,
+)
 from penstock.collect.sockets import ConnectFailed, Socket, open_socket
 from penstock.errors import UNAVAILABLE
 from penstock.market.events import AnyEvent, BookSnapshot
@@ -33,14 +39,7 @@ from penstock.streaming.commands import (
 from penstock.streaming.facts import facts_of
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import ConnectLimiter
-from penstock.telemetry import (
-    ConnectionClosed,
-    ConnectionLost,
-    ConnectionOpened,
-    Listener,
-    SnapshotFailed,
-    quiet,
-)
+from penstock.telemetry import Listener, quiet
 
 _READ_S = 0.05
 """Frames wait little longer than this, however rarely events are recorded: some are replies."""

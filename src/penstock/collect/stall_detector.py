@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from penstock.clock import Clock
 from penstock.collect.availability import RestAvailability
+from penstock.collect.facts import StreamProbed, StreamRecovered, StreamStalled, StreamSuspected
 from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import MarketProgress, Request, Rest
 from penstock.market.events import (
@@ -36,14 +37,7 @@ from penstock.streaming.liveness import (
     Silence,
 )
 from penstock.streaming.wanted import StreamKey
-from penstock.telemetry import (
-    Listener,
-    StreamProbed,
-    StreamRecovered,
-    StreamStalled,
-    StreamSuspected,
-    quiet,
-)
+from penstock.telemetry import Listener, quiet
 
 GRACE_S = 2.0
 """How long the stream may take to deliver what REST already returns."""

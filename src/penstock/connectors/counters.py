@@ -13,15 +13,7 @@ from penstock.errors import StorageError
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Add, StoreNow
 from penstock.storage.state.schema import COUNTERS
-from penstock.telemetry import (
-    Fact,
-    JobDone,
-    JobFailed,
-    JobParked,
-    JobWaits,
-    RequestFailed,
-    RequestSent,
-)
+from penstock.telemetry import CountedFact, Fact
 
 _EVERY_S = 1.0
 _JOBS = "jobs."
@@ -37,20 +29,8 @@ class FleetCounters:
 
     def __call__(self, fact: Fact) -> None:
         """Count a fact."""
-        match fact:
-            case RequestSent():
-                self._count(fact.exchange, {f"requests.{fact.status}": 1, "cost": fact.cost})
-            case RequestFailed():
-                self._count(fact.exchange, {f"failures.{str(fact.sent).lower()}": 1})
-            case JobDone():
-                self._count(fact.exchange, {f"{_JOBS}done": 1})
-            case JobFailed():
-                outcome = "given_up" if fact.given_up else "failed"
-                self._count(fact.exchange, {f"{_JOBS}{outcome}": 1})
-            case JobWaits():
-                self._count(fact.exchange, {f"{_JOBS}waiting": 1})
-            case JobParked():
-                self._count(fact.exchange, {f"{_JOBS}parked": 1})
+        if isinstance(fact, CountedFact):
+            self._count(fact.exchange, fact.counts())
 
     async def aclose(self) -> None:
         """Add the last counts, if the store accepts them."""

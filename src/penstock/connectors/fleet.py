@@ -12,6 +12,7 @@ from math import ceil
 
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
+from penstock.connectors.facts import BudgetReachable, BudgetUnreachable
 from penstock.connectors.limits import (
     NO_SERVER_COUNT,
     ServerCount,
@@ -23,16 +24,11 @@ from penstock.connectors.limits import (
     told_of,
 )
 from penstock.errors import StorageError
+from penstock.exchanges.facts import CapacityLow, ClockStepped
 from penstock.storage.state import Budget, Document, LeaseReply, LeaseRequest, StateStore
 from penstock.storage.state.budget import PacedDemand, WindowDemand, window_use
 from penstock.storage.state.schema import CONNECTORS
-from penstock.telemetry import (
-    BudgetReachable,
-    BudgetUnreachable,
-    CapacityLow,
-    ClockStepped,
-    Listener,
-)
+from penstock.telemetry import Listener
 from penstock.throttle.gate import Limit
 
 NEVER = float("-inf")

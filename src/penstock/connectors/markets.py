@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from penstock.connectors.facts import MarketsChanged
 from penstock.connectors.limits import restored, stored
 from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import ExchangeClient, Info, ListedMarket, MarketDetails, SymbolMap
@@ -18,7 +19,7 @@ from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.schema import MARKETS
-from penstock.telemetry import Listener, MarketsChanged, quiet
+from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Limit
 
 # Another process may have refreshed them meanwhile: the store is read again after this time.

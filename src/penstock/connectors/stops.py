@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from penstock.clock import Clock
 from penstock.errors import StorageError
+from penstock.exchanges.facts import SendingStopped
 from penstock.storage.state import Document, StateStore
 from penstock.storage.state.schema import CONNECTORS
-from penstock.telemetry import Fact, SendingStopped
+from penstock.telemetry import Fact
 
 _RETRY_S = 1.0
 

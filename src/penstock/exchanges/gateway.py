@@ -36,17 +36,16 @@ from penstock.exchanges.base import (
     Request,
     SymbolMap,
 )
-from penstock.exchanges.http import Answer, HttpTransport, SendsRaw, Transport
-from penstock.resilience.backoff import Backoff
-from penstock.telemetry import (
+from penstock.exchanges.facts import (
     CapacityLow,
     ClockStepped,
-    Listener,
     RequestFailed,
     RequestSent,
     SendingStopped,
-    quiet,
 )
+from penstock.exchanges.http import Answer, HttpTransport, SendsRaw, Transport
+from penstock.resilience.backoff import Backoff
+from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Gate, GateGrant
 from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms

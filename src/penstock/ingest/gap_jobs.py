@@ -2,12 +2,12 @@
 
 from penstock.errors import AlreadyExists
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.facts import CandlesMissing
 from penstock.ingest.held import CandleGap
 from penstock.ingest.history import iso
 from penstock.jobs.kinds import GAP_BACKFILL
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.market.symbol import Symbol
-from penstock.telemetry import CandlesMissing
 
 NEAR = 100
 """Gaps with fewer candles between them are fetched as one: the request costs the same."""

@@ -25,11 +25,12 @@ from penstock.errors import (
     UnknownInterval,
     UnknownSymbol,
 )
+from penstock.jobs.facts import JobDone, JobFailed, JobParked, JobWaits
 from penstock.jobs.leases import Leases, Reset
 from penstock.jobs.model import Job
 from penstock.jobs.run import JobRun
 from penstock.resilience.backoff import Backoff
-from penstock.telemetry import JobDone, JobFailed, JobParked, JobWaits, Listener
+from penstock.telemetry import Listener
 
 _HOPELESS = (
     BadJob,

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.clock import Clock, wait_for
 from penstock.config import Jobs
 from penstock.errors import StorageError
+from penstock.jobs.facts import JobLost, StoreAnswers, StoreSilent
 from penstock.jobs.handler import Handler
 from penstock.jobs.heartbeats import Heartbeats
 from penstock.jobs.leases import Leases, QueueHead
@@ -22,7 +23,7 @@ from penstock.jobs.outcomes import Outcomes
 from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.jobs.schedule import rank
 from penstock.jobs.slots import JobSlots
-from penstock.telemetry import JobLost, Listener, StoreAnswers, StoreSilent, quiet
+from penstock.telemetry import Listener, quiet
 
 # At a stop the current page may be completed; then the job is released as it was last saved.
 _PARK_S = 4.0

@@ -18,6 +18,7 @@ from penstock.clock import Clock
 from penstock.errors import ConfigError, NotOurRecord
 from penstock.publish.connections import ConnectionLimiter, cut
 from penstock.publish.endpoints import BusEndpoints
+from penstock.publish.facts import BusFell, BusRefused
 from penstock.publish.frames import (
     ANNOUNCE,
     BATCH,
@@ -37,7 +38,7 @@ from penstock.publish.readiness import Socket, drain, readable
 from penstock.publish.registry import BusCounts, BusFacts, Registry
 from penstock.publish.socket_files import socket_file
 from penstock.publish.subscriptions import ClientSubscriptions
-from penstock.telemetry import BusFell, BusRefused, Listener, quiet
+from penstock.telemetry import Listener, quiet
 
 _AT_ONCE = 500
 _BYTES_AT_ONCE = 1024 * 1024

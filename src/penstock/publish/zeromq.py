@@ -18,6 +18,7 @@ from msgspec import Struct
 from penstock.clock import Clock
 from penstock.publish import Published
 from penstock.publish.endpoints import BusEndpoints
+from penstock.publish.facts import MessagesDropped
 from penstock.publish.frames import (
     ANNOUNCE,
     BATCH,
@@ -32,7 +33,7 @@ from penstock.publish.frames import (
     write_frame,
 )
 from penstock.publish.readiness import Socket, drain
-from penstock.telemetry import Listener, MessagesDropped, quiet
+from penstock.telemetry import Listener, quiet
 
 _EVERY_S = 1.0
 _BATCH_BYTES = 64 * 1024

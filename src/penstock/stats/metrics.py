@@ -10,24 +10,20 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from penstock.connectors.model import Connector
-from penstock.telemetry import (
+from penstock.collect.facts import (
     BookDrifted,
-    BusFell,
-    Fact,
     FetchDone,
     FetchFailed,
-    LoginFailed,
-    MessagesDropped,
-    RequestCrashed,
-    RequestFailed,
-    RequestSent,
-    RequestServed,
     StreamProbed,
     StreamRecovered,
     StreamStalled,
     StreamSuspected,
 )
+from penstock.connectors.model import Connector
+from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.publish.facts import BusFell, MessagesDropped
+from penstock.telemetry import Fact
+from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

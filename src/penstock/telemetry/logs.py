@@ -16,13 +16,11 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from penstock.errors import mask_urls
-from penstock.telemetry import facts
 from penstock.telemetry.facts import Fact, Level
 from penstock.telemetry.printable import printable, printable_json
 
 __all__ = [
     "configure_logging",
-    "level_of",
     "log_error",
     "log_facts",
     "log_info",
@@ -30,63 +28,11 @@ __all__ = [
 ]
 
 _OWN = "penstock"
-_LEVELS: dict[type[Fact], Level] = {
-    # There may be thousands of these, and they are counted elsewhere.
-    facts.FaultInjected: "debug",
-    facts.FetchDone: "debug",
-    facts.StreamProbed: "debug",
-    facts.RequestSent: "debug",
-    # Something is wrong: it is being handled, or data is missing.
-    facts.BookDrifted: "warning",
-    facts.BusFell: "warning",
-    facts.BusRefused: "warning",
-    facts.CandlesMissing: "warning",
-    facts.LoginFailed: "warning",
-    facts.ConnectionLost: "warning",
-    facts.ExchangeSilent: "warning",
-    facts.FetchFailed: "warning",
-    facts.FetchFellShort: "warning",
-    facts.GapFound: "warning",
-    facts.JobFailed: "warning",
-    facts.JobLost: "warning",
-    facts.MessagesDropped: "warning",
-    facts.RequestFailed: "warning",
-    facts.RequestRefused: "warning",
-    facts.SendingStopped: "warning",
-    facts.SnapshotFailed: "warning",
-    facts.StatusUnreadable: "warning",
-    facts.StreamStalled: "warning",
-    # It persists until an operator acts.
-    facts.BudgetUnreachable: "error",
-    facts.ListenerFailed: "error",
-    facts.RequestCrashed: "error",
-    facts.StatusUnwritable: "error",
-    facts.StoreSilent: "error",
-}
-
-
-def level_of_kind(kind: type[Fact]) -> Level:
-    """The level of such facts, unless the fields of one make it worse."""
-    return _LEVELS.get(kind, kind.level)
-
-
-def level_of(fact: Fact) -> Level:
-    """The level of a fact."""
-    match fact:
-        case facts.JobFailed(given_up=True):
-            return "error"
-        case facts.SymbolsReread(refused=refused) if refused:
-            return "error"
-        case facts.RequestSent(status=status) if status >= 400:
-            return "warning"
-        case facts.RequestServed(status=status) if status >= 500:
-            return "error"
-    return level_of_kind(type(fact))
 
 
 def log_facts(fact: Fact) -> None:
     """Write a fact as one structured log line, if its level is enabled. A listener."""
-    level = logging.getLevelName(level_of(fact).upper())
+    level = logging.getLevelName(fact.logged_at().upper())
     if logging.getLogger(_OWN).isEnabledFor(level):
         fields: Mapping[str, Any] = msgspec.to_builtins(fact)
         told = {name: value for name, value in fields.items() if name != "fact"}

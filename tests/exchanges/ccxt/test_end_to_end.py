@@ -21,6 +21,7 @@ from penstock.app.state import open_state
 from penstock.app.worker import open_worker
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
+from penstock.collect.facts import ConnectionLost
 from penstock.collect.fetcher import Fetcher
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import (
@@ -35,6 +36,7 @@ from penstock.config import (
 )
 from penstock.connectors import ConnectorManager
 from penstock.errors import UnknownChannel
+from penstock.exchanges.facts import RequestSent
 from penstock.ingest.apply import carry_out, prepare
 from penstock.jobs.model import Cursor, NewJob
 from penstock.market.events import Candle, Trade
@@ -43,7 +45,7 @@ from penstock.market.symbol import Symbol
 from penstock.simulator.judge import Judge
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
-from penstock.telemetry import ConnectionLost, Fact, RequestSent
+from penstock.telemetry import Fact
 
 from .simulated import SIMULATED, addresses
 

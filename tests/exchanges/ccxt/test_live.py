@@ -18,11 +18,11 @@ from penstock.errors import (
 )
 from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.exchanges.ccxt.limits import UNITS
+from penstock.exchanges.facts import SendingStopped
 from penstock.market.events import Trade
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
 from penstock.simulator.judge import Evidence, Judge, SeenBook, SeenTrade
-from penstock.telemetry import SendingStopped
 
 from .simulated import SIMULATED, Simulated, opened
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from penstock.simulator.engine.facts import FaultInjected
 from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.engine.injection import (
     ConnectionFaults,
@@ -12,7 +13,7 @@ from penstock.simulator.engine.injection import (
     RequestFaults,
     request_faults,
 )
-from penstock.telemetry import Fact, FaultInjected, quiet
+from penstock.telemetry import Fact, quiet
 
 STREAM = "a@trade"
 

@@ -14,8 +14,9 @@ from penstock.clock import SystemClock
 from penstock.config import Simulator
 from penstock.errors import ConfigError, PortInUse
 from penstock.simulator.engine.exchange import Upkeep
+from penstock.simulator.engine.facts import RequestRefused
 from penstock.simulator.engine.server import SimulatorServer
-from penstock.telemetry import Fact, RequestRefused
+from penstock.telemetry import Fact
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
 QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)

@@ -12,8 +12,9 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
+from penstock.simulator.engine.facts import ClientConnected, ClientGone
 from penstock.simulator.engine.server import SimulatorServer
-from penstock.telemetry import ClientConnected, ClientGone, Fact
+from penstock.telemetry import Fact
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
 QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)

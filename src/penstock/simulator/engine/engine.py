@@ -6,12 +6,13 @@ from penstock.clock import Clock
 from penstock.config import Simulator
 from penstock.simulator.engine.broadcaster import Broadcaster
 from penstock.simulator.engine.exchange import SimulatedExchange
+from penstock.simulator.engine.facts import RequestRefused
 from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.engine.injection import FaultLog, Injector
 from penstock.simulator.engine.limits import MINUTE_MS, RequestLimiter, Verdict
 from penstock.simulator.engine.routing import Router
 from penstock.simulator.engine.windows import LoopWatch, Windows
-from penstock.telemetry import Listener, RequestRefused
+from penstock.telemetry import Listener
 
 
 @dataclass

@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from penstock.simulator.engine.facts import FaultInjected
 from penstock.simulator.engine.faults import CONNECTION_KINDS, FRAME_KINDS, FaultPlan
 from penstock.simulator.engine.history import History, PackedPage, Page, kept_text
-from penstock.telemetry import FaultInjected, Listener
+from penstock.telemetry import Listener
 
 _LONGEST_DELAY_MS = 500
 _OLDEST_MS = 2000

@@ -12,9 +12,10 @@ from aiohttp import WSMessage, WSMsgType, web
 from penstock.simulator.engine.connections import Ended
 from penstock.simulator.engine.engine import Engine
 from penstock.simulator.engine.exchange import Asked, ControlReply, Opening, Refused, Subscriber
+from penstock.simulator.engine.facts import ClientConnected, ClientGone
 from penstock.simulator.engine.rest import respond
 from penstock.simulator.engine.wire import BINARY, PONG, TEXT, Client, encode
-from penstock.telemetry import ClientConnected, ClientGone, log_error
+from penstock.telemetry import log_error
 
 _LONGEST_MESSAGE_BYTES = 128 * 1024  # one message may contain all streams of a connection
 _LONGEST_NAMES = 1024 * 1024  # total length of the names a connection is subscribed to, characters

@@ -24,7 +24,8 @@ from penstock.simulator.engine.exchange import (
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict, ban_policy
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import BanPolicy, Rule, ban_policy
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Listener, quiet
 

@@ -17,7 +17,8 @@ from penstock.simulator.engine import server as serving
 from penstock.simulator.engine.connections import Ended
 from penstock.simulator.engine.exchange import Subscriber
 from penstock.simulator.engine.history import History, kept_text
-from penstock.simulator.engine.limits import Arrival, BanPolicy, RequestLimiter, Rule
+from penstock.simulator.engine.limits import Arrival, RequestLimiter
+from penstock.simulator.engine.rules import BanPolicy, Rule
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.engine.usage import Sliding
 from penstock.simulator.engine.windows import Windows

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.config import Simulator
 from penstock.errors import ConfigError
-from penstock.simulator.engine.limits import (
-    BanPolicy,
-    LimitTarget,
-    RequestLimiter,
-    Rule,
-    Verdict,
-    replaced,
-)
+from penstock.simulator.engine.limits import RequestLimiter, Verdict
+from penstock.simulator.engine.rules import BanPolicy, LimitTarget, Rule, replaced
 
 MINUTE = Rule("weight", "aligned", 60_000, 6000, "ip", "weight")
 RAW = Rule("raw", "aligned", 300_000, 61_000, "ip", "request")

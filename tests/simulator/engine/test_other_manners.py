@@ -21,8 +21,9 @@ from penstock.simulator.engine.exchange import (
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.engine.limits import LimitTarget, Rule, Verdict
+from penstock.simulator.engine.limits import Verdict
 from penstock.simulator.engine.routing import Router
+from penstock.simulator.engine.rules import LimitTarget, Rule
 from penstock.simulator.engine.server import SimulatorServer
 
 Serve = Callable[..., Awaitable[SimulatorServer]]

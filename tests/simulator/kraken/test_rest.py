@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.simulator.engine.exchange import Asked
-from penstock.simulator.engine.limits import LimitTarget
+from penstock.simulator.engine.rules import LimitTarget
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument
 from penstock.simulator.kraken.rest import INTERVALS

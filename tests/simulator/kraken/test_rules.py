@@ -4,7 +4,8 @@ import pytest
 
 from penstock.config import Simulator
 from penstock.errors import ConfigError
-from penstock.simulator.engine.limits import LimitTarget, RequestLimiter, Verdict
+from penstock.simulator.engine.limits import RequestLimiter, Verdict
+from penstock.simulator.engine.rules import LimitTarget
 from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.rules import rules_from, upkeep_from
 

@@ -27,7 +27,8 @@ from penstock.simulator.engine.exchange import (
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import BanPolicy, Rule
 from penstock.simulator.market.market import Market
 
 __all__ = ["CATALOGUE", "Binance", "build"]

@@ -8,7 +8,8 @@ from penstock.errors import ConfigError
 from penstock.simulator.binance.periods import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from penstock.simulator.binance.refusals import error_body
 from penstock.simulator.engine.exchange import Reply, Upkeep
-from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict, ban_policy, replaced
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import BanPolicy, Rule, ban_policy, replaced
 
 WEIGHT, RAW, CONNECTS, MESSAGES = "REQUEST_WEIGHT", "RAW_REQUESTS", "CONNECTIONS", "MESSAGES"
 

@@ -22,7 +22,8 @@ from penstock.simulator.engine.exchange import (
     StreamFeed,
     Subscriber,
 )
-from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import BanPolicy, Rule
 from penstock.simulator.market.market import Market
 
 __all__ = ["CATALOGUE", "Coinbase", "build"]

@@ -7,7 +7,8 @@ is refused, takes none, and gets no Retry-After. There are no bans.
 from penstock.config import Simulator
 from penstock.simulator.coinbase.refusals import said
 from penstock.simulator.engine.exchange import Reply, Upkeep
-from penstock.simulator.engine.limits import Rule, Verdict, replaced
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import Rule, replaced
 
 REQUESTS, CONNECTS, MESSAGES = "public", "connections", "messages"
 SUBSCRIBE_WITHIN_MS = 5000

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from penstock.simulator.engine.limits import ANY_TARGET, BanPolicy, LimitTarget, Rule, Verdict
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import ANY_TARGET, BanPolicy, LimitTarget, Rule
 from penstock.simulator.market.pieces import Work
 
 Query = Mapping[str, str]

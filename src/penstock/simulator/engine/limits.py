@@ -1,29 +1,21 @@
-"""Defines limits as rules and counts arrivals (requests, connects, messages) against them.
+"""Counts arrivals (requests, connects, messages) against rules.
 
-A rule limits an amount per period. There are three kinds, because exchanges count in three ways:
-``aligned`` windows begin at whole multiples of the period, ``sliding`` windows end at the arrival,
-and a ``bucket`` drains evenly. Admission charges all rules of an arrival at once and writes the
-arrival to the log, so that the judge can recount every window afterwards. A refused arrival is
-charged too, unless its rule excludes that.
-
-A token bucket is a ``bucket`` whose limit is the number of tokens and whose period is the time it
-takes to refill.
+Admission charges all rules of an arrival at once and writes the arrival to the log, so that the
+judge can recount every window afterwards. A refused arrival is charged too, unless its rule
+excludes that.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
-from penstock.config import Simulator
-from penstock.errors import ConfigError
 from penstock.simulator.engine.history import History, PackedPage, Page, kept_text
+from penstock.simulator.engine.rules import ANY_TARGET, BanPolicy, LimitTarget, Rule
 from penstock.simulator.engine.usage import USAGES, Usage
 
-Unit = Literal["weight", "request", "message", "connect"]
 _Counted = str | int | tuple[str, str]
 
 MINUTE_MS = 60_000
@@ -31,80 +23,6 @@ MINUTE_MS = 60_000
 _REQUESTS_KEPT = 200_000
 _MOST_OFFENDERS = 10_000
 _FEW_USAGES = 1024
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A limit on an amount per period."""
-
-    name: str
-    kind: Literal["aligned", "sliding", "bucket"]
-    period_ms: int
-    limit: int
-    scope: Literal["ip", "key", "connection"]
-    """What is counted separately: addresses, keys of an address (``LimitTarget``), connections."""
-    unit: Unit
-    counts_refused: bool = True
-    """Whether a refused arrival is charged."""
-    group: str = ""
-    """The group of endpoints that the rule counts; all if empty."""
-
-
-class LimitTarget(NamedTuple):
-    """The group and key under which an arrival is counted."""
-
-    group: str = ""
-    """The group of endpoints; rules of other groups do not count it."""
-    key: str = ""
-    """What rules of scope ``key`` count separately, such as a market. Each is kept, so use few."""
-
-
-ANY_TARGET = LimitTarget()
-
-
-@dataclass(frozen=True)
-class BanPolicy:
-    """When an address is banned, and for how long."""
-
-    refusals_before_ban: int
-    """The number of refusals in a window that get a 429; the next one starts a ban."""
-    first_ban_ms: int
-    longest_ban_ms: int
-
-    def length_ms(self, bans_before: int) -> int:
-        """The length of the next ban: twice the previous one, up to the longest."""
-        # The shift is bounded so that the number does not grow with every ban.
-        return min(self.longest_ban_ms, self.first_ban_ms << min(bans_before, 40))
-
-
-def ban_policy(settings: Simulator) -> BanPolicy:
-    """The ban policy of the settings."""
-    return BanPolicy(
-        settings.refusals_before_ban,
-        round(settings.first_ban * 1000),
-        round(settings.longest_ban * 1000),
-    )
-
-
-def replaced(rules: Iterable[Rule], settings: Simulator) -> tuple[Rule, ...]:
-    """The rules with their limits replaced by those of the settings.
-
-    Raises:
-        ConfigError: the settings name a rule that does not exist, or a limit cannot be parsed.
-    """
-    by_name = {rule.name: rule for rule in rules}
-    for name, text in settings.limits.items():
-        match = re.fullmatch(r"([1-9][0-9]*)/([0-9]+(?:\.[0-9]+)?)s?", text)
-        period_ms = round(float(match[2]) * 1000) if match else 0
-        if match is None or name not in by_name or not period_ms:
-            raise ConfigError(
-                "simulator.limits",
-                problem=f"{name}={text} is not allowed. Allowed: a limit and its seconds, such as"
-                f" 15/10, of {', '.join(by_name)}.",
-                origin="settings",
-            )
-        by_name[name] = replace(by_name[name], limit=int(match[1]), period_ms=period_ms)
-    return tuple(by_name.values())
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from aiohttp import web
 from penstock.simulator.engine.engine import Engine
 from penstock.simulator.engine.exchange import Asked, Refused, Reply, Route, SimulatedExchange
 from penstock.simulator.engine.injection import RequestFaults
-from penstock.simulator.engine.limits import ANY_TARGET, Verdict
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import ANY_TARGET
 from penstock.simulator.engine.turns import in_turns
 from penstock.simulator.market.rng import key, mix
 

@@ -4,15 +4,11 @@ There is one object for each address that was active within a period, possibly t
 they are small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from penstock.simulator.engine.limits import Rule
-
+from penstock.simulator.engine.rules import Rule
 
 _MOST_ENTRIES = 8192
 """With more entries than this, entries are merged and times get coarser."""

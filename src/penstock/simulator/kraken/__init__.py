@@ -20,7 +20,8 @@ from penstock.simulator.engine.exchange import (
     Subscriber,
     Upkeep,
 )
-from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import BanPolicy, Rule
 from penstock.simulator.kraken import control, refusals, rest, rules
 from penstock.simulator.kraken.instrument import Instrument, list_markets
 from penstock.simulator.kraken.listings import CATALOGUE

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from penstock.simulator.engine.exchange import Asked, Query, Route
-from penstock.simulator.engine.limits import LimitTarget
+from penstock.simulator.engine.rules import LimitTarget
 from penstock.simulator.kraken import parameters, refusals, rules, times
 from penstock.simulator.kraken.info import Information
 from penstock.simulator.kraken.instrument import DAY_MS, Instrument

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from penstock.config import Simulator
 from penstock.simulator.engine.exchange import Reply, Upkeep
-from penstock.simulator.engine.limits import Rule, Verdict, replaced
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import Rule, replaced
 from penstock.simulator.kraken import refusals
 
 PUBLIC, PAIR, CONNECTS, MESSAGES = "public", "pair", "connects", "messages"

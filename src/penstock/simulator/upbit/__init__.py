@@ -19,7 +19,8 @@ from penstock.simulator.engine.exchange import (
     StreamFeed,
     Subscriber,
 )
-from penstock.simulator.engine.limits import BanPolicy, Rule, Verdict, ban_policy
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import BanPolicy, Rule, ban_policy
 from penstock.simulator.market.market import Market
 from penstock.simulator.upbit import control, refusals, rest, rules
 from penstock.simulator.upbit.instrument import Instrument, list_market

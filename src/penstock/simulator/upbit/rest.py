@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from penstock.simulator.engine.exchange import Asked, Query, Route
-from penstock.simulator.engine.limits import LimitTarget
+from penstock.simulator.engine.rules import LimitTarget
 from penstock.simulator.market.market import Trade
 from penstock.simulator.upbit import refusals
 from penstock.simulator.upbit.candles import MOST_CANDLES, Page, candles, closing_price, row

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from penstock.config import Simulator
 from penstock.simulator.engine.exchange import Reply, Upkeep
-from penstock.simulator.engine.limits import Rule, Verdict, replaced
+from penstock.simulator.engine.limits import Verdict
+from penstock.simulator.engine.rules import Rule, replaced
 from penstock.simulator.upbit.refusals import said
 
 GROUPS = ("market", "candle", "trade", "ticker", "orderbook")

@@ -28,7 +28,7 @@ _Change = Callable[[ConnectorManager, str], Awaitable[Connector]]
 def list_(
     context: typer.Context,
     status: Annotated[
-        Literal["active", "paused", "deleted"] | None, typer.Option(help="Only such ones.")
+        Literal["active", "paused", "deleted"] | None, typer.Option(help="Show only this status.")
     ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,

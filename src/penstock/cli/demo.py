@@ -17,7 +17,6 @@ from penstock.cli.context import Sources, read_settings
 from penstock.cli.demo_view import describe_demo, draw_demo, introduction
 from penstock.cli.judge import summary
 from penstock.cli.options import (
-    DataOption,
     FaultsOption,
     JsonOption,
     SeedOption,
@@ -49,21 +48,26 @@ def demo(
     context: typer.Context,
     names: Annotated[
         str | None,
-        typer.Option("--exchanges", help="Exchanges, separated by commas. Default: one."),
+        typer.Option("--exchanges", help="Exchanges, separated by commas. Default: the first."),
     ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="How long to collect.")] = 30.0,
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
     faults: FaultsOption = None,
-    data_dir: DataOption = None,
+    data_dir: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep the data in this folder. Default: a temporary one, deleted at the end.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Collect from simulated exchanges, then compare the records with the simulators' ledgers.
 
     Each exchange has a simulator, a collector and a judge, each in its own process. The collectors
     share one data folder and one store. Exits 0 if all records are correct and every missing trade
-    is listed as a gap. The data is deleted unless --data-dir is given. Ctrl-C ends the collection
-    early; the records so far are judged.
+    is listed as a gap. Ctrl-C ends the collection early; the records so far are judged.
 
     Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
     """

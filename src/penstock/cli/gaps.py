@@ -28,7 +28,7 @@ _Market = tuple[str, str]
 def gaps(
     context: typer.Context,
     exchange: Annotated[
-        str | None, typer.Argument(help="Only of this exchange.", show_default=False)
+        str | None, typer.Argument(help="Show only this exchange.", show_default=False)
     ] = None,
     symbols: Annotated[
         list[str] | None, typer.Argument(help="Only of these markets.", show_default=False)

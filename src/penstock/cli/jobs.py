@@ -28,14 +28,14 @@ _ENDED_SHOWN_MS = 3_600_000
 @jobs.command("list")
 def list_(
     context: typer.Context,
-    exchange: Annotated[str | None, typer.Option(help="Only of this exchange.")] = None,
+    exchange: Annotated[str | None, typer.Option(help="Show only this exchange.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--type", help="Only of this type, such as ohlcv_backfill.")
+        str | None, typer.Option("--type", help="Show only this type, such as ohlcv_backfill.")
     ] = None,
-    symbol: Annotated[str | None, typer.Option(help="Only of this market.")] = None,
-    timeframe: Annotated[str | None, typer.Option(help="Only of this candle length.")] = None,
+    symbol: Annotated[str | None, typer.Option(help="Show only this market.")] = None,
+    timeframe: Annotated[str | None, typer.Option(help="Show only this candle length.")] = None,
     status: Annotated[
-        Literal["active", "paused", "deleted"] | None, typer.Option(help="Only such ones.")
+        Literal["active", "paused", "deleted"] | None, typer.Option(help="Show only this status.")
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 100,

@@ -63,8 +63,8 @@ SlotOption = Annotated[
     str | None,
     typer.Option(
         "--slot",
-        help="Slot of the log to write to, to run several such processes on one data folder:"
-        " --slot b writes to the usual slot's name followed by -b.",
+        help="Suffix of the log's slot, to run several such processes on one data folder:"
+        " with --slot b, collect EXCHANGE writes to collect-EXCHANGE-b.",
         callback=_checked_slot,
         show_default=False,
     ),

@@ -34,7 +34,10 @@ def tail(
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
     start: Annotated[
-        str, typer.Option(help="Where to begin: last (record), now, or a number.")
+        str,
+        typer.Option(
+            help="Where to begin: last: the last stored record; now: new records; or the number of a record."
+        ),
     ] = "last",
     seconds: SecondsOption = None,
     data_dir: DataOption = None,

@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any, Union
 
 import msgspec
 
 from penstock.errors import MalformedSymbol, NotOurRecord
+from penstock.market import channels
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 
@@ -49,7 +51,7 @@ def decode(record: bytes) -> AnyEvent:
             " written by a newer version (upgrade), or is no record at all"
         )
     try:
-        event: AnyEvent = _decode(json_of(record))
+        event: AnyEvent = _events.decode(json_of(record))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotOurRecord(f"a damaged record: {error}") from error
     return event
@@ -81,4 +83,20 @@ def _read_symbol(wanted: type, value: object) -> object:
 
 # Only symbols need a hook; one written in Python would cost more than all the rest.
 _encode = msgspec.json.Encoder(enc_hook=attrgetter("unified")).encode
-_decode = msgspec.json.Decoder(AnyEvent, dec_hook=_read_symbol).decode
+
+
+class _Events:
+    """Decodes the events of all registered channels."""
+
+    __slots__ = ("decode",)
+
+    def __init__(self) -> None:
+        self._build()
+        channels.when_registered(self._build)
+
+    def _build(self) -> None:
+        any_of_them: Any = Union[tuple(channels.BY_EVENT)]  # noqa: UP007 (of any number)
+        self.decode = msgspec.json.Decoder(any_of_them, dec_hook=_read_symbol).decode
+
+
+_events = _Events()

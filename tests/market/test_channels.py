@@ -1,6 +1,8 @@
 """The table of channels: what every row promises, and what cannot be in it."""
 
+import re
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from penstock.errors import UnknownChannel
+import penstock
+from penstock.errors import NotOurRecord, UnknownChannel
 from penstock.exchanges import registry
 from penstock.exchanges.base import SymbolMap
 from penstock.market import channels
@@ -33,6 +36,7 @@ from penstock.storage.log.keys import Stream
 from penstock.streaming.commands import Subscription
 from penstock.streaming.wanted import WantedStreams
 
+SOURCES = Path(penstock.__file__).parent
 BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 HEAD: dict[str, Any] = {"exchange": "toy", "symbol": BTC, "received_at_ns": 77}
 PRICES: dict[str, Any] = {"at_ns": 5, "price_text": "1.0", "quantity_text": "2", "taker": "buy"}
@@ -190,14 +194,33 @@ def test_every_dialect_offers_registered_channels_only(name: str) -> None:
 
 
 def test_a_channel_that_is_not_registered_is_not_added_to_a_connection() -> None:
-    class Anything(registry.load("binance").dialect):  # type: ignore[misc]
-        def streams(self, channel: str, symbols: list[Symbol]) -> list[str]:
-            raise AssertionError("it was asked for")
-
-    wanted = WantedStreams(Anything(SymbolMap("binance", [])))
-    with pytest.raises(UnknownChannel):
+    wanted = WantedStreams(registry.load("binance").dialect(SymbolMap("binance", [])))
+    with pytest.raises(UnknownChannel, match="penstock has no channel 'funding'"):
         wanted.add(Subscription("funding", (BTC,)))
     assert len(wanted) == 0
+
+
+READERS = (
+    "storage", "publish", "stats", "cli", "api", "recorder.py", "streaming/dedupe.py",
+    "streaming/liveness.py", "collect/absences.py", "collect/continuity.py", "collect/missing.py",
+    "collect/reporter.py", "collect/stall_detector.py", "collect/status.py",
+)  # fmt: skip
+_EVENT = r"isinstance\([^)]*\b(Trade|AggTrade|BookDelta|BookSnapshot|Ticker|Ticker24h|Candle)\b"
+_NAME = r'"(agg_trades|book_deltas|book_snapshots|tickers|tickers_24h|disconnects|candles_.*)"'
+
+
+@pytest.mark.parametrize("part", READERS)
+def test_who_reads_the_table_decides_by_nothing_else(part: str) -> None:
+    folder = SOURCES / part
+    for path in folder.rglob("*.py") if folder.is_dir() else [folder]:
+        text = path.read_text()
+        assert not re.search(f'{_EVENT}|{_NAME}|== "trades"|startswith\\("candles', text), path
+
+
+def test_a_record_of_a_channel_that_is_not_registered_is_named_as_such() -> None:
+    record = encode(EXAMPLES[0][0]).replace(b'"kind":"trade"', b'"kind":"unheard_of"')
+    with pytest.raises(NotOurRecord, match=r"a record of an unknown channel: .*unheard_of"):
+        decode(record)
 
 
 class _Again(Event, frozen=True, kw_only=True, gc=False, tag="trade"):

@@ -53,7 +53,9 @@ def decode(record: bytes) -> AnyEvent:
     try:
         event: AnyEvent = _events.decode(json_of(record))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise NotOurRecord(f"a damaged record: {error}") from error
+        unknown = str(error).endswith("`$.kind`")
+        problem = "a record of an unknown channel" if unknown else "a damaged record"
+        raise NotOurRecord(f"{problem}: {error}") from error
     return event
 
 

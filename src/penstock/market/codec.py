@@ -9,7 +9,7 @@ read; format 2 is written.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Union
@@ -51,7 +51,7 @@ def decode(record: bytes) -> AnyEvent:
             " written by a newer version (upgrade), or is no record at all"
         )
     try:
-        event: AnyEvent = _events.decode(json_of(record))
+        event: AnyEvent = _decode(json_of(record))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         unknown = str(error).endswith("`$.kind`")
         problem = "a record of an unknown channel" if unknown else "a damaged record"
@@ -87,18 +87,13 @@ def _read_symbol(wanted: type, value: object) -> object:
 _encode = msgspec.json.Encoder(enc_hook=attrgetter("unified")).encode
 
 
-class _Events:
-    """Decodes the events of all registered channels."""
-
-    __slots__ = ("decode",)
-
-    def __init__(self) -> None:
-        self._build()
-        channels.when_registered(self._build)
-
-    def _build(self) -> None:
-        any_of_them: Any = Union[tuple(channels.BY_EVENT)]  # noqa: UP007 (of any number)
-        self.decode = msgspec.json.Decoder(any_of_them, dec_hook=_read_symbol).decode
+def _make_decoder() -> None:
+    """Make the decoder of the events of all registered channels."""
+    global _decode  # noqa: PLW0603 (the fastest look-up, and every record needs it)
+    any_of_them: Any = Union[tuple(channels.BY_EVENT)]  # noqa: UP007 (of any number)
+    _decode = msgspec.json.Decoder(any_of_them, dec_hook=_read_symbol).decode
 
 
-_events = _Events()
+_decode: Callable[[bytes], AnyEvent]
+_make_decoder()
+channels.when_registered(_make_decoder)

@@ -359,7 +359,8 @@ async def test_a_channel_that_is_not_registered_is_refused_before_anything_is_wr
             pytest.fail("it was let in")
 
     assert read_all(tmp_path) == []
-    assert open_log(f"rocksdb:{tmp_path}").reader().slots() == []
+    with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
+        assert log.slots() == []
 
 
 async def test_a_second_one_in_the_same_folder_is_refused(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -18,10 +19,11 @@ from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.collect.absences import Absences
 from penstock.collect.collector import Collector
+from penstock.collect.missing import interruptions
 from penstock.collect.status import CollectorStatus, ShardStatus, read_status
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.errors import NotOurRecord
-from penstock.market.events import AnyEvent, Disconnect, Trade
+from penstock.market.events import AnyEvent, Disconnect, Ticker, Ticker24h, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
@@ -112,6 +114,49 @@ def test_what_is_marked_as_absent_already_is_not_marked_again() -> None:
     assert told(another.markers_at_start(STREAM_KEYS, 20 * SECOND_NS)) == [
         ("btc_krw", "not running", 9)
     ]
+
+
+def ticker(at_s: int) -> Ticker:
+    return events.ticker(at_s * SECOND_NS, BTC, last_text="1")
+
+
+def ticker_24h(at_s: int) -> Ticker24h:
+    head: dict[str, Any] = {"exchange": "toy", "symbol": BTC, "received_at_ns": at_s * SECOND_NS}
+    return Ticker24h(**head, last_text="1")
+
+
+def test_statistics_of_an_older_version_are_looked_for_among_the_tickers() -> None:
+    both = [("tickers", BTC), ("tickers_24h", BTC)]
+    older = after(None, ticker(5), ticker(6)).markers_at_start(both, 20 * SECOND_NS)
+    assert [(each.channels, each.since_ns) for each in older] == [
+        (("tickers", "tickers_24h"), 6 * SECOND_NS)
+    ]
+
+    newer = after(None, ticker(5), ticker_24h(7), ticker(9))
+    found = newer.markers_at_start(both, 20 * SECOND_NS)
+    assert [(each.channels, each.since_ns) for each in found] == [
+        (("tickers",), 9 * SECOND_NS), (("tickers_24h",), 7 * SECOND_NS),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recorded", "back_s"),
+    [
+        ([ticker(5), ticker(12)], 12),
+        ([ticker(5), ticker_24h(14)], 14),
+        ([ticker(5), ticker_24h(6), ticker(12), ticker_24h(14)], 14),
+        ([ticker_24h(6), ticker(12)], None),
+    ],
+)
+def test_an_interruption_ends_with_a_record_of_the_same_channel(
+    recorded: list[AnyEvent], back_s: int | None
+) -> None:
+    log = open_log("memory:")
+    log.writer(SLOT).append([*recorded, marker(10, "cut", "tickers_24h")])
+    (found,) = interruptions(log.reader(), {("toy", "btc_krw")}, lambda _: ())
+
+    assert found.channel == "tickers_24h"
+    assert found.back_ns == (None if back_s is None else back_s * SECOND_NS)
 
 
 def test_books_that_are_told_whole_are_looked_for_among_the_snapshots() -> None:

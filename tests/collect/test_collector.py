@@ -28,7 +28,7 @@ from penstock.collect.facts import (
     StreamRecovered,
     StreamStalled,
 )
-from penstock.collect.status import CollectorStatus, read_status
+from penstock.collect.status import CollectorStatus, read_all, read_status
 from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.exchanges.facts import RequestSent
@@ -326,7 +326,7 @@ async def test_a_market_named_twice_is_one_market(tmp_path: Path, simulate: Simu
     ("names", "channels", "error", "says"),
     [
         (("btc_usd",), ("trades",), UnknownSymbol, "Did you mean btc_usdt"),
-        (("btc_usdt",), ("trods",), UnknownChannel, "no channel 'trods'"),
+        (("btc_usdt",), ("candles_7m",), UnknownChannel, "binance has no channel 'candles_7m'"),
     ],
 )
 async def test_what_the_exchange_does_not_have_is_refused_at_the_start(
@@ -347,6 +347,20 @@ async def test_what_the_exchange_does_not_have_is_refused_at_the_start(
     assert status is not None
     assert status.state == "failed"
     assert says in status.trouble
+    with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
+        assert log.streams() == []
+
+
+async def test_a_channel_that_is_not_registered_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    wanted = settings("127.0.0.1:1", tmp_path, channels=("trades", "tickrs"))
+    with pytest.raises(UnknownChannel, match=r"'tickrs'\. Did you mean tickers"):
+        async with open_collector(wanted, "binance", SystemClock()):
+            pytest.fail("it was let in")
+
+    assert read_all(tmp_path) == []
+    assert open_log(f"rocksdb:{tmp_path}").reader().slots() == []
 
 
 async def test_a_second_one_in_the_same_folder_is_refused(

@@ -258,13 +258,36 @@ async def test_candles_are_told_apart_by_their_length(bench: Bench) -> None:
     assert bench.detector.stalled() == ["candles_5m btc_usdt"]
 
 
-async def test_of_two_channels_with_one_kind_of_event_only_the_first_is_watched(
+async def test_tickers_of_two_channels_are_told_apart(bench: Bench) -> None:
+    bench.detector.expect(["tickers", "tickers_24h"], [BTC])
+    for step in range(300):
+        bench.progress["tickers_24h btc_usdt"] = MarketProgress(str(step))
+        bench.bring(Ticker(exchange="toy", symbol=BTC, received_at_ns=bench.clock.now_ns()))
+        await bench.clock.advance(0.5)
+
+    assert bench.detector.stalled() == ["tickers_24h btc_usdt"]
+
+
+async def test_of_two_channels_that_deliver_whole_books_only_the_first_is_watched(
     bench: Bench,
 ) -> None:
-    bench.detector.expect(["tickers", "tickers_24h"], [BTC])
+    bench.detector.expect(["book_deltas", "book_snapshots"], [BTC], whole_books=True)
     await bench.clock.advance(100)
 
-    assert set(bench.context) == {"tickers btc_usdt"}
+    assert set(bench.context) == {"book_deltas btc_usdt"}
+
+
+@pytest.mark.parametrize("channel", ["funding", "candles", "disconnects"])
+async def test_what_is_not_registered_or_cannot_be_judged_is_never_stalled(
+    bench: Bench, channel: str
+) -> None:
+    bench.detector.expect([channel], [BTC])
+    for step in range(100):
+        bench.progress[f"{channel} btc_usdt"] = MarketProgress(str(step))
+        await bench.clock.advance(60)
+
+    assert bench.context == []
+    assert bench.detector.stalled() == []
 
 
 async def test_what_was_forgotten_is_not_probed(bench: Bench) -> None:

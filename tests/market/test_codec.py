@@ -19,6 +19,7 @@ from penstock.market.events import (
     Candle,
     Disconnect,
     Ticker,
+    Ticker24h,
     Trade,
 )
 from penstock.market.levels import read_levels, write_levels
@@ -56,6 +57,7 @@ tickers = st.builds(
     bid_quantity_text=maybe, ask_text=maybe, ask_quantity_text=maybe, last_text=maybe,
     open_text=maybe, high_text=maybe, low_text=maybe, volume_text=maybe, quote_volume_text=maybe,
 )  # fmt: skip
+tickers_24h = st.builds(Ticker24h, **head, at_ns=ids, last_text=maybe, high_text=maybe)
 candles = st.builds(
     Candle, **head, interval=st.sampled_from(["1m", "1M"]), open_ms=ids, close_ms=ids,
     open_text=numbers, high_text=numbers, low_text=numbers, close_text=numbers,
@@ -69,7 +71,7 @@ disconnects = st.builds(
 )  # fmt: skip
 
 
-@given(trades | agg_trades | deltas | snapshots | tickers | candles | disconnects)
+@given(trades | agg_trades | deltas | snapshots | tickers | tickers_24h | candles | disconnects)
 def test_every_event_comes_back_as_it_was(event: AnyEvent) -> None:
     assert decode(encode(event)) == event
 

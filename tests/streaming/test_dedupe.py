@@ -1,5 +1,7 @@
 """Dedupe: of two copies one is kept, of two events that look alike both."""
 
+from collections.abc import Hashable
+
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -10,18 +12,18 @@ from tests.events import delta, snapshot, trade
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.kraken.stream import KrakenDialect
-from penstock.market.events import (
-    AnyEvent,
-    Candle,
-    Disconnect,
-    Ticker,
-)
+from penstock.market.channels import DEDUPE_KEYS
+from penstock.market.events import AnyEvent, Candle, Disconnect, Ticker, Ticker24h
 from penstock.market.symbol import Symbol
-from penstock.streaming.dedupe import Deduplicator, RecentKeys, dedupe_key
-from penstock.streaming.dialect import HasDedupeKey
+from penstock.streaming.dedupe import Deduplicator, RecentKeys
+from penstock.streaming.dialect import HasDedupeKeys
 
 BTC = Symbol("BTC", "USDT")
 NOTHING = Raw(b"[]")
+
+
+def dedupe_key(event: AnyEvent) -> Hashable | None:
+    return DEDUPE_KEYS[type(event)](event)
 
 
 def ticker(at_ns: int | None = 5, bid: str = "1", update_id: int | None = None) -> Ticker:
@@ -63,13 +65,21 @@ def test_what_has_neither_a_number_nor_a_time_has_no_key() -> None:
 
 def test_where_every_connection_stamps_its_own_time_the_time_does_not_count() -> None:
     dialect = BinanceDialect(SymbolMap("binance", [("BTCUSDT", BTC)]))
-    key_of = dialect.dedupe_key
-    assert isinstance(dialect, HasDedupeKey)
-    assert key_of(ticker(5)) == key_of(ticker(6))
-    assert key_of(ticker(5)) != key_of(ticker(5, "2"))
-    assert key_of(ticker(5, update_id=1)) != key_of(ticker(5, update_id=2))
-    assert key_of(trade(1)) == dedupe_key(trade(1))
-    assert not isinstance(KrakenDialect(SymbolMap("kraken", [])), HasDedupeKey)
+    assert isinstance(dialect, HasDedupeKeys)
+    assert not isinstance(KrakenDialect(SymbolMap("kraken", [])), HasDedupeKeys)
+    deduplicator = Deduplicator()
+    deduplicator.replace_keys(dialect.dedupe_keys)
+    deduplicator.enable()
+
+    def day(at_ns: int, bid: str) -> Ticker24h:
+        return Ticker24h(exchange="x", symbol=BTC, received_at_ns=1, at_ns=at_ns, bid_text=bid)
+
+    first = [day(5, "1"), day(5, "2"), ticker(update_id=1), trade(1)]
+    deduplicator.filter(first, 1, None, is_primary=True)
+    second = [day(6, "1"), day(6, "2"), ticker(update_id=2), trade(1)]
+    deduplicator.filter(second, 2, None, is_primary=False)
+
+    assert deduplicator.passed == [*first, ticker(update_id=2)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 3))), st.integers(1, 8))

@@ -1,10 +1,11 @@
 """A toy exchange to shard: what it sent is known, so that what was made of it can be judged."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
 
+from penstock.market.channels import DedupeKey
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -116,8 +117,11 @@ class StreamedDialect(NumberedDialect):
         return super().event(words, at_ns)
 
 
+def _bid(ticker: Ticker) -> Hashable:
+    return ticker.bid_text
+
+
 class StampingDialect(NumberedDialect):
     """It knows that two tickers alike are one."""
 
-    def dedupe_key(self, event: AnyEvent) -> Hashable | None:
-        return event.bid_text if isinstance(event, Ticker) else (type(event), event.symbol)
+    dedupe_keys: Mapping[type[AnyEvent], DedupeKey] = {Ticker: _bid}

@@ -24,6 +24,7 @@ from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
 from penstock.exchanges import registry as exchanges
+from penstock.market import channels
 from penstock.publish.endpoints import resolve_endpoints
 from penstock.recorder import Recorder
 from penstock.storage.log import open_log
@@ -40,12 +41,13 @@ async def open_collector(
 
     Raises:
         ConfigError: the settings of the bus are invalid.
-        UnknownExchange: there is no exchange of that name.
+        UnknownExchange, UnknownChannel: there is no exchange or channel of that name.
         SlotInUse: another process collects from it into the same folder.
         StorageError: the folder cannot be written.
         StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     exchange = exchanges.load(name)
+    channels.check(settings.collect.channels)
     endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir))
     folder, slot = Path(settings.collect.data_dir), slot_name("collect", name, slot)
     continuity = Continuity(exchange.consecutive, listener)

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import aiohttp
 import msgspec
@@ -15,6 +16,7 @@ from penstock.cli.options import DataOption, JsonOption, say
 from penstock.collect.status import read_all
 from penstock.errors import PenstockError
 from penstock.exchanges import registry as exchanges
+from penstock.market.channels import BOOK_SNAPSHOTS, TRADES
 from penstock.market.events import BookSnapshot, Trade
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
 from penstock.storage.log import LogReader, open_log
@@ -46,42 +48,54 @@ def judge(
 
 def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
     """Return the evidence of an exchange in a data folder, by slug."""
-    consecutive = "trades" in exchanges.load(exchange).consecutive
+    consecutive = TRADES.name in exchanges.load(exchange).consecutive
     markets = defaultdict[str, Evidence](lambda: Evidence(consecutive=consecutive))
     with closing(open_log(f"rocksdb:{folder}").reader()) as log:
         for stream in log.streams():
-            if stream.exchange == exchange:
-                _gather_records(log, stream, markets[stream.symbol])
+            gather_record = _GATHERED.get(stream.channel)
+            if stream.exchange == exchange and gather_record is not None:
+                _gather_records(log, stream, markets[stream.symbol], gather_record)
     for status in read_all(folder):
         if status.exchange != exchange:
             continue
         for ids in status.ids:
-            if ids.channel == "trades":
+            if ids.channel == TRADES.name:
                 markets[ids.symbol].missing += ids.missing
         for book in status.books:
             markets[book.symbol].synced = book.state == "synced" or book.was_synced
     return dict(markets)
 
 
-def _gather_records(log: LogReader, stream: Stream, evidence: Evidence) -> None:
+def _gather_records(
+    log: LogReader, stream: Stream, evidence: Evidence, gather_record: "_Gather"
+) -> None:
     for slot in log.slots():
         # Readers show records that several slots hold, such as a collector's and a fetcher's, once.
         elsewhere = {trade.id for trade in evidence.trades}
         # By number, not by key, so that a record that was numbered twice is found.
         for stored in log.numbers(stream, slot, 1):
-            event = stored.event
-            if isinstance(event, Trade):
-                if event.id in elsewhere:
-                    continue
-                taker_buys = event.taker == "buy"
-                evidence.trades.append(
-                    SeenTrade(event.id, event.at_ms, event.price, event.quantity, taker_buys)
-                )
-            elif isinstance(event, BookSnapshot) and (event.update_id or event.at_ns):
-                # On exchanges without update ids, a book is identified by its time. One without
-                # either, as at the start of some streams, cannot be found in the ledger.
-                at_ms = None if event.update_id else event.at_ms
-                evidence.books.append(SeenBook(event.update_id, event.bids, event.asks, at_ms))
+            gather_record(stored.event, evidence, elsewhere)
+
+
+def _gather_trade(trade: Trade, evidence: Evidence, elsewhere: set[int]) -> None:
+    if trade.id not in elsewhere:
+        taker_buys = trade.taker == "buy"
+        evidence.trades.append(
+            SeenTrade(trade.id, trade.at_ms, trade.price, trade.quantity, taker_buys)
+        )
+
+
+def _gather_book(book: BookSnapshot, evidence: Evidence, _: set[int]) -> None:
+    # On exchanges without update ids, a book is identified by its time. One without either, as at
+    # the start of some streams, cannot be found in the ledger.
+    if book.update_id or book.at_ns:
+        at_ms = None if book.update_id else book.at_ms
+        evidence.books.append(SeenBook(book.update_id, book.bids, book.asks, at_ms))
+
+
+_Gather = Callable[[Any, Evidence, set[int]], None]
+_GATHERED: dict[str, _Gather] = {TRADES.name: _gather_trade, BOOK_SNAPSHOTS.name: _gather_book}
+"""The channels that a ledger can prove, with what to take from each record."""
 
 
 async def _judge(address: str, folder: Path) -> Findings:

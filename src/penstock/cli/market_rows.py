@@ -7,6 +7,7 @@ from rich.text import Text
 
 from penstock.cli.fitting import Column, Row
 from penstock.collect.status import BookStatus, CollectorStatus, StreamStatus
+from penstock.market.channels import AGG_TRADES, TRADES
 
 COLUMNS = (
     Column("symbol", 0, least=10, left=True),
@@ -31,7 +32,7 @@ TROUBLES = (
     "with a book that was not synced in the end",
 )
 """The problems that a market can have, worst first."""
-_TRADES = ("trades", "agg_trades")
+_TRADES = (TRADES.name, AGG_TRADES.name)
 _STYLES = {"synced": "green", "syncing": "yellow", "stale": "red", "stopped": "dim"}
 
 

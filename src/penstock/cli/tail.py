@@ -36,7 +36,8 @@ def tail(
     start: Annotated[
         str,
         typer.Option(
-            help="Where to begin: last: the last stored record; now: new records; or the number of a record."
+            help="Where to begin: last (the last stored record), now (new records), or the number"
+            " of a record."
         ),
     ] = "last",
     seconds: SecondsOption = None,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from penstock.collect.status import CollectorStatus
+from penstock.market.channels import DISCONNECTS, find, recorded_in
 from penstock.market.events import Cause, Disconnect
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader, Stored
@@ -20,11 +21,6 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 _RECORDED_WITHIN_NS = 1_000_000_000
 """Events older than this are recorded, unless the status shows that some are waiting."""
 _MS_NS = 1_000_000
-RECORDED_AS = {
-    "book_deltas": ("book_deltas", "book_snapshots"),
-    "tickers_24h": ("tickers",),
-}
-"""The streams of the log that a channel is recorded in, if not in the one of its name."""
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
 
 
@@ -52,7 +48,7 @@ class Absences:
                 if each.stream.exchange == self._exchange:
                     self._last_ns[each.stream] = each.last_received_ns
         for stream in self._last_ns:
-            if stream.channel == "disconnects":
+            if stream.channel == DISCONNECTS.name:
                 for stored in log.scan(stream, reverse=True, limit=1):
                     self._note_marker(stored)
         if before is not None and before.state == "stopped":
@@ -67,7 +63,7 @@ class Absences:
         """Update from newly recorded events."""
         for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
             self._last_ns[stream] = stored.received_at_ns
-            if stream.channel == "disconnects":
+            if stream.channel == DISCONNECTS.name:
                 self._note_marker(stored)
 
     def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:
@@ -96,10 +92,14 @@ class Absences:
         return markers
 
     def _last(self, channel: str, symbol: Symbol) -> int | None:
-        streams = [
-            Stream(self._exchange, each, symbol.slug)
-            for each in RECORDED_AS.get(channel, (channel,))
-        ]
+        row = find(channel)
+        last_ns = self._last_in(recorded_in(channel), symbol)
+        if last_ns is None and row is not None and row.formerly is not None:
+            return self._last_in([row.formerly], symbol)
+        return last_ns
+
+    def _last_in(self, channels: Iterable[str], symbol: Symbol) -> int | None:
+        streams = [Stream(self._exchange, channel, symbol.slug) for channel in channels]
         found = [self._last_ns[stream] for stream in streams if stream in self._last_ns]
         return max(found, default=None)
 

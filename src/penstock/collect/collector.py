@@ -35,6 +35,7 @@ from penstock.collect.tasks import end, first_of, raise_first
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Rest
+from penstock.market.channels import TRADES, check
 from penstock.market.events import Disconnect, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
@@ -150,13 +151,12 @@ class Collector:
             return
         self.listings.symbols = self._info.symbols
         self._symbols = dict.fromkeys(self._find(names))
+        feed = self.gateway.feed(self._info.symbols)
+        offered = (feed or self.exchange.dialect(self._info.symbols)).channels
+        check(self.settings.channels, self.exchange.name, offered)
         stream_keys, now_ns = self._stream_keys(self._symbols), self.clock.now_ns()
         await self.recorder.record(self.absences.markers_at_start(stream_keys, now_ns))
-        feed = self.gateway.feed(self._info.symbols)
-        if feed is None:
-            await self._stream(self._info, stop)
-        else:
-            await self._follow(feed, stop)
+        await (self._stream(self._info, stop) if feed is None else self._follow(feed, stop))
 
     async def _find_even_new(self, names: Sequence[str]) -> list[Symbol]:
         """Find symbols that may have been listed since, in the state store, then on the exchange.
@@ -363,7 +363,7 @@ class Collector:
 
     async def _final_probe(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Fetch the latest trades, and wait briefly for the stream to deliver them."""
-        if "trades" not in self.settings.channels or "trades" not in self.exchange.consecutive:
+        if TRADES.name not in self.exchange.consecutive.intersection(self.settings.channels):
             return
 
         async def note(symbol: Symbol, latest: list[Trade]) -> None:
@@ -371,15 +371,14 @@ class Collector:
                 self.continuity.note_latest(self._trades_of(symbol), latest[-1].id)
 
         await self._final_prober().ask(symbols, lambda symbol: rest.recent_trades(symbol, 1), note)
-        streams = [self._trades_of(symbol) for symbol in symbols]
         for _ in range(_GRACE_CHECKS):
-            if not any(map(self.continuity.behind, streams)):
+            if not any(map(self.continuity.behind, map(self._trades_of, symbols))):
                 break
             await self.clock.sleep(_GRACE_S / _GRACE_CHECKS)
 
     async def _record_latest(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Record the latest trades, if ids cannot show that the stream has not delivered some."""
-        if "trades" not in self.settings.channels or "trades" in self.exchange.consecutive:
+        if TRADES.name not in self.settings.channels or TRADES.name in self.exchange.consecutive:
             return
         await self._final_prober().ask(
             symbols,
@@ -397,4 +396,4 @@ class Collector:
         )
 
     def _trades_of(self, symbol: Symbol) -> Stream:
-        return Stream(self.exchange.name, "trades", symbol.slug)
+        return Stream(self.exchange.name, TRADES.name, symbol.slug)

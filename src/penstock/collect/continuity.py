@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from penstock.collect.claims import claimed, found
 from penstock.collect.facts import GapFound, RecordsLost
 from penstock.collect.status import GapCount, IdsStatus
+from penstock.market.channels import DISCONNECTS
 from penstock.market.events import AnyEvent, Disconnect
 from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
@@ -63,7 +64,7 @@ class Continuity:
         """Update from newly recorded events."""
         for stored in recorded:
             if stored.stream.channel not in self._channels:
-                if stored.stream.channel == "disconnects":
+                if stored.stream.channel == DISCONNECTS.name:
                     self._mark(stored)
                 continue
             cause = self._absent.pop(stored.stream, _LOST) if self._absent else _LOST

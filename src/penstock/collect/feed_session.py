@@ -17,10 +17,10 @@ from penstock.errors import (
     UNAVAILABLE,
     ExchangeUnreachable,
     UnexpectedAnswer,
-    UnknownChannel,
     UnknownSymbol,
 )
 from penstock.exchanges.base import Feed
+from penstock.market.channels import check
 from penstock.market.events import AnyEvent, BookSnapshot, Cause
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
@@ -113,10 +113,8 @@ class FeedSession:
         Raises:
             UnknownChannel: the feed does not have one of the channels; nothing was changed.
         """
-        wanted, feed = list(stream_keys), self._options.feed
-        for channel, _ in wanted:
-            if channel not in feed.channels:
-                raise UnknownChannel(self._options.exchange, channel, feed.channels)
+        wanted, options = list(stream_keys), self._options
+        check((channel for channel, _ in wanted), options.exchange, options.feed.channels)
         for stream_key in wanted:
             if stream_key not in self._stream_keys:
                 self._stream_keys[stream_key] = (

@@ -17,6 +17,7 @@ from penstock.config import FetchKind
 from penstock.connectors.markets import Markets
 from penstock.errors import ConfigError
 from penstock.exchanges.base import Exchange, ExchangeClient, Request, Rest, TradePage
+from penstock.market.channels import TRADES
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader
@@ -130,7 +131,7 @@ class TradesFetch:
                 return await self._page_back(last)
 
     def _last(self) -> Trade | None:
-        stream = Stream(self.context.exchange.name, "trades", self.symbol)
+        stream = Stream(self.context.exchange.name, TRADES.name, self.symbol)
         stored = next(iter(self.context.reader.scan(stream, reverse=True, limit=1)), None)
         return None if stored is None else cast("Trade", stored.event)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from penstock.collect.absences import RECORDED_AS
 from penstock.collect.claims import claimed, found, lacks_records
 from penstock.collect.status import CollectorStatus
+from penstock.market.channels import DISCONNECTS, find, recorded_in
 from penstock.market.events import Disconnect
 from penstock.storage.log import LogReader, Span
 from penstock.storage.log.keys import Stream, id_of_key, key_of_id
@@ -103,7 +103,7 @@ def interruptions(
     out.
     """
     for stream in log.streams():
-        if stream.channel == "disconnects" and (stream.exchange, stream.symbol) in wanted:
+        if stream.channel == DISCONNECTS.name and (stream.exchange, stream.symbol) in wanted:
             yield from _of_market(log, stream, counted(stream.exchange))
 
 
@@ -120,7 +120,7 @@ def _of_market(log: LogReader, stream: Stream, counted: Collection[str]) -> Iter
             noticed_ns = event.received_at_ns
             if channel in counted or (channel in over and _is_within(noticed_ns, over[channel])):
                 continue
-            kept = [stream._replace(channel=name) for name in RECORDED_AS.get(channel, (channel,))]
+            kept = _recorded_in(log, stream._replace(channel=channel), noticed_ns)
             over[channel] = _next_received(log, kept, noticed_ns)
             if over[channel] is None and event.cause in _ENDINGS:
                 continue  # nothing was collected after it, so nothing is missing
@@ -146,6 +146,16 @@ def _of_damage(stream: Stream, event: Disconnect) -> Iterator[Interruption]:
             back_ns=event.received_at_ns,
             reason=event.reason,
         )
+
+
+def _recorded_in(log: LogReader, stream: Stream, at_ns: int) -> list[Stream]:
+    """The streams of the log in which the events of a channel were recorded at this time."""
+    row = find(stream.channel)
+    names = recorded_in(stream.channel)
+    if row is not None and row.formerly is not None:
+        earlier = log.scan(stream, Span(until_ns=at_ns), limit=1)
+        names += [row.formerly] if next(earlier, None) is None else []
+    return [stream._replace(channel=name) for name in names]
 
 
 def _is_within(lost_ns: int, over_ns: int | None) -> bool:

@@ -33,7 +33,7 @@ from penstock.collect.status import (
 from penstock.collect.status_file import StatusFile
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
-from penstock.market.events import AggTrade, Ticker, Trade
+from penstock.market.channels import BY_EVENT
 from penstock.publish.zeromq import PublishedCounts
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
@@ -129,10 +129,9 @@ class Reporter:
         self._records.update(map(_stream, recorded))
         for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
             event = stored.event
-            if isinstance(event, Trade | AggTrade):
-                self._prices[stream] = event.price_text
-            elif isinstance(event, Ticker):
-                self._prices[stream] = event.last_text or event.bid_text or ""
+            price_of = BY_EVENT[type(event)].price_of
+            if price_of is not None:
+                self._prices[stream] = price_of(event)
 
     def write(self, state: State, trouble: str | None = None) -> None:
         """Write the current status, blocking the event loop; a failure is only logged.

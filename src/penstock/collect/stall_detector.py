@@ -18,15 +18,8 @@ from penstock.collect.availability import RestAvailability
 from penstock.collect.facts import StreamProbed, StreamRecovered, StreamStalled, StreamSuspected
 from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import MarketProgress, Request, Rest
-from penstock.market.events import (
-    AggTrade,
-    AnyEvent,
-    BookDelta,
-    BookSnapshot,
-    Candle,
-    Ticker,
-    Trade,
-)
+from penstock.market.channels import BY_EVENT, find
+from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.liveness import (
     FIRST_S,
@@ -44,14 +37,6 @@ GRACE_S = 2.0
 _PROBES_AT_ONCE = 2
 _ROTATES_EVERY_NS = 3600 * SECOND_NS
 """A stream that stalls repeatedly has its connection, which others share, replaced so often."""
-_KINDS: dict[str, tuple[type[AnyEvent], ...]] = {
-    "trades": (Trade,),
-    "agg_trades": (AggTrade,),
-    "book_deltas": (BookDelta,),
-    "book_snapshots": (BookSnapshot,),
-    "tickers": (Ticker,),
-    "tickers_24h": (Ticker,),
-}
 
 Found = Literal["nothing", "news", "failed"]
 
@@ -117,8 +102,9 @@ class StallDetector:
         self._context, self._clock, self._tell, self._limits = context, clock, tell, limits
         self._live = Liveness[StreamKey](least_s=limits.least_s, first_s=limits.first_s)
         self._streams: dict[tuple[type[AnyEvent], Symbol], StreamKey] = {}
-        """The stream of an event by type and symbol; candles also need their interval."""
-        self._has_candles = False
+        """The stream of an event by class and symbol, except those of families of channels."""
+        self._families: set[type[AnyEvent]] = set()
+        """The classes of events whose channel depends on more, such as the interval of a candle."""
         self._brought: dict[tuple[type[AnyEvent], Symbol], AnyEvent] = {}
         """The last events received and not noted yet."""
         self._notes_at_ns = 0
@@ -133,17 +119,20 @@ class StallDetector:
     ) -> None:
         """Expect these streams. ``whole_books``: snapshots come on the stream of deltas too.
 
-        Two channels with the same type of event cannot be distinguished: only the first is
-        monitored.
+        Channels that the table does not contain, or whose liveness cannot be judged, are not
+        monitored. Of two channels that deliver the same class of events, only the first is.
         """
         now_ns = self._clock.now_ns()
-        for channel in channels:
-            kinds = _KINDS.get(channel, ())
-            if channel == "book_deltas" and whole_books:
-                kinds = (BookDelta, BookSnapshot)
-            self._has_candles = self._has_candles or not kinds
+        for name in channels:
+            channel = find(name)
+            if channel is None or channel.liveness is None:
+                continue
+            kinds = (channel.event, *channel.carries) if whole_books else (channel.event,)
+            if channel.suffix_of is not None:
+                self._families.add(channel.event)
+                kinds = ()
             for symbol in symbols:
-                stream_key = (channel, symbol)
+                stream_key = (name, symbol)
                 keys = [(kind, symbol) for kind in kinds]
                 if all(self._streams.setdefault(key, stream_key) == stream_key for key in keys):
                     self._live.expect([stream_key], now_ns)
@@ -163,10 +152,10 @@ class StallDetector:
         # Of each stream the last one only, and ten times a second: this is called with every
         # event and must be fast.
         self._brought.update({(type(each), each.symbol): each for each in events})
-        if self._has_candles:
+        if self._families:
             for event in events:
-                if type(event) is Candle:
-                    self._note((f"candles_{event.interval}", event.symbol), event)
+                if type(event) in self._families:
+                    self._note((BY_EVENT[type(event)].name_of(event), event.symbol), event)
         if events and events[-1].received_at_ns >= self._notes_at_ns:
             self._notes_at_ns = events[-1].received_at_ns + ONE_ARRIVAL_NS
             self._note_all()
@@ -291,7 +280,8 @@ class StallDetector:
         # This connection does not deliver what happened before it was opened.
         if latest is None or latest.received_at_ns < connected_ns:
             return None
-        return _id_of(latest)
+        probe = BY_EVENT[type(latest)].liveness
+        return probe.id_of(latest) if probe is not None else None
 
     def _over(self, stream_key: StreamKey, case: _Case) -> bool:
         """Whether the stream has delivered since, or is no longer expected."""
@@ -323,15 +313,3 @@ class StallDetector:
             self._live.postpone(stream_key, now_ns)  # so that the next remedy is not delayed
         else:
             self._live.confirm(stream_key, now_ns)
-
-
-def _id_of(event: AnyEvent) -> int | None:
-    """The id that a probe's result is compared with."""
-    match event:
-        case Trade():
-            return event.id
-        case AggTrade():
-            return event.last_trade_id
-        case BookDelta():
-            return event.final_update_id
-    return None

@@ -48,8 +48,10 @@ class UnknownChannel(PenstockError):
     """The exchange does not offer that kind of data."""
 
     def __init__(self, exchange: str, channel: str, known: Iterable[str]) -> None:
-        self.exchange, self.channel = exchange, channel
-        super().__init__(f"{exchange} has no channel {channel!r}. It has: {' '.join(known)}.")
+        known = list(known)
+        self.exchange, self.channel, self.near = exchange, channel, near_matches(channel, known)
+        there = f"It has: {' '.join(known)}."
+        super().__init__(f"{exchange} has no channel {channel!r}.{hint(self.near)} {there}")
 
 
 class NotCollected(PenstockError):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.clock import Clock
+from penstock.market.channels import CANDLES
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EVERYTHING, LogReader, Span
@@ -26,7 +27,7 @@ class HeldCandles:
 
     def __init__(self, log: LogReader, exchange: str, symbol: Symbol, interval: Interval) -> None:
         self._log, self._interval = log, interval
-        self._stream = Stream(exchange, f"candles_{interval}", symbol.slug)
+        self._stream = Stream(exchange, CANDLES.named(interval.text), symbol.slug)
 
     def oldest_ms(self) -> int | None:
         """The open time of the oldest candle; None if there is none."""

@@ -9,13 +9,15 @@ read; format 2 is written.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any, Union
 
 import msgspec
 
 from penstock.errors import MalformedSymbol, NotOurRecord
+from penstock.market import channels
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 
@@ -51,7 +53,9 @@ def decode(record: bytes) -> AnyEvent:
     try:
         event: AnyEvent = _decode(json_of(record))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise NotOurRecord(f"a damaged record: {error}") from error
+        unknown = str(error).endswith("`$.kind`")
+        problem = "a record of an unknown channel" if unknown else "a damaged record"
+        raise NotOurRecord(f"{problem}: {error}") from error
     return event
 
 
@@ -81,4 +85,15 @@ def _read_symbol(wanted: type, value: object) -> object:
 
 # Only symbols need a hook; one written in Python would cost more than all the rest.
 _encode = msgspec.json.Encoder(enc_hook=attrgetter("unified")).encode
-_decode = msgspec.json.Decoder(AnyEvent, dec_hook=_read_symbol).decode
+
+
+def _make_decoder() -> None:
+    """Make the decoder of the events of all registered channels."""
+    global _decode  # noqa: PLW0603 (the fastest look-up, and every record needs it)
+    any_of_them: Any = Union[tuple(channels.BY_EVENT)]  # noqa: UP007 (of any number)
+    _decode = msgspec.json.Decoder(any_of_them, dec_hook=_read_symbol).decode
+
+
+_decode: Callable[[bytes], AnyEvent]
+_make_decoder()
+channels.when_registered(_make_decoder)

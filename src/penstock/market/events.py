@@ -4,12 +4,15 @@ Numbers keep the wire's digits: a price is stored as the text the exchange sent 
 ``Decimal`` on access. That is exact, keeps trailing zeros (checksums need them) and costs nothing
 without access. Ids are integers of any size. Times are nanoseconds: ``at_ns`` by the exchange's
 clock, with every digit it sends, and ``received_at_ns`` by the local clock.
+
+Which channel an event belongs to is decided by its class: see ``channels``.
 """
 
 from decimal import Decimal
 from typing import Literal
 
 from msgspec import Raw, Struct, field
+from msgspec.structs import asdict
 
 from penstock.market.levels import Level, as_decimals
 from penstock.market.symbol import Symbol
@@ -32,6 +35,7 @@ wrong; the stream was removed; the collector stopped; no collector ran; the stre
 collected; its records were lost with damaged files of the log."""
 
 _MS_NS = 1_000_000
+_MOST_ZEROS = 40
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", omit_defaults=True):
@@ -41,6 +45,16 @@ class Event(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", omit_
     symbol: Symbol
     received_at_ns: int
     source: Source = "live"
+
+    @property
+    def summary(self) -> str:
+        """Its contents in one line, for people."""
+        own = (
+            f"{name.removesuffix('_text')} {value}"
+            for name, value in asdict(self).items()
+            if name not in Event.__struct_fields__ and value is not None
+        )
+        return f"{self.__struct_config__.tag}: {', '.join(own)}"
 
 
 class Trade(Event, frozen=True, kw_only=True, gc=False, tag="trade"):
@@ -66,6 +80,10 @@ class Trade(Event, frozen=True, kw_only=True, gc=False, tag="trade"):
     def quantity(self) -> Decimal:
         return Decimal(self.quantity_text)
 
+    @property
+    def summary(self) -> str:
+        return f"trade {self.id}: {self.taker} {self.quantity_text} at {self.price_text}"
+
 
 class AggTrade(Event, frozen=True, kw_only=True, gc=False, tag="agg_trade"):
     """Several executions of one taker order at one price, reported as one."""
@@ -90,6 +108,10 @@ class AggTrade(Event, frozen=True, kw_only=True, gc=False, tag="agg_trade"):
     @property
     def quantity(self) -> Decimal:
         return Decimal(self.quantity_text)
+
+    @property
+    def summary(self) -> str:
+        return f"aggregate trade {self.id}: {self.taker} {self.quantity_text} at {self.price_text}"
 
 
 class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
@@ -117,6 +139,10 @@ class BookDelta(Event, frozen=True, kw_only=True, gc=False, tag="book_delta"):
     def asks(self) -> list[Level]:
         return as_decimals(self.asks_raw)
 
+    @property
+    def summary(self) -> str:
+        return f"book: {len(self.bids)} bids and {len(self.asks)} asks changed"
+
 
 class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapshot"):
     """A whole book, or its best levels, as of one update id."""
@@ -140,6 +166,12 @@ class BookSnapshot(Event, frozen=True, kw_only=True, gc=False, tag="book_snapsho
     @property
     def asks(self) -> list[Level]:
         return as_decimals(self.asks_raw)
+
+    @property
+    def summary(self) -> str:
+        bids, asks = self.bids, self.asks
+        best = f"bid {_best(bids)}, ask {_best(asks)}"
+        return f"book of {len(bids)} bids and {len(asks)} asks: {best}"
 
 
 class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
@@ -173,6 +205,15 @@ class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
     @property
     def last(self) -> Decimal | None:
         return _decimal(self.last_text)
+
+    @property
+    def summary(self) -> str:
+        told = (("bid", self.bid_text), ("ask", self.ask_text), ("last", self.last_text))
+        return "ticker: " + ", ".join(f"{name} {text}" for name, text in told if text)
+
+
+class Ticker24h(Ticker, frozen=True, kw_only=True, gc=False, tag="ticker_24h"):
+    """The statistics of a market over the last 24 hours, where they are a stream of their own."""
 
 
 class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
@@ -227,6 +268,11 @@ class Candle(Event, frozen=True, kw_only=True, gc=False, tag="candle"):
     def vwap(self) -> Decimal | None:
         return _decimal(self.vwap_text)
 
+    @property
+    def summary(self) -> str:
+        prices = f"{self.open_text} {self.high_text} {self.low_text} {self.close_text}"
+        return f"candle {self.interval}: {prices}, volume {self.volume_text}"
+
 
 class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
     """Data may be missing: for a while nothing could be received.
@@ -241,9 +287,23 @@ class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
     """The time up to which everything was received; None if unknown."""
     cause: Cause = "disconnected"
 
+    @property
+    def summary(self) -> str:
+        return f"connection of {', '.join(self.channels)} lost: {self.reason}"
 
-AnyEvent = Trade | AggTrade | BookDelta | BookSnapshot | Ticker | Candle | Disconnect
+
+AnyEvent = Event
+"""An event of any channel."""
 
 
 def _decimal(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
+
+
+def _best(side: list[Level]) -> str:
+    return f"{_plain(side[0][1])} at {_plain(side[0][0])}" if side else "none"
+
+
+def _plain(value: Decimal) -> str:
+    """A number without an exponent, unless it would be mostly zeros."""
+    return f"{value:f}" if -_MOST_ZEROS < value.adjusted() < _MOST_ZEROS else str(value)

@@ -3,51 +3,17 @@
 While several connections carry the same streams, every event arrives once per connection. Copies of
 one event are distinguished from similar events by their *dedupe key*: the exchange's own number
 where there is one, otherwise all fields, including the time. Where neither is sufficient an event
-has no key, and only one connection's events can be used.
+has no key, and only one connection's events can be used. The table of channels has the keys; a
+dialect may replace some of them.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from msgspec.structs import astuple, replace
-
-from penstock.market.events import (
-    AggTrade,
-    AnyEvent,
-    BookDelta,
-    BookSnapshot,
-    Candle,
-    Disconnect,
-    Ticker,
-    Trade,
-)
+from penstock.market.channels import DEDUPE_KEYS, DedupeKey
+from penstock.market.events import AnyEvent
 
 REMEMBERED = 100_000
 """Keys in a generation: half a minute of three thousand events a second."""
-
-
-def dedupe_key(event: AnyEvent) -> Hashable | None:
-    """Return what copies of an event share and no other event has; None if there is no key."""
-    kind = type(event)
-    if isinstance(event, Trade | AggTrade):
-        return kind, event.symbol, event.id
-    if isinstance(event, BookDelta):
-        if event.final_update_id is None:
-            return None
-        return kind, event.symbol, event.first_update_id, event.final_update_id
-    if isinstance(event, BookSnapshot):
-        return (kind, event.symbol, event.update_id, event.source) if event.update_id else None
-    if isinstance(event, Disconnect):
-        return kind, event.symbol, event.received_at_ns
-    if isinstance(event, Ticker) and event.update_id is not None:
-        return kind, event.symbol, event.update_id
-    if isinstance(event, Ticker) and event.at_ns is None:
-        return None
-    return contents(event)
-
-
-def contents(event: Ticker | Candle) -> Hashable:
-    """Return all fields of an event, except its receive time."""
-    return type(event), *astuple(replace(event, received_at_ns=0))
 
 
 class RecentKeys:
@@ -83,11 +49,15 @@ class Deduplicator:
     """Passes every event once, while enabled."""
 
     def __init__(self) -> None:
-        self.key_of: Callable[[AnyEvent], Hashable | None] = dedupe_key
+        self._keys: Mapping[type[AnyEvent], DedupeKey] = DEDUPE_KEYS
         self.passed: list[AnyEvent] = []
         self.dropped = 0
         """The number of dropped copies."""
         self._recent_keys: RecentKeys | None = None
+
+    def replace_keys(self, keys: Mapping[type[AnyEvent], DedupeKey]) -> None:
+        """Use these dedupe keys for some classes of events."""
+        self._keys = {**DEDUPE_KEYS, **keys}
 
     @property
     def enabled(self) -> bool:
@@ -107,9 +77,9 @@ class Deduplicator:
     ) -> None:
         """Pass events that are new; those without a key only from the primary."""
         assert self._recent_keys is not None
-        seen, key_of, passed = self._recent_keys.note, self.key_of, self.passed.append
+        seen, keys, passed = self._recent_keys.note, self._keys, self.passed.append
         for event in events:
-            key = key_of(event)
+            key = keys[type(event)](event)
             first = seen(key, member) if key is not None else None
             if first is None and (is_primary or key is not None):
                 passed(event)

@@ -6,10 +6,11 @@ sends: a frame that cannot be parsed is returned as ``Malformed``, with the reas
 affect others.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from penstock.market.channels import DedupeKey
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.market.top_book import Checksum
@@ -176,12 +177,8 @@ class ReadsMany(Protocol):
 
 
 @runtime_checkable
-class HasDedupeKey(Protocol):
+class HasDedupeKeys(Protocol):
     """A dialect whose exchange sends an event with another timestamp on every connection."""
 
-    def dedupe_key(self, event: AnyEvent) -> Hashable | None:
-        """Return what copies of an event on two connections share, and no other event has.
-
-        None if there is no such key. Without this method, ``dedupe.dedupe_key`` is used.
-        """
-        ...
+    dedupe_keys: Mapping[type[AnyEvent], DedupeKey]
+    """By class of events, the keys that replace those of the table of channels."""

@@ -11,7 +11,7 @@ from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import Command, Subscription
 from penstock.streaming.connection import Connection
 from penstock.streaming.dedupe import Deduplicator, Note
-from penstock.streaming.dialect import Dialect, HasDedupeKey
+from penstock.streaming.dialect import Dialect, HasDedupeKeys
 from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.shard_connection import ConnectionStats, Plan, ShardConnection
 from penstock.streaming.streamed_book import StreamedBook
@@ -75,8 +75,8 @@ class ShardConnections:
     def _add_member(self) -> ShardConnection:
         self._members_ever += 1
         dialect = self._dialect()
-        if isinstance(dialect, HasDedupeKey):
-            self.deduplicator.key_of = dialect.dedupe_key
+        if isinstance(dialect, HasDedupeKeys):
+            self.deduplicator.replace_keys(dialect.dedupe_keys)
         connection = Connection(
             dialect,
             list(self.wanted),

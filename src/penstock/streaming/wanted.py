@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from penstock.market import channels
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
 from penstock.streaming.dialect import Dialect
@@ -69,6 +70,7 @@ class WantedStreams:
             UnknownChannel, UnknownSymbol: the exchange does not have one; none was added.
         """
         channel = wanted.channel
+        channels.check([channel])
         fresh = [each for each in wanted.symbols if (channel, each) not in self._names]
         names, stream_keys = (
             self._dialect.streams(channel, fresh),

@@ -14,7 +14,15 @@ from msgspec import Raw
 from penstock.errors import UnknownChannel, UnknownSymbol
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import LARGEST_FRAME, BinanceDialect
-from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Candle, Ticker, Trade
+from penstock.market.events import (
+    AggTrade,
+    BookDelta,
+    BookSnapshot,
+    Candle,
+    Ticker,
+    Ticker24h,
+    Trade,
+)
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import (
     Ack,
@@ -89,7 +97,7 @@ def test_every_payload_becomes_its_event() -> None:
         **base, update_id=4, bid_text="0.1", bid_quantity_text="6.0", ask_text="0.2",
         ask_quantity_text="3.0",
     )  # fmt: skip
-    assert read("btcusdt@ticker") == Ticker(
+    assert read("btcusdt@ticker") == Ticker24h(
         **base, at_ns=5_000_000, bid_text="0.24", bid_quantity_text="10.0", ask_text="0.26",
         ask_quantity_text="100.0", last_text="0.25", open_text="0.10", high_text="0.25",
         low_text="0.10", volume_text="10000.0", quote_volume_text="18.0",

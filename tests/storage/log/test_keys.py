@@ -16,6 +16,7 @@ from penstock.market.events import (
     Candle,
     Disconnect,
     Ticker,
+    Ticker24h,
     Trade,
 )
 from penstock.market.symbol import Symbol
@@ -119,6 +120,7 @@ def test_damaged_index_entries_are_named() -> None:
         ),
         (Ticker(**HEAD, update_id=4), "tickers", keys.key_of_id(4)),
         (Ticker(**HEAD, last_text="1"), "tickers", keys.key_of_arrival(77)),
+        (Ticker24h(**HEAD, last_text="1"), "tickers_24h", keys.key_of_arrival(77)),
         (
             Candle(
                 **HEAD, interval="1m", open_ms=60_000, close_ms=119_999, open_text="1",

@@ -23,6 +23,7 @@ from penstock.market.events import (
     BookSnapshot,
     Candle,
     Ticker,
+    Ticker24h,
     Trade,
 )
 from penstock.market.symbol import Symbol
@@ -270,10 +271,10 @@ def day_ticker_reader(deferred: DeferredNumbers) -> Reader:
     """Reads <s>@ticker."""
     texts = deferred.texts
 
-    def read(data: DayTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker:
+    def read(data: DayTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker24h:
         texts.extend((data.last, data.bid, data.bid_quantity, data.ask, data.ask_quantity))
         texts.extend((data.open, data.high, data.low, data.volume, data.quote_volume))
-        return Ticker(
+        return Ticker24h(
             exchange=NAME,
             symbol=symbol,
             received_at_ns=received_at_ns,

@@ -10,7 +10,7 @@ once for all frames that arrive together. A frame that cannot be read in this wa
 itself, to find out whether it is a response, a notice, or malformed, and why.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
 
 import msgspec
@@ -25,10 +25,10 @@ from penstock.exchanges.binance.payloads import Reader
 from penstock.exchanges.binance.rest import DEEPEST_BOOK
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
-from penstock.market.events import AnyEvent, Ticker
+from penstock.market.channels import DedupeKey, contents
+from penstock.market.events import AnyEvent, Ticker24h
 from penstock.market.interval import COMMON
 from penstock.market.symbol import Symbol
-from penstock.streaming.dedupe import contents, dedupe_key
 from penstock.streaming.dialect import Ack, BookRules, Notice, Received, Refusal
 
 # The longest frame seen is some hundred kilobytes: a whole second of a busy book.
@@ -99,12 +99,18 @@ _decode_message = msgspec.json.Decoder(_Message).decode
 _encode = msgspec.json.Encoder().encode
 
 
+def _untimed(ticker: Ticker24h) -> Hashable:
+    return contents(replace(ticker, at_ns=None))
+
+
 class BinanceDialect:
     """See ``Dialect``."""
 
     limits = STREAM_LIMITS
     books = BookRules(begins="rest", fetched_levels=DEEPEST_BOOK)
     channels: Sequence[str] = tuple(_CHANNELS)
+    # ``E`` differs between connections.
+    dedupe_keys: Mapping[type[AnyEvent], DedupeKey] = {Ticker24h: _untimed}
 
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols = symbols
@@ -180,12 +186,6 @@ class BinanceDialect:
                     return events
         self._deferred.forget()
         return None
-
-    def dedupe_key(self, event: AnyEvent) -> Hashable | None:
-        """See ``HasDedupeKey``; ``E`` differs between connections."""
-        if isinstance(event, Ticker) and event.update_id is None:
-            return contents(replace(event, at_ns=None))
-        return dedupe_key(event)
 
     def _read_carefully(self, frame: bytes, received_at_ns: int) -> Received:
         """The content of a frame of any kind."""

@@ -5,9 +5,7 @@ number and by time are therefore not written with each append: as long as keys r
 to an open batch (see ``keys``).
 """
 
-from collections.abc import Callable
-from typing import Any
-
+from penstock.market.channels import Channel
 from penstock.storage.log import keys
 from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Batch, Stream, eight_bytes
 from penstock.storage.log.pairs import PairBatch
@@ -21,17 +19,18 @@ class StreamHead:
 
     __slots__ = (
         "_batch", "_numbers_prefix", "_second", "_times_prefix", "arrivals_below", "batch_second",
-        "highest_id", "highest_ns", "id_of", "ids_below", "number", "plain_ids", "prefix", "stream",
-        "topic",
+        "highest_id", "highest_ns", "id_of", "ids_below", "is_final", "number", "plain_ids",
+        "prefix", "stream", "topic",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, stream_id: int, id_of: Callable[[Any], int | None]) -> None:
-        self.stream, self.topic, self.id_of = stream, str(stream), id_of
+    def __init__(self, stream: Stream, stream_id: int, channel: Channel) -> None:
+        self.stream, self.topic = stream, str(stream)
+        self.id_of, self.is_final = channel.id_of, channel.is_final
         self.prefix = keys.prefix(b"r", stream_id)
         self._numbers_prefix = keys.prefix(b"n", stream_id)
         self._times_prefix = keys.prefix(b"t", stream_id)
-        # Candles have ids too, but whether one is new must be checked by its contents.
-        self.plain_ids = 0 if stream.channel.startswith("candles_") else PLAIN_IDS
+        # Where records are corrected, whether an event is new must be checked by its contents.
+        self.plain_ids = PLAIN_IDS if channel.is_final is None else 0
         self.highest_id = -1
         self.highest_ns = -1
         self.number = 0

@@ -21,22 +21,12 @@ batch holds all records up to the next batch: their keys and numbers rise togeth
 received in one second.
 """
 
-from collections.abc import Callable
-from operator import attrgetter
 from struct import Struct as Layout
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.errors import NotOurRecord, UnusableId
-from penstock.market.events import (
-    AggTrade,
-    AnyEvent,
-    BookDelta,
-    BookSnapshot,
-    Candle,
-    Disconnect,
-    Ticker,
-    Trade,
-)
+from penstock.market.channels import BY_EVENT
+from penstock.market.events import AnyEvent
 
 VERSION = b"2"
 OLDER = (None, b"1")
@@ -65,40 +55,14 @@ class Stream(NamedTuple):
         return f"{self.exchange}.{self.channel}.{self.symbol}"
 
 
-def _nothing(_: Any) -> None:
-    return None
-
-
-# Snapshots carry an update id but are keyed by arrival: two of them at one id may differ in depth,
-# and an exchange without update ids gives all of them the same.
-IDS: dict[type[AnyEvent], Callable[[Any], int | None]] = {
-    Trade: attrgetter("id"),
-    AggTrade: attrgetter("id"),
-    BookDelta: attrgetter("final_update_id"),
-    BookSnapshot: _nothing,
-    Ticker: attrgetter("update_id"),
-    Candle: attrgetter("open_ms"),
-    Disconnect: _nothing,
-}
-_CHANNELS = {
-    Trade: "trades",
-    AggTrade: "agg_trades",
-    BookDelta: "book_deltas",
-    BookSnapshot: "book_snapshots",
-    Ticker: "tickers",
-    Disconnect: "disconnects",
-}
-
-
 def stream_of(event: AnyEvent) -> Stream:
     """The stream an event belongs to."""
-    candles = f"candles_{event.interval}" if isinstance(event, Candle) else None
-    return Stream(event.exchange, candles or _CHANNELS[type(event)], event.symbol.slug)
+    return Stream(event.exchange, BY_EVENT[type(event)].name_of(event), event.symbol.slug)
 
 
 def id_of(event: AnyEvent) -> int | None:
     """The exchange's own id of an event; None if it has none."""
-    return IDS[type(event)](event)
+    return BY_EVENT[type(event)].id_of(event)
 
 
 def place_of(event: AnyEvent) -> tuple[Stream, bytes]:

@@ -2,7 +2,7 @@
 
 Records are found by key and by receive time. There is no index of market times:
 
-- Candles are keyed by their market time, so its bounds are keys.
+- Where records are keyed by their market time, as candles are, its bounds are keys.
 - Where ids rise with market time (``Span.rising``), its bounds are found by binary search among the
   ids, an hour wider than requested.
 - Elsewhere no record is received before its market time: records received since the lower bound
@@ -15,6 +15,7 @@ Records outside of the requested times are filtered out.
 from bisect import bisect_left
 from collections.abc import Callable
 
+from penstock.market import channels
 from penstock.storage.log import Span, Stored, keys, market_ns
 from penstock.storage.log.keys import SECOND_NS, Stream
 
@@ -73,7 +74,8 @@ def by_keys(stream: Stream, span: Span, nearest: Nearest) -> Span:
         return span
     low: bytes | None = None
     high: bytes | None = None
-    if stream.channel.startswith("candles_"):
+    channel = channels.find(stream.channel)
+    if channel is not None and channel.id_kind == "opening_time":
         # Their keys are their market times: nothing is left to filter.
         low = None if since_ns is None else _opening_key(since_ns)
         high = None if until_ns is None else _opening_key(until_ns)

@@ -15,8 +15,9 @@ from threading import Lock
 from msgspec.structs import replace
 
 from penstock.errors import StorageError
+from penstock.market.channels import BY_EVENT, SUFFIXES
 from penstock.market.codec import encode, encode_many
-from penstock.market.events import AnyEvent, Candle
+from penstock.market.events import AnyEvent
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.corrections import corrects
 from penstock.storage.log.heads import StreamHead
@@ -117,8 +118,8 @@ class SlotWriter:
         for event in events:
             kind = type(event)
             address: tuple[object, ...] = (kind, event.symbol, event.exchange)
-            if kind is Candle:
-                address += (event.interval,)  # type: ignore[union-attr]
+            if kind in SUFFIXES:
+                address += (SUFFIXES[kind](event),)
             group = groups.get(address)
             if group is None:
                 groups[address] = [event]
@@ -155,7 +156,7 @@ class SlotWriter:
 
     def _place(self, event: AnyEvent, record: bytes, head: StreamHead, work: _Work) -> bytes | None:
         """The key of an event that may be a duplicate; None if it is to be dropped."""
-        if isinstance(event, Candle) and not event.closed:
+        if head.is_final is not None and not head.is_final(event):
             self._counts.unclosed += 1
             return None
         number = head.id_of(event)
@@ -168,7 +169,7 @@ class SlotWriter:
         held = self._held(head, key, work)
         if held is None:
             return key
-        if isinstance(event, Candle) and corrects(event, held):
+        if head.is_final is not None and corrects(event, held):
             self._counts.replaced += 1
             return key
         self._counts.repeated += 1
@@ -206,7 +207,7 @@ class SlotWriter:
             self._stream_ids[stream] = stream_id
             work.batch.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
             work.changes = True
-        head = StreamHead(stream, stream_id, keys.IDS[type(event)])
+        head = StreamHead(stream, stream_id, BY_EVENT[type(event)])
         base = head.prefix
         for begin, end in (
             (base + keys.FIRST_LONG_ID, keys.past(base)),

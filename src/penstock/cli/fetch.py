@@ -51,7 +51,7 @@ def fetch(
         str | None,
         typer.Option(
             help="Any of trades,book,info,tickers, separated by commas.",
-            show_default=default("fetch.what") or "all that can be had",
+            show_default=default("fetch.what") or "all that the exchange offers",
         ),
     ] = None,
     every: Annotated[

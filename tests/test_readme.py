@@ -17,7 +17,7 @@ def test_the_readme_runs_as_printed(tmp_path: Path) -> None:
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     time, first, second, ready, connector, job, done, *candles = answers
     assert time["serverTime"] > 0
-    assert "Nothing is known to be missing in 2 markets." in out
+    assert "No known gaps in 2 markets." in out
     assert (first["kind"], second["id"]) == ("trade", first["id"] + 1)
     tail = re.findall(r"^[-\d]{10} [:.\d]{12}  binance BTC/USDT  trade \d+: ", out, re.M)
     assert len(tail) == 3

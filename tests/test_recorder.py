@@ -142,7 +142,7 @@ async def test_what_was_not_written_is_not_published(log: LogWriter) -> None:
     recorder = Recorder(on_disk, publisher)
     control.full = True
 
-    with pytest.raises(StorageFull, match="Make room"):
+    with pytest.raises(StorageFull, match="Free some space"):
         await recorder.record([trade(1)])
     assert listening.take() == []
 

@@ -26,7 +26,7 @@ def test_connectors_are_made_shown_paused_and_retired(tmp_path: Path) -> None:
 
     again = run("connectors", "add", "binance", folder=tmp_path)
     assert again.returncode == 0
-    assert "stays as it was" in again.stderr
+    assert "it was not changed" in again.stderr
     assert run("connectors", "pause", "binance", folder=tmp_path).returncode == 0
     shown = run("connectors", "show", "binance", folder=tmp_path)
     assert "paused" in shown.stdout
@@ -61,7 +61,7 @@ def test_jobs_are_made_run_paused_and_ended(tmp_path: Path, exchange: str) -> No
     (connector,) = facts("connectors", "list", folder=tmp_path)
     assert connector["jobs_count"] == 1
     in_use = run("connectors", "rm", "binance", folder=tmp_path)
-    assert (in_use.returncode, "1 jobs live" in in_use.stderr) == (2, True)
+    assert (in_use.returncode, "live jobs (1)" in in_use.stderr) == (2, True)
     assert run("jobs", "rm", made["id"], folder=tmp_path).returncode == 0
     assert run("connectors", "rm", "binance", folder=tmp_path).returncode == 0
 
@@ -69,7 +69,7 @@ def test_jobs_are_made_run_paused_and_ended(tmp_path: Path, exchange: str) -> No
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["connectors", "add", "binanse"], "Known: "),
+        (["connectors", "add", "binanse"], "Supported: "),
         (["connectors", "show", "binance"], "There is no connector for 'binance'"),
         (["connectors", "add", "binance", "--limit", "many"], "3000/1m"),
         (["jobs", "show", "x"], "There is no job 'x'"),
@@ -100,7 +100,7 @@ def test_a_store_that_nobody_keeps_is_said(tmp_path: Path, words: list[str]) -> 
     done = run(*words, folder=tmp_path, PENSTOCK_STATE_URL=url, PENSTOCK_STATE_PATIENCE="2")
 
     assert done.returncode == 2
-    assert "Is it running" in done.stderr
+    assert "Check that it is running" in done.stderr
     assert "Traceback" not in done.stderr
 
 

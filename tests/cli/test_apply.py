@@ -20,14 +20,14 @@ def test_a_plan_is_looked_at_applied_and_then_true(tmp_path: Path, exchange: str
     looked = run("apply", "plan.toml", "--dry-run", folder=tmp_path, **found)
     assert looked.returncode == 0, looked.stderr
     assert "+ create job binance ohlcv_backfill BTC/USDT 1h  (since 2026-01-01)" in looked.stdout
-    assert looked.stdout.endswith("6 to change; nothing was.\n")
+    assert looked.stdout.endswith("Changes to make: 6. None was made.\n")
     assert run("jobs", "list", "--json", folder=tmp_path).stdout == ""
 
     done = run("apply", "plan.toml", "--json", folder=tmp_path, **found)
     changes = [json.loads(line) for line in done.stdout.splitlines()]
     assert [change["action"] for change in changes] == ["create"] * 6
     again = run("apply", "plan.toml", folder=tmp_path, **found)
-    assert again.stdout == "Everything is as the plan has it.\n"
+    assert again.stdout == "Nothing to change: connectors and jobs match the file.\n"
 
     file.write_text(PLAN.replace(', "eth_usdt"', ""))
     less = run("apply", "plan.toml", folder=tmp_path, **found)
@@ -46,7 +46,7 @@ def test_all_that_is_wrong_with_a_plan_is_said(tmp_path: Path, exchange: str) ->
     done = run("apply", folder=tmp_path, **urls(exchange))
 
     assert (done.returncode, done.stdout) == (2, "")
-    for words in ("Did you mean btc_usdt", "'9h' is not", "There is no exchange 'nowhere'"):
+    for words in ("Did you mean btc_usdt", "'9h' is not", "Exchange 'nowhere' is not"):
         assert words in done.stderr
     assert run("connectors", "list", "--json", folder=tmp_path).stdout == ""
 

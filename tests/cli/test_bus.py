@@ -44,7 +44,7 @@ def test_records_are_followed_while_they_are_written(exchange: str, tmp_path: Pa
     assert second.returncode == 2
     # In words that depend on where the bus is: a long path is not a file's.
     assert re.search("another (bus serves|program listens)", second.stderr), second.stderr
-    assert "nobody publishes toy.trades.x_y yet" in unknown.stderr
+    assert "waiting for toy.trades.x_y: not published yet" in unknown.stderr
     assert code == 0, errors
     status = json.loads(out)
     assert status["bus_dropped"] == 0

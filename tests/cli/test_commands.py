@@ -77,7 +77,7 @@ def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
         (["sim", "--faults", "dorp=0.1"], "Did you mean drop"),
         (["sim", "--faults", "drop=2"], "a rate from 0 to 1"),
         (["sim", "--port", "70000"], "simulator.port (from command line --port): 70000"),
-        (["sim", "nowhere"], "There is no exchange 'nowhere'"),
+        (["sim", "nowhere"], "Exchange 'nowhere' is not supported"),
         (["--config", "absent.toml", "config"], "absent.toml"),
     ],
 )

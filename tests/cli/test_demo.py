@@ -50,10 +50,10 @@ def test_a_demo_of_two_exchanges_judges_each_and_adds_up(tmp_path: Path) -> None
     [
         (
             ["--exchanges", "binance,krakne"],
-            "There is no exchange 'krakne' here. Did you mean krak",
+            "Exchange 'krakne' is not supported. Did you mean krak",
         ),
-        (["--exchanges", "nowhere"], "Known: binance "),
-        (["--exchanges", " ,"], "--exchanges (from command line): no exchange is named. There are"),
+        (["--exchanges", "nowhere"], "Supported: binance "),
+        (["--exchanges", " ,"], "--exchanges (from command line): no exchange is given. Available"),
         (["--exchanges", "kraken", "--symbols", "bct_usd"], "Did you mean btc_usd"),
         (["--exchanges", "binance,kraken", "--symbols", "btc_usd"], "does not list 'btc_usd'"),
         (["--faults", "dorp=0.1"], "Did you mean drop"),

@@ -101,7 +101,7 @@ def test_people_read_a_table(folder: Path) -> None:
     assert done.returncode == 0
     assert "6 ids missing in 4 ranges" in done.stdout
     assert "2023-11-14 22:14:20" in done.stdout
-    assert "upbit: trades are not counted" in done.stdout
+    assert "upbit: trade ids are not consecutive" in done.stdout
 
 
 def test_nothing_missing_is_said(tmp_path: Path) -> None:
@@ -110,16 +110,16 @@ def test_nothing_missing_is_said(tmp_path: Path) -> None:
 
     done = invoke("gaps", "--data-dir", str(tmp_path))
 
-    assert (done.returncode, done.stdout) == (0, "Nothing is known to be missing in 1 market.\n")
+    assert (done.returncode, done.stdout) == (0, "No known gaps in 1 market.\n")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["binanse"], 2, "'binanse' was never collected in this folder. Did you mean binance?"),
+        (["binanse"], 2, "This folder has no data of 'binanse'. Did you mean binance?"),
         (["binance", "btc_usdc"], 2, "Did you mean binance btc_usdt?"),
-        (["--data-dir", "absent"], 1, "there is no folder absent. Name another with --data-dir"),
-        (["--data-dir", "empty"], 1, "nothing was ever collected in empty. Begin with: penstock"),
+        (["--data-dir", "absent"], 1, "there is no folder absent. Choose another with --data-dir"),
+        (["--data-dir", "empty"], 1, "empty has no collected data. Begin with: penstock"),
     ],
 )
 def test_what_was_never_collected_is_said(

@@ -71,7 +71,7 @@ def test_honest_data_is_right(collected: Path, exchange: str) -> None:
     done = run("judge", exchange, folder=collected)
 
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "complete and right"
+    assert done.stdout.splitlines()[-1] == "complete and correct"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_scan_shows_everything_unless_told_otherwise_and_says_what_it_left_out(
     whole, cut, all_of_them = scan(), scan("--limit", "149"), scan("--limit", "150")
     assert [record["id"] for record in records(whole)] == list(range(1, 151))
     assert [record["id"] for record in records(cut)] == list(range(1, 150))
-    assert "there is more" in cut.stderr
+    assert "there are more records" in cut.stderr
     assert "--limit" in cut.stderr
     assert records(all_of_them) == records(whole)
     assert whole.stderr == all_of_them.stderr == ""

@@ -60,7 +60,7 @@ def test_without_consent_nothing_is_changed(folder: Path) -> None:
     done = invoke("log", "repair", "a", "--data-dir", str(folder))
 
     assert done.returncode == 1
-    assert "Say --yes to repair it." in done.stderr
+    assert "Repair it with --yes." in done.stderr
     assert sorted(folder.rglob("*")) == before
 
 
@@ -99,7 +99,7 @@ def test_what_is_sound_needs_no_consent(killed: Path) -> None:
     done = invoke("log", "repair", "--data-dir", str(killed))
 
     assert done.returncode == 0
-    assert done.stdout == f"a: sound, {4 * LAST:,} records\n"
+    assert done.stdout == f"a: intact, {4 * LAST:,} records\n"
 
 
 def test_a_slot_that_is_being_written_is_left_alone(folder: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_unknown_slot_is_named_with_those_there_are(killed: Path) -> None:
 
     assert done.returncode == 2
     assert "no slot 'b'" in done.stderr
-    assert "There are: a." in done.stderr
+    assert "It has: a." in done.stderr
 
 
 def test_every_command_that_reads_ends_with_an_error(killed: Path, tmp_path: Path) -> None:

@@ -156,5 +156,5 @@ def test_reading_where_there_is_nothing_makes_nothing(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "There is no connector." in done.stdout
+    assert "There are no connectors." in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -41,7 +41,7 @@ def test_ctrl_c_in_the_demo_ends_with_the_verdict(tmp_path: Path, size: tuple[in
     with terminal([*PENSTOCK, "demo", "--seconds", "600"], size=size, folder=tmp_path) as shown:
         shown.until_shown("Demo: penstock records simulated exchanges (binance) on this machine")
         shown.until(lambda: all_synced(shown, 3))
-        shown.until_shown("s left. Ctrl-C: check what is there by now.")
+        shown.until_shown("s left. Ctrl-C ends it and checks the records.")
         left = seconds_left(shown)
         during = shown.text
         shown.until(lambda: seconds_left(shown) < left)
@@ -51,7 +51,7 @@ def test_ctrl_c_in_the_demo_ends_with_the_verdict(tmp_path: Path, size: tuple[in
     assert code == 0, shown.everything
     assert "3 of 3 books synced" in during
     assert "per minute" in during
-    assert "complete and right" in shown.lines
+    assert "complete and correct" in shown.lines
     assert "Next, collect from the real exchange: penstock collect binance btc_usdt" in shown.text
     assert {row[1] for row in rows(shown).values()} == {"stopped"}
     assert "Traceback" not in shown.everything
@@ -80,7 +80,7 @@ def test_collect_shows_a_row_per_market_and_ends_with_how_to_go_on(
     assert shown.lines[0].startswith("collect-binance  stopped")
     assert {row[1] for row in rows(shown).values()} == {"stopped"}
     assert f"Stopped. The data is in {tmp_path / 'data'}" in shown.everything.replace("\n", "")
-    assert f"Go on with: penstock {' '.join(words)}" in shown.text
+    assert f"Continue with: penstock {' '.join(words)}" in shown.text
     assert not any("…" in line for line in shown.lines), "nothing is cropped"
 
     with terminal([*PENSTOCK, "status", "--data-dir", "data"], size=size, folder=tmp_path) as said:

@@ -125,7 +125,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, damage: bytes) 
 def test_one_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("in the way")
 
-    with pytest.raises(StorageError, match=r"a\.json: Not a directory\. Look at the disk"):
+    with pytest.raises(StorageError, match=r"a\.json: Not a directory\. Check the disk"):
         read_status(tmp_path, "a")
 
 

@@ -143,7 +143,7 @@ def test_a_broker_that_nobody_may_publish_to_says_so_and_what_to_do(tmp_path: Pa
     done = run("bus", "--seconds", "0.1", folder=tmp_path, **environment)
 
     assert done.returncode == 0, done.stderr
-    assert "bus.publishers is not set: nobody may publish" in done.stderr
+    assert "bus.publishers is not set, so no client may publish" in done.stderr
 
 
 def test_a_folder_of_publishers_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def test_a_cost_is_a_whole_number_above_zero(clock: ManualClock, cost: int
 async def test_what_no_wait_would_help_is_refused_at_once(clock: ManualClock) -> None:
     throttler = BaseThrottler([sliding(clock, 10), sliding(clock, 20, 60)])
     await throttler.acquire(10)
-    with pytest.raises(CostExceedsLimit, match="11 never fits a limit of 10 per 1 s"):
+    with pytest.raises(CostExceedsLimit, match="costs 11 exceeds the limit of 10 per 1 s"):
         await throttler.acquire(11)
 
 

@@ -62,7 +62,7 @@ def rules_of(settings: Api) -> AccessRules:
         raise ConfigError(
             "api.token",
             problem=f"it has {len(token)} characters, and {settings.host} can be reached from other"
-            f" machines: {SHORTEST_TOKEN} are needed. Make one with `openssl rand -hex 32`.",
+            f" machines: at least {SHORTEST_TOKEN} are needed. Use `openssl rand -hex 32`.",
             origin="settings",
         )
     return AccessRules(hosts_of(settings.host, settings.hosts), token.encode(), settings.body_s)
@@ -110,7 +110,7 @@ class AccessPolicy:
                     body = await _read(receive, headers.get("content-length", ""))
                 receive = _again(body, receive)
             except TimeoutError:
-                problem = plain_problem(408, f"No body within {self._rules.body_s:g} s. Send it.")
+                problem = plain_problem(408, f"No body within {self._rules.body_s:g} s. Retry.")
             except _BadBody as error:
                 problem = plain_problem(error.status, str(error))
         if problem is None:
@@ -121,27 +121,27 @@ class AccessPolicy:
     def _refusal(self, method: str, path: str, headers: dict[str, str]) -> Problem | None:
         host = headers.get("host", "")
         if "\0" in path:
-            return plain_problem(400, "An address holds no NUL character.")
+            return plain_problem(400, "The path must not contain a NUL character.")
         if not self._rules.hosts.accept(host):
             return plain_problem(
-                421, f"This server is not {host!r}. List the name in api.hosts if it should be."
+                421, f"The host {host!r} is not accepted. To allow it, add it to api.hosts."
             )
         if method in _CHANGES and not _same_origin(headers.get("origin"), host):
-            return plain_problem(403, "A page of another origin may not change anything here.")
+            return plain_problem(403, "Changes from a page of another origin are rejected.")
         return None
 
     def _login(self, client: str, headers: dict[str, str]) -> Problem | None:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if not given.strip():
-            return plain_problem(401, "Send the token: Authorization: Bearer …")
+            return plain_problem(401, "The token is missing. Send: Authorization: Bearer …")
         if self._logins.wait_s(client):
-            return plain_problem(429, "Too many wrong tokens came from this address. Wait.")
+            return plain_problem(429, "Too many wrong tokens from this address. Wait, then retry.")
         known = compare_digest(given.strip().encode(), self._rules.token)
         if scheme.lower() == "bearer" and known:
             self._logins.succeeded(client)
             return None
         self._listener(LoginFailed(client=client, times=self._logins.failed(client)))
-        return plain_problem(401, "That is not the token: Authorization: Bearer …")
+        return plain_problem(401, "The token is wrong. Send: Authorization: Bearer …")
 
 
 def _headers_of(scope: HTTPScope) -> dict[str, str]:
@@ -178,7 +178,7 @@ async def _read(receive: Receive, announced: str) -> bytes:
     Raises:
         _BadBody: it is too large or incomplete.
     """
-    too_large = _BadBody(413, f"A body may hold {LARGEST_BODY_BYTES:,} bytes.")
+    too_large = _BadBody(413, f"A body may have at most {LARGEST_BODY_BYTES:,} bytes.")
     if announced.isdecimal() and int(announced[:12]) > LARGEST_BODY_BYTES:
         raise too_large
     body, more = bytearray(), True

@@ -115,13 +115,11 @@ async def expected_version(
     header = request.headers.get("if-match")
     if header is None and needed:
         raise ProblemError(
-            412, "Say which version you change: If-Match with the ETag you were given."
+            412, "If-Match is missing. Send the ETag of the document that you change."
         )
     if header is None:
         return None
     found: int = (await get()).version
     if not names_version(header, found):
-        raise ProblemError(
-            412, f"It is at version {found} by now. Fetch it, look, and change that."
-        )
+        raise ProblemError(412, f"The document is at version {found}. Fetch it again and retry.")
     return found

@@ -26,7 +26,7 @@ Limits = Annotated[tuple[LimitPlan, ...], Meta(min_length=1, max_length=20)]
 
 
 class NewConnector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may say of a connector it wants to exist."""
+    """The body of a request that creates a connector."""
 
     exchange_id: str
     notes: Text | None = None
@@ -39,7 +39,7 @@ class NewConnector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class EditedLimit(LimitPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit as it was shown, or as much of it as is wanted. What is measured is ignored."""
+    """A limit as returned by the API, or some of its fields. Measured fields are ignored."""
 
     used: int | UnsetType = UNSET
     window_start: int | UnsetType | None = UNSET
@@ -51,9 +51,9 @@ EditedLimits = Annotated[tuple[EditedLimit, ...], Meta(min_length=1, max_length=
 
 
 class ConnectorEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client sends to change a connector: what it was shown, or as much as it likes.
+    """A connector as returned by the API, or some of its fields, with changes.
 
-    Notes and limits may change. What is measured is ignored; all else has to be as it is.
+    Notes and limits can be changed. Measured fields are ignored; all others must be unchanged.
     """
 
     notes: Text | UnsetType | None = UNSET
@@ -98,7 +98,7 @@ class ConnectorFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @post("/connectors")
 async def ensure(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
-    """Make an exchange's connector, unless it is there: then answer with that."""
+    """Create an exchange's connector; if there is one, return it unchanged."""
     new = await body_of(request, NewConnector)
     limits = _limits_of(new)
     ensured = await app_state.connectors.ensure_connector(new.exchange_id, limits, new.notes)
@@ -108,7 +108,7 @@ async def ensure(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
 
 @get("/connectors")
 async def listed(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
-    """List connectors, by exchange_id."""
+    """List connectors, sorted by exchange_id."""
     asked = query_of(request, ConnectorFilters)
     after = page_start(asked.after or None)
     found = await app_state.connectors.find(asked.status or None, asked.limit + 1, after)
@@ -146,7 +146,7 @@ def _checked_limits(
     for field in _FIXED:
         if said[field] is not UNSET and said[field] != shown[field]:
             kept = msgspec.json.encode(shown[field]).decode()
-            raise bad_field(field, f"cannot be changed: leave it out, or say {kept} as it is now")
+            raise bad_field(field, f"cannot be changed: leave it out, or send the current {kept}")
     if not isinstance(edit.limits, tuple):
         return edit.limits
     names = LimitPlan.__struct_fields__
@@ -159,7 +159,7 @@ def _checked_limits(
 
 @delete("/connectors/{exchange_id:str}", status_code=204)
 async def deleted(request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]) -> None:
-    """Retire a connector that no live job uses; what was spent of its budget is remembered."""
+    """Delete a connector that has no live jobs; the usage of its limits is kept."""
     version = await expected_version(request, lambda: app_state.connectors.get(exchange_id))
     await app_state.connectors.delete(exchange_id, version=version)
 
@@ -168,7 +168,7 @@ async def deleted(request: AnyRequest, app_state: GivenState, exchange_id: FromP
 async def paused(
     request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]
 ) -> Response[bytes]:
-    """Stop every process from sending to an exchange."""
+    """Stop all processes from sending requests to an exchange."""
     return _answer(request, await app_state.connectors.pause_connector(exchange_id))
 
 
@@ -176,7 +176,7 @@ async def paused(
 async def resumed(
     request: AnyRequest, app_state: GivenState, exchange_id: FromPath[str]
 ) -> Response[bytes]:
-    """Let every process send to an exchange again."""
+    """Allow all processes to send requests to an exchange again."""
     return _answer(request, await app_state.connectors.resume_connector(exchange_id))
 
 
@@ -186,10 +186,10 @@ def _limits_of(new: NewConnector) -> list[ThrottleLimit] | None:
     if amount is None and period_ms is None:
         return None if new.limits is None else [limit_of(plan) for plan in new.limits]
     if new.limits is not None:
-        raise bad_field("rate_limit", "say either this or limits")
+        raise bad_field("rate_limit", "send either this or limits, not both")
     if amount is None or period_ms is None:
         missing = "rate_limit" if amount is None else "rate_limit_period_ms"
-        raise bad_field(missing, "say both rate_limit and rate_limit_period_ms")
+        raise bad_field(missing, "send both rate_limit and rate_limit_period_ms")
     return [limit_of(LimitPlan(amount=amount, period_ms=period_ms, unit="request"))]
 
 

@@ -30,7 +30,7 @@ _PATH_PARAMETERS: dict[str, Schema] = {
 _TEXT: Schema = {"type": "string"}
 _HEADERS: dict[str, Schema] = {
     "ETag": {"description": "The document's version.", "schema": _TEXT},
-    "Location": {"description": "Where the new document is.", "schema": _TEXT},
+    "Location": {"description": "The path of the new document.", "schema": _TEXT},
     "Link": {"description": 'The next page, as rel="next".', "schema": _TEXT},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
 }
@@ -151,7 +151,7 @@ def _preconditions(one: Operation) -> list[Schema]:
 
 def _refusal(status: int | None) -> Schema:
     content: Schema = {"schema": _reference(Problem)}
-    written: Schema = {"description": "Any other refusal", "content": {MEDIA_TYPE: content}}
+    written: Schema = {"description": "Any other error", "content": {MEDIA_TYPE: content}}
     if status is not None:
         written["description"] = HTTPStatus(status).phrase
         content["example"] = msgspec.to_builtins(examples.problem(status))

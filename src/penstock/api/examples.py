@@ -146,9 +146,11 @@ def problem(status: int) -> Problem:
 
 
 _PROBLEMS = {
-    400: Problem(title="Bad Request", status=400, detail="The body is not JSON: it ends too soon."),
+    400: Problem(title="Bad Request", status=400, detail="The body is not valid JSON: truncated."),
     401: Problem(
-        title="Unauthorized", status=401, detail="Send the token: Authorization: Bearer …"
+        title="Unauthorized",
+        status=401,
+        detail="The token is missing. Send: Authorization: Bearer …",
     ),
     404: Problem(
         type="urn:penstock:unknown-job",
@@ -160,21 +162,23 @@ _PROBLEMS = {
         type="urn:penstock:already-exists",
         title="Already exists",
         status=409,
-        detail="'019bcc6e2e40f3a1b2c4d5e6' of jobs is there already. Change or delete that one.",
+        detail="'019bcc6e2e40f3a1b2c4d5e6' in jobs has the same key. Change or delete it.",
         existing_id="019bcc6e2e40f3a1b2c4d5e6",
     ),
     412: Problem(
         title="Precondition Failed",
         status=412,
-        detail="It is at version 4 by now. Fetch it, look, and change that.",
+        detail="The document is at version 4. Fetch it again and retry.",
     ),
     413: Problem(
-        title="Request Entity Too Large", status=413, detail="A body may hold 1,000,000 bytes."
+        title="Request Entity Too Large",
+        status=413,
+        detail="A body may have at most 1,000,000 bytes.",
     ),
     415: Problem(
         title="Unsupported Media Type",
         status=415,
-        detail="The body must be application/json; this one says 'text/plain'.",
+        detail="The Content-Type must be application/json, not 'text/plain'.",
     ),
     422: Problem(
         title="Unprocessable Entity",
@@ -186,6 +190,6 @@ _PROBLEMS = {
         type="urn:penstock:store-unreachable",
         title="Store unreachable",
         status=503,
-        detail="postgresql://db/penstock: no answer within 10 s. Is it running?",
+        detail="postgresql://db/penstock: gave no answer within 10 s. Check that it is running.",
     ),
 }

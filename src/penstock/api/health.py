@@ -14,27 +14,27 @@ _MOST_CONNECTORS = 1000
 
 
 class Health(Struct, frozen=True):
-    """How the server is."""
+    """The state of the server."""
 
     status: Literal["alive", "ready"]
 
 
 @get("/healthz")
 async def alive() -> Response[bytes]:
-    """This process answers."""
+    """Report that the server is running."""
     return json_answer(Health("alive"))
 
 
 @get("/readyz")
 async def ready(app_state: GivenState) -> Response[bytes]:
-    """The state store answers, and is of a version that this penstock knows."""
+    """Report whether the state store answers and has a supported version."""
     await app_state.store.check()
     return json_answer(Health("ready"))
 
 
 @get("/metrics")
 async def metrics(app_state: GivenState) -> Response[bytes]:
-    """What there is to measure, as Prometheus reads it; also while the store does not answer."""
+    """Return metrics in Prometheus format, also while the state store does not answer."""
     try:
         connectors = await app_state.connectors.find(limit=_MOST_CONNECTORS)
         fleet = fleet_text(

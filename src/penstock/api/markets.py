@@ -11,11 +11,11 @@ from penstock.connectors.markets import stored_listing
 
 @get("/markets/{exchange_id:str}")
 async def shown(app_state: GivenState, exchange_id: FromPath[str]) -> Response[bytes]:
-    """Show an exchange's markets: tick and lot size, status, and lengths of candles."""
+    """Show an exchange's markets, with tick and lot sizes, status and candle lengths."""
     listing = await stored_listing(app_state.store, exchange_id)
     if listing is None:
-        problem = f"It is not known what {exchange_id!r} lists: it was never asked."
-        raise ProblemError(404, f"{problem} Create a job markets_refresh for it.")
+        problem = f"The markets of {exchange_id!r} have not been fetched yet."
+        raise ProblemError(404, f"{problem} Create a markets_refresh job for it.")
     return json_answer(listing_view(listing))
 
 

@@ -51,14 +51,14 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class FieldProblem(Struct, frozen=True):
-    """What is wrong with one field; ``field`` is its path, as in ``schedule.interval_ms``."""
+    """The problem with one field; ``field`` is its path, such as ``schedule.interval_ms``."""
 
     field: str
     problem: str
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A refusal, as RFC 9457 writes it."""
+    """An error in the format of RFC 9457."""
 
     title: str
     status: int
@@ -139,7 +139,7 @@ def exception_handlers(clock: Clock, listener: Listener) -> dict[int | type[Exce
         path = request.scope["path"]
         listener(RequestCrashed(id=id_, method=str(request.method), path=path, error=told))
         problem = msgspec.structs.replace(
-            plain_problem(500, f"This is a defect of penstock. The log has more under {id_}."),
+            plain_problem(500, f"This is a bug in penstock. The log has details under {id_}."),
             id=id_,
         )
         return problem_answer(problem)

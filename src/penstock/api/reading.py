@@ -19,8 +19,8 @@ from penstock.errors import near_matches
 S = TypeVar("S", bound=Struct)
 
 Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
-Limit = Annotated[int, Meta(ge=1, le=1000, description="How many to a page.")]
-After = Annotated[str, Meta(min_length=1, description="What `next` of the page before said.")]
+Limit = Annotated[int, Meta(ge=1, le=1000, description="Maximum items per page.")]
+After = Annotated[str, Meta(min_length=1, description="`next` of the previous page.")]
 
 _JSON = "application/json"
 _WHERE = re.compile(r"^(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?$", re.DOTALL)
@@ -45,11 +45,11 @@ async def body_of(request: AnyRequest, kind: type[S]) -> S:
     """
     said = request.headers.get("content-type", "")
     if said.partition(";")[0].strip().lower() != _JSON:
-        raise ProblemError(415, f"The body must be {_JSON}; this one says {said or 'nothing'!r}.")
+        raise ProblemError(415, f"The Content-Type must be {_JSON}, not {said!r}.")
     try:
         told = _decoder.decode(await request.body())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProblemError(400, f"The body is not JSON that can be read: {error}.") from None
+        raise ProblemError(400, f"The body is not valid JSON: {error}.") from None
     try:
         return msgspec.convert(told, kind)
     except msgspec.ValidationError as error:
@@ -65,7 +65,7 @@ def query_of(request: AnyRequest, kind: type[S]) -> S:
     asked: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in asked:
-            raise bad_field(name, "is said twice")
+            raise bad_field(name, "is given more than once")
         asked[name] = value
     try:
         return msgspec.convert(asked, kind, strict=False)
@@ -121,5 +121,5 @@ def page_start(token: str | None) -> str | None:
     except ValueError:
         id_ = ""
     if not id_ or page_token(id_) != token or "\0" in id_:
-        raise bad_field("after", "is not what `next` of a page said")
+        raise bad_field("after", "is not a `next` that a page returned")
     return id_

@@ -80,7 +80,7 @@ def connector_view(connector: Connector) -> ConnectorView:
 
 
 class StatsView(Struct, frozen=True, kw_only=True):
-    """How a job went so far."""
+    """The runs of a job, and how they ended."""
 
     runs: int
     success: int
@@ -91,7 +91,7 @@ class StatsView(Struct, frozen=True, kw_only=True):
 
 
 class JobView(Struct, frozen=True, kw_only=True):
-    """A job: what it does, how often, where it stands and how it went."""
+    """A job: its type and market, schedule, state, cursor and statistics."""
 
     id: str
     exchange_id: str
@@ -118,9 +118,9 @@ class JobView(Struct, frozen=True, kw_only=True):
 
 
 class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client sends to change a job: what it was shown, or as much of it as it likes.
+    """A job as returned by the API, or some of its fields, with changes.
 
-    Schedule, priority and cursor may change; everything else has to be as it is.
+    Schedule, priority and cursor can be changed; all other fields must be unchanged.
     """
 
     schedule: Schedule | UnsetType | None = UNSET
@@ -168,7 +168,7 @@ def job_view(job: Job) -> JobView:
 
 
 class MarketView(Struct, frozen=True, kw_only=True):
-    """One market. What its exchange does not tell is null."""
+    """One market. Fields that the exchange does not provide are null."""
 
     symbol: str
     native: str
@@ -182,7 +182,7 @@ class MarketView(Struct, frozen=True, kw_only=True):
 
 
 class ListingView(Struct, frozen=True, kw_only=True):
-    """What an exchange listed when it was last asked."""
+    """The markets of an exchange, as last fetched."""
 
     exchange_id: str
     refreshed_at: Date
@@ -208,14 +208,14 @@ def listing_view(listing: ExchangeListing) -> ListingView:
 
 
 class ConnectorPage(Struct, frozen=True, kw_only=True):
-    """Some connectors, by exchange_id, and where the next page begins."""
+    """A page of connectors, sorted by exchange_id; ``next`` is null on the last page."""
 
     items: tuple[ConnectorView, ...]
     next: str | None
 
 
 class JobPage(Struct, frozen=True, kw_only=True):
-    """Some jobs, oldest first, and where the next page begins."""
+    """A page of jobs, oldest first; ``next`` is null on the last page."""
 
     items: tuple[JobView, ...]
     next: str | None

@@ -35,7 +35,7 @@ def apply(
     sources: Sources = context.obj
     file = file or sources.file
     if file is None:
-        raise ConfigError("penstock.toml", problem="there is none here.", origin="this folder")
+        raise ConfigError("penstock.toml", problem="it does not exist.", origin="this folder")
     context.obj = Sources(sources.environment, file)
     plans = read_settings(context, {}).settings.connectors
 
@@ -64,5 +64,5 @@ def _tell(change: PlannedChange, as_json: bool) -> None:
 
 def _ending(count: int, dry_run: bool) -> str:
     if not count:
-        return "Everything is as the plan has it."
-    return f"{count} to change; nothing was." if dry_run else f"{count} changed."
+        return "Nothing to change: connectors and jobs match the file."
+    return f"Changes to make: {count}. None was made." if dry_run else f"Changes made: {count}."

@@ -30,10 +30,10 @@ from penstock.telemetry.printable import printable
 
 bus = typer.Typer(invoke_without_command=True)
 _END_S = 3.0
-"""Seconds to stop; the broker has nothing to lose, so it does not wait for queued messages."""
+"""Seconds to stop; the broker stores nothing, so it does not wait for queued messages."""
 _NO_PUBLISHERS = (
-    "penstock: keys in bus.clients may subscribe only, and bus.publishers is not set: nobody may"
-    " publish. Copy the public keys of collectors and workers to a folder of their own, and set"
+    "penstock: bus.publishers is not set, so no client may publish; keys in bus.clients may only"
+    " subscribe. Copy the public keys of collectors and workers to a separate folder, and set"
     " bus.publishers to it."
 )
 
@@ -106,9 +106,12 @@ def keys(
     Example: penstock bus keys collector-1 --folder ~/keys
     """
     made = make_keys(folder, name)
-    typer.echo(f"secret key in {made.secret}: set bus.key_file to it, and keep it to yourself")
+    typer.echo(f"secret key in {made.secret}: set bus.key_file to it, and keep it private")
     typer.echo(f"public key in {made.public}: {made.public_key}")
-    typer.echo("the broker lets it publish from bus.publishers, and subscribe from bus.clients")
+    typer.echo(
+        "copy the public key to the broker's folder bus.publishers to publish,"
+        " or bus.clients to subscribe"
+    )
 
 
 def _draw(facts: BusFacts) -> None:
@@ -121,10 +124,10 @@ def _draw(facts: BusFacts) -> None:
             names = (Text(printable(name)) for name in (topic, slot.slot))
             table.add_row(*names, f"{number:,}")
     console = Console()
-    console.print(table if facts.slots else "Nothing is published. Begin with: penstock collect")
+    console.print(table if facts.slots else "No stream is published. Begin with: penstock collect")
     counts, dropped = facts.counts, sum(slot.dropped for slot in facts.slots)
     console.print(
-        f"{counts.forwarded:,} forwarded, {dropped:,} dropped before the bus,"
+        f"{counts.forwarded:,} forwarded, {dropped:,} dropped by publishers,"
         f" {counts.missed:,} missed by slow subscribers, {counts.malformed:,} malformed,"
         f" {counts.refused + counts.cut:,} connections refused",
         style="dim",

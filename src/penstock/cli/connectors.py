@@ -55,7 +55,7 @@ def add(
     notes: Annotated[str | None, typer.Option(help="Free text for operators.")] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option(help="Stay below this weight: 3000/1m. May be repeated."),
+        typer.Option(help="Maximum weight per period: 3000/1m. May be repeated."),
     ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
@@ -69,7 +69,7 @@ def add(
     async def ensure(admin: FleetAdmin) -> Connector:
         ensured = await admin.connectors.ensure_connector(exchange, limits, notes)
         if not ensured.created:
-            note(f"{exchange} had a connector; it stays as it was.")
+            note(f"{exchange} already has a connector; it was not changed.")
         return ensured.connector
 
     _show(with_admin(context, data_dir, ensure), as_json)
@@ -129,7 +129,7 @@ def unblock(
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Lift a block that the exchange imposed before it expires; asks for confirmation.
+    """Lift a stop that the exchange ordered, before its end; asks for confirmation.
 
     Example: penstock connectors unblock binance
     """
@@ -139,21 +139,21 @@ def unblock(
 
     found = with_admin(context, data_dir, read, read_only=True)
     if found.blocked_until is None:
-        note(f"Nothing stops requests to {exchange}.")
+        note(f"{exchange} has not ordered a stop.")
         _show(found, as_json)
         return
     until_ms = found.blocked_until
     if not yes:
         note(_stop_words(found))
-        note("If it means that, requests before then may make the stop longer.")
-        typer.confirm("Send again now?", abort=True, err=True)
+        note("If the exchange enforces it, requests before its end may extend it.")
+        typer.confirm("Lift the stop now?", abort=True, err=True)
 
     async def lift(admin: FleetAdmin) -> Connector:
         return await admin.unblock(exchange, until_ms)
 
     freed = with_admin(context, data_dir, lift)
     if freed.blocked_until is not None:
-        note("Another stop has come meanwhile, and stays. Look at it, and unblock again.")
+        note("The exchange ordered another stop meanwhile. It was not lifted: run unblock again.")
     _show(freed, as_json)
 
 
@@ -204,24 +204,26 @@ def _show(connector: Connector, as_json: bool) -> None:
 def _stop_words(connector: Connector) -> str:
     """The end of the stop, and the response that caused it."""
     name, until, stop = connector.exchange_id, connector.blocked_until, connector.blocked_by
-    said = f"{name} said stop: nothing is sent before {instant(until)}."
+    said = f"{name} ordered a stop: nothing is sent before {instant(until)}."
+    lift = f"Lift it earlier with: penstock connectors unblock {name}"
     if stop is None:
-        return f"{said} `penstock connectors unblock {name}` sends again before that."
+        return f"{said} {lift}"
     said += f" It answered {stop.path} with {stop.status} at {instant(stop.said_at)}"
     said += f": {stop.words!r}." if stop.words else "."
     if until is not None and stop.asked_until > until + _DOUBT_MS:
-        said += f" It asked for {instant(stop.asked_until)}, which is not believed."
-    return f"{said} `penstock connectors unblock {name}` sends again before that."
+        asked = instant(stop.asked_until)
+        said += f" It asked for a stop until {asked}, longer than requests.longest_stop allows."
+    return f"{said} {lift}"
 
 
 def _draw(found: Sequence[Connector]) -> None:
     console = Console()
     if not found:
-        console.print("There is no connector. Make one: penstock connectors add EXCHANGE")
+        console.print("There are no connectors. Add one with: penstock connectors add EXCHANGE")
         return
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("exchange", no_wrap=True)
-    for name in ("status", "limit", "used", "resets", "no room", "jobs"):
+    for name in ("status", "limit", "used", "resets", "saturated", "jobs"):
         table.add_column(name, overflow="fold")
     for connector in found:
         first = [connector.exchange_id, connector.status]

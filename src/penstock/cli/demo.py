@@ -101,7 +101,7 @@ def _choose(names: Sequence[str] | None) -> list[str]:
     if names is None:
         return offered[:1]
     if not names:
-        problem = f"no exchange is named. There are: {' '.join(offered)}."
+        problem = f"no exchange is given. Available: {' '.join(offered)}."
         raise ConfigError("--exchanges", problem=problem, origin="command line")
     for name in names:
         if name not in offered:
@@ -120,14 +120,14 @@ def _tell(found: Mapping[str, Findings]) -> None:
     if len(found) == 1:
         typer.echo(summary(*found.values()))
         return
-    for name, findings in [*found.items(), ("together", total(found.values()))]:
+    for name, findings in [*found.items(), ("total", total(found.values()))]:
         typer.echo(f"{name}:\n  " + summary(findings).replace("\n", "\n  "))
 
 
 def _tell_next(chosen: Sequence[str], settings: Simulator, data_dir: str | None) -> None:
     """Print the commands to run next."""
     if data_dir is not None:
-        typer.echo(f"Look at what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")
+        typer.echo(f"See what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")
     listed = simulators.catalogue(chosen[0]).find(settings.symbols)[:_NEXT_MARKETS]
     words = " ".join(["penstock collect", chosen[0], *map(slug, listed)])
     typer.echo(f"Next, collect from the real exchange: {words}")
@@ -194,7 +194,7 @@ class _DemoProgress:
         phases = set(self.phases.values())
         if "recording" in phases:
             left_s = max(0, self._until_ns - self.clock.monotonic_ns()) / 1e9
-            return f"Recording, {left_s:.0f} s left. Ctrl-C: check what is there by now."
+            return f"Recording, {left_s:.0f} s left. Ctrl-C ends it and checks the records."
         if "starting" in phases:
             return "Starting …"
         return "Checking the records …" if "checking" in phases else "Done."
@@ -235,7 +235,7 @@ async def _collect_and_judge(
             course.phases[exchange] = "checking"
             if died.done():
                 raise PenstockError(
-                    f"The collector of {exchange} stopped by itself; its last words are above."
+                    f"The collector of {exchange} stopped early; its last output is above."
                 )
         findings = await _judge([*plan.base, "judge", started.listening, "--json"], environment)
     course.phases[exchange] = "done"
@@ -282,7 +282,7 @@ async def _judge(words: Sequence[str], environment: Mapping[str, str]) -> Findin
     try:
         return msgspec.json.decode(output, type=Findings)
     except msgspec.DecodeError:
-        raise PenstockError("The judge came to no finding; its last words are above.") from None
+        raise PenstockError("The judge failed; its last output is above.") from None
 
 
 async def _first_line(process: asyncio.subprocess.Process, exchange: str) -> _Started:

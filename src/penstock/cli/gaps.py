@@ -46,13 +46,13 @@ def gaps(
     """
     folder = Path(read_settings(context, {"collect.data_dir": data_dir}).settings.collect.data_dir)
     if not folder.is_dir():
-        note(f"penstock: there is no folder {folder}. Name another with --data-dir.")
+        note(f"penstock: there is no folder {folder}. Choose another with --data-dir.")
         raise typer.Exit(1)
     statuses = read_all(folder)
     with closing(open_log(f"rocksdb:{folder}").reader()) as log:
         collected = _collected(statuses, log)
         if not collected:
-            note(f"penstock: nothing was ever collected in {folder}. Begin with: penstock collect")
+            note(f"penstock: {folder} has no collected data. Begin with: penstock collect")
             raise typer.Exit(1)
         wanted = _wanted(collected, exchange, symbols or [])
         ids = list(missing_ids(statuses, wanted, log))
@@ -118,14 +118,14 @@ def _draw(ids: Sequence[MissingIds], breaks: Sequence[Interruption], wanted: set
         )
         console.print(_table(("exchange", "market", "channel", "from, UTC", "to", "reason"), rows))
         console.print(
-            f"{len(breaks):,} interruptions of channels that are not counted", style="dim"
+            f"{len(breaks):,} interruptions of channels without consecutive ids", style="dim"
         )
     if not ids and not breaks:
-        console.print(f"Nothing is known to be missing in {markets}.")
+        console.print(f"No known gaps in {markets}.")
     if uncounted := sorted({name for name, _ in wanted if not _counted(name)}):
         names = ", ".join(uncounted)
         console.print(
-            f"{names}: trades are not counted, so that only lost connections are known",
+            f"{names}: trade ids are not consecutive, so only lost connections are listed",
             style="dim",
         )
 
@@ -146,5 +146,5 @@ def _table(names: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Table:
 
 def _when(at_ns: int | None) -> str:
     if at_ns is None:
-        return "not over"
+        return "ongoing"
     return day_and_time(at_ns / 1e9)

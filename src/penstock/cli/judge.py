@@ -33,7 +33,7 @@ def judge(
 
     Checks every trade, every book that was marked synced, and the list of gaps. Records of other
     exchanges than the simulated one are ignored. Exits 0 if all are correct, whether or not there
-    are gaps; exits 1 otherwise, and if there is nothing to compare.
+    are gaps; exits 1 if not, or if there is nothing to compare.
 
     Example: penstock judge http://127.0.0.1:8790 --data-dir penstock-data
     """
@@ -106,7 +106,7 @@ async def _judge(address: str, folder: Path) -> Findings:
     except (aiohttp.ClientError, msgspec.DecodeError) as error:
         raise PenstockError(
             f"No simulator with these markets answers at {address}: {error}."
-            " Name the one that was collected from, and keep it running."
+            " Give the address of the simulator that was collected from; it must still run."
         ) from error
 
 
@@ -115,19 +115,19 @@ def summary(findings: Findings) -> str:
     if findings.empty:
         verdict = "nothing was collected"
     elif findings.clean:
-        verdict = "complete and right"
+        verdict = "complete and correct"
     elif findings.honest and findings.gaps_unknowable:
-        verdict = "incomplete, and every hole is named that ids tell of"
+        verdict = "incomplete; every gap that ids can show is listed"
     elif findings.honest:
-        verdict = "incomplete, and every hole is named"
+        verdict = "incomplete; every gap is listed"
     else:
-        verdict = "NOT right"
+        verdict = "NOT correct"
     not_known = findings.gaps_unlisted + findings.gaps_unknowable
     return (
         f"{findings.trades:,} trades: {findings.trades_missing} missing"
-        f" ({not_known} of them not known), {findings.trades_duplicated} twice,"
+        f" ({not_known} of them not listed), {findings.trades_duplicated} duplicated,"
         f" {findings.trades_wrong} wrong\n"
-        f"{findings.books_synced} books synced; {findings.books_checked} looks at books,"
+        f"{findings.books_synced} books synced; {findings.books_checked} snapshots checked,"
         f" {findings.book_mismatches} wrong\n"
         f"{findings.requests} requests: {findings.http_429} × 429, {findings.http_418} × 418\n"
         f"{verdict}"

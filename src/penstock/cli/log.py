@@ -111,7 +111,7 @@ def scan(
         most = None if limit is None else limit + 1
         for count, stored in enumerate(reader.scan(found, span, reverse=reverse, limit=most)):
             if count == limit:
-                note(f"penstock: there is more; these are the {limit} of --limit.")
+                note(f"penstock: there are more records; --limit {limit} was reached.")
                 break
             _print(stored)
     sys.stdout.flush()
@@ -195,7 +195,7 @@ def _draw(slots: Sequence[SlotStats]) -> None:
     """Print a table for each slot; columns that do not fit a narrow terminal are only in --json."""
     console = Console()
     if not slots:
-        console.print("Nothing was recorded here. Begin with: penstock collect")
+        console.print("The log is empty. Begin with: penstock collect")
     for slot in slots:
         table = Table(box=None, header_style="dim", title_justify="left")
         table.title = f"[bold]{slot.slot}[/]  {slot.size_bytes:,} bytes on disk"
@@ -225,7 +225,7 @@ def _print(stored: Stored) -> None:
 def _range(since: str | None, until: str | None, names: tuple[str, str]) -> _Range:
     since_ns, until_ns = instant_ns(since, names[0]), instant_ns(until, names[1])
     if since_ns is not None and until_ns is not None and since_ns >= until_ns:
-        problem = f"{since} is not before {names[1]} {until}: nothing is between them"
+        problem = f"{since} is not before {names[1]} {until}: the range is empty"
         raise typer.BadParameter(problem, param_hint=names[0])
     return since_ns, until_ns
 

@@ -74,15 +74,17 @@ def _repair_one(
             _draw(findings)
         if not findings.sound and not dry_run:
             if ask:
-                agreed = typer.confirm("Put the copy in its place? The damaged files are kept.")
+                agreed = typer.confirm(
+                    "Replace the slot with the copy? The damaged files are kept."
+                )
             if agreed:
                 aside = finish(under_way, folder, SystemClock().now_ns())
     if as_json:
         say(_facts(findings, aside))
     elif aside is not None:
-        note(f"penstock: {slot} is repaired. The damaged one is {aside}; delete it if you like.")
+        note(f"penstock: {slot} is repaired. The damaged files are kept in {aside}.")
     elif not findings.sound:
-        again = "" if dry_run else " Say --yes to repair it."
+        again = "" if dry_run else " Repair it with --yes."
         note(f"penstock: {slot} is damaged. Nothing was changed.{again}")
     return findings.sound or aside is not None
 
@@ -112,7 +114,7 @@ def _facts(findings: DamageReport, aside: Path | None) -> dict[str, object]:
 def _draw(findings: DamageReport) -> None:
     console = Console()
     if findings.sound:
-        console.print(f"{findings.slot}: sound, {findings.records:,} records")
+        console.print(f"{findings.slot}: intact, {findings.records:,} records")
         return
     files = Table(box=None, header_style="dim", title_justify="left")
     files.title = f"[bold]{findings.slot}[/] is damaged"
@@ -124,7 +126,7 @@ def _draw(findings: DamageReport) -> None:
     if findings.lost:
         console.print(_table(findings.lost))
     else:
-        console.print("Nothing is lost.")
+        console.print("No records are lost.")
     console.print(f"{findings.records:,} records can be kept.")
 
 

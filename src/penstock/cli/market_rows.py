@@ -29,7 +29,7 @@ TROUBLES = (
     "with a book that is not synced",
     "with a silent stream",
     "with ids missing",
-    "with a book that was not synced in the end",
+    "with a book that was not synced at the end",
 )
 """The problems that a market can have, worst first."""
 _TRADES = (TRADES.name, AGG_TRADES.name)

@@ -87,7 +87,7 @@ def run_process(main: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(main)
     except asyncio.CancelledError:
-        write("penstock: told twice to stop: stopped at once\n")
+        write("penstock: stopped at once after a second signal\n")
         raise typer.Exit(1) from None
 
 
@@ -135,7 +135,7 @@ def end_in_time(seconds: float) -> None:
     loops = signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
 
     def give_up() -> None:
-        write(f"penstock: it did not end by itself within {seconds:g} s: ended\n")
+        write(f"penstock: did not stop within {seconds:g} s and was ended\n")
         os._exit(1)
 
     def watch() -> None:
@@ -238,4 +238,4 @@ def stopped_words(data_dir: str) -> str:
     again = shlex.join(["penstock", *sys.argv[1:]])
     if len(again) > _LONGEST_COMMAND:
         again = "the same command"
-    return f"Stopped. The data is in {Path(data_dir).resolve()}\nGo on with: {again}\n"
+    return f"Stopped. The data is in {Path(data_dir).resolve()}\nContinue with: {again}\n"

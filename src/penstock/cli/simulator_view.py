@@ -66,7 +66,7 @@ def _limits(state: State) -> Table:
 
 def _faults(plan: str, injected: Mapping[str, int]) -> Text:
     counts = ", ".join(f"{kind} × {count}" for kind, count in injected.items()) or "none yet"
-    return Text.assemble(("faults  ", "bold"), plan, ("\nstruck  ", "bold"), counts)
+    return Text.assemble(("faults  ", "bold"), plan, ("\ncounts  ", "bold"), counts)
 
 
 def _bans(bans: Mapping[str, int], at_ms: int) -> Text:

@@ -23,7 +23,7 @@ class SymbolSelection:
         """
         named = [*self.typed, *(read_symbols(self.file) if self.file is not None else ())]
         if not named:
-            problem = f"no market is named. Type some, give a file with {OPTION}, or set SYMBOLS"
+            problem = f"no market is given. Name some, give a file with {OPTION}, or set SYMBOLS"
             raise ConfigError("SYMBOLS", problem=problem, origin="the command line")
         return named
 

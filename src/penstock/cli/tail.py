@@ -34,11 +34,7 @@ def tail(
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
     start: Annotated[
-        str,
-        typer.Option(
-            help="Where to begin: last (the last stored record), now (new records), or the number"
-            " of a record."
-        ),
+        str, typer.Option(help="Where to begin: last (the last record), now, or a record number.")
     ] = "last",
     seconds: SecondsOption = None,
     data_dir: DataOption = None,
@@ -107,7 +103,7 @@ def _json(each: Delivery | Missing) -> str:
     head = _head(each)
     record = json_of(each.record)
     if msgspec.json.decode(record, type=dict[str, msgspec.Raw]).keys() & head.keys():
-        raise NotOurRecord("a record that says itself where it stands")
+        raise NotOurRecord(f"the record has a field named {' or '.join(head)}")
     # The record's own JSON on one line, preceded by its topic, slot and number.
     body = msgspec.json.format(record, indent=-1)[1:].decode()
     return msgspec.json.encode(head).decode()[:-1] + ("" if body == "}" else ",") + body
@@ -138,8 +134,8 @@ def _note_unknown(topics: list[str], facts: BusFacts) -> None:
     known = [f"{topic}\0".encode() for slot in facts.slots for topic in slot.numbers]
     for wanted in topics:
         if not any(each.startswith(wanted_bytes(wanted)) for each in known):
-            name = printable(wanted) or "anything"
-            sys.stderr.write(f"nobody publishes {name} yet; waiting. See: penstock bus streams\n")
+            name = printable(wanted) or "any stream"
+            sys.stderr.write(f"waiting for {name}: not published yet. See: penstock bus streams\n")
 
 
 def _start(text: str) -> Start:

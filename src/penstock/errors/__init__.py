@@ -30,11 +30,11 @@ PenstockError
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
 ├── UnusableId             an exchange's id that cannot be a key of the log
 ├── PortInUse              another program listens on that port already
-├── SlotInUse              another process writes this part of the log
+├── SlotInUse              another process writes this slot of the log
 ├── BusUnreachable         no bus answers there: start it
 ├── AlreadyExists          another document, ``existing_id``, has the same key
 │   └── GapOverlaps        another job fetches part of the same range
-├── VersionChanged         it was changed since it was read: read it again, then decide
+├── VersionChanged         it was changed after it was read: read it again and retry
 ├── UnknownConnector       there is no connector for that exchange
 ├── ConnectorPaused        the connector is paused: nothing is sent to that exchange
 ├── ConnectorInUse         it cannot be deleted while it has live jobs

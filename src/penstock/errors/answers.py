@@ -16,7 +16,7 @@ class RateLimited(ExchangeError):
 
     def __init__(self, reason: str, *, retry_at_ms: int, status: int | None = None) -> None:
         self.retry_at_ms = retry_at_ms
-        super().__init__(f"{reason}. Ask again at {retry_at_ms} (ms, UTC).", status=status)
+        super().__init__(f"{reason}. Retry at {retry_at_ms} (Unix time in ms).", status=status)
 
 
 class WaitTimedOut(RateLimited, TimeoutError):
@@ -29,8 +29,8 @@ class Banned(ExchangeError):
     def __init__(self, exchange: str, *, until_ms: int, status: int, words: str = "") -> None:
         self.until_ms = until_ms
         super().__init__(
-            f"{exchange} shut this address out until {until_ms} (ms, UTC); nothing is sent before."
-            f" It said: {words or 'nothing'}",
+            f"{exchange} banned this address until {until_ms} (Unix time in ms). Nothing is sent"
+            f" before then. Response: {words or 'empty'}",
             status=status,
         )
 

@@ -24,7 +24,7 @@ def mask_urls(text: str) -> str:
 
 
 class PenstockError(Exception):
-    """An error that the operator can understand and fix. No URL in it has a password."""
+    """An error that the operator can understand and fix. Passwords in URLs are masked."""
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(mask_urls(one) if isinstance(one, str) else one for one in said))
@@ -54,7 +54,7 @@ class PortInUse(PenstockError):
         by = f" by {holder}" if holder else " by another program"
         super().__init__(
             f"{host}:{port} is already in use{by}. Stop it, or choose another port with --port"
-            " (--port 0 takes any free one)."
+            " (--port 0 chooses a free one)."
         )
 
 
@@ -64,8 +64,9 @@ class BusUnreachable(PenstockError):
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         super().__init__(
-            f"No bus answers at {endpoint}. Start one with `penstock bus`, on the same data folder"
-            " or with the same bus settings; if one runs, does it know this key?"
+            f"No bus answers at {endpoint}. Start one with `penstock bus`, with the same data"
+            " folder or the same bus settings. If one is running, check that it has this"
+            " process's public key."
         )
 
 

@@ -14,7 +14,7 @@ class BadCost(PenstockError, ValueError):
 
     def __init__(self, cost: object) -> None:
         self.cost = cost
-        super().__init__(f"A request cannot cost {cost!r}: say a whole number, one or more.")
+        super().__init__(f"The cost of a request must be a whole number above zero, not {cost!r}.")
 
 
 class UnknownCategory(PenstockError):
@@ -32,8 +32,8 @@ class NeverGranted(PenstockError, ValueError):
     def __init__(self, timestamp: int, cost: int) -> None:
         self.timestamp, self.cost = timestamp, cost
         super().__init__(
-            f"Nothing that costs {cost} was granted at {timestamp}, or it was given back before."
-            " Refund with the timestamp and the cost of one consume, and once."
+            f"No grant with cost {cost} and timestamp {timestamp} exists, or it was refunded"
+            " before. Refund each grant once, with the timestamp and the cost of its consume call."
         )
 
 
@@ -43,6 +43,6 @@ class CostExceedsLimit(PenstockError):
     def __init__(self, cost: int, limit: int, period_ms: int) -> None:
         self.cost, self.limit, self.period_ms = cost, limit, period_ms
         super().__init__(
-            f"A request that costs {cost} never fits a limit of {limit} per {period_ms / 1000:g} s."
-            " Ask for less at a time."
+            f"A request that costs {cost} exceeds the limit of {limit} per {period_ms / 1000:g} s,"
+            " so it can never be sent. Request less data at a time."
         )

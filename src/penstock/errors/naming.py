@@ -40,8 +40,8 @@ class UnknownExchange(PenstockError):
 
     def __init__(self, name: str, known: Collection[str]) -> None:
         self.name, self.near = name, near_matches(name, known)
-        all_of_them = f"Known: {' '.join(sorted(known))}."
-        super().__init__(f"There is no exchange {name!r} here.{hint(self.near)} {all_of_them}")
+        supported = f"Supported: {' '.join(sorted(known))}."
+        super().__init__(f"Exchange {name!r} is not supported.{hint(self.near)} {supported}")
 
 
 class UnknownChannel(PenstockError):
@@ -61,16 +61,16 @@ class NotCollected(PenstockError):
         self.name, names = name, sorted(collected)
         meant = hint(near_matches(name, names))
         shown = ", ".join(names[:10]) + (" and more" if len(names) > 10 else "")
-        super().__init__(f"{name!r} was never collected in this folder.{meant} There is: {shown}.")
+        super().__init__(f"This folder has no data of {name!r}.{meant} It has: {shown}.")
 
 
 class UnknownStream(PenstockError):
-    """Nothing of that name was recorded."""
+    """The log has no stream of that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         meant = hint(near_matches(name, known))
-        super().__init__(f"No stream {name!r} was recorded.{meant} See: penstock log stats")
+        super().__init__(f"The log has no stream {name!r}.{meant} See: penstock log stats")
 
 
 class UnknownSlot(PenstockError):
@@ -78,12 +78,12 @@ class UnknownSlot(PenstockError):
 
     def __init__(self, name: str, known: Collection[str]) -> None:
         self.name = name
-        there = f"There are: {' '.join(sorted(known))}." if known else "There is none yet."
+        there = f"It has: {' '.join(sorted(known))}." if known else "It is empty."
         super().__init__(f"The log has no slot {name!r}.{hint(near_matches(name, known))} {there}")
 
 
 class UnknownMethod(PenstockError):
-    """A client has no method of that name that sends anything."""
+    """A client has no method of that name that sends a request."""
 
     def __init__(self, client: str, method: str, known: Collection[str]) -> None:
         self.method, self.near = method, near_matches(method, known)

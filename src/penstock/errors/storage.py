@@ -14,19 +14,19 @@ class UnusableId(PenstockError):
         self.number = number
         shown = str(number) if number.bit_length() < 256 else f"of {number.bit_length()} bits"
         super().__init__(
-            f"an id {shown} cannot be recorded: ids are not negative, nor longer than 255 bytes."
-            " Whoever reads the exchange's messages should have refused it."
+            f"The id {shown} cannot be recorded: ids must not be negative or longer than 255 bytes."
+            " The code that decodes the exchange's messages should have rejected it: report a bug."
         )
 
 
 class SlotInUse(PenstockError):
-    """Another process writes this part of the log."""
+    """Another process writes this slot of the log."""
 
     def __init__(self, slot: str, holder: str) -> None:
         self.slot, self.holder = slot, holder
         super().__init__(
-            f"the log's slot {slot!r} is already being written by {holder}. Stop that process,"
-            " or give this one a slot of its own with --slot NAME."
+            f"The log's slot {slot!r} is already being written by {holder}. Stop that process,"
+            " or run this one with another slot: --slot NAME."
         )
 
 
@@ -35,7 +35,7 @@ class StorageError(PenstockError):
 
     def __init__(self, where: str, problem: str, remedy: str = "") -> None:
         self.where, self.problem = where, problem
-        remedy = remedy or "Look at the disk and its permissions; nothing acknowledged is lost."
+        remedy = remedy or "Check the disk and its permissions. No acknowledged data is lost."
         super().__init__(f"{where}: {problem}. {remedy}")
 
 
@@ -43,7 +43,7 @@ class StorageFull(StorageError):
     """There is no space left."""
 
     def __init__(self, where: str, problem: str) -> None:
-        remedy = "Make room. Nothing acknowledged is lost."
+        remedy = "Free some space. No acknowledged data is lost."
         super().__init__(where, problem, remedy)
 
 
@@ -56,7 +56,7 @@ class LogDamaged(StorageError):
         super().__init__(
             where,
             f"the log is damaged: {problem}{while_reading}",
-            f"See what can be kept with: penstock log repair {slot} --dry-run",
+            f"List what can be recovered with: penstock log repair {slot} --dry-run",
         )
 
 
@@ -64,7 +64,7 @@ class StoreUnreachable(StorageError):
     """No answer from the database in time; the operation may have been executed, or not."""
 
     def __init__(self, where: str, problem: str) -> None:
-        remedy = "Is it running, and is this its address? Nothing acknowledged is lost."
+        remedy = "Check that it is running, and its address. No acknowledged data is lost."
         super().__init__(where, problem, remedy)
 
 
@@ -75,8 +75,8 @@ class NewerStore(StorageError):
         self.found, self.known = found, known
         super().__init__(
             where,
-            f"a newer penstock keeps its state here (version {found}; this one knows {known})",
-            "Upgrade penstock, or give this one a store of its own. Nothing was changed.",
+            f"a newer penstock wrote this store (version {found}; this one supports {known})",
+            "Upgrade penstock, or use another store. Nothing was changed.",
         )
 
 
@@ -85,7 +85,7 @@ class AlreadyExists(PenstockError):
 
     def __init__(self, table: str, existing_id: str) -> None:
         self.table, self.existing_id = table, existing_id
-        super().__init__(f"{existing_id!r} of {table} is there already. Change or delete that one.")
+        super().__init__(f"{existing_id!r} in {table} has the same key. Change or delete it.")
 
 
 class GapOverlaps(AlreadyExists):
@@ -97,18 +97,18 @@ class GapOverlaps(AlreadyExists):
         super().__init__(table, existing_id)
         self.asked, self.theirs = asked, theirs
         self.args = (
-            f"The gap from {asked[0]} until {asked[1]} ms overlaps that of job {existing_id!r},"
-            f" which still has to fetch {theirs[0]} until {theirs[1]} ms."
-            " Ask for the rest alone, or delete that job.",
+            f"The range from {asked[0]} to {asked[1]} ms overlaps that of job {existing_id!r},"
+            f" which still has to fetch {theirs[0]} to {theirs[1]} ms."
+            " Choose a range that does not overlap, or delete that job.",
         )
 
 
 class VersionChanged(PenstockError):
-    """The document was changed since it was read."""
+    """The document was changed after it was read."""
 
     def __init__(self, what: str, expected: int, found: int) -> None:
         self.what, self.expected, self.found = what, expected, found
         super().__init__(
-            f"{what} is at version {found}, not {expected}: somebody changed it since."
-            " Read it again, then decide. Nothing was changed."
+            f"{what} is at version {found}, not {expected}: it was changed after it was read."
+            " This change was not made. Read it again and retry."
         )

@@ -10,7 +10,7 @@ class UnknownConnector(PenstockError):
 
     def __init__(self, exchange_id: str, known: Iterable[str] = ()) -> None:
         self.exchange_id, self.known = exchange_id, sorted(known)
-        there = f"There are: {', '.join(self.known)}" if self.known else "There is none yet"
+        there = f"There are: {', '.join(self.known)}" if self.known else "There are none yet"
         super().__init__(f"There is no connector for {exchange_id!r}. {there}. Add it first.")
 
 
@@ -20,7 +20,8 @@ class ConnectorPaused(PenstockError):
     def __init__(self, exchange_id: str, status: str) -> None:
         self.exchange_id, self.status = exchange_id, status
         super().__init__(
-            f"The connector of {exchange_id} is {status}: nothing is sent. Resume or add it again."
+            f"The connector of {exchange_id} is {status}: nothing is sent. Resume it, or add it"
+            " again if it was deleted."
         )
 
 
@@ -30,8 +31,8 @@ class ConnectorInUse(PenstockError):
     def __init__(self, exchange_id: str, jobs: int) -> None:
         self.exchange_id, self.jobs = exchange_id, jobs
         super().__init__(
-            f"{jobs} jobs live on the connector of {exchange_id}. Delete them first, or pause the"
-            " connector instead. Nothing was changed."
+            f"The connector of {exchange_id} has live jobs ({jobs}). Delete them first, or pause"
+            " the connector instead. Nothing was changed."
         )
 
 
@@ -68,7 +69,7 @@ class JobEnded(PenstockError):
     def __init__(self, job_id: str, how: str) -> None:
         self.job_id, self.how = job_id, how
         super().__init__(
-            f"Job {job_id!r} {how}. Create it anew to have it run again; what it brought is kept."
+            f"Job {job_id!r} {how}. Its records are kept. To run it again, create a new job."
         )
 
 
@@ -78,6 +79,6 @@ class NotStreaming(PenstockError):
     def __init__(self, exchange: str) -> None:
         self.exchange = exchange
         super().__init__(
-            f"Nothing is streamed from {exchange} at the moment. Nothing was changed; try again"
-            " once it answers."
+            f"The collector of {exchange} has not started or has stopped. Nothing was changed."
+            " Retry when it runs."
         )

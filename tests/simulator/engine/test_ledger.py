@@ -108,7 +108,7 @@ def test_the_book_is_told_at_any_update_id(ledger: Ledger, market: Market) -> No
         ("book", {}, "update_id must be a whole number"),
         ("candles", {}, "start_ms must be"),
         ("candles", {"boundaries": "1,x"}, "separated by commas"),
-        ("candles", {"boundaries": "5,4"}, "must rise"),
+        ("candles", {"boundaries": "5,4"}, "strictly ascending"),
         ("candles", {"boundaries": "5"}, "1 to 10000"),
         ("candles", {"start_ms": "0", "end_ms": "99999999", "step_ms": "1"}, "1 to 10000"),
         ("candles", {"start_ms": "5", "end_ms": "5"}, "1 to 10000"),

@@ -90,9 +90,7 @@ async def test_an_id_of_another_exchange_is_answered_with_the_ids_there_are(ask:
 
     assert answer.status == 400
     assert answer.error.startswith("from_id must be a whole number from 1 to ")
-    assert answer.error.endswith(
-        ", not '17948575460670000'. The ledger tells up to a year ahead of now."
-    )
+    assert answer.error.endswith(", not '17948575460670000'. The ledger ends one year from now.")
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_second_process_is_told_who_owns_the_slot(tmp_path: Path) -> None:
 
         assert f"process {process.pid} (" in str(refusal.value)
         assert sys.executable in str(refusal.value)
-        assert "slot of its own with --slot NAME" in str(refusal.value)
+        assert "with another slot: --slot NAME" in str(refusal.value)
         process.kill()
         process.wait()
         writer = open_log(f"rocksdb:{tmp_path}").writer("a")
@@ -187,7 +187,7 @@ def test_a_second_process_is_told_who_owns_the_slot(tmp_path: Path) -> None:
 def test_a_lock_that_cannot_be_made_is_nobodys(tmp_path: Path) -> None:
     (tmp_path / "log" / "a" / "LOCK").mkdir(parents=True)
 
-    with pytest.raises(StorageError, match="Look at the disk"):
+    with pytest.raises(StorageError, match="Check the disk"):
         open_log(f"rocksdb:{tmp_path}").writer("a")
 
 
@@ -248,7 +248,7 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
 
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
-    assert sum("Make room" in line for line in lines) == 3
+    assert sum("Free some space" in line for line in lines) == 3
     acknowledged = int(lines[3].removeprefix("acknowledged "))
     assert acknowledged > 100
     assert lines[4] == "went on at True"
@@ -259,7 +259,7 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
 def test_what_is_not_a_folder_cannot_be_a_slot(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("in the way")
 
-    with pytest.raises(StorageError, match="Look at the disk"):
+    with pytest.raises(StorageError, match="Check the disk"):
         open_log(f"rocksdb:{tmp_path}").writer("a")
     for name in ("", "../a", "a/b", "a b"):
         with pytest.raises(ConfigError, match="letters, digits"):

@@ -121,7 +121,7 @@ async def test_nobody_at_the_address_is_said_in_time(scheme: str) -> None:
         for place in (closed, silent):
             url = f"{scheme}://me:secret@127.0.0.1:{place.getsockname()[1]}/x"
             begun = time.monotonic()
-            with pytest.raises(StoreUnreachable, match="Is it running") as failure:
+            with pytest.raises(StoreUnreachable, match="Check that it is running") as failure:
                 await open_store(url, timeout_s=0.5)
             assert time.monotonic() - begun < 30
             assert "secret" not in str(failure.value)

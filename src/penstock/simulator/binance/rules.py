@@ -113,8 +113,8 @@ def _check_announced(rule: Rule, name: str) -> None:
     if rule.period_ms % SECOND_MS:
         raise ConfigError(
             f"simulator.{name}",
-            problem=f"{rule.period_ms / SECOND_MS:g} is not a whole number of seconds, and"
-            " exchangeInfo can announce no other.",
+            problem=f"{rule.period_ms / SECOND_MS:g} is not a whole number of seconds;"
+            " exchangeInfo cannot announce other periods.",
             origin="settings",
         )
 

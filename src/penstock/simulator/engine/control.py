@@ -98,7 +98,7 @@ class Control:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle one request, if it comes from this machine."""
         if not _is_local(request):
-            return _respond({"error": "Only programs on this machine may ask this."}, 403)
+            return _respond({"error": "Only programs on this machine have access."}, 403)
         body = await request.read()
         try:
             answer = await self._answer(request.method, request.path[len(PREFIX) :], request, body)

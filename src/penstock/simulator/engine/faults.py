@@ -62,7 +62,7 @@ _ALLOWED: dict[_Value, str] = {
     "rate": "a rate from 0 to 1, such as 0.01",
     "time": "a time of up to 24h, such as 500ms, 5s or 2m",
     "range": "a time of up to 24h or a range of times, such as 50ms..2s",
-    "limit": "a whole number and perhaps when, such as 3000@10s",
+    "limit": "a whole number, optionally with the time of the change, such as 3000@10s",
 }
 _EVERYWHERE = "*"
 _BOOKS = "*[Dd]epth*|*/book|*/orderbook"
@@ -137,7 +137,7 @@ def read_plan(text: str, seed: int = 1, origin: str = "command line") -> FaultPl
     """
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if len(entries) > _MOST_ENTRIES:
-        problem = f"{len(entries)} entries are too many. A plan has up to {_MOST_ENTRIES}."
+        problem = f"{len(entries)} entries are too many. At most {_MOST_ENTRIES} are allowed."
         raise ConfigError("faults", problem=problem, origin=origin)
     return FaultPlan(text, seed, tuple(_read_entry(entry, origin) for entry in entries))
 

@@ -23,7 +23,7 @@ _MOST_ROWS = 10_000
 _ROWS = 1000
 _MOST_ODD = 1000
 _MOST_LEVELS, _LEVELS = 100_000, 1000
-_LATER = "The ledger tells up to a year ahead of now."
+_LATER = "The ledger ends one year from now."
 
 Row = dict[str, object]
 T = TypeVar("T")
@@ -205,9 +205,9 @@ def _boundaries(query: Query, latest_ms: int) -> list[int]:
         step_ms = whole(query, "step_ms", (1, latest_ms), max(1, end_ms - start_ms))
         boundaries = [*range(start_ms, end_ms, step_ms)[: _MOST_ROWS + 2], end_ms]
     if not 2 <= len(boundaries) <= _MOST_ROWS + 1:
-        raise BadQuestion(f"Ask for 1 to {_MOST_ROWS} candles.")
+        raise BadQuestion(f"Request 1 to {_MOST_ROWS} candles.")
     if any(left >= right for left, right in pairwise(boundaries)):
-        raise BadQuestion("Boundaries must rise.")
+        raise BadQuestion("Boundaries must be strictly ascending.")
     _check_cost(boundaries)
     return boundaries
 
@@ -218,8 +218,8 @@ def _check_cost(boundaries: Sequence[int]) -> None:
     steps = {right - left for left, right in pairwise(boundaries)}
     if odd > _MOST_ODD and (steps != {SECOND_MS} or boundaries[0] % SECOND_MS):
         raise BadQuestion(
-            f"{odd} boundaries are not whole minutes. Ask for up to {_MOST_ODD} of those at once,"
-            " or for consecutive whole seconds."
+            f"{odd} boundaries are not whole minutes. Request at most {_MOST_ODD} of those at once,"
+            " or consecutive whole seconds."
         )
 
 

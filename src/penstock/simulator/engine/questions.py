@@ -43,7 +43,7 @@ def check_names(query: Query, known: Collection[str]) -> None:
         if name not in known:
             parameters = f"It takes {' '.join(known)}." if known else "It takes no parameters."
             raise BadQuestion(
-                f"There is no parameter {shown(name)!r} here.{meant(name, known)} {parameters}"
+                f"There is no parameter {shown(name)!r}.{meant(name, known)} {parameters}"
             )
 
 
@@ -65,7 +65,7 @@ def whole(
     least, most = allowed
     if text is not None and _WHOLE.fullmatch(text) and least <= int(text) <= most:
         return int(text)
-    given = "it is missing" if text is None else f"not {shown(text)!r}"
+    given = "but it is missing" if text is None else f"not {shown(text)!r}"
     raise BadQuestion(
         f"{name} must be a whole number from {least} to {most}, {given}.{because and ' '}{because}"
     )

@@ -83,8 +83,8 @@ def replaced(rules: Iterable[Rule], settings: Simulator) -> tuple[Rule, ...]:
         if match is None or name not in by_name or not period_ms:
             raise ConfigError(
                 "simulator.limits",
-                problem=f"{name}={text} is not allowed. Allowed: a limit and its seconds, such as"
-                f" 15/10, of {', '.join(by_name)}.",
+                problem=f"{name}={text} is not allowed. Allowed: a limit and its period in seconds,"
+                f" such as 15/10, for {', '.join(by_name)}.",
                 origin="settings",
             )
         by_name[name] = replace(by_name[name], limit=int(match[1]), period_ms=period_ms)

@@ -143,7 +143,7 @@ class Timeline:
     def _make(self, days: int) -> None:
         """Compute at least the first ``days`` days."""
         if days > MOST_DAYS:
-            raise ValueError("No market goes on for more than a hundred years.")
+            raise ValueError("A market lasts at most a hundred years.")
         while len(self._shape) < days:
             self._add_days()
 

@@ -51,7 +51,8 @@ class Exchange:
     def sides(self) -> Sides:
         prices = sorted(price for price, quantity in self.quantities.items() if quantity)
         levels: list[LevelText] = [(str(price), str(self.quantities[price])) for price in prices]
-        bids, asks = [], []
+        bids: list[LevelText] = []
+        asks: list[LevelText] = []
         for level in levels:
             (bids if int(level[0]) < 10 else asks).append(level)
         return bids[::-1][: self.rules.depth], asks[: self.rules.depth]

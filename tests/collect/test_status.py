@@ -10,20 +10,20 @@ from msgspec.structs import replace
 from tests import events
 
 from penstock.clock import ManualClock
-from penstock.collect.continuity import Continuity
 from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.status import (
     FOLDER,
     BookStatus,
     CollectorStatus,
     ConnectionStatus,
-    IdsStatus,
     ShardStatus,
     read_all,
     read_status,
     with_books_stopped,
     write_status,
 )
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.stored import IdsStatus
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.events import Ticker, Trade
 from penstock.market.symbol import Symbol

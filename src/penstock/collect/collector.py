@@ -22,7 +22,6 @@ from penstock.collect.auditor import Books
 from penstock.collect.availability import RestAvailability
 from penstock.collect.batching import flushing_by
 from penstock.collect.books import BookMaintainer
-from penstock.collect.continuity import Continuity
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.final_probe import FinalProber
 from penstock.collect.listings import Listings
@@ -33,6 +32,7 @@ from penstock.collect.sessions import Sessions, endpoint_of, plan_by
 from penstock.collect.stall_detector import ProbeContext, SilenceLimits, StallDetector
 from penstock.collect.tasks import end, first_of, raise_first
 from penstock.config import Collect
+from penstock.coverage.continuity import Continuity
 from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Rest
 from penstock.market.events import Disconnect, Trade

@@ -15,7 +15,6 @@ from penstock.books.book import BookView
 from penstock.books.health import BookHealth
 from penstock.clock import Clock
 from penstock.collect.books import BookMaintainer
-from penstock.collect.continuity import Continuity
 from penstock.collect.facts import CollectorFailed
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
@@ -32,6 +31,7 @@ from penstock.collect.status import (
     with_books_stopped,
 )
 from penstock.collect.status_file import StatusFile
+from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.events import AggTrade, Ticker, Trade

@@ -1,1 +1,1 @@
-"""Stream protocols without sockets: parsing of frames, subscriptions, detection of gaps."""
+"""Stream protocols without sockets: connections, subscriptions, duplicates, stalls."""

@@ -216,6 +216,16 @@ def test_a_crossed_book_is_never_shown_as_synced() -> None:
     assert "crossed" in sync.reason
 
 
+def test_a_snapshot_that_its_deltas_contradict_starts_nothing() -> None:
+    sync = SequencedBook()
+    sync.receive(delta(1, 1, write_levels([("100", "1")])))
+    sync.receive(run(2, 2))
+
+    assert not sync.begin(snapshot(0, asks=write_levels([("100", "1")])))
+    assert (sync.state, sync.wants_snapshot) == ("stale", True)
+    assert sync.begin(true_snapshot(1))
+
+
 def test_the_buffer_is_bounded_and_a_snapshot_must_then_be_newer() -> None:
     sync = SequencedBook()
     for update_id in range(1, BUFFERED_DELTAS + 101):

@@ -89,7 +89,7 @@ class BookSet(dict[Symbol, Book]):
             return
         if book.begin(snapshot):
             self.restarts.joined(symbol)
-        else:
+        elif book.wants_snapshot:
             self._fetch(symbol)
 
     def fetch_failed(self, symbol: Symbol) -> None:

@@ -147,7 +147,7 @@ class SequencedBook:
             self._apply(delta)
 
     def begin(self, snapshot: BookSnapshot) -> bool:
-        """Start from a snapshot; return False if it does not reach the deltas: fetch another.
+        """Start from a snapshot; return False if it does not reach or fit the deltas.
 
         A synced book stays as it is.
         """
@@ -168,7 +168,7 @@ class SequencedBook:
     def join_from(self, other: BookView) -> bool:
         """Start from another connection's copy of the book, instead of a fetched snapshot.
 
-        False if that one is not synced or does not reach the deltas, or before there are any.
+        False if that one is not synced, does not reach or fit the deltas, or before there are any.
         """
         if self.state == "synced":
             return True
@@ -177,8 +177,7 @@ class SequencedBook:
         if self.levels is not None and other.levels is not None:
             self.levels.load_plain(*other.levels.texts())
             self.side_depths = other.side_depths
-        self._follow(other.update_id)
-        return True
+        return self._follow(other.update_id)
 
     def _reached_by(self, update_id: int) -> bool:
         """Drop deltas that a book at that update contains; return whether it reaches the rest."""
@@ -187,7 +186,10 @@ class SequencedBook:
         return not self._buffer or self._buffer[0].first_id <= update_id + 1
 
     def _follow(self, update_id: int) -> bool:
-        """Mark the book synced as of that update, and apply the buffered deltas."""
+        """Mark the book synced as of that update, and apply the buffered deltas.
+
+        Returns whether it is synced after them.
+        """
         self.state, self.reason, self.wants_snapshot = "synced", "", False
         self.update_id = update_id
         buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
@@ -195,7 +197,7 @@ class SequencedBook:
         for _, _, delta in buffered:
             self._take(delta)
         self._shadow = shadow
-        return True
+        return self.state == "synced"
 
     def invalidate(self, reason: str) -> None:
         """Mark the book stale: something was lost, or may have been."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.collect.facts import GapFound
+from penstock.coverage.facts import GapFound
 from penstock.exchanges.facts import RequestSent
 from penstock.jobs.facts import JobFailed, StoreAnswers, StoreSilent
 from penstock.simulator.engine.facts import FaultInjected

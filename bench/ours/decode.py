@@ -20,6 +20,7 @@ import msgspec
 from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 
+from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.exchanges.base import Rest, SymbolMap
 from penstock.exchanges.registry import load
@@ -27,7 +28,7 @@ from penstock.market.codec import encode
 from penstock.market.events import AggTrade, AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.levels import Level, LevelText
 from penstock.market.symbol import Symbol
-from penstock.streaming.commands import FetchSnapshot, Subscription
+from penstock.streaming.commands import Subscription
 from penstock.streaming.connection import Connection
 from penstock.streaming.shard import Shard
 
@@ -185,7 +186,7 @@ class Touches(Case):
         for event in events:
             self.seen[type(event)] += 1
             if type(event) is BookDelta:
-                book = connection.books[event.symbol].book
+                book = connection.books[event.symbol].levels
                 assert book is not None
                 _bid, _ask = book.best_bid, book.best_ask
 
@@ -254,8 +255,8 @@ def tell_books(replay: Replay, connection: Connection, testimony: Testimony) -> 
     """Say what every book holds; one that is not synced is a failure."""
     for symbol, name in sorted(replay.names.items(), key=itemgetter(1)):
         kept = connection.books[symbol]
-        if kept.state == "synced" and kept.book is not None:
-            bids, asks = kept.book.texts()
+        if kept.state == "synced" and kept.levels is not None:
+            bids, asks = kept.levels.texts()
             testimony.book(name, map(_exact, bids), map(_exact, asks))
 
 
@@ -292,7 +293,7 @@ class TouchWitness(Witness):
     def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
         for event in events:
             if type(event) is self.changes:
-                book = connection.books[event.symbol].book
+                book = connection.books[event.symbol].levels
                 assert book is not None
                 bid, ask = book.best_bid, book.best_ask
                 assert bid is not None

@@ -19,10 +19,10 @@ from bench.inputs.stored import Inputs
 from bench.ours.decode import Replay
 from rocksdict import Rdict
 
+from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.market.events import AggTrade, BookSnapshot, Disconnect
-from penstock.market.symbol import Symbol
 from penstock.publish import Published
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
@@ -73,8 +73,8 @@ async def collect(
             count += len(batch)
         stop.set()
 
-    async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
-        return replay.snapshot(symbol, clock.now_ns())
+    async def fetch_book(command: FetchSnapshot, _: Callable[[], bool]) -> BookSnapshot:
+        return replay.snapshot(command.symbol, clock.now_ns())
 
     with closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as log:
         recorder = Recorder(log, watch)

@@ -20,11 +20,11 @@ from bench.ours.decode import FRAMES_AT_ONCE, Replay
 from picows import WSFrame, WSListener, WSTransport, ws_connect
 from rocksdict import Options, Rdict, WriteBatch
 
+from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Bus
 from penstock.market.events import BookSnapshot
-from penstock.market.symbol import Symbol
 from penstock.publish.endpoints import resolve_endpoints
 from penstock.publish.frames import Head
 from penstock.publish.zeromq import ZeroMqPublisher
@@ -69,8 +69,8 @@ async def collect(asked: Question, url: str) -> dict[str, object]:
         if recorded >= expected:
             stop.set()
 
-    async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
-        return replay.snapshot(symbol, clock.now_ns())
+    async def fetch_book(command: FetchSnapshot, _: Callable[[], bool]) -> BookSnapshot:
+        return replay.snapshot(command.symbol, clock.now_ns())
 
     publisher = ZeroMqPublisher(endpoints, SLOT, Head(run=1, log=1))
     with closing(publisher), closing(open_log(f"rocksdb:{folder}").writer(SLOT)) as log:

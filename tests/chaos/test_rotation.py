@@ -22,6 +22,7 @@ import pytest
 from msgspec import Raw
 
 from penstock.app.collector import open_collector
+from penstock.books.commands import FetchSnapshot
 from penstock.cli.judge import gather
 from penstock.cli.processes import running
 from penstock.clock import SystemClock
@@ -93,9 +94,9 @@ async def test_at_thousands_of_messages_a_second_nothing_is_lost_and_nothing_com
                 newest: int = (await answer.json())["at"]
                 return newest
 
-        async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
+        async def fetch_book(command: FetchSnapshot, _: Callable[[], bool]) -> BookSnapshot:
             return BookSnapshot(
-                exchange="binance", symbol=symbol, received_at_ns=clock.now_ns(),
+                exchange="binance", symbol=command.symbol, received_at_ns=clock.now_ns(),
                 update_id=await at(), source="rest", bids_raw=Raw(b"[]"), asks_raw=Raw(b"[]"),
             )  # fmt: skip
 
@@ -141,8 +142,8 @@ async def test_at_thousands_of_messages_a_second_nothing_is_lost_and_nothing_com
     assert shard.deduplicator.dropped > 0, "nothing overlapped"
     for book in shard.books.values():
         assert (book.state, book.resyncs, book.update_id) == ("synced", 0, last)
-        assert book.book is not None
-        shown = {str(price): str(quantity) for price, quantity in book.book.texts()[0]}
+        assert book.levels is not None
+        shown = {str(price): str(quantity) for price, quantity in book.levels.texts()[0]}
         assert shown == {f"{n % 7 + 1}.00": f"{n}.00" for n in range(last - 6, last + 1)}
 
 

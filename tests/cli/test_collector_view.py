@@ -11,12 +11,12 @@ from penstock.collect.status import (
     CollectorStatus,
     ConnectionStatus,
     FetchStatus,
-    IdsStatus,
     LimitStatus,
     ShardStatus,
     StreamStatus,
     with_books_stopped,
 )
+from penstock.coverage.stored import IdsStatus
 
 SMALL, LARGE = Viewport(80, 23), Viewport(200, 49)
 

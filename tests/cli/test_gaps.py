@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests import events
 
-from penstock.collect.status import CollectorStatus, IdsStatus, write_status
+from penstock.collect.status import CollectorStatus, write_status
+from penstock.coverage.stored import IdsStatus
 from penstock.market.events import AnyEvent, Disconnect, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.damaged import LAST, file_of, flip, make_slot, read_everything
 
-from penstock.collect.status import CollectorStatus, IdsStatus, read_status, write_status
+from penstock.collect.status import CollectorStatus, read_status, write_status
+from penstock.coverage.stored import IdsStatus
 from penstock.market.events import Disconnect
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream, id_of_key

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tests.events import trade
 
-from penstock.collect.status import CollectorStatus, IdsStatus, write_status
+from penstock.collect.status import CollectorStatus, write_status
 from penstock.connectors import ConnectorManager
+from penstock.coverage.stored import IdsStatus
 from penstock.storage.log import LogWriter, open_log
 from penstock.storage.state import StateStore, open_store
 

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 
+from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.collect.facts import ConnectionLost
 from penstock.collect.session import Endpoint, Session, SessionHooks
@@ -27,7 +28,7 @@ async def record(events: Sequence[AnyEvent]) -> None:
             print("trade", event.id, flush=True)
 
 
-async def fetch_book(_: Symbol, __: Callable[[], bool]) -> BookSnapshot | None:
+async def fetch_book(_: FetchSnapshot, __: Callable[[], bool]) -> BookSnapshot | None:
     return None
 
 

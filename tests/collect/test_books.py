@@ -4,12 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import msgspec
 import pytest
 from tests import events
 
+from penstock.books.book_set import BookSet
+from penstock.books.commands import FetchSnapshot
+from penstock.books.restarts import BookRestarts
+from penstock.books.rules import BookRules
+from penstock.books.sequenced import SequencedBook
+from penstock.books.streamed import StreamedBook
 from penstock.clock import ManualClock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.books import BookMaintainer
@@ -23,9 +30,7 @@ from penstock.exchanges.http import Answer
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import BookRules
-from penstock.streaming.streamed_book import StreamedBook
+from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit
 from penstock.throttle.local_gate import LocalGate
@@ -87,24 +92,29 @@ class Stage:
     market: Market
     gate: LocalGate
     maintainer: BookMaintainer
-    books: dict[Symbol, BookSync | StreamedBook]
+    books: BookSet
     recorded: list[AnyEvent]
     facts: list[Fact]
 
-    def numbered(self, symbol: Symbol) -> BookSync:
+    def numbered(self, symbol: Symbol) -> SequencedBook:
         book = self.books[symbol]
-        assert isinstance(book, BookSync)
+        assert isinstance(book, SequencedBook)
         return book
 
     async def begin(self, symbol: Symbol) -> None:
         """Sync a numbered book as a connection would."""
         sync = self.numbered(symbol)
         sync.receive(delta(symbol, self.market.update_id, self.market.update_id))
-        fetching = asyncio.create_task(self.maintainer.fetch(symbol))
+        fetching = asyncio.create_task(self.fetch(symbol))
         await self.clock.advance(1)
         snapshot = await fetching
         assert snapshot is not None
-        assert sync.join(snapshot)
+        assert sync.begin(snapshot)
+
+    async def fetch(
+        self, symbol: Symbol, *, lost: bool = False, wanted: Callable[[], bool] = lambda: True
+    ) -> BookSnapshot | None:
+        return await self.maintainer.fetch(FetchSnapshot(symbol, 0.0, lost), wanted)
 
     async def maintain(self, seconds: float, step: float = 0.1) -> None:
         """Let the maintainer run for a while."""
@@ -137,10 +147,8 @@ def stage(
     market, facts = Market(clock), list[Fact]()
     gate = LocalGate(clock, [limit], acquire_timeout_ms=200_000)
     gateway = Gateway(EXCHANGE, market, gate, clock)
-    books: dict[Symbol, BookSync | StreamedBook] = {
-        symbol: BookSync() if rules.begins == "rest" else StreamedBook(rules)
-        for symbol in SYMBOLS[:count]
-    }
+    books = BookSet(rules, BookRestarts(Backoff(first_s=1.0), lambda: 0.0, 0))
+    books.add(SYMBOLS[:count])
     recorded: list[AnyEvent] = []
 
     async def record(events: Sequence[AnyEvent]) -> None:
@@ -148,6 +156,7 @@ def stage(
 
     maintainer = BookMaintainer(
         gateway=gateway, rest=EXCHANGE.rest(LISTED), books=lambda: books, rules=rules,
+        book_event=books.handle,
         record=record, clock=clock, tell=facts.append,
         availability=RestAvailability("toy", clock, tell=facts.append),
         settings=Collect(**{"book_depth": 5, "audit_every": 0, **settings}),  # type: ignore[arg-type]
@@ -156,14 +165,6 @@ def stage(
 
 
 # Admission.
-
-
-def want(sync: BookSync | StreamedBook, symbol: Symbol, *, lost: bool = False) -> None:
-    assert isinstance(sync, BookSync)
-    if lost:
-        sync.state = "stale"
-    sync.receive(delta(symbol, 10, 10))
-    assert sync.wants_snapshot
 
 
 def cancel(tasks: Sequence[asyncio.Task[BookSnapshot | None]]) -> Awaitable[object]:
@@ -175,13 +176,11 @@ def cancel(tasks: Sequence[asyncio.Task[BookSnapshot | None]]) -> Awaitable[obje
 async def test_a_lost_book_overtakes_all_that_are_not_yet_at_the_gate() -> None:
     scene = stage(40, Limit(2 * COST, 60_000), snapshots_at_once=3)
     lost = SYMBOLS[39]
-    for symbol, sync in scene.books.items():
-        want(sync, symbol, lost=symbol == lost)
-    cold = [asyncio.create_task(scene.maintainer.fetch(symbol)) for symbol in SYMBOLS[:39]]
+    cold = [asyncio.create_task(scene.fetch(symbol)) for symbol in SYMBOLS[:39]]
     await scene.clock.advance(5)
     assert len(scene.market.asked) == 2, "the window is full, three wait for the next"
 
-    late = asyncio.create_task(scene.maintainer.fetch(lost))
+    late = asyncio.create_task(scene.fetch(lost, lost=True))
     await scene.clock.advance(150)
 
     assert late.done()
@@ -191,11 +190,13 @@ async def test_a_lost_book_overtakes_all_that_are_not_yet_at_the_gate() -> None:
 
 async def test_a_book_that_no_longer_wants_its_snapshot_costs_nothing() -> None:
     scene = stage(3, Limit(2 * COST, 60_000), snapshots_at_once=1)
-    for symbol, sync in scene.books.items():
-        want(sync, symbol)
-    fetching = [asyncio.create_task(scene.maintainer.fetch(symbol)) for symbol in scene.books]
+    wanted = set(scene.books)
+    fetching = [
+        asyncio.create_task(scene.fetch(symbol, wanted=partial(wanted.__contains__, symbol)))
+        for symbol in scene.books
+    ]
     await scene.clock.advance(0.01)
-    scene.books[B].distrust("disconnected")
+    wanted.discard(B)
     await scene.clock.advance(5)
 
     assert await fetching[1] is None
@@ -203,19 +204,9 @@ async def test_a_book_that_no_longer_wants_its_snapshot_costs_nothing() -> None:
     assert [*scene.gate.used().values()] == [2 * COST]
 
 
-async def test_a_symbol_that_is_gone_costs_nothing() -> None:
-    scene = stage(1)
-
-    assert await scene.maintainer.fetch(B) is None
-    assert scene.market.asked == []
-
-
 async def test_all_books_lost_at_once_are_fetched_within_the_limit_and_none_is_given_up() -> None:
     scene = stage(125, Limit(20 * COST, 60_000))
-    for symbol, sync in scene.books.items():
-        want(sync, symbol, lost=True)
-
-    fetching = [asyncio.create_task(scene.maintainer.fetch(symbol)) for symbol in scene.books]
+    fetching = [asyncio.create_task(scene.fetch(symbol, lost=True)) for symbol in scene.books]
     for _ in range(8):
         await scene.clock.advance(60)
 
@@ -244,12 +235,12 @@ async def test_a_wrong_book_begins_again_from_the_snapshot_that_showed_it() -> N
     scene = stage(audit_every=10.0)
     await scene.begin(A)
     sync = scene.numbered(A)
-    assert sync.book is not None
-    sync.book.apply([("99.0", "0"), ("98.0", "7.0"), ("98.5", "1.0")], [])
+    assert sync.levels is not None
+    sync.levels.apply([("99.0", "0"), ("98.0", "7.0"), ("98.5", "1.0")], [])
     await scene.maintain(12)
 
     assert (sync.state, sync.resyncs) == ("synced", 1)
-    assert sync.book.texts(5)[0] == scene.market.bids[:5]
+    assert sync.levels.texts(5)[0] == scene.market.bids[:5]
     assert scene.maintainer.health_of(A).audited.drift == 3
     assert scene.facts == [BookDrifted(exchange="binance", symbol=A.slug, levels=3)]
     [begun] = scene.recorded
@@ -311,7 +302,7 @@ async def test_an_audit_that_cannot_be_had_harms_nothing(reason: Exception) -> N
     assert scene.books[A].state == "synced"
     assert scene.maintainer.health_of(A).audited.audits == 0
     assert isinstance(scene.facts[-1], SnapshotFailed | RequestsSuspended)
-    assert scene.numbered(A).shadow is None, "and leaves nobody listening"
+    assert scene.numbered(A)._shadow is None, "and leaves nobody listening"
 
 
 async def test_stopped_in_the_middle_of_an_audit_it_leaves_nobody_listening() -> None:
@@ -323,8 +314,8 @@ async def test_stopped_in_the_middle_of_an_audit_it_leaves_nobody_listening() ->
         await scene.maintain(7)
 
     assert len(unnumbered.market.asked) == 1
-    assert numbered.numbered(A).shadow is None
-    assert sync.told is None
+    assert numbered.numbered(A)._shadow is None
+    assert sync._history is None
 
 
 async def test_without_audits_nothing_is_asked() -> None:
@@ -358,8 +349,8 @@ async def test_a_book_is_refreshed_before_its_price_leaves_what_is_known() -> No
     assert states == {"synced"}
     assert (sync.resyncs, len(scene.market.asked)) == (0, 2)
     assert str(scene.maintainer.health_of(A).known_bid) == "92.0"
-    assert sync.book is not None
-    assert sync.book.texts(5)[0] == scene.market.bids[:5]
+    assert sync.levels is not None
+    assert sync.levels.texts(5)[0] == scene.market.bids[:5]
     assert [each.source for each in scene.recorded] == ["rest"], "a new baseline is recorded"
 
 
@@ -443,7 +434,7 @@ async def test_one_difference_may_be_the_snapshots_own_and_the_second_is_believe
 async def test_only_the_book_that_differs_is_begun_again() -> None:
     scene = stage(2, rules=UNPROVEN, book_every=4.0, audit_every=4.0)
     right, wrong = streamed(scene, A), streamed(scene, B)
-    assert wrong.book is not None
+    assert wrong.levels is not None
     wrong.receive(delta(B, 1, 1, [("95.0", "3.0")]))
     wrong.receive(delta(B, 1, 1, [("98.0", "3.0")]))
     scene.market.bids[5] = ("95.0", "1.0")
@@ -473,9 +464,8 @@ async def test_the_state_that_was_confirmed_is_recorded_and_not_a_later_one() ->
 
 async def test_a_book_that_needs_a_snapshot_has_it_once_the_pause_is_over() -> None:
     scene = stage()
-    want(scene.books[A], A)
     scene.market.failure = ConnectorPaused("binance", "paused")
-    fetching = asyncio.create_task(scene.maintainer.fetch(A))
+    fetching = asyncio.create_task(scene.fetch(A))
     await scene.clock.advance(600)
     assert not fetching.done()
     assert len(scene.market.asked) == 1, "nobody asks in vain meanwhile"

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.collect.test_continuity import TRADES, heard, trade
+from tests.coverage.test_continuity import TRADES, heard, trade
 
 from penstock.clock import ManualClock
 from penstock.collect.absences import Absences
-from penstock.collect.claims import lacks_records
-from penstock.collect.continuity import Continuity
-from penstock.collect.facts import RecordsLost
-from penstock.collect.missing import missing_ids
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.resuming import resume
 from penstock.collect.status import CollectorStatus, read_status
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.facts import RecordsLost
+from penstock.coverage.missing import missing_ids
+from penstock.coverage.stored import lacks_records
 from penstock.errors import StorageError
 from penstock.market.events import AnyEvent
 from penstock.recorder import Recorder

@@ -11,6 +11,7 @@ from aiohttp import WSMsgType, web
 from msgspec import Raw
 from tests.waiting import PATIENCE_S
 
+from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.collect.batching import Flushing
 from penstock.collect.facts import ConnectionLost, SnapshotFailed
@@ -59,7 +60,9 @@ class Backend:
             raise self.failures.pop(0)
         self.batches.append(list(events))
 
-    async def fetch_book(self, symbol: Symbol, wanted: Callable[[], bool]) -> BookSnapshot | None:
+    async def fetch_book(
+        self, command: FetchSnapshot, wanted: Callable[[], bool]
+    ) -> BookSnapshot | None:
         if not wanted():
             return None
         answer = self.books.pop(0)
@@ -467,6 +470,52 @@ def book(update_id: int) -> BookSnapshot:
     )  # fmt: skip
 
 
+@dataclass
+class QueueingBackend(Backend):
+    """Requests for books wait until their turn comes."""
+
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    fetches: int = 0
+    wishes: list[bool] = field(default_factory=list)
+    """Whether each book was still wanted then."""
+
+    async def fetch_book(
+        self, command: FetchSnapshot, wanted: Callable[[], bool]
+    ) -> BookSnapshot | None:
+        self.fetches += 1
+        await self.turn.wait()
+        self.wishes.append(wanted())
+        return await super().fetch_book(command, wanted)
+
+
+@pytest.mark.parametrize("streams_again", [True, False])
+async def test_a_snapshot_that_waits_when_the_connection_is_lost_is_fetched_only_if_wanted_again(
+    listen: Listen, streams_again: bool
+) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        if connection == 1:
+            await socket.send_str(delta_frame(5, 6))
+            await backend.until(lambda: backend.fetches == 1)
+            await socket.close()
+        elif streams_again:
+            await socket.send_str(delta_frame(8, 9))
+        await socket.send_str(trade_frame(connection))
+        await stay(socket)
+
+    exchange, backend = ToyExchange(behave), QueueingBackend(books=[book(8)])
+    await listen(exchange)
+    under_test = session(exchange, backend)
+    async with running(under_test):
+        await backend.until(lambda: 2 in backend.trades)
+        backend.turn.set()
+        await backend.until(lambda: bool(backend.wishes))
+        if streams_again:
+            await backend.until(lambda: under_test.shard.books[BTC].state == "synced")
+
+    assert (backend.fetches, backend.wishes) == (1, [streams_again])
+    assert len(backend.books) == (0 if streams_again else 1), "a request that was sent, or not"
+
+
 @pytest.mark.parametrize("failure", [ExchangeUnreachable("gone"), NoAnswer("cut off")])
 async def test_a_book_that_cannot_be_had_is_asked_for_again(
     listen: Listen, failure: Exception
@@ -481,7 +530,7 @@ async def test_a_book_that_cannot_be_had_is_asked_for_again(
     async with running(under_test):
         await backend.until(lambda: under_test.shard.books[BTC].state == "synced")
         shown = under_test.shard.books[BTC]
-        assert (shown.update_id, shown.book.texts(1) if shown.book else None) == (
+        assert (shown.update_id, shown.levels.texts(1) if shown.levels else None) == (
             6,
             ([("1.00", "2.00")], [("3.00", "1.00")]),
         )

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from tests import events
 
 from penstock.clock import ManualClock
-from penstock.collect.continuity import Continuity
 from penstock.collect.facts import StatusUnwritable
 from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.status import (
@@ -18,13 +17,14 @@ from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
     ConnectionStatus,
-    IdsStatus,
     ShardStatus,
     read_all,
     read_status,
     with_books_stopped,
     write_status,
 )
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.stored import IdsStatus
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.events import Ticker, Trade
 from penstock.market.symbol import Symbol

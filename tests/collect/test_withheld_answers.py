@@ -10,6 +10,7 @@ from aiohttp import ClientSession, WSMsgType, web
 from tests.waiting import PATIENCE_S
 
 from penstock.app.simulator import build_simulator
+from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Exchanges, Settings, Simulator
@@ -127,8 +128,8 @@ async def test_a_market_whose_answers_are_withheld_is_asked_for_until_they_come(
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         host, port = runner.addresses[0][:2]
 
-        async def fetch(symbol: Symbol, _: object) -> BookSnapshot:
-            return await gateway.fetch(rest.book(symbol, 50))
+        async def fetch(command: FetchSnapshot, _: object) -> BookSnapshot:
+            return await gateway.fetch(rest.book(command.symbol, 50))
 
         wanted = [Subscription(channel, (withheld, other)) for channel in CHANNELS]
         shard = Shard(name, lambda: exchange.dialect(symbols), wanted, lambda: 0.5, HASTY)

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from tests.waiting import PATIENCE_S
 
 from penstock.app.simulator import build_simulator
+from penstock.books.book import BookView
+from penstock.books.commands import FetchSnapshot
+from penstock.books.known_depth import KnownDepth
 from penstock.clock import SystemClock
-from penstock.collect.known_depth import KnownDepth
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.errors import (
@@ -40,11 +42,9 @@ from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.simulator import registry as simulators
 from penstock.simulator.judge import Evidence, Judge, SeenBook, SeenTrade
-from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import Subscription
 from penstock.streaming.dialect import Malformed
 from penstock.streaming.shard import Shard
-from penstock.streaming.streamed_book import StreamedBook
 
 A, B, ODD = Symbol("AAA", "USD"), Symbol("BBB", "USD"), Symbol("币", "USD")
 MAP_OF = {
@@ -453,8 +453,8 @@ async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
     async def record(events: Sequence[AnyEvent]) -> None:
         seen.extend(events)
 
-    async def fetch_book(symbol: Symbol, _: Callable[[], bool]) -> BookSnapshot:
-        return await live.gateway.fetch(rest.book(symbol, Collect().book_depth))
+    async def fetch_book(command: FetchSnapshot, _: Callable[[], bool]) -> BookSnapshot:
+        return await live.gateway.fetch(rest.book(command.symbol, Collect().book_depth))
 
     endpoint = Endpoint(live.exchange.name, dialect.url(f"ws://{live.address}"), 30.0)
     session = Session(shard, endpoint, SessionHooks(record, fetch_book), SystemClock())
@@ -467,11 +467,11 @@ async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
         await running
 
 
-def _shown(symbol: Symbol, sync: BookSync | StreamedBook) -> BookSnapshot | None:
+def _shown(symbol: Symbol, sync: BookView) -> BookSnapshot | None:
     """What a book says it is; None while it is not synced, or its price has left what is known."""
-    if sync.state != "synced" or sync.book is None:
+    if sync.state != "synced" or sync.levels is None:
         return None
-    bids, asks = KnownDepth(Collect().book_depth).ends(sync).known(sync.book.texts(10))
+    bids, asks = KnownDepth(Collect().book_depth).ends(sync).known(sync.levels.texts(10))
     if not len(bids) == len(asks) == 10:
         return None
     return BookSnapshot(

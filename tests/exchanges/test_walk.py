@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.books.rules import BookRules
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange
-from penstock.streaming.dialect import BookRules, Dialect
+from penstock.streaming.dialect import Dialect
 
 ROOT = Path(__file__).parents[2]
 WALK = (ROOT / "docs" / "add-an-exchange.md").read_text()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests import events
 
 from penstock.clock import ManualClock
+from penstock.coverage.candles import CandleGap, HeldCandles, joined, without
 from penstock.ingest.facts import CandlesMissing
-from penstock.ingest.held import CandleGap, HeldCandles, joined, without
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.jobs.run import JobRun
 from penstock.market.events import Candle

@@ -11,13 +11,12 @@ from penstock.collect.status import (
     BookStatus,
     CollectorStatus,
     ConnectionStatus,
-    GapCount,
-    IdsStatus,
     ShardStatus,
     StreamCount,
     StreamStatus,
     write_status,
 )
+from penstock.coverage.stored import GapCount, IdsStatus
 from penstock.stats.gauges import CollectorGauges
 
 MEMBER = ConnectionStatus(

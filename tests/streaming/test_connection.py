@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests import events
 
+from penstock.books.commands import FetchSnapshot
+from penstock.books.rules import BookRules, Checksum
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.market.symbol import Symbol
-from penstock.market.top_book import Checksum
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import (
     Close,
-    FetchSnapshot,
     Open,
     Rotate,
     Send,
@@ -25,7 +25,6 @@ from penstock.streaming.commands import (
 from penstock.streaming.connection import QUARANTINED, Connection
 from penstock.streaming.dialect import (
     Ack,
-    BookRules,
     Malformed,
     Notice,
     Received,
@@ -240,7 +239,7 @@ def test_a_gap_in_one_book_asks_for_that_book_alone() -> None:
 
     machine.received(frame("delta", "a_usdt", 9, 9), 0)
 
-    assert machine.take_commands() == [FetchSnapshot(A, 0.0)]
+    assert machine.take_commands() == [FetchSnapshot(A, 0.0, lost=True)]
     assert (machine.books[A].state, machine.books[B].state) == ("stale", "synced")
 
 

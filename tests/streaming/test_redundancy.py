@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.books.book import Finding
+from penstock.books.commands import FetchSnapshot
+from penstock.books.events import AuditDone
 from penstock.market.events import BookDelta, Disconnect, Trade
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.commands import FetchSnapshot, Send, Subscription
+from penstock.streaming.commands import Send, Subscription
 from penstock.streaming.shard import FILL_WITHIN_NS, SHARD, Shard
 from penstock.streaming.shard_connection import Plan
 
@@ -64,7 +66,7 @@ class Pair:
         self.shard.received_many(number, frames, [self.now_ns] * len(frames))
 
     def levels(self) -> dict[str, str]:
-        book = self.shard.books[A].book
+        book = self.shard.books[A].levels
         assert book is not None
         return dict(book.texts()[0])
 
@@ -158,14 +160,15 @@ def test_a_delta_is_no_longer_waited_for_when_the_other_connection_ends() -> Non
 def test_what_an_audit_compares_with_is_given_the_filled_sequence() -> None:
     pair = Pair()
     sync = pair.shard.books[A]
-    assert isinstance(sync, BookSync)
-    sync.shadow = BookSync()
+    audit = sync.audit(10)
     pair.bring(1, frame("delta", A.slug, 11), frame("delta", A.slug, 13))
     pair.bring(2, *(frame("delta", A.slug, number) for number in (11, 12, 13)))
 
     assert sync.update_id == 13
-    assert sync.shadow.join(rest_book(A, 10))
-    assert sync.shadow.update_id == 13
+    audit.receive(rest_book(A, 10))
+    pair.shard.book_event(A, AuditDone(audit), pair.now_ns)
+    assert audit.finding == Finding(0, replaced=True)
+    assert sync.update_id == 13
 
 
 def test_a_book_without_numbers_is_taken_from_the_connection_on_which_it_still_stands() -> None:

@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.books.commands import FetchSnapshot
+from penstock.books.events import PriceLeft
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Ticker, Trade
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.commands import Close, Command, FetchSnapshot, Open, Send, Subscription
+from penstock.streaming.commands import Close, Command, Open, Send, Subscription
 from penstock.streaming.shard import SHARD, Shard
 from penstock.streaming.shard_connection import Plan
 
@@ -347,9 +349,9 @@ def begun() -> Bench:
 
 def shown(made: Bench) -> dict[str, str] | None:
     sync = made.shard.books[A]
-    if sync.state != "synced" or sync.book is None:
+    if sync.state != "synced" or sync.levels is None:
         return None
-    return {str(price): str(quantity) for price, quantity in sync.book.texts()[0]}
+    return {str(price): str(quantity) for price, quantity in sync.levels.texts()[0]}
 
 
 def test_a_numbered_book_is_handed_over_without_a_request() -> None:
@@ -411,10 +413,10 @@ def test_the_primary_connections_book_is_fetched_though_another_has_it() -> None
     made.shard.snapshot_arrived(1, rest_book(A, 3), made.now_ns)
     made.bring(2, frame("delta", "a_usdt", 5))
     assert made.shard.members[2].synced_books == 1
-    made.shard.books[A].distrust("somebody knows better")
+    made.shard.book_event(A, PriceLeft(), made.now_ns)
     made.bring(1, frame("delta", "a_usdt", 5))
 
-    assert made.asks() == [(1, FetchSnapshot(A, 0.0))]
+    assert made.asks() == [(1, FetchSnapshot(A, 0.0, lost=True))]
 
 
 def test_a_book_without_numbers_comes_from_the_primary_and_begins_anew_with_the_next() -> None:

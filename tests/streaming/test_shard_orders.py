@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.books.commands import CancelFetch, FetchSnapshot
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.commands import Close, FetchSnapshot, Open, Send, Subscription, WakeAt
+from penstock.streaming.commands import Close, Open, Send, Subscription, WakeAt
 from penstock.streaming.shard import SHARD, Shard
 from penstock.streaming.shard_connection import Plan
 
@@ -177,6 +177,8 @@ class World:
                     self.acks[number].append(int(text.partition(":")[0]))
                 case FetchSnapshot():
                     self.fetching.append(number)
+                case CancelFetch():
+                    self.fetching = [each for each in self.fetching if each != number]
                 case WakeAt(at_ns):
                     assert at_ns > self.now_ns - SECOND_NS, "woken for what is long past"
         self.told += self.shard.take_events()
@@ -189,10 +191,15 @@ class World:
         assert self.shard.primary.live or not live, "a connection is live and none is primary"
         for member in self.shard.members.values():
             book = member.connection.books[A]
-            if book.state == "synced" and book.book is not None:
-                number = book.update_id if isinstance(book, BookSync) else book.at_ns
-                held = {str(p): str(q) for p, q in book.book.texts()[0]}
+            if book.state == "synced" and book.levels is not None:
+                number = book.update_id or book.at_ns
+                held = {str(p): str(q) for p, q in book.levels.texts()[0]}
                 assert held == truth(number or 0), "a book that is shown is wrong"
+            fetches = self.fetching.count(member.number)
+            if member.live and self.dialect is NumberedDialect and book.wants_snapshot:
+                assert fetches or A in member.joining, "a book waits and nothing is fetched"
+            assert fetches <= 1, "a snapshot is fetched twice"
+            assert member.live or not fetches, "a snapshot is fetched for nobody"
 
     def judge_numbers(self) -> None:
         updates = [each.final_update_id for each in self.told if isinstance(each, BookDelta)]

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.books.rules import BookRules
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import BookRules, Received, StreamLimits
+from penstock.streaming.dialect import Received, StreamLimits
 from penstock.streaming.subscribe_requests import ACK_WITHIN_NS, SECOND_NS, SubscribeRequests
 
 

@@ -5,13 +5,13 @@ from collections.abc import Hashable, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
+from penstock.books.rules import BookRules
 from penstock.market.channels import DedupeKey
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import (
     Ack,
-    BookRules,
     Malformed,
     Notice,
     Received,

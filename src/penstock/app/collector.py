@@ -13,7 +13,6 @@ from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.availability import RestAvailability
 from penstock.collect.collector import Collector
-from penstock.collect.continuity import Continuity
 from penstock.collect.listings import Listings
 from penstock.collect.log_repair import damage_told
 from penstock.collect.recording import RetryingRecorder
@@ -23,6 +22,7 @@ from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
+from penstock.coverage.continuity import Continuity
 from penstock.exchanges import registry as exchanges
 from penstock.market import channels
 from penstock.publish.endpoints import resolve_endpoints

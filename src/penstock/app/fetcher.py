@@ -13,7 +13,6 @@ from penstock.app.startup import until_possible
 from penstock.app.state import open_state
 from penstock.clock import Clock
 from penstock.collect.availability import RestAvailability
-from penstock.collect.continuity import Continuity
 from penstock.collect.fetcher import Fetcher, FetcherServices, OperatorLimit, build_fetcher
 from penstock.collect.fetches import FetchContext, kinds_to_fetch
 from penstock.collect.listings import Listings
@@ -23,6 +22,7 @@ from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
+from penstock.coverage.continuity import Continuity
 from penstock.exchanges import registry as exchanges
 from penstock.publish.endpoints import resolve_endpoints
 from penstock.recorder import Recorder

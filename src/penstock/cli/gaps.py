@@ -13,8 +13,9 @@ from rich.text import Text
 from penstock.cli.context import read_settings
 from penstock.cli.instants import day_and_time
 from penstock.cli.options import DataOption, JsonOption, note, say
-from penstock.collect.missing import Interruption, MissingIds, interruptions, missing_ids
+from penstock.collect.missing import Interruption, interruptions
 from penstock.collect.status import CollectorStatus, read_all
+from penstock.coverage.missing import MissingIds, missing_ids
 from penstock.errors import MalformedSymbol, MissingExtra, NotCollected, UnknownExchange
 from penstock.exchanges import registry
 from penstock.market.symbol import Symbol

@@ -1,51 +1,29 @@
 """Audits books: compares each maintained book with the exchange's own, one after the other.
 
-A book with update ids that differs is wrong, and continues from the snapshot that showed it.
-Without update ids a difference may be an error of the snapshot (an outdated response, for example);
-only after the second one in a row is the book restarted. See ``streaming.audit``.
+How a book is compared and corrected is its own matter; see ``books.book.Audit``.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 
+from penstock.books.book import BookView
+from penstock.books.events import AuditDone, BookEvent
+from penstock.books.health import Audited
+from penstock.books.rules import BookRules
 from penstock.clock import Clock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.facts import BookDrifted, SnapshotFailed
-from penstock.collect.known_depth import KnownDepth
 from penstock.collect.snapshot_queue import Urgency
 from penstock.collect.snapshots import SnapshotFetcher
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE, MalformedLevels
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
-from penstock.streaming.audit import Shadow, StateHistory, ends_of, sides_of
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import BookRules
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener
 
-Books = Mapping[Symbol, BookSync | StreamedBook]
-_MEET_S = 5.0
-"""How long the stream may take to deliver the updates that a snapshot already contains."""
-_MEET_CHECKS = 250
-_AFTERWARDS_S = 1.0
-"""The same for books without update ids, where nothing shows that they were delivered."""
-
-
-@dataclass(frozen=True)
-class Audited:
-    """Audit results of one book."""
-
-    audits: int = 0
-    """Audits with a result."""
-    drift: int | None = None
-    """Levels that differed at the last audit."""
-    at_ms: int | None = None
-    """Time of the last audit."""
-    in_a_row: int = 0
-    """Consecutive audits with drift."""
+Books = Mapping[Symbol, BookView]
 
 
 @dataclass
@@ -54,8 +32,9 @@ class Auditor:
 
     fetcher: SnapshotFetcher
     books: Callable[[], Books]
+    book_event: Callable[[Symbol, BookEvent], None]
+    """Passes an event to a book."""
     rules: BookRules
-    known_depth: KnownDepth
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
     settings: Collect
@@ -71,8 +50,8 @@ class Auditor:
         """The book to audit next: of those that can be compared, the one that waits longest."""
         ready = [
             symbol
-            for symbol, sync in self.books().items()
-            if sync.state == "synced" and sync.book is not None and symbol not in self._under_way
+            for symbol, book in self.books().items()
+            if book.state == "synced" and book.levels is not None and symbol not in self._under_way
         ]
         return min(ready, key=lambda symbol: self._turns.get(symbol, -1), default=None)
 
@@ -106,70 +85,33 @@ class Auditor:
             self._under_way.discard(symbol)
 
     async def _compare(self, symbol: Symbol, urgency: Urgency) -> None:
-        with ExitStack() as listening:
+        with ExitStack() as stack:
             async with self.fetcher.turn(symbol, urgency):
-                sync = self.books().get(symbol)
-                if sync is None or sync.state != "synced" or sync.book is None:
+                book = self.books().get(symbol)
+                if book is None or book.state != "synced" or book.levels is None:
                     return
-                if isinstance(sync, BookSync):
-                    shadow = listening.enter_context(closing(Shadow(sync)))
-                else:
-                    history = StateHistory(sync, self.rules, self.fetcher.depth)
-                    listening.enter_context(closing(history))
+                audit = stack.enter_context(closing(book.audit(self.fetcher.depth)))
                 snapshot = await self.fetcher.fetch(symbol)
-            if isinstance(sync, BookSync):
-                await self._meet(sync, shadow, snapshot, urgency)
-            else:
-                await self._recognise(sync, history, snapshot)
-
-    async def _meet(
-        self, sync: BookSync, shadow: Shadow, snapshot: BookSnapshot, urgency: Urgency
-    ) -> None:
-        """Compare a book with a snapshot at the same update id, and continue from the snapshot."""
-        if not shadow.join(snapshot):
+            audit.receive(snapshot)
+            waited_s = 0.0
+            while (pause_s := audit.pause_s(waited_s)) > 0:
+                await self.clock.sleep(pause_s)
+                waited_s += pause_s
+            self.book_event(symbol, AuditDone(audit))
+        finding = audit.finding
+        if finding is None:
             return
-        for _ in range(_MEET_CHECKS):
-            if shadow.meets() is not None:
-                break
-            await self.clock.sleep(_MEET_S / _MEET_CHECKS)
-        if not shadow.meets():
-            return
-        symbol = snapshot.symbol
-        ends = ends_of(sides_of(snapshot), self.fetcher.depth)
-        drift = shadow.drift(ends.within(self.known_depth.ends(sync)))
-        self._note(symbol, drift)
-        shadow.take_over(_wrong(drift) if drift else "")
-        if drift or urgency is Urgency.FADING:
+        self._note(symbol, finding.drift)
+        if finding.replaced and (finding.drift or urgency is Urgency.FADING):
             await self.record([snapshot])
-
-    async def _recognise(
-        self, sync: StreamedBook, history: StateHistory, snapshot: BookSnapshot
-    ) -> None:
-        """Compare a book without update ids with a snapshot, which may show any recent state."""
-        await self.clock.sleep(_AFTERWARDS_S)
-        if not history.whole:
-            return
-        symbol, seen = snapshot.symbol, history.compare(snapshot)
-        found = self._note(symbol, seen.drift)
-        if found.in_a_row > 1:
-            sync.doubt(_wrong(seen.drift))
-            self.found[symbol] = replace(found, in_a_row=0)
-        elif not (seen.drift or seen.moving or self.rules.shows_loss):
-            (bids, asks), at_ns = history.state(seen.changes)
+        elif finding.confirmed is not None:
+            (bids, asks), at_ns = finding.confirmed
             most = self.settings.book_levels
-            sides = bids[:most], asks[:most]
-            await self.record([self.fetcher.shown(symbol, sides, sync.update_id, at_ns)])
+            await self.record([self.fetcher.shown(symbol, (bids[:most], asks[:most]), 0, at_ns)])
 
-    def _note(self, symbol: Symbol, drift: int) -> Audited:
-        before = self.found.get(symbol, Audited())
-        in_a_row = before.in_a_row + 1 if drift else 0
-        found = Audited(before.audits + 1, drift, self.clock.now_ms(), in_a_row)
-        self.found[symbol] = found
+    def _note(self, symbol: Symbol, drift: int) -> None:
+        audits = self.found.get(symbol, Audited()).audits + 1
+        self.found[symbol] = Audited(audits, drift, self.clock.now_ms())
         if drift:
             exchange = self.fetcher.exchange
             self.tell(BookDrifted(exchange=exchange, symbol=symbol.slug, levels=drift))
-        return found
-
-
-def _wrong(drift: int) -> str:
-    return f"audit: {drift} levels differ from the exchange's"

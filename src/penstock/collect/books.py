@@ -9,14 +9,16 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from functools import partial
-from typing import NamedTuple
 
+from penstock.books.book import BookView
+from penstock.books.commands import FetchSnapshot
+from penstock.books.events import BookEvent, PriceLeft, TrimLevels
+from penstock.books.health import Audited, BookHealth
+from penstock.books.known_depth import Ends, KnownDepth
+from penstock.books.rules import BookRules
 from penstock.clock import Clock
-from penstock.collect.auditor import Audited, Auditor, Books
+from penstock.collect.auditor import Auditor, Books
 from penstock.collect.availability import RestAvailability
-from penstock.collect.known_depth import KnownDepth
 from penstock.collect.snapshot_queue import SnapshotQueue, Urgency
 from penstock.collect.snapshots import SnapshotFetcher
 from penstock.config import Collect
@@ -24,21 +26,9 @@ from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import ExchangeClient, Rest
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.streaming.audit import Ends
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import BookRules
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.telemetry import Listener, quiet
 
 _DEPTH_CHECK_S = 0.25
-
-
-class BookHealth(NamedTuple):
-    """Audit results and known depth of a book."""
-
-    audited: Audited
-    known_bid: Decimal | None
-    known_ask: Decimal | None
 
 
 @dataclass
@@ -49,6 +39,8 @@ class BookMaintainer:
     rest: Rest
     books: Callable[[], Books]
     """Returns all current books."""
+    book_event: Callable[[Symbol, BookEvent], None]
+    """Passes an event to a book."""
     rules: BookRules
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
     clock: Clock
@@ -68,8 +60,8 @@ class BookMaintainer:
         self._auditor = Auditor(
             fetcher=self._fetcher,
             books=self.books,
+            book_event=self.book_event,
             rules=self.rules,
-            known_depth=self._known_depth,
             record=self.record,
             clock=self.clock,
             settings=self.settings,
@@ -94,23 +86,21 @@ class BookMaintainer:
             raise failures.exceptions[0] from None
 
     async def fetch(
-        self, symbol: Symbol, wanted: Callable[[], bool] | None = None
+        self, command: FetchSnapshot, wanted: Callable[[], bool] = lambda: True
     ) -> BookSnapshot | None:
         """A snapshot for a book to start from; None if it is no longer needed.
 
-        ``wanted`` is called when the request's turn comes, before tokens are acquired; the default
-        is whether the book waits for a snapshot. While requests are suspended, this waits.
+        ``wanted`` is called when the request's turn comes, before tokens are acquired. While
+        requests are suspended, this waits.
 
         Raises:
             One of ``UNAVAILABLE``: it could not be fetched.
         """
-        is_wanted = wanted or partial(self._wants, symbol)
+        symbol, urgency = command.symbol, Urgency.LOST if command.lost else Urgency.COLD
         while True:
-            await self.availability.resumed(is_wanted)
-            sync = self.books().get(symbol)
-            lost = sync is not None and sync.state == "stale"
-            async with self._fetcher.turn(symbol, Urgency.LOST if lost else Urgency.COLD):
-                if not is_wanted():
+            await self.availability.resumed(wanted)
+            async with self._fetcher.turn(symbol, urgency):
+                if not wanted():
                     return None
                 try:
                     return await self._fetcher.fetch(symbol)
@@ -120,8 +110,8 @@ class BookMaintainer:
 
     def health_of(self, symbol: Symbol) -> BookHealth:
         """The audit results and the known depth of a book."""
-        sync = self.books().get(symbol)
-        ends = self._known_depth.ends(sync) if sync is not None else Ends()
+        book = self.books().get(symbol)
+        ends = self._known_depth.ends(book) if book is not None else Ends()
         return BookHealth(self._auditor.found.get(symbol, Audited()), ends.bid, ends.ask)
 
     async def record_shown(self) -> None:
@@ -129,39 +119,36 @@ class BookMaintainer:
         if not self.rules.shows_loss:
             return
         shown = []
-        for symbol, sync in self.books().items():
-            if sync.state != "synced" or sync.book is None or self._has_left(sync):
+        for symbol, book in self.books().items():
+            if book.state != "synced" or book.levels is None or self._has_left(symbol, book):
                 continue
-            sides = self._known_depth.ends(sync).known(sync.book.texts(self.settings.book_levels))
-            shown.append(self._fetcher.shown(symbol, sides, sync.update_id, sync.at_ns))
+            levels = book.levels.texts(self.settings.book_levels)
+            sides = self._known_depth.ends(book).known(levels)
+            shown.append(self._fetcher.shown(symbol, sides, book.update_id, book.at_ns))
         await self.record(shown)
 
-    def _wants(self, symbol: Symbol) -> bool:
-        sync = self.books().get(symbol)
-        return sync is not None and sync.wants_snapshot
-
-    def _has_left(self, sync: BookSync | StreamedBook) -> bool:
-        """Distrust a book whose price is beyond its known depth; return whether it is."""
-        if not self._known_depth.left(sync):
+    def _has_left(self, symbol: Symbol, book: BookView) -> bool:
+        """Whether the price is beyond the known depth; then the book is told so."""
+        if not self._known_depth.left(book):
             return False
-        sync.distrust("the price has left all that the snapshot showed")
+        self.book_event(symbol, PriceLeft())
         return True
 
     async def _record_forever(self) -> None:
         while True:
             await self.clock.sleep(self.settings.book_every)
             await self.record_shown()
-            for sync in self.books().values():
-                self._known_depth.forget_beyond(sync)
+            for symbol in [*self.books()]:
+                self.book_event(symbol, TrimLevels(self._known_depth.depth))
 
     async def _watch_known_depth(self, group: asyncio.TaskGroup) -> None:
         """Request a new snapshot before the price reaches the end of the known depth."""
         while True:
             await self.clock.sleep(_DEPTH_CHECK_S)
-            for symbol, sync in self.books().items():
-                if sync.state != "synced" or not self._known_depth.nears(sync):
+            for symbol, book in self.books().items():
+                if book.state != "synced" or not self._known_depth.nears(book):
                     continue
-                if not self._has_left(sync) and not self.availability.suspended:
+                if not self._has_left(symbol, book) and not self.availability.suspended:
                     group.create_task(self._auditor.audit(symbol, Urgency.FADING))
 
     async def _audit_forever(self, group: asyncio.TaskGroup) -> None:

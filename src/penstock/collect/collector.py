@@ -15,24 +15,25 @@ from itertools import count
 from random import random
 from typing import Any
 
+from penstock.books.events import BookEvent
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.auditor import Books
 from penstock.collect.availability import RestAvailability
 from penstock.collect.batching import flushing_by
 from penstock.collect.books import BookMaintainer
-from penstock.collect.continuity import Continuity
 from penstock.collect.facts import ExchangeSilent
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.final_probe import FinalProber
 from penstock.collect.listings import Listings
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, ending_told
-from penstock.collect.session import Endpoint, Session, SessionHooks
-from penstock.collect.sessions import Sessions
+from penstock.collect.session import Session, SessionHooks
+from penstock.collect.sessions import Sessions, endpoint_of, plan_by
 from penstock.collect.stall_detector import ProbeContext, SilenceLimits, StallDetector
 from penstock.collect.tasks import end, first_of, raise_first
 from penstock.config import Collect
+from penstock.coverage.continuity import Continuity
 from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Rest
 from penstock.market.channels import TRADES, check
@@ -42,7 +43,7 @@ from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
 from penstock.streaming.dialect import Dialect
 from penstock.streaming.shard import Shard
-from penstock.streaming.shard_connection import RECONNECT, Plan
+from penstock.streaming.shard_connection import RECONNECT
 from penstock.streaming.sharding import ConnectLimiter
 from penstock.streaming.wanted import StreamKey, Subscriptions
 from penstock.telemetry import Listener
@@ -53,8 +54,6 @@ _GRACE_S = 2.0
 _GRACE_CHECKS = 40
 _LATEST = 100
 """Trades fetched at the end where ids are not consecutive: more than a stream can be behind."""
-_SILENT_HEARTBEATS = 3
-"""A connection that is silent for this many heartbeats counts as dead."""
 _LEARN_AGAIN = Backoff(first_s=1.0, longest_s=30.0)
 
 
@@ -86,6 +85,10 @@ class Collector:
     def books(self) -> Books:
         """All current books."""
         return self._sessions.books() if self._sessions is not None else {}
+
+    def _book_event(self, symbol: Symbol, event: BookEvent) -> None:
+        if self._sessions is not None:
+            self._sessions.book_event(symbol, event)
 
     def add(self, names: Sequence[str]) -> None:
         """Collect these too, from now on; streams that are collected already are not affected.
@@ -299,6 +302,7 @@ class Collector:
             gateway=self.gateway,
             rest=rest,
             books=self.books,
+            book_event=self._book_event,
             rules=dialect.books,
             record=self.recorder.record,
             clock=self.clock,
@@ -328,22 +332,10 @@ class Collector:
         self, info: Info, dialect: Dialect, maintainer: BookMaintainer, detector: StallDetector
     ) -> Sessions:
         name, settings, limits = self.exchange.name, self.settings, dialect.limits
-        endpoint = Endpoint(
-            name,
-            dialect.url(self.stream_url),
-            limits.heartbeat_s * _SILENT_HEARTBEATS,
-            limits.pings_are_life,
-        )
+        endpoint, plan = endpoint_of(name, dialect, self.stream_url), plan_by(settings)
         limiter = ConnectLimiter(limits)
         hooks = SessionHooks(
             self.recorder.record, maintainer.fetch, self.tell, detector.heard, limiter
-        )
-        plan = Plan(
-            redundancy=settings.redundancy,
-            rotate_after_s=settings.rotate_after,
-            overlap_s=settings.overlap,
-            reconnect=replace(RECONNECT, multiplier=settings.retry_multiplier),
-            ack_within_s=settings.ack_timeout,
         )
 
         def begin(wanted: Subscriptions) -> Session:

@@ -45,19 +45,6 @@ class LogWritable(Fact, frozen=True, kw_only=True):
     after_s: float
 
 
-class RecordsLost(Fact, frozen=True, kw_only=True):
-    """Acknowledged records are not in the log: it was damaged or replaced by an older copy.
-
-    They are listed as missing from now on.
-    """
-
-    level: ClassVar[Level] = "error"
-    exchange: str
-    channel: str
-    symbol: str
-    count: int
-
-
 class FinalProbe(Fact, frozen=True, kw_only=True):
     """A stopping collector has fetched the latest trades of ``asked`` of its ``markets``."""
 
@@ -110,18 +97,6 @@ class SnapshotFailed(Fact, frozen=True, kw_only=True):
     exchange: str
     symbol: str
     reason: str
-
-
-class GapFound(Fact, frozen=True, kw_only=True):
-    """Ids that must exist were not received."""
-
-    level: ClassVar[Level] = "warning"
-
-    exchange: str
-    channel: str
-    symbol: str
-    first: int
-    last: int
 
 
 class ExchangeSilent(Fact, frozen=True, kw_only=True):

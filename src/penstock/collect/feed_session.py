@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import random
 
+from penstock.books.book import Book
+from penstock.books.book_set import new_book
+from penstock.books.rules import BookRules
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing
 from penstock.collect.facts import ConnectionLost
@@ -25,10 +28,9 @@ from penstock.market.events import AnyEvent, BookSnapshot, Cause
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import State
-from penstock.streaming.dialect import BookRules, Malformed, Refusal
+from penstock.streaming.dialect import Malformed, Refusal
 from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.shard_connection import RECONNECT, ConnectionStats
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import StreamKey
 from penstock.telemetry import Listener, quiet
 
@@ -44,7 +46,7 @@ class FeedState:
 
     def __init__(self) -> None:
         self.state: State = "connecting"
-        self.books: dict[Symbol, StreamedBook] = {}
+        self.books: dict[Symbol, Book] = {}
         self.stats = ConnectionStats()
 
     def note_failure(self, error: Exception, stream_key: StreamKey) -> None:
@@ -121,7 +123,7 @@ class FeedSession:
                     self._begin(stream_key) if self._is_running else None
                 )
                 if stream_key[0] == "book_deltas":
-                    self.feed_state.books[stream_key[1]] = StreamedBook(BookRules(begins="frame"))
+                    self.feed_state.books[stream_key[1]] = new_book(BookRules(begins="frame"))
         self._changed.set()
 
     def remove(self, stream_keys: Iterable[StreamKey]) -> None:
@@ -232,7 +234,7 @@ class FeedSession:
     def _note_failure(self, error: Exception, channel: str, symbol: Symbol) -> None:
         self.feed_state.note_failure(error, (channel, symbol))
         if channel == "book_deltas" and symbol in self.feed_state.books:
-            self.feed_state.books[symbol].distrust(str(error))
+            self.feed_state.books[symbol].interrupt(str(error))
         if isinstance(error, ExchangeUnreachable):
             self._tell(ConnectionLost(exchange=self._options.exchange, reason=str(error)))
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from penstock.collect.status import CollectorStatus, IdsStatus, read_status, write_status
+from penstock.collect.status import CollectorStatus, read_status, write_status
+from penstock.coverage.stored import still_logged
 from penstock.errors import LogDamaged, NotOurRecord
 from penstock.market.events import Disconnect
 from penstock.market.symbol import Symbol
-from penstock.storage.log import LogReader, Span, open_log
-from penstock.storage.log.keys import Stream, id_of_key, key_of_id, key_text
+from penstock.storage.log import open_log
+from penstock.storage.log.keys import Stream, key_text
 from penstock.storage.log.repair import Lost, Repair
-from penstock.streaming.gaps import IdRuns
 
 
 def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
@@ -38,7 +38,7 @@ def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
     aside = repair.put_in_place(datetime.fromtimestamp(at_ns / 1e9, UTC))
     if status is not None:
         with closing(open_log(f"rocksdb:{folder}").reader()) as log:
-            ids = [_still_there(each, status.exchange, log) for each in status.ids]
+            ids = [still_logged(each, status.exchange, log) for each in status.ids]
         write_status(folder, replace(status, ids=ids))
     return aside
 
@@ -89,19 +89,3 @@ def where(lost: Lost) -> str:
     if after and before:
         return f"between {after} and {before}"
     return f"after {after}" if after else f"before {before}" if before else "altogether"
-
-
-def _still_there(ids: IdsStatus, exchange: str, log: LogReader) -> IdsStatus:
-    """The ids of a status, seen if the log holds them and missing if not."""
-    known = [*ids.seen, *ids.missing]
-    if not known:
-        return ids
-    first, last = min(low for low, _ in known), max(high for _, high in known)
-    runs = IdRuns()
-    span = Span(key_of_id(first), key_of_id(last + 1))
-    for key in log.keys_in(Stream(exchange, ids.channel, ids.symbol), [span]):
-        number = id_of_key(key)
-        if number is not None:
-            runs.add(number)
-    below = [(first, (runs.first or last + 1) - 1)] if runs.first != first else []
-    return replace(ids, seen=runs.runs(), missing=[*below, *runs.missing(last)])

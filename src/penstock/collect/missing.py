@@ -1,38 +1,24 @@
-"""Lists missing data: ids that were not recorded, and interruptions.
+"""Lists interruptions, after which records may be missing.
 
-Where an exchange's ids are consecutive, collectors track every id that was not recorded. Elsewhere
-only the loss of a connection is known: records may be missing from then until the next one.
+Where an exchange's ids are consecutive, the missing ids are known; see ``coverage.missing``.
+Elsewhere only the loss of a connection is known: records may be missing from then until the next
+one.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from penstock.collect.claims import claimed, found, lacks_records
-from penstock.collect.status import CollectorStatus
 from penstock.market.channels import DISCONNECTS, find, recorded_in
 from penstock.market.events import Disconnect
 from penstock.storage.log import LogReader, Span
-from penstock.storage.log.keys import Stream, id_of_key, key_of_id
-from penstock.streaming.gaps import IdRuns
+from penstock.storage.log.keys import Stream
 
 _MINUTE_NS = 60 * 1_000_000_000
 _DOUBLINGS = 24
 """Of a minute: some thirty years."""
 _ENDINGS = ("stopped", "removed")
 """The causes of an intended end of collecting."""
-
-
-class MissingIds(Struct, frozen=True, kw_only=True, tag="ids", tag_field="kind"):
-    """Consecutive ids that exist and are not in the log, both ends included."""
-
-    exchange: str
-    symbol: str
-    channel: str
-    first_id: int
-    last_id: int
-    count: int
 
 
 class Interruption(Struct, frozen=True, kw_only=True, tag="interruption", tag_field="kind"):
@@ -45,51 +31,6 @@ class Interruption(Struct, frozen=True, kw_only=True, tag="interruption", tag_fi
     back_ns: int | None
     """When the stream's next record was received; None if there is none yet."""
     reason: str
-
-
-def missing_ids(
-    statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
-) -> Iterator[MissingIds]:
-    """The ids known to any collector that no slot holds, for markets of these names."""
-    for stream, (runs, latest) in sorted(_seen(statuses, wanted, log).items()):
-        for gap in runs.gaps(latest):
-            # Other processes may have recorded some of it: a fetcher, for instance.
-            for stored in log.scan(stream, Span(key_of_id(gap.first), key_of_id(gap.last + 1))):
-                number = id_of_key(stored.key)
-                if number is not None:
-                    runs.add(number)
-        for gap in runs.gaps(latest):
-            yield MissingIds(
-                exchange=stream.exchange,
-                symbol=stream.symbol,
-                channel=stream.channel,
-                first_id=gap.first,
-                last_id=gap.last,
-                count=gap.size,
-            )
-
-
-def _seen(
-    statuses: Sequence[CollectorStatus], wanted: Collection[tuple[str, str]], log: LogReader
-) -> dict[Stream, tuple[IdRuns, int]]:
-    """The ids seen of each stream in all slots together, and the latest id known to exist."""
-    seen: dict[Stream, IdRuns] = defaultdict(IdRuns)
-    latest: dict[Stream, int] = defaultdict(int)
-    begins: dict[Stream, int] = {}
-    for status in statuses:
-        doubted = lacks_records(status, log)
-        for ids in status.ids:
-            stream = Stream(status.exchange, ids.channel, ids.symbol)
-            if (stream.exchange, stream.symbol) in wanted:
-                runs, last = found(ids, stream, log) if doubted else claimed(ids)
-                for run in runs.runs():
-                    seen[stream].add_run(*run)
-                latest[stream] = max(latest[stream], last)
-                if runs.begin is not None:
-                    begins[stream] = min(runs.begin, begins.get(stream, runs.begin))
-    for stream, begin in begins.items():
-        seen[stream].begin_with(begin)
-    return {stream: (runs, latest[stream]) for stream, runs in seen.items()}
 
 
 def interruptions(

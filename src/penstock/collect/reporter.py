@@ -11,10 +11,10 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+from penstock.books.book import BookView
+from penstock.books.health import BookHealth
 from penstock.clock import Clock
-from penstock.collect.auditor import Audited
-from penstock.collect.books import BookHealth, BookMaintainer
-from penstock.collect.continuity import Continuity
+from penstock.collect.books import BookMaintainer
 from penstock.collect.facts import CollectorFailed, StatusUnwritable
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
@@ -31,21 +31,20 @@ from penstock.collect.status import (
     with_books_stopped,
 )
 from penstock.collect.status_file import StatusFile
+from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
 from penstock.publish.zeromq import PublishedCounts
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
-from penstock.streaming.book_sync import BookSync
 from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import ConnectionStats, ShardConnection
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import StreamKey
 from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Limit
 
-_NO_HEALTH = BookHealth(Audited(), None, None)
+_NO_HEALTH = BookHealth()
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
 _QUARANTINED = 20
 """Malformed frames in the status, at most."""
@@ -216,13 +215,13 @@ class Reporter:
     def _books(self) -> list[BookStatus]:
         maintainer, feed_state = self._maintainer, self._feed_state
         if feed_state is not None:
-            return [_book_status(symbol.slug, sync) for symbol, sync in feed_state.books.items()]
+            return [_book_status(symbol.slug, book) for symbol, book in feed_state.books.items()]
         if maintainer is None:
             return []
         return [
-            _book_status(symbol.slug, sync, maintainer.health_of(symbol))
+            _book_status(symbol.slug, book, maintainer.health_of(symbol))
             for shard in self._shards()
-            for symbol, sync in shard.books.items()
+            for symbol, book in shard.books.items()
         ]
 
     def _streams(self, now_ms: int) -> list[StreamStatus]:
@@ -284,16 +283,14 @@ def limit_status(limit: Limit, used: int) -> LimitStatus:
     )
 
 
-def _book_status(
-    slug: str, sync: BookSync | StreamedBook, health: BookHealth = _NO_HEALTH
-) -> BookStatus:
-    bids, asks = sync.book.texts(1) if sync.book is not None else ([], [])
+def _book_status(slug: str, book: BookView, health: BookHealth = _NO_HEALTH) -> BookStatus:
+    bids, asks = book.levels.texts(1) if book.levels is not None else ([], [])
     return BookStatus(
         symbol=slug,
-        state=sync.state,
-        reason=sync.reason,
-        update_id=sync.update_id,
-        resyncs=sync.resyncs,
+        state=book.state,
+        reason=book.reason,
+        update_id=book.update_id,
+        resyncs=book.resyncs,
         bid=bids[0][0] if bids else None,
         ask=asks[0][0] if asks else None,
         known_bid=_text(health.known_bid),

@@ -1,11 +1,11 @@
 """Restores a collector's state from the previous collector's status and the log."""
 
 from penstock.collect.absences import Absences
-from penstock.collect.claims import lacks_records
-from penstock.collect.continuity import Continuity
 from penstock.collect.facts import StatusUnreadable
 from penstock.collect.reporter import StatusLocation
 from penstock.collect.status import CollectorStatus, read_status
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.stored import lacks_records
 from penstock.errors import NotOurRecord
 from penstock.storage.log import LogReader
 from penstock.telemetry import Listener

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.books.commands import CancelFetch, FetchSnapshot
+from penstock.books.events import BookEvent
 from penstock.clock import Clock
 from penstock.collect.batching import Batching, Flushing, settled
 from penstock.collect.facts import (
@@ -27,15 +29,7 @@ from penstock.collect.sockets import ConnectFailed, Socket, open_socket
 from penstock.errors import UNAVAILABLE
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.streaming.commands import (
-    Close,
-    FetchSnapshot,
-    Open,
-    Rotate,
-    Send,
-    Subscription,
-    WakeAt,
-)
+from penstock.streaming.commands import Close, Open, Rotate, Send, Subscription, WakeAt
 from penstock.streaming.facts import facts_of
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import ConnectLimiter
@@ -70,7 +64,7 @@ class SessionHooks:
     """What a session calls: to record, to fetch books, and to report."""
 
     record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
-    fetch_book: Callable[[Symbol, Callable[[], bool]], Awaitable[BookSnapshot | None]]
+    fetch_book: Callable[[FetchSnapshot, Callable[[], bool]], Awaitable[BookSnapshot | None]]
     """Fetches a snapshot; None if the given check returned False when its turn came."""
     tell: Listener = quiet
     hear: Callable[[Sequence[AnyEvent]], None] = lambda _: None
@@ -95,6 +89,8 @@ class Session:
         self._record, self._fetch_book = hooks.record, hooks.fetch_book
         self._tell, self._hear, self._limiter = hooks.tell, hooks.hear, hooks.limiter
         self._sockets: dict[int, Socket] = {}
+        self._fetches: dict[tuple[int, Symbol], bool] = {}
+        """The snapshots being fetched, by connection, and whether they are still wanted."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._run_commands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
@@ -152,6 +148,11 @@ class Session:
         self.shard.resubscribe(channel, symbol, self._clock.now_ns())
         self._go_on()
 
+    def book_event(self, symbol: Symbol, event: BookEvent) -> None:
+        """Pass on an event of a book that does not come from its stream."""
+        self.shard.book_event(symbol, event, self._clock.now_ns())
+        self._go_on()
+
     def rotate(self, reason: str) -> None:
         """Replace the connection by another, without loss."""
         self.shard.rotate(reason, self._clock.now_ns())
@@ -176,8 +177,16 @@ class Session:
                 case Close(reason):
                     self._tell(ConnectionClosed(exchange=self._endpoint.exchange, reason=reason))
                     action = self._close(number, reason)
-                case FetchSnapshot():
+                case FetchSnapshot(symbol):
+                    is_fetched = (number, symbol) in self._fetches
+                    self._fetches[number, symbol] = True
+                    if is_fetched:  # it was cancelled, and is wanted again
+                        continue
                     action = self._fetch(number, command)
+                case CancelFetch(symbol):
+                    if (number, symbol) in self._fetches:
+                        self._fetches[number, symbol] = False
+                    continue
                 case WakeAt(at_ns):
                     action = self._wake(number, at_ns)
                 case Rotate():
@@ -311,30 +320,23 @@ class Session:
         if socket is not None:
             await socket.close(reason)
 
-    async def _fetch(self, number: int, wanted: FetchSnapshot) -> None:
-        await self._clock.sleep(wanted.after_s)
+    async def _fetch(self, number: int, command: FetchSnapshot) -> None:
+        """Fetch a snapshot, unless it is cancelled before the request is sent."""
+        symbol = command.symbol
         try:
-            still = partial(self._wants, number, wanted.symbol)
-            snapshot = await self._fetch_book(wanted.symbol, still)
+            await self._clock.sleep(command.after_s)
+            snapshot = await self._fetch_book(command, lambda: self._fetches[number, symbol])
         except UNAVAILABLE as error:
-            slug, reason = wanted.symbol.slug, str(error)
-            self._tell(SnapshotFailed(exchange=self._endpoint.exchange, symbol=slug, reason=reason))
+            exchange, reason = self._endpoint.exchange, str(error)
+            self._tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
             snapshot = None
-        if snapshot is None:
-            self.shard.snapshot_failed(number, wanted.symbol, self._clock.now_ns())
-        else:
+        finally:
+            is_wanted = self._fetches.pop((number, symbol))
+        if snapshot is not None:
             self.shard.snapshot_arrived(number, snapshot, self._clock.now_ns())
+        elif is_wanted:
+            self.shard.snapshot_failed(number, symbol, self._clock.now_ns())
         self._go_on()
-
-    def _wants(self, number: int, symbol: Symbol) -> bool:
-        """Whether a connection's book still waits for a snapshot."""
-        member = self.shard.members.get(number)
-        book = (
-            member.connection.books.get(symbol)
-            if member is not None and not member.leaving
-            else None
-        )
-        return book is not None and book.wants_snapshot
 
     async def _wake(self, number: int, at_ns: int) -> None:
         await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)

@@ -6,15 +6,39 @@ stopped when its last stream is removed.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from penstock.collect.session import Session
+from penstock.books.book import BookView
+from penstock.books.events import BookEvent
+from penstock.collect.session import Endpoint, Session
+from penstock.config import Collect
 from penstock.market.symbol import Symbol
-from penstock.streaming.book_sync import BookSync
+from penstock.streaming.dialect import Dialect
 from penstock.streaming.shard import Shard
+from penstock.streaming.shard_connection import RECONNECT, Plan
 from penstock.streaming.sharding import Sharding
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import StreamKey, Subscriptions
+
+_SILENT_HEARTBEATS = 3
+"""A connection that is silent for this many heartbeats counts as dead."""
+
+
+def endpoint_of(exchange: str, dialect: Dialect, base: str) -> Endpoint:
+    """Where to connect to an exchange, given the base address of its streams."""
+    limits = dialect.limits
+    silence_s = limits.heartbeat_s * _SILENT_HEARTBEATS
+    return Endpoint(exchange, dialect.url(base), silence_s, limits.pings_are_life)
+
+
+def plan_by(settings: Collect) -> Plan:
+    """The settings of every shard's connections."""
+    return Plan(
+        redundancy=settings.redundancy,
+        rotate_after_s=settings.rotate_after,
+        overlap_s=settings.overlap,
+        reconnect=replace(RECONNECT, multiplier=settings.retry_multiplier),
+        ack_within_s=settings.ack_timeout,
+    )
 
 
 @dataclass(slots=True)
@@ -37,12 +61,18 @@ class Sessions:
         """The shards of all sessions."""
         return [each.session.shard for each in self._sessions.values()]
 
-    def books(self) -> Mapping[Symbol, BookSync | StreamedBook]:
+    def books(self) -> Mapping[Symbol, BookView]:
         """All books, of all shards."""
         shards = self.shards
         if len(shards) == 1:
             return shards[0].books
         return {symbol: book for shard in shards for symbol, book in shard.books.items()}
+
+    def book_event(self, symbol: Symbol, event: BookEvent) -> None:
+        """Pass on an event of a book that does not come from its stream."""
+        session = self.session_of("book_deltas", symbol)
+        if session is not None:
+            session.book_event(symbol, event)
 
     def session_of(self, channel: str, symbol: Symbol) -> Session | None:
         """The session that carries a stream."""

@@ -3,12 +3,12 @@
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from penstock.books.book import Sides
 from penstock.collect.snapshot_queue import SnapshotQueue, Urgency
 from penstock.exchanges.base import ExchangeClient, Rest
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.audit import Sides
 
 _AUDITS_SHARE = 0.2
 """The share of every limit that audits use at most."""

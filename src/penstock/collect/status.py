@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from penstock.coverage.stored import GapCount, IdsStatus
 from penstock.errors import NotOurRecord, StorageError
 from penstock.files import make_folder, overwrite_file, sync_folder
 
@@ -77,15 +78,6 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     period_ms: int
 
 
-class IdsStatus(Struct, frozen=True, kw_only=True):
-    """The ids of one stream: runs that were seen, and the missing ids between and after them."""
-
-    channel: str
-    symbol: str
-    seen: list[tuple[int, int]]
-    missing: list[tuple[int, int]]
-
-
 class ConnectionStatus(Struct, frozen=True, kw_only=True):
     """One connection."""
 
@@ -123,14 +115,6 @@ class StreamCount(Struct, frozen=True, kw_only=True):
 
     channel: str
     symbol: str
-    count: int
-
-
-class GapCount(Struct, frozen=True, kw_only=True):
-    """The number of gaps, or possible gaps, of a channel for one cause."""
-
-    channel: str
-    cause: str
     count: int
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from penstock.collect.status import CollectorStatus, IdsStatus, write_status
+from penstock.collect.status import CollectorStatus, write_status
+from penstock.coverage.stored import IdsStatus
 from penstock.errors import StorageError
 
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from penstock.coverage.candles import HeldCandles
 from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import ExchangeClient, Request, Rest
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.held import HeldCandles
 from penstock.ingest.history import iso, kept_from_ms, longest, told_until
 from penstock.jobs.run import JobRun
 from penstock.market.events import Candle

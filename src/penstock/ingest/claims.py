@@ -8,11 +8,11 @@ jobs fetch what is missing in the job's range.
 
 from collections.abc import AsyncIterator
 
+from penstock.coverage.candles import CandleGap, HeldCandles, joined
 from penstock.errors import UnknownExchange
 from penstock.exchanges import registry as exchanges
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import NEAR, fetch_gap
-from penstock.ingest.held import CandleGap, HeldCandles, joined
 from penstock.ingest.history import first_open, length_ms
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL, OHLCV_INCREMENTAL
 from penstock.jobs.model import Job

@@ -1,9 +1,9 @@
 """Creates a gap job for a range of candles that is missing in the log."""
 
+from penstock.coverage.candles import CandleGap
 from penstock.errors import AlreadyExists
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import CandlesMissing
-from penstock.ingest.held import CandleGap
 from penstock.ingest.history import iso
 from penstock.jobs.kinds import GAP_BACKFILL
 from penstock.jobs.model import Cursor, Job, NewJob

@@ -12,10 +12,10 @@ second time, in whole pages, and records what is missing in the log.
 
 from collections.abc import Iterable
 
+from penstock.coverage.candles import CandleGap, HeldCandles, joined, without
 from penstock.ingest.candles import CandleWalk
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import NEAR, fetch_gap
-from penstock.ingest.held import CandleGap, HeldCandles, joined, without
 from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
 from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL
 from penstock.jobs.model import Job

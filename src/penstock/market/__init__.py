@@ -1,1 +1,1 @@
-"""Market data types: symbols, intervals, events, order books, and their encoding."""
+"""Market data types: symbols, intervals, events, price levels, and their encoding."""

@@ -1,1 +1,1 @@
-"""Stream protocols without sockets: parsing of frames, detection of gaps, checks of books."""
+"""Stream protocols without sockets: connections, subscriptions, duplicates, stalls."""

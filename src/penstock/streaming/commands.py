@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.books.commands import BookCommand
 from penstock.market.symbol import Symbol
 
 
@@ -28,20 +29,13 @@ class Rotate(NamedTuple):
     reason: str
 
 
-class FetchSnapshot(NamedTuple):
-    """After a delay, fetch a book from the exchange; report it, or that it failed."""
-
-    symbol: Symbol
-    after_s: float
-
-
 class WakeAt(NamedTuple):
     """Call ``woken`` at this time, or later."""
 
     at_ns: int
 
 
-Command = Open | Send | Close | Rotate | FetchSnapshot | WakeAt
+Command = Open | Send | Close | Rotate | WakeAt | BookCommand
 
 
 @dataclass(frozen=True)

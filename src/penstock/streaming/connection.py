@@ -13,12 +13,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from penstock.books.book import BookView
+from penstock.books.book_set import BookSet
+from penstock.books.events import BookEvent
+from penstock.books.restarts import BookRestarts
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Cause
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.book_restarts import BookRestarts
-from penstock.streaming.book_set import BookSet
-from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import (
     Close,
     Command,
@@ -29,7 +30,6 @@ from penstock.streaming.commands import (
     WakeAt,
 )
 from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, ReadsMany, Received, Refusal
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.subscribe_requests import ACK_WITHIN_S, SECOND_NS, SubscribeRequests
 from penstock.streaming.subscription_failures import SubscriptionFailures
 from penstock.streaming.wanted import StreamKey, WantedStreams
@@ -64,10 +64,11 @@ class Connection:
         ack_within_ns = round(ack_within_s * SECOND_NS)
         self._requests = SubscribeRequests(dialect, self._wanted.group_of, ack_within_ns)
         self.failures = SubscriptionFailures(self._wanted.key)
-        self._begins = dialect.books.begins
-        self.books = BookSet(dialect.books, keep_levels=keep_levels)
+        self._in_stream = not dialect.books.numbered
+        restarts = BookRestarts(backoff, random, ack_within_ns)
+        self.books = BookSet(dialect.books, restarts, self._issue, keep_levels=keep_levels)
         for wanted in subscriptions:
-            self.books.begin(self._wanted.add(wanted))
+            self._add_books(self._wanted.add(wanted))
         limits = dialect.limits
         self._ping_every_ns = round(limits.ping_every_s * SECOND_NS) if limits.ping else 0
         self.state: State = "disconnected"
@@ -82,7 +83,6 @@ class Connection:
         self.commands: list[Command] = []
         """To be executed, and not taken yet."""
         self._interruptions: list[tuple[StreamKey, str, Cause]] = []
-        self._book_restarts = BookRestarts(backoff, random, ack_within_ns)
         self._now_ns = self._retry = self._opens_at_ns = self._pings_at_ns = 0
         self._wakes_at_ns: int | None = None
 
@@ -107,7 +107,7 @@ class Connection:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
         """
         fresh = self._wanted.add(wanted)
-        self.books.begin(fresh)
+        self._add_books(fresh)
         if self.state == "connected":
             self._requests.ask(self._wanted.names(fresh))
             self._send_due(at_ns)
@@ -117,8 +117,7 @@ class Connection:
         names = self._wanted.remove(wanted)
         self.failures.clear(names)
         for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
-            self.books.pop(symbol, None)
-            self._book_restarts.drop(symbol)
+            self.books.remove(symbol)
         # Also while disconnected: some dialects request everything that was not unsubscribed.
         self._requests.end(names)
         if names and self.state == "connected":
@@ -156,9 +155,7 @@ class Connection:
         self.state = "reconnecting"
         self.reconnects[reason] += 1
         self._requests.clear(at_ns)
-        self._book_restarts.clear()
-        for book in self.books.values():
-            book.distrust(f"disconnected: {reason}")
+        self.books.interrupt_all(f"disconnected: {reason}")
         wait_s = self._backoff.delay(self._retry, self._random())
         self._retry += 1
         self._opens_at_ns = at_ns + round(wait_s * SECOND_NS)
@@ -187,44 +184,33 @@ class Connection:
 
     def snapshot_arrived(self, snapshot: BookSnapshot) -> None:
         """Handle a requested snapshot: the new baseline of its book, recorded like any event."""
-        self._book_restarts.fetched(snapshot.symbol)
         self.events.append(snapshot)
-        book = self.books.get(snapshot.symbol)
-        if not isinstance(book, BookSync):
-            return  # removed meanwhile
-        if book.wants_snapshot and book.join(snapshot):
-            self._book_restarts.joined(snapshot.symbol)
-        elif book.wants_snapshot:
-            self._fetch(snapshot.symbol)
+        self.books.fetched(snapshot)
 
     def snapshot_failed(self, symbol: Symbol) -> None:
         """Handle a failed snapshot request; repeat it if the book still needs one."""
-        self._book_restarts.fetched(symbol)
-        book = self.books.get(symbol)
-        if book is not None and book.wants_snapshot:
-            self._fetch(symbol)
+        self.books.fetch_failed(symbol)
 
-    def join_book(self, symbol: Symbol, other: BookSync) -> bool:
+    def join_book(self, symbol: Symbol, other: BookView) -> bool:
         """Start a book from another connection's copy; return whether that was possible."""
-        book = self.books.get(symbol)
-        if not isinstance(book, BookSync) or not book.join_from(other):
-            return False
-        self._book_restarts.joined(symbol)
-        return True
+        return self.books.join(symbol, other)
+
+    def book_event(self, symbol: Symbol, event: BookEvent, at_ns: int) -> None:
+        """Handle an event of a book that does not come from its stream."""
+        if symbol in self.books:
+            self.books.handle(symbol, event)
+            if self.state == "connected" and self.books[symbol].wants_snapshot:
+                self._restart(symbol, at_ns)
 
     def fill_holes(self, others: Sequence["Connection"], until_ns: int) -> None:
         """Fill gaps in books with deltas of other connections; see ``BookSet``."""
         for symbol in self.books.fill_holes([other.books for other in others], until_ns):
-            self._begin(symbol, self._now_ns)
+            self._restart(symbol, self._now_ns)
 
     @property
     def beginning(self) -> bool:
         """Whether a book waits for a snapshot in its stream."""
-        return bool(self._book_restarts.instants_ns())
-
-    @property
-    def loss_shows(self) -> bool:
-        return self._dialect.books.shows_loss
+        return bool(self.books.restarts.instants_ns())
 
     @property
     def settled(self) -> bool:
@@ -250,6 +236,7 @@ class Connection:
         """Stop for good."""
         if self.state in ("connecting", "connected"):
             self.commands.append(Close(reason))
+        self.books.cancel_fetches()
         self.state = "disconnected"
 
     def take_events(self) -> list[AnyEvent]:
@@ -280,7 +267,7 @@ class Connection:
 
     def _deliver(self, events: Sequence[AnyEvent]) -> None:
         self.events.extend(events)
-        books, in_stream = self.books, self._begins != "rest"
+        books, in_stream = self.books, self._in_stream
         for event in events:
             # isinstance takes four times as long.
             if type(event) is BookDelta:
@@ -288,7 +275,7 @@ class Connection:
                 if book is not None:
                     book.receive(event)
                     if book.wants_snapshot:
-                        self._begin(event.symbol, event.received_at_ns)
+                        self._restart(event.symbol, event.received_at_ns)
                     elif book.held:
                         self.books.holes.add(event.symbol)
             elif in_stream and type(event) is BookSnapshot:
@@ -314,10 +301,9 @@ class Connection:
         """Restart books that may have lost a change, where no later message shows the loss."""
         name = said.stream
         for symbol in [self._wanted.book_of(name)] if name else [*self.books]:
-            book = self.books[symbol] if symbol else None
-            if symbol and isinstance(book, StreamedBook) and book.state == "synced":
-                book.doubt(f"a frame could not be read: {said.words}")
-                self._begin(symbol, self._now_ns)
+            if symbol and self.books[symbol].state == "synced":
+                self.books[symbol].invalidate(f"a frame could not be read: {said.words}")
+                self._restart(symbol, self._now_ns)
 
     def _refuse(self, said: Refusal) -> None:
         """Handle a refusal: request the streams again, after growing delays."""
@@ -334,8 +320,7 @@ class Connection:
     def _put_off(self, names: Sequence[str], times: int, reason: str) -> None:
         """Request failed streams again, after a growing delay."""
         for symbol in filter(None, map(self._wanted.book_of, names)):
-            self.books[symbol].distrust(reason)
-            self._book_restarts.drop(symbol)
+            self.books.interrupt(symbol, reason)
         if names:
             pause_s = self._backoff.delay(times - 1, self._random())
             self._requests.ask_later(names, self._now_ns + round(pause_s * SECOND_NS))
@@ -345,39 +330,39 @@ class Connection:
         """Handle a snapshot in the stream."""
         symbol, at_ns = snapshot.symbol, snapshot.received_at_ns
         book = self.books.get(symbol)
-        if isinstance(book, StreamedBook):
-            book.begin(snapshot)
+        if book is not None:
+            is_synced = book.begin(snapshot)
             if self.failures.open or not self._requests.settled:  # a snapshot acknowledges, too
                 self.failures.clear(self._requests.answered(None, (self._book_stream(symbol),)))
-            if book.wants_snapshot:
-                self._begin(symbol, at_ns)
+            if is_synced:
+                self.books.restarts.begun(symbol, at_ns)
             else:
-                self._book_restarts.begun(symbol, at_ns)
+                self._restart(symbol, at_ns)
 
-    def _begin(self, symbol: Symbol, at_ns: int) -> None:
-        """Request the snapshot that a lost book needs."""
-        if self._begins == "rest":
-            self._fetch(symbol)
-        elif self._begins == "stream" and self._book_restarts.plan(symbol, at_ns):
+    def _restart(self, symbol: Symbol, at_ns: int) -> None:
+        """Restart a lost book."""
+        if self.books.restart(symbol, at_ns):
             stream_key, reason = ("book_deltas", symbol), self.books[symbol].reason
             self._interruptions.append((stream_key, reason, "book"))
             self._send_due(at_ns)
 
-    def _fetch(self, symbol: Symbol) -> None:
-        fetch = self._book_restarts.fetch(symbol)
-        if fetch is not None:
-            self.commands.append(fetch)
+    def _add_books(self, stream_keys: Sequence[StreamKey]) -> None:
+        self.books.add(symbol for channel, symbol in stream_keys if channel == "book_deltas")
+
+    def _issue(self, command: Command) -> None:
+        self.commands.append(command)
 
     def _send_due(self, at_ns: int) -> None:
         """Send what is due, and request a wake-up for the rest."""
-        for symbol in self._book_restarts.due(at_ns):
+        restarts = self.books.restarts
+        for symbol in restarts.due(at_ns):
             self._requests.resubscribe(self._book_stream(symbol))
-            self._book_restarts.wait(symbol, at_ns, anew=True)
+            restarts.wait(symbol, at_ns, anew=True)
         for text, names in self._requests.take_due(at_ns):
             self.commands.append(Send(text))
-            if self._begins == "stream":
+            if self._dialect.books.begins == "stream":
                 for symbol in filter(None, map(self._wanted.book_of, names)):
-                    self._book_restarts.wait(symbol, at_ns)
+                    restarts.wait(symbol, at_ns)
         if self._ping_every_ns and at_ns >= self._pings_at_ns:
             self.commands.append(Send(self._dialect.limits.ping))
             self._pings_at_ns = at_ns + self._ping_every_ns
@@ -389,7 +374,7 @@ class Connection:
         return name
 
     def _wake_for_next(self) -> None:
-        due = self._book_restarts.instants_ns()
+        due = self.books.restarts.instants_ns()
         if (next_ns := self._requests.next_ns()) is not None:
             due.append(next_ns)
         if self._ping_every_ns:

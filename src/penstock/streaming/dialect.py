@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from penstock.books.rules import BookRules
 from penstock.market.channels import DedupeKey
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
-from penstock.market.top_book import Checksum
 
 
 class Ack(NamedTuple):
@@ -66,32 +66,6 @@ class Malformed(NamedTuple):
 
 
 Received = AnyEvent | Ack | Refusal | Notice | Malformed
-
-
-BookState = Literal["syncing", "synced", "stale"]
-"""Whether a book is valid: not yet, now, or no longer; the reason is stored beside it."""
-
-
-@dataclass(frozen=True)
-class BookRules:
-    """How a book of an exchange is started, and how it is verified."""
-
-    begins: Literal["rest", "stream", "frame"] = "rest"
-    """From a snapshot fetched by REST and joined by update ids; from one in the stream, sent again
-    after a resubscription; or from every frame, each of which is a whole book."""
-    depth: int | None = None
-    """Levels per side in the stream, where levels that drop out of them are not reported."""
-    checksum: Checksum | None = None
-    """The checksum in every change, of the book after it; only with a ``depth``."""
-    fetched_levels: int | None = None
-    """The most levels per side of a book fetched by REST, however many are requested."""
-    fetched_decimals: int | None = None
-    """Decimals to which quantities of REST books are rounded; None if they are not."""
-
-    @property
-    def shows_loss(self) -> bool:
-        """Whether the messages after a lost change show that it was lost."""
-        return self.begins != "stream" or self.checksum is not None
 
 
 @dataclass(frozen=True)

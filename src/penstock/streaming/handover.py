@@ -10,13 +10,12 @@ some.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.books.book import BookView
 from penstock.market.events import AnyEvent, BookSnapshot
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.book_sync import BookSync
 from penstock.streaming.connection import Connection
 from penstock.streaming.shard_connection import ShardConnection
-from penstock.streaming.streamed_book import StreamedBook
 
 _Kind = tuple[type[AnyEvent], Symbol]
 
@@ -66,7 +65,7 @@ class Handover:
         )
 
 
-_Books = Mapping[Symbol, BookSync | StreamedBook]
+_Books = Mapping[Symbol, BookView]
 
 
 def _as_good(old: _Books, new: _Books) -> bool:
@@ -92,16 +91,19 @@ def baselines(exchange: str, connection: Connection, at_ns: int) -> list[BookSna
 
     Where a lost change does not show, they have no exchange time: nothing proves them correct.
     """
-    shown = []
-    for symbol, sync in connection.books.items():
-        if isinstance(sync, StreamedBook) and sync.state == "synced" and sync.book is not None:
-            bids, asks = sync.book.texts()
+    shown: list[BookSnapshot] = []
+    rules = connection.books.rules
+    if rules.numbered:
+        return shown
+    for symbol, book in connection.books.items():
+        if book.state == "synced" and book.levels is not None:
+            bids, asks = book.levels.texts()
             shown.append(
                 BookSnapshot(
                     exchange=exchange,
                     symbol=symbol,
                     received_at_ns=at_ns,
-                    at_ns=sync.at_ns if connection.loss_shows else None,
+                    at_ns=book.at_ns if rules.shows_loss else None,
                     bids_raw=write_levels(bids),
                     asks_raw=write_levels(asks),
                 )
@@ -117,4 +119,4 @@ def carry_resyncs(old: ShardConnection, new: ShardConnection) -> None:
     if old.live:
         for symbol, book in new.connection.books.items():
             before = old.connection.books.get(symbol)
-            book.resyncs = max(book.resyncs, before.resyncs if before is not None else 0)
+            book.carry_resyncs(before.resyncs if before is not None else 0)

@@ -17,9 +17,11 @@ a connection. Number 0 is the shard itself. A single connection has no extra cos
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from penstock.books.commands import CancelFetch, FetchSnapshot
+from penstock.books.events import BookEvent
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
-from penstock.streaming.commands import Close, FetchSnapshot, Rotate, Subscription, WakeAt
+from penstock.streaming.commands import Close, Rotate, Subscription, WakeAt
 from penstock.streaming.dialect import Dialect
 from penstock.streaming.handover import Handover, baselines, better, carry_resyncs
 from penstock.streaming.shard_connection import Plan, ShardConnection
@@ -161,6 +163,11 @@ class Shard(ShardConnections):
             member.connection.snapshot_failed(symbol)
             self._sort(member, at_ns)
 
+    def book_event(self, symbol: Symbol, event: BookEvent, at_ns: int) -> None:
+        """Handle an event of a book that does not come from its stream."""
+        self.primary.connection.book_event(symbol, event, at_ns)
+        self._sort(self.primary, at_ns)
+
     def rotate(self, reason: str, at_ns: int) -> None:
         """Replace the primary connection, if it is open; one rotation at a time."""
         self._rotate(self.primary, reason, at_ns)
@@ -182,9 +189,6 @@ class Shard(ShardConnections):
         stream_keys = [(wanted.channel, symbol) for symbol in wanted.symbols]
         for member in self._staying():
             member.connection.remove(wanted, at_ns)
-            if wanted.channel == "book_deltas":
-                for symbol in wanted.symbols:
-                    member.joining.pop(symbol, None)
             self._sort(member, at_ns)
         self._mark_loss(stream_keys, self.primary, "removed", at_ns, "removed")
 
@@ -232,11 +236,19 @@ class Shard(ShardConnections):
                 self._rotate(member, command.reason, at_ns)
             elif member.leaving and not isinstance(command, Close):
                 continue
+            elif isinstance(command, CancelFetch) and command.symbol in member.joining:
+                del member.joining[command.symbol]
             elif isinstance(command, FetchSnapshot) and member.wait_for(
                 self.primary, command.symbol, at_ns
             ):
                 self._plan_wake(at_ns)
             else:
+                self._commands.append((member.number, command))
+
+    def _sort_last(self, member: ShardConnection) -> None:
+        """Forward the last commands of a connection that is no longer used."""
+        for command in member.connection.take_commands():
+            if isinstance(command, Close | CancelFetch):
                 self._commands.append((member.number, command))
 
     def _join_books(self, at_ns: int) -> None:
@@ -333,12 +345,13 @@ class Shard(ShardConnections):
         if not member.leaving:
             member.leaving = True
             member.connection.stop(reason)
-            asked = member.connection.take_commands()
-            self._commands += [(member.number, each) for each in asked if isinstance(each, Close)]
+            self._sort_last(member)
 
     def _forget(self, member: ShardConnection, at_ns: int) -> None:
         if self.deduplicator.enabled:
             self._deduplicate_member(member)
+        member.connection.books.cancel_fetches()
+        self._sort_last(member)
         del self.members[member.number]
         member.leaving = True
         self._lingers_ns = at_ns + _LINGER_NS

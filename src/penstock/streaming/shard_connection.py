@@ -3,10 +3,9 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from penstock.books.commands import FetchSnapshot
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.commands import FetchSnapshot
 from penstock.streaming.connection import QUARANTINED, Connection
 from penstock.streaming.dialect import Malformed, Refusal
 from penstock.streaming.subscribe_requests import ACK_WITHIN_S, SECOND_NS
@@ -114,8 +113,9 @@ class ShardConnection:
             theirs = primary.connection.books.get(symbol)
             if primary is self or not primary.live or at_ns >= until_ns:
                 del self.joining[symbol]
-                fetch.append(FetchSnapshot(symbol, 0.0))
-            elif not isinstance(theirs, BookSync) or theirs.state != "synced":
+                lost = self.connection.books[symbol].state == "stale"
+                fetch.append(FetchSnapshot(symbol, 0.0, lost))
+            elif theirs is None or theirs.state != "synced":
                 self.joining[symbol] = at_ns + _JOIN_WITHIN_NS  # one snapshot serves both
             elif self.connection.join_book(symbol, theirs):
                 del self.joining[symbol]
@@ -125,6 +125,3 @@ class ShardConnection:
         """Handle a lost socket; the connection reconnects by itself."""
         self.opened_ns = self.rotates_ns = None
         self.connection.closed(reason, at_ns)
-        for symbol in self.joining:
-            self.connection.snapshot_failed(symbol)
-        self.joining.clear()

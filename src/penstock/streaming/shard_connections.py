@@ -5,16 +5,15 @@ When no connection delivers a stream any more, a ``Disconnect`` marker is delive
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from penstock.books.book import BookView
 from penstock.market.events import AnyEvent, Cause
 from penstock.market.symbol import Symbol
-from penstock.streaming.book_sync import BookSync
 from penstock.streaming.commands import Command, Subscription
 from penstock.streaming.connection import Connection
 from penstock.streaming.dedupe import Deduplicator, Note
 from penstock.streaming.dialect import Dialect, HasDedupeKeys
 from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.shard_connection import ConnectionStats, Plan, ShardConnection
-from penstock.streaming.streamed_book import StreamedBook
 from penstock.streaming.wanted import StreamKey, Subscriptions
 
 
@@ -44,7 +43,7 @@ class ShardConnections:
         """The connection whose books count; a live one, if there is any."""
 
     @property
-    def books(self) -> Mapping[Symbol, BookSync | StreamedBook]:
+    def books(self) -> Mapping[Symbol, BookView]:
         """The primary connection's books."""
         return self.primary.connection.books
 

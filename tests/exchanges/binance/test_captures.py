@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from penstock.books.order_book import OrderBook
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import Info
 from penstock.exchanges.binance.rest import INFO, BinanceRest
 from penstock.exchanges.binance.stream import BinanceDialect
-from penstock.market.book import OrderBook
 from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Candle, Ticker
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.levels import read_levels

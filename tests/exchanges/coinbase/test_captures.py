@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.books.streamed import StreamedBook
 from penstock.exchanges.base import Info
 from penstock.exchanges.coinbase.rest import INFO, CoinbaseRest
 from penstock.exchanges.coinbase.stream import CoinbaseDialect
@@ -21,7 +22,6 @@ from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, Received
-from penstock.streaming.streamed_book import StreamedBook
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +121,10 @@ def test_recorded_books_never_cross_and_end_as_their_changes_say(captures: Path)
     assert len(books) == 10
     for symbol, sync in books.items():
         assert (sync.state, sync.resyncs) == ("synced", 0)
-        assert sync.book is not None
+        assert sync.levels is not None
         kept = {
             (symbol, side, float(price)): float(size)
-            for side, levels in zip(("buy", "sell"), sync.book.texts(), strict=True)
+            for side, levels in zip(("buy", "sell"), sync.levels.texts(), strict=True)
             for price, size in levels
         }
         told = {key: size for key, size in latest.items() if key[0] is symbol and size}

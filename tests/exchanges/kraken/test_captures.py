@@ -17,6 +17,8 @@ from zlib import crc32
 
 import pytest
 
+from penstock.books.rules import BookRules
+from penstock.books.streamed import StreamedBook
 from penstock.exchanges.base import Info
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.rest import ASSETS, INFO, KrakenRest, info_with
@@ -25,8 +27,7 @@ from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import read_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, BookRules, Received
-from penstock.streaming.streamed_book import StreamedBook
+from penstock.streaming.dialect import Ack, Received
 
 RENAMED = {"XBT": "BTC", "XDG": "DOGE"}
 CHANNELS = {"trade": "trades", "ticker": "tickers", "book-1000": "book_deltas"}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from penstock.books.top_book import TopBook
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.market.levels import LevelText
-from penstock.market.top_book import TopBook
 
 ASKS = """45285.2/0.00100000 45286.4/1.54571953 45286.6/1.54571109 45289.6/1.54560911
 45290.2/0.15890660 45291.8/1.54553491 45294.7/0.04454749 45296.1/0.35380000 45297.5/0.09945542

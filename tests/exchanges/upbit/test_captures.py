@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.books.whole import WholeBook
 from penstock.errors import UnexpectedAnswer
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.upbit.rest import INFO, UpbitRest
@@ -21,7 +22,6 @@ from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 from penstock.streaming.dialect import Ack, Received
-from penstock.streaming.streamed_book import StreamedBook
 
 ETH = Symbol("ETH", "BTC")
 
@@ -114,15 +114,15 @@ def test_recorded_books_are_whole_every_time(captures: Path) -> None:
     for message, said in read_all(captures):
         event = said[-1]
         if isinstance(event, BookSnapshot):
-            book = StreamedBook(UpbitDialect.books)
+            book = WholeBook(UpbitDialect.books)
             book.begin(event)
             assert (book.state, book.at_ns) == ("synced", message["tms"] * 1_000_000)
-            assert book.book is not None
+            assert book.levels is not None
             told = [
                 [(unit[price], unit[size]) for unit in message["obu"] if unit[size]]
                 for price, size in (("bp", "bs"), ("ap", "as"))
             ]
-            shown = [[(Decimal(p), Decimal(q)) for p, q in side] for side in book.book.texts()]
+            shown = [[(Decimal(p), Decimal(q)) for p, q in side] for side in book.levels.texts()]
             assert shown == told
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from penstock.books.rules import BookRules
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance import payloads
@@ -29,7 +30,7 @@ from penstock.market.channels import DedupeKey, contents
 from penstock.market.events import AnyEvent, Ticker24h
 from penstock.market.interval import COMMON
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, BookRules, Notice, Received, Refusal
+from penstock.streaming.dialect import Ack, Notice, Received, Refusal
 
 # The longest frame seen is some hundred kilobytes: a whole second of a busy book.
 LARGEST_FRAME = 4_000_000

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from penstock.books.rules import BookRules
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
@@ -27,7 +28,7 @@ from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
+from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
 
 # A snapshot is the whole book, with some tens of thousands of levels.
 LARGEST_FRAME = 16_000_000

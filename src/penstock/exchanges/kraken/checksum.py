@@ -7,7 +7,7 @@ counts as ``100000``. Trailing zeros count, so a book keeps the digits as they w
 
 from zlib import crc32
 
-from penstock.market.top_book import Checksum
+from penstock.books.rules import Checksum
 
 
 def _digits(number: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from penstock.books.rules import BookRules
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.deferred_numbers import DeferredNumbers
@@ -28,7 +29,7 @@ from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
 from penstock.market.events import AnyEvent, Candle
 from penstock.market.symbol import Symbol
 from penstock.streaming.counting import AckCounts
-from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
+from penstock.streaming.dialect import Ack, Received, Refusal
 
 # A snapshot of a thousand levels per side takes a tenth of this.
 LARGEST_FRAME = 1_000_000

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from penstock.books.rules import BookRules
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
@@ -18,7 +19,7 @@ from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader
 from penstock.exchanges.upbit.rest import DEEPEST_BOOK
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
-from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
+from penstock.streaming.dialect import Ack, Received, Refusal
 
 # Thirty levels per side take a hundredth of this.
 LARGEST_FRAME = 1_000_000

@@ -1,9 +1,9 @@
 """``ohlcv_incremental``: the candles that have closed since the last run."""
 
+from penstock.coverage.candles import HeldCandles
 from penstock.ingest.candles import CandleWalk
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_scan import GapScan, live_fetches
-from penstock.ingest.held import HeldCandles
 from penstock.ingest.history import first_open
 from penstock.jobs.kinds import OHLCV_BACKFILL, OHLCV_INCREMENTAL
 from penstock.jobs.run import JobRun

@@ -1,4 +1,4 @@
-"""Book sync maintains a book with numbered updates, and detects when it is no longer correct.
+"""A sequenced book has numbered updates, by which it detects when it is no longer correct.
 
 A book is built from a snapshot and the deltas that follow it. The stream must run first: deltas are
 buffered while a snapshot is fetched, those it already contains are dropped, and the first one kept
@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from penstock.books.book import KNOWN_COMPLETELY, BookView, Finding
+from penstock.books.known_depth import Ends, KnownDepth, ends_of, side_depth
+from penstock.books.level_diff import count_differing, sides_of
+from penstock.books.order_book import OrderBook
+from penstock.books.rules import BookState
 from penstock.errors import MalformedLevels
-from penstock.market.book import OrderBook
 from penstock.market.events import BookDelta, BookSnapshot
-from penstock.market.levels import LevelText, split_levels
-from penstock.streaming.dialect import BookState
+from penstock.market.levels import split_levels
 
 BUFFERED_DELTAS = 4_096
 """Deltas kept while a snapshot is fetched: seven minutes at ten a second."""
@@ -28,18 +31,9 @@ BUFFERED_DELTAS = 4_096
 RECENT_NS = 5_000_000_000
 _RECENT_DELTAS = 256
 """Recent deltas, up to this age and number, are kept for connections that lack them."""
-_LAST_PART = 0.2
-"""The last share of a snapshot's levels: a price among these is near the known depth's end."""
-
-
-class SideDepth(NamedTuple):
-    """The depth of one side of a snapshot. Levels beyond it are known only once they change."""
-
-    levels: int = 0
-    last: str = ""
-    """The price of its last level."""
-    late: str = ""
-    """The price at which the last share of its levels begins."""
+_MEET_S = 5.0
+"""How long the stream may take to deliver the updates that an audit's snapshot contains."""
+_MEET_CHECK_S = 0.02
 
 
 class _Numbered(NamedTuple):
@@ -48,12 +42,8 @@ class _Numbered(NamedTuple):
     delta: BookDelta
 
 
-class BookSync:
-    """One symbol's book, and whether it is valid.
-
-    ``syncing`` until a snapshot first joins the deltas, ``synced`` while they follow each other,
-    ``stale`` from the moment they do not until a snapshot joins again.
-    """
+class SequencedBook:
+    """One symbol's book, and whether it is valid. See ``Book``."""
 
     at_ns: int | None = None
     """Not kept: the update id identifies the state."""
@@ -61,11 +51,11 @@ class BookSync:
     __slots__ = (
         "_buffer",
         "_recent",
-        "book",
+        "_shadow",
         "held",
+        "levels",
         "reason",
         "resyncs",
-        "shadow",
         "side_depths",
         "state",
         "update_id",
@@ -76,18 +66,14 @@ class BookSync:
         self.state: BookState = "syncing"
         self.reason = "no delta yet"
         self.update_id = 0
-        """Of the latest state, while synced."""
         self.wants_snapshot = False
         self.resyncs = 0
-        """How often a synced book had to start again."""
-        self.book = OrderBook() if keep_levels else None
-        self.side_depths = SideDepth(), SideDepth()
-        """Of the bids and asks of the snapshot from which it started."""
-        self.shadow: BookSync | None = None
-        """Another book that receives the same deltas; see ``audit``."""
+        self.levels = OrderBook() if keep_levels else None
+        self.side_depths = KNOWN_COMPLETELY
+        self._shadow: SequencedBook | None = None
+        """Another book that receives the same deltas; see ``SequencedAudit``."""
         self._buffer: deque[_Numbered] = deque(maxlen=BUFFERED_DELTAS)
         self.held: deque[_Numbered] = deque()
-        """Deltas after a gap that another connection may fill."""
         self._recent: deque[_Numbered] | None = None
         """Recent deltas; None while no other connection delivers the same."""
 
@@ -113,7 +99,7 @@ class BookSync:
         else:
             self._take(delta)
 
-    def fill(self, others: Sequence["BookSync"], until_ns: int) -> bool:
+    def fill(self, others: Sequence["SequencedBook"], until_ns: int) -> bool:
         """Fill the gap from copies on other connections; return whether a gap is left.
 
         It is given up, and the book marked stale, if it was found before ``until_ns``, or if none
@@ -143,60 +129,55 @@ class BookSync:
         return not self._recent or self._recent[-1].final_id < update_id
 
     def _take(self, delta: BookDelta) -> None:
-        if self.shadow is not None:
-            self.shadow.receive(delta)
+        if self._shadow is not None:
+            self._shadow.receive(delta)
         first_id, final_id = delta.first_update_id, delta.final_update_id
         if first_id is None or final_id is None:
-            self.distrust("a delta without a number: nothing tells what it follows")
+            self.invalidate("a delta without a number: nothing tells what it follows")
         elif self.state != "synced":
             self._keep(_Numbered(first_id, final_id, delta))
         # Not `first_id != expected`: a delta may overlap what a snapshot already contains. Only
         # one that begins after the expected id proves that something was lost.
         elif first_id > self.update_id + 1:
             lost = first_id - self.update_id - 1
-            self.distrust(f"gap: {lost} updates after {self.update_id} were lost")
+            self.invalidate(f"gap: {lost} updates after {self.update_id} were lost")
             self._keep(_Numbered(first_id, final_id, delta))
         elif final_id > self.update_id:
             self.update_id = final_id
             self._apply(delta)
 
-    def join(self, snapshot: BookSnapshot) -> bool:
-        """Start from a snapshot; return False if it does not reach the deltas: fetch another."""
+    def begin(self, snapshot: BookSnapshot) -> bool:
+        """Start from a snapshot; return False if it does not reach or fit the deltas.
+
+        A synced book stays as it is.
+        """
         if self.state == "synced":
             return True
         if not self._reached_by(snapshot.update_id):
             return False
         try:
-            if self.book is not None:
+            if self.levels is not None:
                 bids, asks = split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
-                self.book.load_plain(bids, asks)
-                self.side_depths = _side_depth(bids), _side_depth(asks)
+                self.levels.load_plain(bids, asks)
+                self.side_depths = side_depth(bids), side_depth(asks)
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
             return False
-        self._follow(snapshot.update_id)
-        return True
+        return self._follow(snapshot.update_id)
 
-    def join_from(self, other: "BookSync") -> bool:
+    def join_from(self, other: BookView) -> bool:
         """Start from another connection's copy of the book, instead of a fetched snapshot.
 
-        False if that one is not synced or does not reach the deltas, or before there are any.
+        False if that one is not synced, does not reach or fit the deltas, or before there are any.
         """
         if self.state == "synced":
             return True
         if other.state != "synced" or not self._buffer or not self._reached_by(other.update_id):
             return False
-        if self.book is not None and other.book is not None:
-            self.book.load_plain(*other.book.texts())
+        if self.levels is not None and other.levels is not None:
+            self.levels.load_plain(*other.levels.texts())
             self.side_depths = other.side_depths
-        self._follow(other.update_id)
-        return True
-
-    def continue_from(self, other: "BookSync") -> None:
-        """Take over the levels of another book at the same update, which is not used any more."""
-        self.state, self.reason, self.wants_snapshot = "synced", "", False
-        self.book, self.side_depths, self.update_id = other.book, other.side_depths, other.update_id
-        self._buffer.clear()
+        return self._follow(other.update_id)
 
     def _reached_by(self, update_id: int) -> bool:
         """Drop deltas that a book at that update contains; return whether it reaches the rest."""
@@ -204,17 +185,21 @@ class BookSync:
             self._buffer.popleft()
         return not self._buffer or self._buffer[0].first_id <= update_id + 1
 
-    def _follow(self, update_id: int) -> None:
-        """Mark the book synced as of that update, and apply the buffered deltas."""
+    def _follow(self, update_id: int) -> bool:
+        """Mark the book synced as of that update, and apply the buffered deltas.
+
+        Returns whether it is synced after them.
+        """
         self.state, self.reason, self.wants_snapshot = "synced", "", False
         self.update_id = update_id
         buffered, self._buffer = self._buffer, deque(maxlen=BUFFERED_DELTAS)
-        shadow, self.shadow = self.shadow, None  # it has received all of these
+        shadow, self._shadow = self._shadow, None  # it has received all of these
         for _, _, delta in buffered:
             self._take(delta)
-        self.shadow = shadow
+        self._shadow = shadow
+        return self.state == "synced"
 
-    def distrust(self, reason: str) -> None:
+    def invalidate(self, reason: str) -> None:
         """Mark the book stale: something was lost, or may have been."""
         if self.state == "synced":
             self.state = "stale"
@@ -223,6 +208,23 @@ class BookSync:
         self.wants_snapshot = False  # until a delta shows that the stream runs again
         self._buffer.clear()
         self.held.clear()
+
+    def interrupt(self, reason: str) -> None:
+        """Mark the book stale: its stream has ended."""
+        self.invalidate(reason)
+
+    def carry_resyncs(self, before: int) -> None:
+        """Continue the count of the book that this one replaces."""
+        self.resyncs = max(self.resyncs, before)
+
+    def forget_beyond(self, depth: int) -> None:
+        """Drop levels beyond the known depth: they are never shown, and would accumulate."""
+        if self.levels is not None:
+            self.levels.forget_beyond(*KnownDepth(depth).ends(self))
+
+    def audit(self, depth: int) -> "SequencedAudit":
+        """Start an audit with a snapshot of ``depth`` levels."""
+        return SequencedAudit(self, depth)
 
     def _keep(self, numbered: _Numbered) -> None:
         # Only consecutive deltas can follow a snapshot: those before a gap are useless.
@@ -235,20 +237,69 @@ class BookSync:
                 self.reason = "waiting for a snapshot"
 
     def _apply(self, delta: BookDelta) -> None:
-        book = self.book
-        if book is None:
+        levels = self.levels
+        if levels is None:
             return
         try:
-            book.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
+            levels.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
         except MalformedLevels as error:
-            self.distrust(f"delta {self.update_id}: {error}")
+            self.invalidate(f"delta {self.update_id}: {error}")
             return
-        if book.crossed():
-            self.distrust(f"crossed at {self.update_id}: somebody bids what is asked")
+        if levels.crossed():
+            self.invalidate(f"crossed at {self.update_id}: somebody bids what is asked")
 
 
-def _side_depth(levels: list[LevelText]) -> SideDepth:
-    if not levels:
-        return SideDepth()
-    late = min(len(levels) - 1, round(len(levels) * (1 - _LAST_PART)))
-    return SideDepth(len(levels), levels[-1][0], levels[late][0])
+class SequencedAudit:
+    """Compares a book with a snapshot at the same update id. See ``Audit``.
+
+    A second book, the shadow, is started from the snapshot and receives the same deltas until both
+    are at one id. The book then continues with the shadow's levels.
+    """
+
+    def __init__(self, book: SequencedBook, depth: int) -> None:
+        self._book, self._depth = book, depth
+        self._shadow = SequencedBook(keep_levels=book.levels is not None)
+        self._ends: Ends | None = None
+        """Of the snapshot, once the shadow has begun."""
+        book._shadow = self._shadow
+        self.finding: Finding | None = None
+
+    def receive(self, snapshot: BookSnapshot) -> None:
+        """Start the shadow from the snapshot, if that reaches its deltas."""
+        if self._shadow.begin(snapshot):
+            self._ends = ends_of(sides_of(snapshot), self._depth)
+
+    def pause_s(self, waited_s: float) -> float:
+        """Wait while the snapshot is ahead of the stream."""
+        is_ahead = self._ends is not None and self._meets() is None
+        return _MEET_CHECK_S if is_ahead and waited_s < _MEET_S else 0.0
+
+    def finish(self, book: BookView) -> None:
+        """Compare, if both are at the same update, and continue with the shadow's levels."""
+        if book is not self._book or self._ends is None or not self._meets():
+            return
+        book, shadow = self._book, self._shadow
+        assert book.levels is not None, "there is nothing to compare"
+        assert shadow.levels is not None
+        ends = self._ends.within(KnownDepth(self._depth).ends(book))
+        drift = count_differing(book.levels.texts(), shadow.levels.texts(), ends)
+        if drift:
+            book.invalidate(f"audit: {drift} levels differ from the exchange's")
+        book.levels, book.side_depths = shadow.levels, shadow.side_depths
+        book._buffer.clear()
+        book._follow(shadow.update_id)
+        self.finding = Finding(drift, replaced=True)
+
+    def close(self) -> None:
+        """Stop receiving deltas."""
+        if self._book._shadow is self._shadow:
+            self._book._shadow = None
+
+    def _meets(self) -> bool | None:
+        """Whether both are at the same update; None if that depends on the next deltas."""
+        book, shadow = self._book, self._shadow
+        if book.state != "synced" or shadow.state != "synced":
+            return False
+        if shadow.update_id < book.update_id:
+            return False
+        return True if shadow.update_id == book.update_id else None

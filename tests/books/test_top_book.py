@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.books.rules import Checksum
+from penstock.books.top_book import TopBook
 from penstock.errors import MalformedLevels
 from penstock.market.levels import LevelText
-from penstock.market.top_book import Checksum, TopBook
 
 prices = st.integers(1, 30).flatmap(
     lambda number: st.sampled_from(

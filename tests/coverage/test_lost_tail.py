@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.collect.continuity import Continuity
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.id_runs import IdRuns
 from penstock.storage.log import open_log
-from penstock.streaming.gaps import IdRuns
 from penstock.telemetry import quiet
 
 from .test_continuity import TRADES, heard, resumed

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.books import order_book as book_module
+from penstock.books.order_book import OrderBook
+from penstock.books.top_book import TopBook
 from penstock.errors import MalformedLevels
-from penstock.market import book as book_module
-from penstock.market.book import OrderBook
 from penstock.market.levels import LevelText, read_levels, write_levels
-from penstock.market.top_book import TopBook
 
 # Few prices, spelled with more or fewer zeros, so that the same level is met again and again.
 prices = st.builds(

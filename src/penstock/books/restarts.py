@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
-from penstock.streaming.commands import FetchSnapshot
-from penstock.streaming.subscribe_requests import SECOND_NS
 
-_GOOD_AFTER_NS = 5 * SECOND_NS
+_SECOND_NS = 1_000_000_000
+_GOOD_AFTER_NS = 5 * _SECOND_NS
 """A book that was valid for this long before it failed is restarted at once."""
 
 
@@ -29,14 +28,14 @@ class BookRestarts:
         """When a stream is subscribed again if its book has not started by then."""
         self._begun_ns: dict[Symbol, int] = {}
 
-    def fetch(self, symbol: Symbol) -> FetchSnapshot | None:
-        """Return the command that fetches a snapshot; None if one is being fetched."""
+    def fetch(self, symbol: Symbol) -> float | None:
+        """Return the delay after which to fetch a snapshot; None if one is being fetched."""
         if symbol in self._fetching:
             return None
         self._fetching.add(symbol)
-        wanted = FetchSnapshot(symbol, self._pause_ns(symbol) / SECOND_NS)
+        after_s = self._pause_ns(symbol) / _SECOND_NS
         self._tries[symbol] += 1
-        return wanted
+        return after_s
 
     def fetched(self, symbol: Symbol) -> None:
         """Note that the fetch has ended."""
@@ -67,13 +66,12 @@ class BookRestarts:
         self._due_ns.pop(symbol, None)
         self._begun_ns[symbol] = at_ns
 
-    def drop(self, symbol: Symbol) -> None:
-        """Cancel the restart of a book."""
+    def cancel(self, symbol: Symbol) -> bool:
+        """Cancel the restart of a book; return whether a snapshot was being fetched."""
         self._due_ns.pop(symbol, None)
-
-    def clear(self) -> None:
-        """Cancel all restarts: the streams have ended."""
-        self._due_ns.clear()
+        fetching = symbol in self._fetching
+        self._fetching.discard(symbol)
+        return fetching
 
     def due(self, at_ns: int) -> list[Symbol]:
         """The books whose streams are to be subscribed again now."""
@@ -86,4 +84,4 @@ class BookRestarts:
     def _pause_ns(self, symbol: Symbol) -> int:
         tries = self._tries[symbol]
         pause_s = self._backoff.delay(tries - 1, self._random()) if tries else 0.0
-        return round(pause_s * SECOND_NS)
+        return round(pause_s * _SECOND_NS)

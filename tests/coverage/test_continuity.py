@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests import events
 
-from penstock.collect.continuity import Continuity
-from penstock.collect.facts import GapFound, RecordsLost
-from penstock.collect.status import GapCount, IdsStatus
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.facts import GapFound, RecordsLost
+from penstock.coverage.stored import GapCount, IdsStatus
 from penstock.market.events import Disconnect, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, LogWriter, open_log

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.streaming.gaps import IdGap, IdRuns
+from penstock.coverage.id_runs import IdGap, IdRuns
 
 runs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=40)
 

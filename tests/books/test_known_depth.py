@@ -2,28 +2,28 @@
 
 from decimal import Decimal
 
-from penstock.collect.known_depth import KnownDepth
+from tests import events
+
+from penstock.books.known_depth import KnownDepth
+from penstock.books.rules import BookRules
+from penstock.books.sequenced import SequencedBook
+from penstock.books.whole import WholeBook
 from penstock.market.events import BookSnapshot
 from penstock.market.levels import LevelText, write_levels
-from penstock.market.symbol import Symbol
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import BookRules
-from penstock.streaming.streamed_book import StreamedBook
 
 
 def levels(*prices: str) -> list[LevelText]:
     return [(price, "1") for price in prices]
 
 
-def begun(bids: list[LevelText], asks: list[LevelText]) -> BookSync:
-    sync = BookSync()
-    assert sync.join(
-        BookSnapshot(
-            exchange="toy", symbol=Symbol("BTC", "USDT"), received_at_ns=1, update_id=1,
-            bids_raw=write_levels(bids), asks_raw=write_levels(asks),
-        )
-    )  # fmt: skip
+def begun(bids: list[LevelText], asks: list[LevelText]) -> SequencedBook:
+    sync = SequencedBook()
+    assert sync.begin(snapshot(bids, asks))
     return sync
+
+
+def snapshot(bids: list[LevelText], asks: list[LevelText]) -> BookSnapshot:
+    return events.snapshot(1, bids_raw=write_levels(bids), asks_raw=write_levels(asks))
 
 
 def test_levels_below_the_end_of_a_full_snapshot_are_not_known() -> None:
@@ -45,38 +45,39 @@ def test_a_snapshot_that_ended_by_itself_hides_nothing() -> None:
 
 def test_what_is_beyond_the_end_is_not_kept_for_ever() -> None:
     sync = begun(levels("10", "9"), levels("11", "12"))
-    assert sync.book is not None
-    sync.book.apply(levels("9.5", "8"), levels("13"))
+    assert sync.levels is not None
+    sync.levels.apply(levels("9.5", "8"), levels("13"))
 
-    KnownDepth(depth=3).forget_beyond(sync)
-    assert len(sync.book) == 7, "the snapshot was the whole book: all is known"
-    KnownDepth(depth=2).forget_beyond(sync)
-    assert sync.book.texts() == (levels("10", "9.5", "9"), levels("11", "12"))
+    sync.forget_beyond(3)
+    assert len(sync.levels) == 7, "the snapshot was the whole book: all is known"
+    sync.forget_beyond(2)
+    assert sync.levels.texts() == (levels("10", "9.5", "9"), levels("11", "12"))
 
 
 def test_a_book_that_began_from_no_snapshot_or_in_its_stream_is_known_as_it_is() -> None:
     known_depth, frames = KnownDepth(depth=1), BookRules(begins="frame", depth=1)
-    for sync in (BookSync(), BookSync(keep_levels=False), StreamedBook(frames)):
+    for sync in (SequencedBook(), SequencedBook(keep_levels=False), WholeBook(frames)):
         assert known_depth.ends(sync) == (None, None)
         assert not known_depth.nears(sync)
         assert not known_depth.left(sync)
-        known_depth.forget_beyond(sync)
+        sync.forget_beyond(1)
 
 
-def test_the_newest_snapshot_counts_whichever_book_brought_it() -> None:
-    book, shadow = begun(levels("10"), levels("11")), begun(levels("8"), levels("9"))
+def test_the_newest_snapshot_counts_also_if_an_audit_brought_it() -> None:
+    book = begun(levels("10", "9"), levels("11", "12"))
+    audit = book.audit(depth=1)
+    audit.receive(snapshot(levels("10"), levels("11")))
+    audit.finish(book)
 
-    book.continue_from(shadow)
-
-    assert KnownDepth(depth=1).ends(book) == (Decimal(8), Decimal(9))
+    assert KnownDepth(depth=1).ends(book) == (Decimal(10), Decimal(11))
 
 
 def test_a_price_among_the_last_fifth_of_the_levels_nears_the_end_of_the_known_depth() -> None:
     def judged(bid: str, ask: str) -> tuple[bool, bool]:
         bids, asks = levels("10", "9", "8", "7", "6"), levels("11", "12", "13", "14", "15")
         sync, known_depth = begun(bids, asks), KnownDepth(depth=5)
-        assert sync.book is not None
-        sync.book.load_plain(levels(bid) if bid else [], levels(ask) if ask else [])
+        assert sync.levels is not None
+        sync.levels.load_plain(levels(bid) if bid else [], levels(ask) if ask else [])
         return known_depth.nears(sync), known_depth.left(sync)
 
     assert judged("7", "14") == (False, False)

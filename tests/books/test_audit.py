@@ -9,13 +9,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests import events
 
+from penstock.books.book import Audit, Finding
+from penstock.books.known_depth import Ends, ends_of
+from penstock.books.level_diff import count_differing
+from penstock.books.rules import BookRules
+from penstock.books.sequenced import SequencedBook
+from penstock.books.streamed import StreamedBook
+from penstock.books.whole import WholeBook
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.audit import Ends, Shadow, StateHistory, differing, ends_of
-from penstock.streaming.book_sync import BookSync
-from penstock.streaming.dialect import BookRules
-from penstock.streaming.streamed_book import StreamedBook
 
 SYMBOL = Symbol("BTC", "USDT")
 DEPTH = 4
@@ -58,7 +61,7 @@ class Market:
     depth: int = DEPTH
     at: int = 0
     history: list[Book] = field(default_factory=list)
-    sync: BookSync = field(default_factory=BookSync)
+    sync: SequencedBook = field(default_factory=SequencedBook)
     ends: Ends = field(default_factory=Ends)
 
     def __post_init__(self) -> None:
@@ -78,13 +81,13 @@ class Market:
     def begin(self) -> None:
         fetched = self.fetch()
         self.sync.receive(delta(self.at, self.at, {}))
-        assert self.sync.join(fetched)
+        assert self.sync.begin(fetched)
         self.ends = ends_of(sides(self.book), self.depth)
 
 
-def shown(sync: BookSync, ends: Ends) -> tuple[list[LevelText], list[LevelText]]:
-    assert sync.book is not None
-    return ends.known(sync.book.texts())
+def shown(sync: SequencedBook, ends: Ends) -> tuple[list[LevelText], list[LevelText]]:
+    assert sync.levels is not None
+    return ends.known(sync.levels.texts())
 
 
 steps = st.lists(
@@ -103,25 +106,30 @@ steps = st.lists(
 def test_through_any_losses_a_shadow_that_meets_a_book_finds_it_right(
     book: Book, events: list[tuple[str, Book]]
 ) -> None:
-    market, shadow, begun = Market(book), None, None
+    market, begun = Market(book), None
+    shadow: Audit | None = None
     for what, change in events:
         if what == "shadow" and shadow is None:
-            shadow, begun = Shadow(market.sync), None
+            shadow, begun = market.sync.audit(DEPTH), None
         elif what == "cut":
-            market.sync.distrust("disconnected")
+            market.sync.interrupt("disconnected")
         elif what == "fetch":
             fetched = market.fetch(age=change.get(0, 0))
-            if market.sync.wants_snapshot and market.sync.join(fetched):
-                market.ends = ends_of(sides(market.history[fetched.update_id]), DEPTH)
-            elif shadow is not None and begun is None and shadow.join(fetched):
-                begun = ends_of(sides(market.history[fetched.update_id]), DEPTH)
+            ends = ends_of(sides(market.history[fetched.update_id]), DEPTH)
+            if market.sync.wants_snapshot and market.sync.begin(fetched):
+                market.ends = ends
+            elif shadow is not None and begun is None:
+                shadow.receive(fetched)
+                begun = ends
         elif what in ("change", "lose"):
             market.change(change, lost=what == "lose")
-        if shadow is not None and begun is not None and shadow.meets():
-            assert shadow.drift(begun.within(market.ends)) == 0, "reported without being there"
-            shadow.take_over()
+        if shadow is not None and begun is not None and not shadow.pause_s(0.0):
+            shadow.finish(market.sync)
             shadow.close()
-            shadow, market.ends = None, begun
+            if shadow.finding is not None:
+                assert shadow.finding.drift == 0, "reported without being there"
+                market.ends = begun
+            shadow = None
         sync = market.sync
         if sync.state == "synced":
             truth = sides(market.history[sync.update_id])
@@ -137,27 +145,26 @@ def test_every_planted_difference_is_found_and_mended(
     ends = market.ends
     for change in before:
         market.change(change)
-    assert market.sync.book is not None
+    assert market.sync.levels is not None
     plant = delta(0, 0, planted)
-    market.sync.book.apply([*as_texts(plant.bids)], [*as_texts(plant.asks)])
+    market.sync.levels.apply([*as_texts(plant.bids)], [*as_texts(plant.asks)])
 
-    shadow = Shadow(market.sync)
+    shadow = market.sync.audit(DEPTH)
     for change in after:
         market.change(change)
     assume(market.sync.state == "synced")  # else it was crossed, which shows by itself
-    assert shadow.join(market.fetch(age=min(len(after), 2)))
+    shadow.receive(market.fetch(age=min(len(after), 2)))
 
-    assert shadow.meets()
+    assert not shadow.pause_s(0.0)
     both = ends_of(sides(market.history[market.at - min(len(after), 2)]), DEPTH).within(ends)
-    ours, truth = both.known(market.sync.book.texts()), both.known(sides(market.book))
+    ours, truth = both.known(market.sync.levels.texts()), both.known(sides(market.book))
     wrong = {*ours[0]} ^ {*truth[0]} | {*ours[1]} ^ {*truth[1]}
-    assert shadow.drift(both) == len({price for price, _ in wrong})
-    resyncs = market.sync.resyncs
-    shadow.take_over("audit: wrong")
+    drift, resyncs = len({price for price, _ in wrong}), market.sync.resyncs
+    shadow.finish(market.sync)
     shadow.close()
-    assert (market.sync.state, market.sync.resyncs) == ("synced", resyncs + 1)
-    assert both.known(market.sync.book.texts()) == truth
-    assert market.sync.shadow is None
+    assert shadow.finding == Finding(drift, replaced=True)
+    assert (market.sync.state, market.sync.resyncs) == ("synced", resyncs + bool(drift))
+    assert both.known(market.sync.levels.texts()) == truth
 
 
 def as_texts(levels: list[tuple[Decimal, Decimal]]) -> list[LevelText]:
@@ -167,14 +174,16 @@ def as_texts(levels: list[tuple[Decimal, Decimal]]) -> list[LevelText]:
 def test_a_snapshot_that_is_ahead_waits_for_the_stream() -> None:
     market = Market({1: 1, 11: 1})
     market.begin()
-    shadow = Shadow(market.sync)
+    shadow = market.sync.audit(DEPTH)
     market.change({2: 2}, lost=True)
 
-    assert shadow.join(market.fetch())
-    assert shadow.meets() is None
+    shadow.receive(market.fetch())
+    assert shadow.pause_s(0.0) > 0
+    assert shadow.pause_s(5.0) == 0, "but not for ever"
     market.sync.receive(delta(1, 1, {2: 2}))
-    assert shadow.meets()
-    assert shadow.drift(Ends()) == 0
+    assert shadow.pause_s(0.0) == 0
+    shadow.finish(market.sync)
+    assert shadow.finding == Finding(0, replaced=True)
 
 
 def test_a_snapshot_older_than_the_book_proves_nothing() -> None:
@@ -182,28 +191,33 @@ def test_a_snapshot_older_than_the_book_proves_nothing() -> None:
     market.begin()
     for quantity in (2, 3):
         market.change({1: quantity})
-    shadow = Shadow(market.sync)
+    shadow = market.sync.audit(DEPTH)
 
-    assert shadow.join(market.fetch(age=1))
-    assert shadow.meets() is False
+    shadow.receive(market.fetch(age=1))
+    assert not shadow.pause_s(0.0)
+    shadow.finish(market.sync)
+    assert shadow.finding is None
 
 
 def test_a_book_that_is_lost_meanwhile_is_not_compared() -> None:
     market = Market({1: 1, 11: 1})
     market.begin()
-    shadow = Shadow(market.sync)
-    shadow.join(market.fetch())
-    market.sync.distrust("disconnected")
+    shadow = market.sync.audit(DEPTH)
+    shadow.receive(market.fetch())
+    market.sync.interrupt("disconnected")
 
-    assert shadow.meets() is False
+    assert not shadow.pause_s(0.0)
+    shadow.finish(market.sync)
+    assert shadow.finding is None
+    assert market.sync.state == "stale"
 
 
 def test_what_only_one_of_them_knows_is_not_compared() -> None:
     ours, theirs = sides({1: 9, 5: 1, 11: 1, 15: 9}), sides({2: 9, 5: 1, 11: 1, 14: 9})
 
-    assert differing(ours, theirs, Ends()) == 4
-    assert differing(ours, theirs, Ends(Decimal(2), Decimal(14))) == 2
-    assert differing(ours, theirs, Ends(Decimal(3), Decimal(13))) == 0
+    assert count_differing(ours, theirs, Ends()) == 4
+    assert count_differing(ours, theirs, Ends(Decimal(2), Decimal(14))) == 2
+    assert count_differing(ours, theirs, Ends(Decimal(3), Decimal(13))) == 0
 
 
 # Without numbers.
@@ -221,11 +235,12 @@ class Stream:
     rules: BookRules
     book: Book
     told: int = 0
-    sync: StreamedBook = field(init=False)
+    sync: StreamedBook | WholeBook = field(init=False)
     history: list[Book] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.sync = StreamedBook(self.rules)
+        kind = WholeBook if self.rules.begins == "frame" else StreamedBook
+        self.sync = kind(self.rules)
         self.history.append(dict(self.book))
         self.sync.begin(snapshot(self.book, 0, self.rules.depth or 20))
 
@@ -272,12 +287,11 @@ def test_a_right_book_is_recognised_whichever_state_the_snapshot_shows(
     stream = Stream(rules, book)
     for change in before:
         stream.change(change)
-    history = StateHistory(stream.sync, rules, 10)
+    history = stream.sync.audit(10).history
     for change in after:
         stream.change(change)
     shows = stream.history[len(before) + min(which, len(after))]
 
-    assert history.whole
     seen = history.compare(snapshot(shows, 0, 10))
 
     assert (seen.drift, seen.moving) == (0, 0)
@@ -286,8 +300,6 @@ def test_a_right_book_is_recognised_whichever_state_the_snapshot_shows(
     assert at_ns == told
     depth = rules.depth or 10
     assert (bids, asks) == tuple(side[:depth] for side in sides(stream.history[told]))
-    history.close()
-    assert stream.sync.told is None
 
 
 @given(full, st.lists(changes, max_size=8), st.integers(0, 7), st.integers(0, 3))
@@ -296,7 +308,7 @@ def test_a_snapshot_from_the_middle_of_a_change_is_recognised_too(
 ) -> None:
     assume(after)
     stream = Stream(WHOLE, book)
-    history = StateHistory(stream.sync, WHOLE, 20)
+    history = stream.sync.audit(20).history
     for change in after:
         stream.change(change)
     stream_key = which % len(after)
@@ -308,7 +320,7 @@ def test_a_snapshot_from_the_middle_of_a_change_is_recognised_too(
 
 def test_a_change_that_heals_what_was_lost_before_is_not_taken_for_a_proof() -> None:
     stream = Stream(WHOLE, {1: 1, 11: 1})
-    history = StateHistory(stream.sync, WHOLE, 20)
+    history = stream.sync.audit(20).history
     stream.change({1: 2}, lost=True)
     stream.change({1: 3})
     # The book was wrong when this was made, and is right again since.
@@ -333,7 +345,7 @@ def test_a_planted_difference_that_stays_is_found(
     ]
     stream = Stream(rules, book)
     stream.plant(planted, book[planted] + 1)
-    history = StateHistory(stream.sync, rules, 10)
+    history = stream.sync.audit(10).history
     for change in after:
         stream.change(change)
     shows = stream.history[min(which, len(after))]
@@ -344,15 +356,43 @@ def test_a_planted_difference_that_stays_is_found(
     assert seen.changes <= len(after)
 
 
-def test_a_book_that_was_doubted_meanwhile_is_not_compared() -> None:
+def test_a_book_that_was_lost_and_begun_again_meanwhile_is_not_compared() -> None:
     stream = Stream(WHOLE, {1: 1, 11: 1})
-    history = StateHistory(stream.sync, WHOLE, 20)
-    assert history.whole
+    audit = stream.sync.audit(20)
+    audit.receive(snapshot({1: 1, 11: 1}))
 
-    stream.sync.doubt("a frame could not be read")
+    stream.sync.invalidate("a frame could not be read")
     stream.sync.begin(snapshot({1: 1, 11: 1}))
+    audit.finish(stream.sync)
 
-    assert not history.whole
+    assert audit.finding is None
+
+
+def test_one_difference_may_be_the_snapshots_own_and_the_second_is_believed() -> None:
+    stream = Stream(WHOLE, {1: 1, 11: 1})
+    states = []
+    for shown in ({1: 2, 11: 1}, {1: 1, 11: 1}, {1: 2, 11: 1}, {1: 2, 11: 1}):
+        audit = stream.sync.audit(20)
+        audit.receive(snapshot(shown))
+        audit.finish(stream.sync)
+        audit.close()
+        assert audit.finding is not None
+        states.append((audit.finding.drift, stream.sync.state))
+
+    assert states == [(1, "synced"), (0, "synced"), (1, "synced"), (1, "stale")]
+    assert stream.sync.reason == "audit: 1 levels differ from the exchange's"
+
+
+def test_an_audit_of_another_book_changes_nothing() -> None:
+    stream, other = Stream(WHOLE, {1: 1, 11: 1}), Stream(WHOLE, {1: 1, 11: 1})
+    market, shadowed = Market({1: 1, 11: 1}), Market({1: 1, 11: 1})
+    for each in (market, shadowed):
+        each.begin()
+    audits: list[Audit] = [stream.sync.audit(20), market.sync.audit(20)]
+    for audit, book in zip(audits, (other.sync, shadowed.sync), strict=True):
+        audit.receive(snapshot({1: 9, 11: 1}))
+        audit.finish(book)
+        assert audit.finding is None
 
 
 def test_quantities_that_are_rounded_when_fetched_are_compared_as_roughly() -> None:
@@ -364,7 +404,7 @@ def test_quantities_that_are_rounded_when_fetched_are_compared_as_roughly() -> N
             bids_raw=write_levels([("2", "1.16"), ("1", "0.04")]), asks_raw=write_levels([]),
         )
     )  # fmt: skip
-    history = StateHistory(sync, rules, 10)
+    history = sync.audit(10).history
 
     def drift(*quantities: str) -> int:
         told = [("2", quantities[0]), ("1", quantities[1])]
@@ -379,10 +419,11 @@ def test_quantities_that_are_rounded_when_fetched_are_compared_as_roughly() -> N
     assert drift("1.2", "0.2") == 1
 
 
-def test_while_nobody_listens_nothing_is_kept() -> None:
-    market, stream = Market({1: 1, 11: 1}), Stream(WHOLE, {1: 1, 11: 1})
-    market.begin()
-    stream.change({2: 1})
+def test_a_closed_audit_is_told_nothing() -> None:
+    stream = Stream(WHOLE, {1: 1, 11: 1})
+    audit = stream.sync.audit(20)
+    audit.receive(snapshot({1: 1, 11: 1}))
+    audit.close()
+    audit.finish(stream.sync)
 
-    assert market.sync.shadow is None
-    assert stream.sync.told is None
+    assert audit.finding is None

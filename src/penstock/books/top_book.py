@@ -10,8 +10,8 @@ which checksums are computed. Sides are short, so that a dict would not find a l
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import NamedTuple
 
+from penstock.books.rules import Checksum
 from penstock.errors import MalformedLevels
 from penstock.market.levels import Level, LevelText
 
@@ -19,17 +19,6 @@ from penstock.market.levels import Level, LevelText
 _REMEMBERED_PRICES = 10_000
 _LONGEST = 100
 """The most digits of a number; no real one has as many."""
-
-
-class Checksum(NamedTuple):
-    """How an exchange computes the checksum of a book."""
-
-    levels: int
-    """The number of best levels per side that are included."""
-    spell: Callable[[str], str]
-    """The contribution of a number. A level contributes its price, then its quantity."""
-    of: Callable[[str, str], int]
-    """The checksum, from the contributions of all bids, best first, and of all asks."""
 
 
 class TopBook:

@@ -5,15 +5,15 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.books.raw_levels import RawLevels
 from penstock.market.levels import LevelText, write_levels
-from penstock.market.whole_book import WholeBook
 
 prices = st.integers(1, 99).map(lambda number: f"{number}.50")
 sides = st.lists(st.tuples(prices, st.sampled_from(["1.0", "2", "0.5"])), unique_by=lambda p: p[0])
 
 
-def book_of(bids: list[LevelText], asks: list[LevelText], depth: int | None = None) -> WholeBook:
-    book = WholeBook(depth)
+def book_of(bids: list[LevelText], asks: list[LevelText], depth: int | None = None) -> RawLevels:
+    book = RawLevels(depth)
     book.load_raw(write_levels(bids), write_levels(asks))
     return book
 
@@ -45,4 +45,4 @@ def test_a_new_book_replaces_the_old_one() -> None:
     book.load_raw(write_levels([]), write_levels([("3.0", "1.0")]))
 
     assert book.texts() == ([], [("3.0", "1.0")])
-    assert WholeBook(15).texts() == ([], [])
+    assert RawLevels(15).texts() == ([], [])

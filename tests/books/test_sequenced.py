@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests import events
 
+from penstock.books.sequenced import BUFFERED_DELTAS, SequencedBook
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.streaming.book_sync import BUFFERED_DELTAS, BookSync
 
 SYMBOL = Symbol("BTC", "USDT")
 NOTHING = Raw(b"[]")
@@ -42,9 +42,9 @@ def truth(update_id: int) -> dict[str, str]:
     return {str(n % 7 + 1): str(n) for n in range(max(1, update_id - 6), update_id + 1)}
 
 
-def held(sync: BookSync) -> dict[str, str]:
-    assert sync.book is not None
-    return {str(price): str(quantity) for price, quantity in sync.book.bids()}
+def held(sync: SequencedBook) -> dict[str, str]:
+    assert sync.levels is not None
+    return {str(price): str(quantity) for price, quantity in sync.levels.bids()}
 
 
 def true_snapshot(update_id: int) -> BookSnapshot:
@@ -56,7 +56,7 @@ class Exchange:
     """An exchange whose every update sets one level; a stream of it, and snapshots behind it."""
 
     at: int = 0
-    sync: BookSync = field(default_factory=BookSync)
+    sync: SequencedBook = field(default_factory=SequencedBook)
 
     def emit(self, size: int, *, lost: bool) -> None:
         first, self.at = self.at + 1, self.at + size
@@ -65,7 +65,7 @@ class Exchange:
 
     def fetch(self, age: int) -> None:
         if self.sync.wants_snapshot:
-            self.sync.join(true_snapshot(max(0, self.at - age)))
+            self.sync.begin(true_snapshot(max(0, self.at - age)))
 
 
 steps = st.lists(
@@ -90,7 +90,7 @@ def test_a_synced_book_is_the_exchanges_book(events: list[tuple[str, int]]) -> N
         elif what == "fetch":
             exchange.fetch(amount)
         else:
-            exchange.sync.distrust("disconnected")
+            exchange.sync.interrupt("disconnected")
         sync = exchange.sync
         if sync.state == "synced":
             assert held(sync) == truth(sync.update_id)
@@ -107,13 +107,13 @@ def test_a_fresh_snapshot_joins_wherever_it_falls(sizes: list[int], back: int) -
 
     # Anything from just before the first delta to the newest joins; both cases of the exchange's
     # rule (the delta begins right after the snapshot, the snapshot lies inside a delta) occur.
-    assert exchange.sync.join(true_snapshot(max(0, exchange.at - back)))
+    assert exchange.sync.begin(true_snapshot(max(0, exchange.at - back)))
     assert exchange.sync.update_id == exchange.at
     assert held(exchange.sync) == truth(exchange.at)
 
 
 def test_nothing_is_asked_for_before_the_stream_runs() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     assert not sync.wants_snapshot
 
     sync.receive(run(5, 6))
@@ -123,45 +123,45 @@ def test_nothing_is_asked_for_before_the_stream_runs() -> None:
 
 
 def test_a_snapshot_older_than_the_first_delta_is_not_enough() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     sync.receive(run(10, 12))
 
-    assert not sync.join(true_snapshot(8))
+    assert not sync.begin(true_snapshot(8))
     assert sync.wants_snapshot
-    assert sync.join(true_snapshot(9))
+    assert sync.begin(true_snapshot(9))
 
 
 @pytest.mark.parametrize("lost", range(4, 9))
 def test_a_hole_among_the_deltas_that_wait_for_a_snapshot_is_never_passed_over(lost: int) -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     for update_id in range(3, 10):
         if update_id != lost:
             sync.receive(run(update_id, update_id))
 
     # From before the hole no way leads across it; from behind it the rest follows.
     for update_id in range(2, lost):
-        assert not sync.join(true_snapshot(update_id))
+        assert not sync.begin(true_snapshot(update_id))
         assert sync.state != "synced"
-    assert sync.join(true_snapshot(lost))
+    assert sync.begin(true_snapshot(lost))
     assert (sync.state, sync.update_id, held(sync)) == ("synced", 9, truth(9))
 
 
 def test_a_gap_makes_the_book_stale_until_a_snapshot_joins() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     sync.receive(run(1, 2))
-    sync.join(true_snapshot(0))
+    sync.begin(true_snapshot(0))
     sync.receive(run(5, 6))
 
     assert (sync.state, sync.resyncs, sync.wants_snapshot) == ("stale", 1, True)
     assert "2 updates after 2" in sync.reason
-    assert sync.join(true_snapshot(4))
+    assert sync.begin(true_snapshot(4))
     assert held(sync) == truth(6)
 
 
 def test_a_delta_seen_twice_changes_nothing() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     sync.receive(run(1, 2))
-    sync.join(true_snapshot(0))
+    sync.begin(true_snapshot(0))
     sync.receive(run(3, 4))
     sync.receive(run(1, 2))
     sync.receive(run(3, 4))
@@ -171,9 +171,9 @@ def test_a_delta_seen_twice_changes_nothing() -> None:
 
 
 def test_levels_that_are_no_numbers_make_the_book_stale() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     sync.receive(run(1, 2))
-    sync.join(true_snapshot(0))
+    sync.begin(true_snapshot(0))
     sync.receive(delta(3, 3, Raw(b'[["NaN","1"]]')))
 
     assert sync.state == "stale"
@@ -181,9 +181,9 @@ def test_levels_that_are_no_numbers_make_the_book_stale() -> None:
 
 
 def test_a_lone_point_is_not_taken_for_zero() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     sync.receive(run(1, 2))
-    sync.join(true_snapshot(0))
+    sync.begin(true_snapshot(0))
     sync.receive(delta(3, 3, Raw(b'[["2","."]]')))
 
     assert sync.state == "stale"
@@ -206,9 +206,9 @@ def test_a_single_update_that_was_lost_is_noticed() -> None:
 
 
 def test_a_crossed_book_is_never_shown_as_synced() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     sync.receive(run(1, 1))
-    assert sync.join(snapshot(0, asks=write_levels([("100", "1")])))
+    assert sync.begin(snapshot(0, asks=write_levels([("100", "1")])))
 
     sync.receive(delta(2, 2, write_levels([("100", "1")])))
 
@@ -216,20 +216,30 @@ def test_a_crossed_book_is_never_shown_as_synced() -> None:
     assert "crossed" in sync.reason
 
 
+def test_a_snapshot_that_its_deltas_contradict_starts_nothing() -> None:
+    sync = SequencedBook()
+    sync.receive(delta(1, 1, write_levels([("100", "1")])))
+    sync.receive(run(2, 2))
+
+    assert not sync.begin(snapshot(0, asks=write_levels([("100", "1")])))
+    assert (sync.state, sync.wants_snapshot) == ("stale", True)
+    assert sync.begin(true_snapshot(1))
+
+
 def test_the_buffer_is_bounded_and_a_snapshot_must_then_be_newer() -> None:
-    sync = BookSync()
+    sync = SequencedBook()
     for update_id in range(1, BUFFERED_DELTAS + 101):
         sync.receive(run(update_id, update_id))
 
-    assert not sync.join(true_snapshot(50))
-    assert sync.join(true_snapshot(100))
+    assert not sync.begin(true_snapshot(50))
+    assert sync.begin(true_snapshot(100))
     assert held(sync) == truth(BUFFERED_DELTAS + 100)
 
 
 def test_without_levels_only_the_ids_are_judged() -> None:
-    sync = BookSync(keep_levels=False)
+    sync = SequencedBook(keep_levels=False)
     sync.receive(delta(1, 2, Raw(b"never read")))
-    sync.join(snapshot(0))
+    sync.begin(snapshot(0))
     sync.receive(delta(3, 3, Raw(b"never read")))
     before = (sync.state, sync.update_id)
     sync.receive(delta(9, 9, Raw(b"never read")))
@@ -252,9 +262,9 @@ copies = st.lists(
 def test_a_book_that_joins_from_another_connections_is_the_exchanges_book(
     begun_at: int, events: list[tuple[str, int]]
 ) -> None:
-    old, new, at = BookSync(), BookSync(), begun_at
+    old, new, at = SequencedBook(), SequencedBook(), begun_at
     old.receive(run(at + 1, at + 1))
-    assert old.join(true_snapshot(at))
+    assert old.begin(true_snapshot(at))
     at += 1
     waiting: dict[str, list[BookDelta]] = {"old": [], "new": []}
     for what, amount in events:
@@ -275,9 +285,9 @@ def test_a_book_that_joins_from_another_connections_is_the_exchanges_book(
 
 
 def test_a_book_joins_from_another_as_soon_as_that_reaches_its_deltas() -> None:
-    old, new = BookSync(), BookSync()
+    old, new = SequencedBook(), SequencedBook()
     old.receive(run(1, 2))
-    old.join(true_snapshot(0))
+    old.begin(true_snapshot(0))
 
     assert not new.join_from(old), "nothing tells that its own stream runs"
     new.receive(run(5, 6))
@@ -286,8 +296,8 @@ def test_a_book_joins_from_another_as_soon_as_that_reaches_its_deltas() -> None:
     assert new.join_from(old)
     assert (new.state, new.update_id, held(new)) == ("synced", 6, truth(6))
     assert held(old) == truth(4), "the other's book is left as it was"
-    old.distrust("cut")
-    assert not BookSync().join_from(old)
+    old.interrupt("cut")
+    assert not SequencedBook().join_from(old)
 
 
 @given(steps, st.integers(1, 8), st.integers(-3, 8))
@@ -301,7 +311,7 @@ def test_a_book_may_begin_from_another_of_the_same_market(
         if what == "emit":
             primary.emit(amount, lost=False)
     # The other stream runs a little behind or ahead; both carry the same updates.
-    other = BookSync()
+    other = SequencedBook()
     first = max(1, primary.at - behind + 1)
     for update_id in range(first, first + heard):
         other.receive(run(update_id, update_id))
@@ -318,7 +328,7 @@ def test_a_book_may_begin_from_another_of_the_same_market(
 
 
 def test_a_book_does_not_begin_from_one_that_is_not_believed_or_does_not_reach() -> None:
-    primary, other = Exchange(), BookSync()
+    primary, other = Exchange(), SequencedBook()
     primary.emit(2, lost=False)
     other.receive(run(9, 9))
     assert not other.join_from(primary.sync)
@@ -326,20 +336,4 @@ def test_a_book_does_not_begin_from_one_that_is_not_believed_or_does_not_reach()
 
     assert not other.join_from(primary.sync)
     assert (other.state, other.wants_snapshot) == ("syncing", True)
-    assert not other.join_from(BookSync(keep_levels=False))
-
-
-def test_a_shadow_is_given_each_delta_once_also_when_the_book_begins_again() -> None:
-    sync, given_to_shadow = BookSync(), []
-
-    class Shadow(BookSync):
-        def receive(self, delta: BookDelta) -> None:
-            given_to_shadow.append(delta.final_update_id)
-
-    sync.shadow = Shadow()
-    for update_id in (1, 2, 3):
-        sync.receive(run(update_id, update_id))
-    assert sync.join(true_snapshot(1))
-
-    assert given_to_shadow == [1, 2, 3]
-    assert sync.shadow is not None
+    assert not other.join_from(SequencedBook(keep_levels=False))

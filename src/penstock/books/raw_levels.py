@@ -1,4 +1,4 @@
-"""An order book that is sent whole with every frame, and decoded only on access.
+"""The levels of a book that is sent whole with every frame, decoded only on access.
 
 Most of these books are replaced before they are read, so a new one costs two references and a check
 of the best prices. Exchanges send such books best first; they are sorted again when read.
@@ -15,7 +15,7 @@ _NO_LEVELS = Raw(b"[]")
 _FIRST_PRICE = len(b'[["')
 
 
-class WholeBook:
+class RawLevels:
     """Bids and asks, at most ``depth`` of each. See ``TopBook`` for one that gets changes."""
 
     __slots__ = ("_asks", "_bids", "_depth")

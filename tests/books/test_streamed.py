@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests import events
 
-from penstock.market.book import OrderBook
+from penstock.books.order_book import OrderBook
+from penstock.books.rules import BookRules, Checksum
+from penstock.books.streamed import StreamedBook
+from penstock.books.top_book import TopBook
+from penstock.books.whole import WholeBook
 from penstock.market.events import BookDelta, BookSnapshot
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
-from penstock.market.top_book import Checksum, TopBook
-from penstock.streaming.dialect import BookRules
-from penstock.streaming.streamed_book import StreamedBook
 
 A = Symbol("A", "USD")
 Levels = Sequence[LevelText]
@@ -54,8 +55,8 @@ def test_it_begins_with_a_snapshot_whose_checksum_agrees() -> None:
     book.begin(GOOD)
 
     assert (book.state, book.reason, book.at_ns) == ("synced", "", 5)
-    assert book.book is not None
-    assert book.book.texts() == (BIDS, ASKS)
+    assert book.levels is not None
+    assert book.levels.texts() == (BIDS, ASKS)
 
 
 def test_a_change_whose_checksum_agrees_is_believed() -> None:
@@ -100,7 +101,7 @@ def test_a_change_before_any_snapshot_means_nothing() -> None:
 def test_without_a_checksum_a_crossed_book_gives_itself_away() -> None:
     book = StreamedBook(UNCHECKED)
     book.begin(snapshot(BIDS, ASKS))
-    assert isinstance(book.book, OrderBook)
+    assert isinstance(book.levels, OrderBook)
     book.receive(delta([("9.9", "1.0")], []))
     assert book.state == "synced"
     book.receive(delta([("10.0", "1.0")], []))
@@ -122,21 +123,21 @@ def test_without_a_checksum_a_change_that_comes_late_is_not_believed() -> None:
 def test_while_disconnected_it_is_stale_and_asks_for_nothing() -> None:
     book = StreamedBook(UNCHECKED)
     book.begin(snapshot(BIDS, ASKS))
-    book.distrust("disconnected: cut")
+    book.interrupt("disconnected: cut")
 
     assert (book.state, book.wants_snapshot, book.reason) == ("stale", False, "disconnected: cut")
 
 
 def test_where_every_frame_is_a_whole_book_the_newest_counts() -> None:
-    book = StreamedBook(BookRules(begins="frame"))
+    book = WholeBook(BookRules(begins="frame"))
     states = []
     for sides in ((BIDS, ASKS), (ASKS, BIDS), (BIDS, [])):
         book.begin(snapshot(*sides))
         states.append(book.state)
 
     assert states == ["synced", "stale", "synced"]
-    assert book.book is not None
-    assert book.book.texts() == (BIDS, [])
+    assert book.levels is not None
+    assert book.levels.texts() == (BIDS, [])
 
 
 def test_without_levels_it_believes_what_it_is_told() -> None:
@@ -144,7 +145,7 @@ def test_without_levels_it_believes_what_it_is_told() -> None:
     book.begin(snapshot(BIDS, ASKS, 1))
     book.receive(delta(BIDS, ASKS, 1))
 
-    assert (book.state, book.book, book.at_ns) == ("synced", None, 7)
+    assert (book.state, book.levels, book.at_ns) == ("synced", None, 7)
 
 
 prices = st.integers(1, 9)
@@ -173,5 +174,5 @@ def test_what_is_shown_as_synced_is_the_exchanges_book(
             continue
         book.receive(delta(levels, [], truth.checksum()))
         if book.state == "synced":
-            assert book.book is not None
-            assert book.book.texts() == truth.texts()
+            assert book.levels is not None
+            assert book.levels.texts() == truth.texts()

@@ -7,14 +7,13 @@ be read back.
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from penstock.collect.claims import claimed, found
-from penstock.collect.facts import GapFound, RecordsLost
-from penstock.collect.status import GapCount, IdsStatus
+from penstock.coverage.facts import GapFound, RecordsLost
+from penstock.coverage.id_runs import IdGap, IdRuns
+from penstock.coverage.stored import GapCount, IdsStatus, StreamIds, claimed, confirmed
 from penstock.market.channels import DISCONNECTS
 from penstock.market.events import AnyEvent, Disconnect
 from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
-from penstock.streaming.gaps import IdGap, IdRuns
 from penstock.telemetry import Listener
 
 _LOST = "lost"
@@ -26,8 +25,9 @@ class Continuity:
 
     def __init__(self, channels: Collection[str], tell: Listener) -> None:
         self._channels, self._tell = frozenset(channels), tell
-        self._runs: dict[Stream, IdRuns] = {}
+        self._ids: dict[Stream, StreamIds] = {}
         self._latest: dict[Stream, int] = {}
+        """The latest ids of streams without a record yet."""
         self._absent: dict[Stream, str] = {}
         """Streams with a marker of a possible gap, and its cause, until their next record."""
         self._gaps: Counter[tuple[str, str]] = Counter()
@@ -43,18 +43,16 @@ class Continuity:
         above its runs. With ``doubted`` (the log lacks records that the status lists) the seen ids
         are looked up too, and those not found are missing.
         """
-        for ids in before:
-            stream = Stream(exchange, ids.channel, ids.symbol)
-            runs, latest = claimed(ids)
+        for stored in before:
+            stream = Stream(exchange, stored.channel, stored.symbol)
+            ids = claimed(stored)
             if doubted:
-                was, (runs, latest) = len(runs), found(ids, stream, log)
-                self._tell_lost(stream, was - len(runs))
-            self._runs[stream] = runs
-            if latest:
-                self._latest[stream] = latest
+                was, ids = len(ids.runs), confirmed(stored, stream, log)
+                self._tell_lost(stream, was - len(ids.runs))
+            self._ids[stream] = ids
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
-                runs = self._runs.setdefault(stream, IdRuns())
+                runs = self._ids_of(stream).runs
                 for key in log.keys_in(stream, _unseen(runs)):
                     number = id_of_key(key)
                     if number is not None:
@@ -68,9 +66,8 @@ class Continuity:
                     self._mark(stored)
                 continue
             cause = self._absent.pop(stored.stream, _LOST) if self._absent else _LOST
-            runs = self._runs.get(stored.stream)
-            if runs is None:
-                runs = self._runs[stored.stream] = IdRuns()
+            ids = self._ids.get(stored.stream)
+            runs = (self._ids_of(stored.stream) if ids is None else ids).runs
             number = id_of_key(stored.key)
             if number is not None:
                 if runs.last is not None and number > runs.last + 1:
@@ -84,33 +81,30 @@ class Continuity:
             stream = stream_of(event)
             number = id_of(event) if stream.channel in self._channels else None
             if number is not None:
-                self._runs.setdefault(stream, IdRuns()).add(number)
+                self._ids_of(stream).runs.add(number)
 
     def note_latest(self, stream: Stream, latest: int) -> None:
         """Note the latest id on the exchange, so that lost ids at the end count as missing."""
-        self._latest[stream] = latest
+        if stream in self._ids:
+            self._ids[stream].latest = latest
+        else:
+            self._latest[stream] = latest
 
     def behind(self, stream: Stream) -> bool:
         """Whether the latest id that is known to exist is not recorded yet."""
-        last = self.last(stream)
-        return last is not None and last < self._latest.get(stream, 0)
+        ids = self._ids.get(stream)
+        if ids is None or ids.latest is None or ids.runs.last is None:
+            return False
+        return ids.runs.last < ids.latest
 
     def last(self, stream: Stream) -> int | None:
         """The highest id recorded."""
-        runs = self._runs.get(stream)
-        return runs.last if runs else None
+        ids = self._ids.get(stream)
+        return ids.runs.last if ids is not None else None
 
     def status(self) -> list[IdsStatus]:
         """Seen and missing ids, by stream."""
-        return [
-            IdsStatus(
-                channel=stream.channel,
-                symbol=stream.symbol,
-                seen=runs.runs(),
-                missing=runs.missing(self._latest.get(stream)),
-            )
-            for stream, runs in self._runs.items()
-        ]
+        return [ids.stored(stream) for stream, ids in self._ids.items()]
 
     def gaps(self) -> list[GapCount]:
         """Gaps since the start, by channel and cause; without ids, possible gaps."""
@@ -118,6 +112,13 @@ class Continuity:
             GapCount(channel=channel, cause=cause, count=count)
             for (channel, cause), count in self._gaps.items()
         ]
+
+    def _ids_of(self, stream: Stream) -> StreamIds:
+        ids = self._ids.get(stream)
+        if ids is None:
+            ids = self._ids[stream] = StreamIds()
+            ids.latest = self._latest.pop(stream, None)
+        return ids
 
     def _mark(self, stored: Stored) -> None:
         """Note why there may be a gap before the next record."""

@@ -197,7 +197,7 @@ async def test_a_book_shows_no_level_beyond_its_snapshot(
         await life.until(streaming)
         await life.until(lambda status: books_recorded(status) > 20)
 
-    evidence = gather(tmp_path, "binance")
+    evidence = gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), "binance")
     async with aiohttp.ClientSession() as http:
         findings = await Judge(http, f"http://{server.address}").judge(evidence)
     assert findings.books_checked > 10

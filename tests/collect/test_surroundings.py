@@ -14,7 +14,6 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app.collector import open_collector
 from penstock.app.fetcher import open_fetcher
-from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.facts import RequestsResumed, RequestsSuspended
 from penstock.collect.listings import Listings
@@ -25,6 +24,7 @@ from penstock.connectors.markets import Markets
 from penstock.errors import StoreUnreachable, UnknownSymbol
 from penstock.exchanges.base import Info, ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
+from penstock.runtime.stores import open_state
 from penstock.telemetry import Fact, RequestSent, SnapshotFailed
 
 from .test_collector import (

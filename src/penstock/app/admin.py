@@ -5,7 +5,6 @@ from contextlib import aclosing, asynccontextmanager
 
 from msgspec.structs import replace
 
-from penstock.app.state import open_state
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
@@ -14,6 +13,7 @@ from penstock.connectors.markets import Markets
 from penstock.ingest import registry as handlers
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
+from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 

@@ -29,7 +29,7 @@ def trade(number: int) -> Trade:
 
 async def main(folder: Path, rate: int, seconds: float) -> None:
     clock, settings = SystemClock(), Settings(collect=Collect(data_dir=str(folder)))
-    async with RecordingProcess(settings, clock) as process:
+    async with RecordingProcess("toy", settings, clock) as process:
         process.own_slot("toy")
         recorder, publishers = process.open_recorder()
         [publisher] = publishers

@@ -155,7 +155,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 async def test_a_process_publishes_to_all_that_are_set(settings: Settings) -> None:
-    async with RecordingProcess(settings, SystemClock()) as process:
+    async with RecordingProcess("toy", settings, SystemClock()) as process:
         process.own_slot("a")
         recorder, publishers = process.open_recorder()
         _, memory = publishers

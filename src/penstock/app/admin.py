@@ -31,8 +31,17 @@ async def open_admin(
     """
     async with (
         open_state(settings, clock, read_only=read_only) as store,
-        _open_markets(settings, store, clock, listener) as markets,
+        admin_on(store, settings, clock, listener) as admin,
     ):
+        yield admin
+
+
+@asynccontextmanager
+async def admin_on(
+    store: StateStore, settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[FleetAdmin]:
+    """The same on a store that is open."""
+    async with _open_markets(settings, store, clock, listener) as markets:
         yield FleetAdmin(ConnectorManager(store), JobService(store, handlers.kinds()), markets)
 
 

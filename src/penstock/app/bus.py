@@ -1,7 +1,7 @@
 """Builds the bus: broker and subscribers."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
 from itertools import islice
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from penstock.publish.broker import Broker
 from penstock.publish.endpoints import BusEndpoints, find_log_id, resolve_endpoints
 from penstock.publish.ordering import Start
 from penstock.publish.subscriber import Subscriber
+from penstock.runtime.process import Process
+from penstock.runtime.status import Report
 from penstock.runtime.stores import configured_log
 from penstock.storage.log import EventLog, LogReader
 from penstock.storage.log.keys import Stream
@@ -23,15 +25,28 @@ _PIECE = 10_000
 """Records to read from the log at once."""
 
 
-@contextmanager
-def open_bus(settings: Settings, clock: Clock, listener: Listener = quiet) -> Iterator[Broker]:
+@asynccontextmanager
+async def open_bus(
+    settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[Broker]:
     """Open the broker of the bus.
 
     Raises:
         ConfigError: the bus is disabled, it lacks keys, or another broker uses its address.
     """
-    with closing(Broker(bus_endpoints(settings, broker=True), clock, listener)) as broker:
+    endpoints = bus_endpoints(settings, broker=True)
+    async with Process("bus", settings, clock, listener) as process:
+        broker = process.stack.enter_context(closing(Broker(endpoints, clock, listener)))
+        process.name = "bus"
+        process.open_state_later()
+        process.running(lambda: _report(broker))
         yield broker
+
+
+def _report(broker: Broker) -> Report:
+    counts = broker.counts
+    doing = f"{counts.forwarded:,} forwarded, {counts.missed:,} missed by slow subscribers"
+    return Report(doing=doing, activity=counts.forwarded)
 
 
 def bus_endpoints(settings: Settings, *, broker: bool = False) -> BusEndpoints:

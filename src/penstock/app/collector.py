@@ -15,6 +15,7 @@ from penstock.collect.log_repair import damage_told
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, StatusLocation, ending_told
 from penstock.collect.resuming import resume
+from penstock.collect.summary import summarize
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
@@ -45,7 +46,7 @@ async def open_collector(
     folder, slot = Path(settings.collect.data_dir), slot_name("collect", name, slot)
     continuity = Continuity(exchange.consecutive, listener)
     reporter = Reporter(StatusLocation(name, slot, folder), continuity, clock, listener)
-    async with RecordingProcess(settings, clock, listener) as process:
+    async with RecordingProcess("collect", settings, clock, listener) as process:
         absences = Absences(name)
         with damage_told(folder, slot):
             writer = process.own_slot(slot)
@@ -67,6 +68,7 @@ async def open_collector(
             availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
+        process.running(lambda: summarize(reporter.latest))
         with ending_told(reporter):
             store = await process.open_state(say)
             manager = ConnectorManager(store)

@@ -15,6 +15,7 @@ from penstock.collect.fetches import FetchContext, kinds_to_fetch
 from penstock.collect.listings import Listings
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, StatusLocation, ending_told
+from penstock.collect.summary import summarize
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
@@ -59,7 +60,7 @@ async def open_fetcher(
         note=partial(reporter.note, "asking"),
         tell=listener,
     )
-    async with RecordingProcess(settings, clock, listener) as process:
+    async with RecordingProcess("fetch", settings, clock, listener) as process:
 
         def say(error: Exception) -> None:
             # Owned only once there is something to record, or a status to write while it waits.
@@ -67,6 +68,7 @@ async def open_fetcher(
             availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
+        process.running(lambda: summarize(reporter.latest))
         with ending_told(reporter, lambda: process.owns_slot):
             store = await process.open_state(say)
             # A fetch loop has its own retries, for longer.

@@ -18,6 +18,7 @@ from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.runtime.process import RecordingProcess
+from penstock.runtime.status import Report
 from penstock.telemetry import Listener, quiet, tell_all
 
 
@@ -33,7 +34,7 @@ async def open_worker(
         StoreUnreachable, NewerStore: the state store cannot be opened.
         StorageError: the folder cannot be written.
     """
-    async with RecordingProcess(settings, clock, listener) as process:
+    async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
         writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
         recorder, _ = process.open_recorder()
@@ -47,7 +48,7 @@ async def open_worker(
             gateways, markets, recorder, clock, reader, job_service, listener, process.log_id
         )
         await check_claims(context)
-        yield Worker(
+        worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, tuple(handlers.kinds())),
             handlers.build(context),
@@ -55,3 +56,11 @@ async def open_worker(
             settings.jobs,
             tell_all([gateways.counters, listener]),
         )
+        process.running(lambda: _report(worker, settings.jobs.concurrency))
+        yield worker
+
+
+def _report(worker: Worker, most: int) -> Report:
+    ended = ", ".join(f"{count:,} {how}" for how, count in sorted(worker.ended.items()))
+    doing = f"{len(worker.job_runs):,} of {most:,} jobs running; runs: {ended or 'none yet'}"
+    return Report(doing=doing)

@@ -16,12 +16,12 @@ from penstock.cli.context import read_settings
 from penstock.cli.instants import day_and_time
 from penstock.cli.log_repair import repair
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
-from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.typed import instant_ns, stream_name
 from penstock.clock import SystemClock
 from penstock.errors import MissingExtra, UnknownExchange, UnknownStream
 from penstock.exchanges import registry
 from penstock.market.codec import json_of
+from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.runtime.stores import configured_log
 from penstock.storage.log import LogReader, SlotStats, Span, Stored
 from penstock.storage.log.keys import Stream, key_of_id, key_text

@@ -15,7 +15,7 @@ from penstock.config import Collect, Settings
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
 from penstock.publish.zeromq import ZeroMqPublisher
-from penstock.runtime.process import RecordingProcess
+from penstock.runtime.recording import RecordingProcess
 
 _TICK_S = 0.01
 

@@ -14,7 +14,8 @@ from penstock.config import State as StateSettings
 from penstock.errors import SlotInUse, StoreUnreachable
 from penstock.runtime import heartbeat
 from penstock.runtime.heartbeat import Heartbeat, Identified
-from penstock.runtime.process import Process, RecordingProcess
+from penstock.runtime.process import Process
+from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import ProcessStatus, Report, SeenProcess, State, read_processes
 from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore

@@ -17,8 +17,8 @@ from penstock.publish import Published, PublishedCounts, PublishedSlot, Publishe
 from penstock.publish.by_url import PreparedPublisher
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import Recorder
-from penstock.runtime.process import RecordingProcess
 from penstock.runtime.publishers import Publishers
+from penstock.runtime.recording import RecordingProcess
 from penstock.storage.log import open_log
 from penstock.telemetry import Fact, ListenerFailed
 

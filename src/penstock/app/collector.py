@@ -21,7 +21,7 @@ from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
 from penstock.exchanges import registry as exchanges
-from penstock.runtime.process import RecordingProcess
+from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.slots import slot_name
 from penstock.runtime.startup import until_possible
 from penstock.telemetry import Listener, quiet

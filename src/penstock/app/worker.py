@@ -17,7 +17,7 @@ from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
-from penstock.runtime.process import RecordingProcess
+from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
 from penstock.telemetry import Listener, quiet, tell_all
 

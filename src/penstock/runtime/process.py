@@ -1,9 +1,8 @@
-"""A process: its name, status and state store, and if it writes records, its slot of the log."""
+"""A process: its name, its state store, and its status there."""
 
 import asyncio
-import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, closing
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -13,24 +12,17 @@ from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.config import Settings
-from penstock.publish import PublishedCounts, PublishedSlot
-from penstock.publish.by_url import prepare_publishers
-from penstock.publish.endpoints import log_id
-from penstock.recorder import Recorder, Tap
+from penstock.publish import PublishedCounts
 from penstock.runtime.heartbeat import Heartbeat, Identified
-from penstock.runtime.publishers import Publishers
-from penstock.runtime.slots import free_slot
 from penstock.runtime.startup import until_possible
 from penstock.runtime.status import (
     Health,
     ProcessStatus,
     Report,
     shortened,
-    slot_status_id,
     this_machine,
 )
-from penstock.runtime.stores import configured_log, open_state
-from penstock.storage.log import LogWriter, Stored
+from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, StatusUnwritable, quiet
 
@@ -40,8 +32,8 @@ _OPEN_AGAIN_S = 5.0
 class Process:
     """Entered by every process, with ``async with``; what it opened is closed at the end.
 
-    Its status is written to the state store from the time that is open: ``starting`` until
-    ``report`` is set, then what that returns, and at the end ``stopped`` or ``failed``.
+    Once the state store is open, its status is written there: ``starting`` until ``running`` is
+    called, then what the report says, and at the end ``stopped`` or ``failed``.
     """
 
     def __init__(
@@ -129,22 +121,27 @@ class Process:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _status_id(self) -> str:
+    def status_id(self) -> str:
         """The id of its status. No other process that runs has the same."""
         host, _ = this_machine()
         return f"{host}:{self.folder.resolve()}/{self.name}"
 
-    def _published(self) -> Mapping[str, PublishedCounts]:
+    def published(self) -> Mapping[str, PublishedCounts]:
+        """The counts of its publishers, by name."""
         return {}
 
     def _last_report(self, error: BaseException | None) -> Report:
-        before = self._current_report()
+        try:
+            before = self.current_report()
+        except Exception:  # it ended half-way; the error to be raised is the other one
+            before = Report(doing="")
         if isinstance(error, Exception):
             why = f"{type(error).__name__}: {error}"
             return replace(before, state="failed", problems=(why, *before.problems))
         return replace(before, state="stopped")
 
-    def _current_report(self) -> Report:
+    def current_report(self) -> Report:
+        """What it does now, or did last."""
         if self._ended is not None:
             return self._ended
         return self._report() if self._report is not None else Report(doing="", state="starting")
@@ -152,7 +149,7 @@ class Process:
     def _identified(self) -> Identified | None:
         if not self.name:
             return None
-        now_ms, (host, pid), report = self.clock.now_ms(), this_machine(), self._current_report()
+        now_ms, (host, pid), report = self.clock.now_ms(), this_machine(), self.current_report()
         if report.activity is not None and report.activity != (self._activity or 0):
             self._activity, self._last_data_ms = report.activity, now_ms
         status = ProcessStatus(
@@ -168,106 +165,12 @@ class Process:
             last_data_ms=self._last_data_ms,
             health=_health(report),
             problems=shortened(report.problems),
-            published=self._published(),
+            published=self.published(),
         )
-        return Identified(self._status_id(), status)
+        return Identified(self.status_id(), status)
 
 
 def _health(report: Report) -> Health:
     if report.state == "failed":
         return "failed"
     return "impaired" if report.problems else "healthy"
-
-
-class RecordingProcess(Process):
-    """A process that owns a slot of the log, and publishes what it records there."""
-
-    def __init__(
-        self, kind: str, settings: Settings, clock: Clock, listener: Listener = quiet
-    ) -> None:
-        """Check the URLs of the log and of the publishers. Nothing is opened or changed.
-
-        Raises:
-            ConfigError: one of them is invalid.
-        """
-        super().__init__(kind, settings, clock, listener)
-        self.log = configured_log(settings)
-        self._prepared = prepare_publishers(settings)
-        self._writer: LogWriter | None = None
-        self._log_id: int | None = None
-        self._publishers: Publishers | None = None
-        self._recorded = 0
-
-    @property
-    def log_id(self) -> int:
-        """Identifies the log, in messages and in the cursors of jobs."""
-        if self._log_id is None:
-            folder = self.log.folder
-            self._log_id = secrets.randbits(63) if folder is None else log_id(folder)
-        return self._log_id
-
-    @property
-    def owns_slot(self) -> bool:
-        """Whether it owns its slot, and so may write to it and to its status."""
-        return self._writer is not None
-
-    def own_slot(self, slot: str) -> LogWriter:
-        """Open a slot of the log, unless it is open already.
-
-        Raises:
-            SlotInUse: another process owns it.
-            StorageError: it cannot be opened.
-        """
-        return self._writer or self._own(self.log.writer(slot))
-
-    def own_free_slot(self, name: str) -> LogWriter:
-        """Open the first slot with this name and a number that no process owns.
-
-        Raises:
-            StorageError: it cannot be opened.
-        """
-        return self._own(free_slot(self.log, name))
-
-    def _own(self, writer: LogWriter) -> LogWriter:
-        self._writer = self.stack.enter_context(closing(writer))
-        self.name = writer.slot
-        return writer
-
-    def open_recorder(self, taps: Sequence[Tap] = ()) -> tuple[Recorder, Publishers]:
-        """Open the publishers of the slot that it owns, and the recorder.
-
-        Raises:
-            ConfigError: a publisher cannot be opened.
-        """
-        writer = self._writer
-        assert writer is not None
-        source = PublishedSlot(
-            slot=writer.slot,
-            log_id=self.log_id,
-            numbers={str(stream): number for stream, number in writer.last_numbers().items()},
-            clock=self.clock,
-            listener=self.listener,
-        )
-        publishers = Publishers(self._prepared, source, self.settings.publish.queue)
-        self._publishers = self.stack.enter_context(closing(publishers))
-        recorder = Recorder(
-            writer,
-            publishers,
-            (*taps, self._count_recorded),
-            durability=self.settings.collect.durability,
-            listener=self.listener,
-        )
-        self.stack.enter_context(closing(recorder))
-        return recorder, publishers
-
-    def _count_recorded(self, recorded: Sequence[Stored]) -> None:
-        self._recorded += len(recorded)
-
-    def _status_id(self) -> str:
-        return slot_status_id(self.log_id, self.name)
-
-    def _published(self) -> Mapping[str, PublishedCounts]:
-        return self._publishers.counts() if self._publishers is not None else {}
-
-    def _current_report(self) -> Report:
-        return replace(super()._current_report(), activity=self._recorded)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from penstock.errors import mask_urls
 from penstock.publish import PublishedCounts
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Condition, StoreNow
@@ -91,10 +92,11 @@ def slot_status_id(log_id: int, slot: str) -> str:
 
 
 def shortened(problems: tuple[str, ...]) -> list[str]:
-    """The first problems, so that a status stays small."""
+    """The first problems, without passwords, so that a status stays small."""
     more = len(problems) - _MOST_PROBLEMS
-    kept = [each if len(each) <= _LONGEST else each[:_LONGEST] + "…" for each in problems]
-    return [*kept[:_MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+    masked = map(mask_urls, problems[:_MOST_PROBLEMS])
+    kept = [each if len(each) <= _LONGEST else each[:_LONGEST] + "…" for each in masked]
+    return [*kept, *([f"and {more} more"] if more > 0 else [])]
 
 
 async def write_process(store: StateStore, id_: str, status: ProcessStatus) -> None:

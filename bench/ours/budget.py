@@ -19,7 +19,6 @@ from contextlib import aclosing
 from itertools import cycle, islice
 from random import random
 
-from penstock.app.state import open_state
 from penstock.clock import SystemClock
 from penstock.config import Exchanges, Settings, State
 from penstock.connectors.gateways import FleetGateways
@@ -29,6 +28,7 @@ from penstock.exchanges.base import ExchangeClient, Request
 from penstock.exchanges.facts import RequestSent, SendingStopped
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
+from penstock.runtime.stores import open_state
 from penstock.telemetry import Fact
 
 NAME = "binance"

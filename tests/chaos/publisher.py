@@ -8,18 +8,14 @@ import asyncio
 import json
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
-from penstock.app.bus import publishing
 from penstock.clock import SystemClock
-from penstock.config import Bus
+from penstock.config import Collect, Settings
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
-from penstock.publish.endpoints import resolve_endpoints
-from penstock.recorder import Recorder
-from penstock.storage.log import open_log
-from penstock.telemetry import quiet
+from penstock.publish.zeromq import ZeroMqPublisher
+from penstock.runtime.recording import RecordingProcess
 
 _TICK_S = 0.01
 
@@ -32,24 +28,24 @@ def trade(number: int) -> Trade:
 
 
 async def main(folder: Path, rate: int, seconds: float) -> None:
-    clock = SystemClock()
-    with closing(open_log(f"rocksdb:{folder}").writer("toy")) as writer:
-        endpoints = resolve_endpoints(Bus(), folder)
-        async with publishing(endpoints, writer, clock, quiet) as publisher:
-            assert publisher is not None
-            with closing(Recorder(writer, publisher)) as recorder:
-                while not publisher._listen():  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-                print("publishing", flush=True)
-                recorded, started = 0, time.monotonic()
-                while (passed := time.monotonic() - started) < seconds:
-                    due = int(passed * rate)
-                    await recorder.record([trade(n) for n in range(recorded + 1, due + 1)])
-                    recorded = due
-                    await asyncio.sleep(_TICK_S)
-                # Long enough for an announcement, should the last messages have been dropped.
-                await asyncio.sleep(2.5)
-                counts = publisher.counts
+    clock, settings = SystemClock(), Settings(collect=Collect(data_dir=str(folder)))
+    async with RecordingProcess("toy", settings, clock) as process:
+        process.own_slot("toy")
+        recorder, publishers = process.open_recorder()
+        [publisher] = publishers
+        assert isinstance(publisher, ZeroMqPublisher)
+        while not publisher._listen():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        print("publishing", flush=True)
+        recorded, started = 0, time.monotonic()
+        while (passed := time.monotonic() - started) < seconds:
+            due = int(passed * rate)
+            await recorder.record([trade(n) for n in range(recorded + 1, due + 1)])
+            recorded = due
+            await asyncio.sleep(_TICK_S)
+        # Long enough for an announcement, should the last messages have been dropped.
+        await asyncio.sleep(2.5)
+        counts = publisher.counts
     print(
         json.dumps(
             {

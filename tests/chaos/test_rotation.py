@@ -163,7 +163,9 @@ async def test_while_connections_are_replaced_trades_and_books_are_the_exchanges
         line = await asyncio.wait_for(simulator.stdout.readline(), START_S)
         address = json.loads(line)["listening"]
         status = await collect(exchange, symbols, address, tmp_path)
-        findings = await Judge(http, address).judge(gather(tmp_path, exchange))
+        findings = await Judge(http, address).judge(
+            gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), exchange)
+        )
     [shard] = status.shards
     report: dict[str, Any] = {
         "exchange": exchange,

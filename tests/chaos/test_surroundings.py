@@ -27,11 +27,11 @@ from typing import Any
 
 import aiohttp
 
-from penstock.app.state import open_state
 from penstock.cli.processes import running
 from penstock.clock import SystemClock
 from penstock.config import Settings, State
 from penstock.connectors import ConnectorManager
+from penstock.runtime.stores import open_state
 from penstock.simulator import registry
 
 from .test_streams import Subject, choose, judge, until_synced

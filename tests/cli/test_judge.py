@@ -150,7 +150,7 @@ def test_books_without_ids_are_judged_by_their_times(tmp_path: Path) -> None:
     with closing(open_log(f"rocksdb:{tmp_path}").writer("collect-kraken")) as writer:
         writer.append(books)
 
-    (evidence,) = gather(tmp_path, "kraken").values()
+    (evidence,) = gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), "kraken").values()
 
     assert {(book.update_id, book.at_ms) for book in evidence.books} == {(0, 5_000), (77, None)}
 
@@ -166,7 +166,7 @@ def test_a_book_without_a_number_or_a_time_is_not_held_against_anything(tmp_path
     with closing(open_log(f"rocksdb:{tmp_path}").writer(SLOT)) as writer:
         writer.append([book(0, None), book(7, None), book(0, 1_700_000_000_000_123_456)])
 
-    books = gather(tmp_path, "binance")["btc_usdt"].books
+    books = gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), "binance")["btc_usdt"].books
     assert {(each.update_id, each.at_ms) for each in books} == {(7, None), (0, 1_700_000_000_000)}
 
 
@@ -188,7 +188,7 @@ def test_what_other_exchanges_have_in_the_same_folder_is_left_alone(tmp_path: Pa
             ),
         )  # fmt: skip
 
-    (evidence,) = gather(tmp_path, "kraken").values()
+    (evidence,) = gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), "kraken").values()
 
     assert [book.update_id for book in evidence.books] == [2]
     assert not evidence.synced

@@ -21,6 +21,7 @@ from penstock.collect.status import BookStatus
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.exchanges import registry
 from penstock.simulator.judge import Findings, Judge
+from penstock.storage.log import open_log
 
 MARKETS = {"binance": "btc_usdt", "kraken": "btc_usd", "coinbase": "btc_usd", "upbit": "btc_krw"}
 
@@ -54,7 +55,9 @@ class Scene:
 
     async def judge(self) -> Findings:
         async with aiohttp.ClientSession() as http:
-            return await Judge(http, self.address).judge(gather(self.folder, self.name))
+            return await Judge(http, self.address).judge(
+                gather(self.folder, open_log(f"rocksdb:{self.folder}"), self.name)
+            )
 
 
 @asynccontextmanager

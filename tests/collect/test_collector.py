@@ -24,7 +24,6 @@ from penstock.collect.facts import (
     LogUnwritable,
     LogWritable,
     StatusUnreadable,
-    StatusUnwritable,
     StreamRecovered,
     StreamStalled,
 )
@@ -33,6 +32,7 @@ from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Sim
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.exchanges.facts import RequestSent
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
+from penstock.runtime.facts import StatusUnwritable
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Judge
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
@@ -198,7 +198,7 @@ async def test_a_book_shows_no_level_beyond_its_snapshot(
         await life.until(streaming)
         await life.until(lambda status: books_recorded(status) > 20)
 
-    evidence = gather(tmp_path, "binance")
+    evidence = gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), "binance")
     async with aiohttp.ClientSession() as http:
         findings = await Judge(http, f"http://{server.address}").judge(evidence)
     assert findings.books_checked > 10

@@ -12,7 +12,6 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app.fetcher import open_fetcher
 from penstock.app.simulator import build_simulator
-from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.facts import FetchDone, FetchFailed
@@ -36,6 +35,7 @@ from penstock.exchanges import registry as exchanges
 from penstock.exchanges.gateway import Gateway
 from penstock.market.events import AnyEvent, Trade
 from penstock.market.symbol import Symbol
+from penstock.runtime.stores import open_state
 from penstock.simulator import registry as simulators
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Evidence, Judge, SeenTrade

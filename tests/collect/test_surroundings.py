@@ -14,7 +14,6 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app.collector import open_collector
 from penstock.app.fetcher import open_fetcher
-from penstock.app.state import open_state
 from penstock.clock import ManualClock, SystemClock
 from penstock.collect.facts import RequestsResumed, RequestsSuspended, SnapshotFailed
 from penstock.collect.listings import Listings
@@ -26,6 +25,7 @@ from penstock.errors import StoreUnreachable, UnknownSymbol
 from penstock.exchanges.base import Info, ListedMarket, SymbolMap
 from penstock.exchanges.facts import RequestSent
 from penstock.market.symbol import Symbol
+from penstock.runtime.stores import open_state
 from penstock.telemetry import Fact
 
 from .test_collector import (

@@ -20,7 +20,7 @@ from penstock.publish.broker import Broker
 from penstock.publish.endpoints import BusEndpoints, resolve_endpoints
 from penstock.publish.frames import Head
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
-from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
+from penstock.publish.zeromq import ZeroMqPublisher
 
 TOPIC = "sim.trades.btc_usdt"
 OTHER = "sim.trades.btc_usd"
@@ -90,8 +90,10 @@ class Town:
         self, slot: str = "a", numbers: dict[str, int] | None = None, **settings: Any
     ) -> AsyncIterator[ZeroMqPublisher]:
         head = Head(next(self.runs), LOG)
-        publisher = ZeroMqPublisher(self.endpoints(**settings), slot, head, numbers)
-        announcing = asyncio.create_task(keep_announcing(publisher, self.clock))
+        publisher = ZeroMqPublisher(
+            self.endpoints(**settings), slot, head, numbers, clock=self.clock
+        )
+        announcing = asyncio.create_task(publisher.run())
         try:
             yield publisher
         finally:

@@ -10,14 +10,17 @@ import pytest
 import zmq
 from tests.waiting import PATIENCE_S
 
-from penstock.app.bus import publishing, subscribe
+from penstock.app.bus import subscribe
 from penstock.config import Bus, Collect, Settings
 from penstock.errors import BusUnreachable, ConfigError
 from penstock.market.codec import decode
 from penstock.market.events import Candle
 from penstock.market.symbol import Symbol
+from penstock.publish import PublishedSlot
 from penstock.publish.asking import ask_bus
 from penstock.publish.broker import Broker
+from penstock.publish.by_url import prepare_publishers
+from penstock.publish.endpoints import log_id
 from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.publish.frames import (
     BATCH,
@@ -33,8 +36,9 @@ from penstock.publish.frames import (
 from penstock.publish.readiness import Socket
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.publish.zeromq import ZeroMqPublisher
+from penstock.runtime.publishers import Publishers
 from penstock.storage.log import open_log
-from penstock.telemetry import Fact, quiet
+from penstock.telemetry import Fact
 
 from .conftest import (
     OTHER,
@@ -210,7 +214,10 @@ async def test_a_candle_that_another_slot_has_corrected_is_replayed_as_corrected
         for slot in "ab":
             writer = stack.enter_context(closing(log.writer(slot)))
             writer.append([candle(slot)])
-            await stack.enter_async_context(publishing(town.endpoints(), writer, town.clock, quiet))
+            numbers = {str(stream): last for stream, last in writer.last_numbers().items()}
+            source = PublishedSlot(slot, log_id(town.folder), numbers, town.clock)
+            publishers = Publishers(prepare_publishers(settings), source, 1)
+            stack.enter_context(closing(publishers))
         subscriber = await stack.enter_async_context(subscribe(topic, start=1, settings=settings))
         got = await take(subscriber, 2)
 

@@ -1,19 +1,23 @@
-"""Every publisher keeps the same promises, whatever carries its messages."""
+"""Every publisher keeps the same promises, whatever URL it is found by."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
 from tests.waiting import PATIENCE_S
 
-from penstock.publish import Message, Publisher
+from penstock.config import Collect, Publish, Settings
+from penstock.publish import Message, PublishedSlot
+from penstock.publish.by_url import prepare_publishers
 from penstock.publish.memory import MemoryPublisher, MemorySubscription
 from penstock.publish.subscriber import Delivery, Subscriber
+from penstock.publish.zeromq import ZeroMqPublisher
+from penstock.runtime.publishers import Publishers
 
-from .conftest import OTHER, TOPIC, Town, heard, joined, messages
+from .conftest import LOG, OTHER, TOPIC, Town, heard, joined, messages
 
 CAPACITY = 100
 
@@ -50,25 +54,33 @@ class _ZeroMq:
 
 
 class Subject(NamedTuple):
-    publisher: Publisher
+    publisher: Publishers
     listen: Callable[[str], Awaitable[Listening]]
 
 
 @pytest.fixture(params=["memory", "zeromq"])
 async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    town = Town(tmp_path, queue=CAPACITY)
+    settings = Settings(
+        collect=Collect(data_dir=str(tmp_path)),
+        bus=town.settings,
+        publish=Publish(urls=(f"{request.param}:",)),
+    )
     async with AsyncExitStack() as stack:
-        if request.param == "memory":
-            memory = MemoryPublisher()
-            stack.callback(memory.close)
+        source = PublishedSlot("collect-sim", LOG, {}, town.clock)
+        publishers = Publishers(prepare_publishers(settings), source, CAPACITY)
+        stack.enter_context(closing(publishers))
+        [publisher] = publishers
+        if isinstance(publisher, MemoryPublisher):
+            memory = publisher
 
             async def listen(wanted: str) -> Listening:
                 return _Memory(memory.subscribe(wanted, CAPACITY))
 
-            yield Subject(memory, listen)
+            yield Subject(publishers, listen)
             return
-        town = Town(tmp_path, queue=CAPACITY)
+        assert isinstance(publisher, ZeroMqPublisher)
         await stack.enter_async_context(town.bus())
-        publisher = await stack.enter_async_context(town.publisher())
         await heard(publisher)
 
         async def listen_far(wanted: str) -> Listening:
@@ -76,7 +88,7 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             await joined(subscriber)
             return _ZeroMq(subscriber)
 
-        yield Subject(publisher, listen_far)
+        yield Subject(publishers, listen_far)
 
 
 async def test_messages_arrive_whole_and_in_order(subject: Subject) -> None:
@@ -140,3 +152,16 @@ async def test_a_listener_that_does_not_read_holds_up_neither_publisher_nor_othe
 
     assert got == sorted(got, key=lambda message: message.number)
     assert set(got) <= set(given)
+
+
+async def test_what_a_full_queue_drops_is_counted(subject: Subject) -> None:
+    await subject.listen(TOPIC)  # and never reads
+    given = messages(1, 40_000)
+
+    for first in range(0, len(given), 20):
+        subject.publisher.publish(given[first : first + 20])
+
+    counts = subject.publisher.total()
+    assert counts.dropped
+    assert counts.published
+    assert list(subject.publisher.counts().values()) == [counts]

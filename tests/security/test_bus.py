@@ -493,7 +493,7 @@ def test_log_lines_steer_no_terminal() -> None:
 
 STUCK = """
 import asyncio, time
-from penstock.cli.running import end_in_time, stop_on_signals
+from penstock.runtime.stopping import end_in_time, stop_on_signals
 
 async def main():
     stop_on_signals(asyncio.Event())

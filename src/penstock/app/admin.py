@@ -5,7 +5,6 @@ from contextlib import aclosing, asynccontextmanager
 
 from msgspec.structs import replace
 
-from penstock.app.state import open_state
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
@@ -14,6 +13,7 @@ from penstock.connectors.markets import Markets
 from penstock.ingest import registry as handlers
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
+from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
@@ -31,8 +31,17 @@ async def open_admin(
     """
     async with (
         open_state(settings, clock, read_only=read_only) as store,
-        _open_markets(settings, store, clock, listener) as markets,
+        admin_on(store, settings, clock, listener) as admin,
     ):
+        yield admin
+
+
+@asynccontextmanager
+async def admin_on(
+    store: StateStore, settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[FleetAdmin]:
+    """The same on a store that is open."""
+    async with _open_markets(settings, store, clock, listener) as markets:
         yield FleetAdmin(ConnectorManager(store), JobService(store, handlers.kinds()), markets)
 
 

@@ -1,8 +1,7 @@
-"""Builds the bus: broker, publishers and subscribers."""
+"""Builds the bus: broker and subscribers."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import islice
 from pathlib import Path
 
@@ -12,12 +11,13 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
 from penstock.publish.broker import Broker
-from penstock.publish.endpoints import BusEndpoints, find_log_id, log_id, resolve_endpoints
-from penstock.publish.frames import Head
+from penstock.publish.endpoints import BusEndpoints, find_log_id, resolve_endpoints
 from penstock.publish.ordering import Start
 from penstock.publish.subscriber import Subscriber
-from penstock.publish.zeromq import ZeroMqPublisher, keep_announcing
-from penstock.storage.log import LogReader, LogWriter, open_log
+from penstock.runtime.process import Process
+from penstock.runtime.status import Report
+from penstock.runtime.stores import configured_log
+from penstock.storage.log import EventLog, LogReader
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import Listener, quiet
 
@@ -25,15 +25,28 @@ _PIECE = 10_000
 """Records to read from the log at once."""
 
 
-@contextmanager
-def open_bus(settings: Settings, clock: Clock, listener: Listener = quiet) -> Iterator[Broker]:
+@asynccontextmanager
+async def open_bus(
+    settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[Broker]:
     """Open the broker of the bus.
 
     Raises:
         ConfigError: the bus is disabled, it lacks keys, or another broker uses its address.
     """
-    with closing(Broker(bus_endpoints(settings, broker=True), clock, listener)) as broker:
+    endpoints = bus_endpoints(settings, broker=True)
+    async with Process("bus", settings, clock, listener) as process:
+        broker = process.stack.enter_context(closing(Broker(endpoints, clock, listener)))
+        process.name = "bus"
+        process.open_state_later()
+        process.running(lambda: _report(broker))
         yield broker
+
+
+def _report(broker: Broker) -> Report:
+    counts = broker.counts
+    doing = f"{counts.forwarded:,} forwarded, {counts.missed:,} missed by slow subscribers"
+    return Report(doing=doing, activity=counts.forwarded)
 
 
 def bus_endpoints(settings: Settings, *, broker: bool = False) -> BusEndpoints:
@@ -70,26 +83,27 @@ def subscribe(
     if data_dir is not None:
         settings = replace(settings, collect=replace(settings.collect, data_dir=str(data_dir)))
     wanted = [topics] if isinstance(topics, str) else list(topics)
-    filler = _LogFiller(Path(settings.collect.data_dir))
+    filler = _LogFiller(configured_log(settings))
     return Subscriber(bus_endpoints(settings), wanted, start=start, fill=filler)
 
 
 class _LogFiller:
-    """Reads a folder's log, which is opened at the first read."""
+    """Reads a log, which is opened at the first read."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
         self._reader: LogReader | None = None
 
     def holds(self, log: int) -> bool:
-        return find_log_id(self._folder) == log
+        folder = self._log.folder
+        return folder is not None and find_log_id(folder) == log
 
     def read(self, topic: str, slot: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         parts = topic.split(".")
         if len(parts) != 3:
             return iter(())
         if self._reader is None:
-            self._reader = open_log(f"rocksdb:{self._folder}").reader()
+            self._reader = self._log.reader()
         return _numbered(self._reader, Stream(*parts), slot, first, last)
 
     def close(self) -> None:
@@ -109,22 +123,3 @@ def _numbered(
         for stored, shown in zip(piece, reader.shown(piece), strict=True):
             yield stored.number, shown.record
         first = piece[-1].number + 1
-
-
-@asynccontextmanager
-async def publishing(
-    endpoints: BusEndpoints | None, writer: LogWriter, clock: Clock, listener: Listener
-) -> AsyncIterator[ZeroMqPublisher | None]:
-    """The publisher of a slot's records; None without a bus."""
-    if endpoints is None:
-        yield None
-        return
-    numbers = {str(stream): number for stream, number in writer.last_numbers().items()}
-    head = Head(run=clock.now_ns(), log=log_id(endpoints.folder))
-    publisher = ZeroMqPublisher(endpoints, writer.slot, head, numbers, listener)
-    announcing = asyncio.create_task(keep_announcing(publisher, clock))
-    try:
-        yield publisher
-    finally:
-        announcing.cancel()
-        publisher.close()

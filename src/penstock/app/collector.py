@@ -1,14 +1,10 @@
 """Builds a collector from settings."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
-from penstock.app.bus import publishing
-from penstock.app.slots import slot_name
-from penstock.app.startup import until_possible
-from penstock.app.state import open_state
 from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.availability import RestAvailability
@@ -18,6 +14,7 @@ from penstock.collect.log_repair import damage_told
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, StatusLocation, ending_told
 from penstock.collect.resuming import resume
+from penstock.collect.summary import summarize
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
@@ -25,9 +22,9 @@ from penstock.connectors.markets import Markets
 from penstock.coverage.continuity import Continuity
 from penstock.exchanges import registry as exchanges
 from penstock.market import channels
-from penstock.publish.endpoints import resolve_endpoints
-from penstock.recorder import Recorder
-from penstock.storage.log import open_log
+from penstock.runtime.recording import RecordingProcess
+from penstock.runtime.slots import slot_name
+from penstock.runtime.startup import until_possible
 from penstock.telemetry import Listener, quiet
 
 
@@ -40,7 +37,7 @@ async def open_collector(
     Several for one exchange on one folder need names for their slots.
 
     Raises:
-        ConfigError: the settings of the bus are invalid.
+        ConfigError: the URL of the log or of a publisher is invalid.
         UnknownExchange, UnknownChannel: there is no exchange or channel of that name.
         SlotInUse: another process collects from it into the same folder.
         StorageError: the folder cannot be written.
@@ -48,29 +45,18 @@ async def open_collector(
     """
     exchange = exchanges.load(name)
     channels.check(settings.collect.channels)
-    endpoints = resolve_endpoints(settings.bus, Path(settings.collect.data_dir))
     folder, slot = Path(settings.collect.data_dir), slot_name("collect", name, slot)
     continuity = Continuity(exchange.consecutive, listener)
     reporter = Reporter(StatusLocation(name, slot, folder), continuity, clock, listener)
-    log = open_log(f"rocksdb:{folder}")
-    async with AsyncExitStack() as stack:
+    async with RecordingProcess("collect", settings, clock, listener) as process:
         absences = Absences(name)
         with damage_told(folder, slot):
-            writer = stack.enter_context(closing(log.writer(slot)))
-            with closing(log.reader()) as reader:
+            writer = process.own_slot(slot)
+            with closing(process.log.reader()) as reader:
                 resume(reporter.location, reader, continuity, absences, listener)
             reporter.numbered = sum(writer.last_numbers().values())
-        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
-        if publisher is not None:
-            reporter.bus = publisher.counts
-        recorder = Recorder(
-            writer,
-            publisher,
-            (continuity, absences, reporter),
-            durability=settings.collect.durability,
-            listener=listener,
-        )
-        stack.enter_context(closing(recorder))
+        recorder, publishers = process.open_recorder((continuity, absences, reporter))
+        reporter.published = publishers.total
         patient = RetryingRecorder(recorder, name, folder, clock, listener, continuity.recovered)
         availability = RestAvailability(
             name,
@@ -84,13 +70,13 @@ async def open_collector(
             availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
+        process.running(lambda: summarize(reporter.latest))
         with ending_told(reporter):
-            opened = partial(open_state, settings, clock)
-            store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
+            store = await process.open_state(say)
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
         gateways = FleetGateways(store, settings, clock, listener)
-        await stack.enter_async_context(aclosing(gateways))
+        await process.stack.enter_async_context(aclosing(gateways))
         markets = Markets(store, gateways, listener)
         yield Collector(
             exchange=exchange,

@@ -1,16 +1,12 @@
 """Builds a fetcher from settings."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from penstock.app.bus import publishing
-from penstock.app.slots import slot_name
-from penstock.app.startup import until_possible
-from penstock.app.state import open_state
 from penstock.clock import Clock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.fetcher import Fetcher, FetcherServices, OperatorLimit, build_fetcher
@@ -18,15 +14,16 @@ from penstock.collect.fetches import FetchContext, kinds_to_fetch
 from penstock.collect.listings import Listings
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, StatusLocation, ending_told
+from penstock.collect.summary import summarize
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
 from penstock.coverage.continuity import Continuity
 from penstock.exchanges import registry as exchanges
-from penstock.publish.endpoints import resolve_endpoints
-from penstock.recorder import Recorder
-from penstock.storage.log import LogWriter, open_log
+from penstock.runtime.recording import RecordingProcess
+from penstock.runtime.slots import slot_name
+from penstock.runtime.startup import until_possible
 from penstock.telemetry import Listener, quiet
 
 
@@ -43,8 +40,8 @@ async def open_fetcher(
 
     Raises:
         UnknownExchange, UnknownSymbol: one of the names does not exist.
-        ConfigError: a kind needs a market, and none is named; or the settings of the bus are
-            invalid.
+        ConfigError: a kind needs a market, and none is named; or the URL of the log or of a
+            publisher is invalid.
         ExchangeError, ExchangeUnreachable, UnexpectedAnswer: the exchange cannot be queried.
         SlotInUse: another process fetches from it into the same folder.
         StorageError: the folder cannot be written.
@@ -53,7 +50,6 @@ async def open_fetcher(
     exchange = exchanges.load(name)
     kinds_to_fetch(settings.fetch, symbols)
     folder, slot = Path(settings.collect.data_dir), slot_name("fetch", name, slot)
-    endpoints, log = resolve_endpoints(settings.bus, folder), open_log(f"rocksdb:{folder}")
     reporter = Reporter(
         StatusLocation(name, slot, folder), Continuity((), listener), clock, listener
     )
@@ -64,46 +60,31 @@ async def open_fetcher(
         note=partial(reporter.note, "asking"),
         tell=listener,
     )
-    owned: list[LogWriter] = []
-    async with AsyncExitStack() as stack:
-
-        def own() -> LogWriter:
-            # Opened only once there is something to record, or a status to write while it waits.
-            if not owned:
-                owned.append(stack.enter_context(closing(log.writer(slot))))
-            return owned[0]
+    async with RecordingProcess("fetch", settings, clock, listener) as process:
 
         def say(error: Exception) -> None:
-            own()
+            # Owned only once there is something to record, or a status to write while it waits.
+            process.own_slot(slot)
             availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
-        with ending_told(reporter, lambda: bool(owned)):
-            opened = partial(open_state, settings, clock)
-            store = await until_possible(lambda: stack.enter_async_context(opened()), clock, say)
+        process.running(lambda: summarize(reporter.latest))
+        with ending_told(reporter, lambda: process.owns_slot):
+            store = await process.open_state(say)
             # A fetch loop has its own retries, for longer.
             once = replace(settings, requests=replace(settings.requests, attempts=1))
             gateways = FleetGateways(store, once, clock, listener)
-            await stack.enter_async_context(aclosing(gateways))
+            await process.stack.enter_async_context(aclosing(gateways))
             gateway = await until_possible(partial(gateways.of, name), clock, say)
             markets = Markets(store, gateways, listener)
             listed = await until_possible(partial(markets.of, name), clock, say)
             wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
-            writer = own()
-        reader = stack.enter_context(closing(log.reader()))
-        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
-        if publisher is not None:
-            reporter.bus = publisher.counts
-        recorder = Recorder(
-            writer,
-            publisher,
-            (reporter,),
-            durability=settings.collect.durability,
-            listener=listener,
-        )
-        stack.enter_context(closing(recorder))
+            process.own_slot(slot)
+        reader = process.stack.enter_context(closing(process.log.reader()))
+        recorder, publishers = process.open_recorder((reporter,))
+        reporter.published = publishers.total
         rest, turn = exchange.rest(listed), OperatorLimit(settings.fetch, clock)
         patient = RetryingRecorder(recorder, name, folder, clock, listener)
         context = FetchContext(exchange, rest, gateway, patient, reader, clock, turn, listener)

@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.app.admin import open_admin
+from penstock.app.admin import admin_on
 from penstock.app.extras import installed_with
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.net.port_owner import port_owner
+from penstock.runtime.process import Process
+from penstock.runtime.status import Report
 from penstock.telemetry import Listener, quiet
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ async def open_server(
     """
     with installed_with("api"):
         from penstock.api.serving import serving  # noqa: PLC0415
-    opened = partial(open_admin, settings, clock)
-    async with serving(settings.api, opened, clock, listener, port_owner) as server:
+    async with Process("serve", settings, clock, listener) as process:
+        store = await process.open_state()
+        opened = partial(admin_on, store, settings, clock)
+        serving_api = serving(settings.api, opened, clock, listener, port_owner)
+        server = await process.stack.enter_async_context(serving_api)
+        process.name = f"serve-{server.port}"
+        process.running(lambda: Report(doing=f"serving {server.url}"))
         yield server

@@ -3,14 +3,10 @@
 import os
 import platform
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
-from pathlib import Path
+from contextlib import aclosing, asynccontextmanager, closing
 
 from msgspec.structs import replace
 
-from penstock.app.bus import publishing
-from penstock.app.slots import free_slot
-from penstock.app.state import open_state
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.gateways import FleetGateways
@@ -21,9 +17,8 @@ from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
-from penstock.publish.endpoints import log_id, resolve_endpoints
-from penstock.recorder import Recorder
-from penstock.storage.log import open_log
+from penstock.runtime.recording import RecordingProcess
+from penstock.runtime.status import Report
 from penstock.telemetry import Listener, quiet, tell_all
 
 
@@ -34,34 +29,26 @@ async def open_worker(
     """Open a worker for the shared jobs, in the named slot or in the first free one.
 
     Raises:
-        ConfigError: the settings of the bus are invalid.
+        ConfigError: the URL of the log or of a publisher is invalid.
         SlotInUse: another process writes to the named slot.
         StoreUnreachable, NewerStore: the state store cannot be opened.
         StorageError: the folder cannot be written.
     """
-    folder = Path(settings.collect.data_dir)
-    endpoints = resolve_endpoints(settings.bus, folder)
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_state(settings, clock))
-        log = open_log(f"rocksdb:{folder}")
-        writer = log.writer(f"work-{slot}") if slot else free_slot(log, "work")
-        stack.enter_context(closing(writer))
-        publisher = await stack.enter_async_context(publishing(endpoints, writer, clock, listener))
-        recorder = Recorder(
-            writer, publisher, durability=settings.collect.durability, listener=listener
-        )
-        stack.enter_context(closing(recorder))
+    async with RecordingProcess("work", settings, clock, listener) as process:
+        store = await process.open_state()
+        writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
+        recorder, _ = process.open_recorder()
         impatient = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout)
         gateways = FleetGateways(store, replace(settings, requests=impatient), clock, listener)
-        await stack.enter_async_context(aclosing(gateways))
-        reader = stack.enter_context(closing(log.reader()))
+        await process.stack.enter_async_context(aclosing(gateways))
+        reader = process.stack.enter_context(closing(process.log.reader()))
         job_service = JobService(store, handlers.kinds())
         markets = Markets(store, gateways, listener)
         context = HandlerContext(
-            gateways, markets, recorder, clock, reader, job_service, listener, log_id(folder)
+            gateways, markets, recorder, clock, reader, job_service, listener, process.log_id
         )
         await check_claims(context)
-        yield Worker(
+        worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, tuple(handlers.kinds())),
             handlers.build(context),
@@ -69,3 +56,11 @@ async def open_worker(
             settings.jobs,
             tell_all([gateways.counters, listener]),
         )
+        process.running(lambda: _report(worker, settings.jobs.concurrency))
+        yield worker
+
+
+def _report(worker: Worker, most: int) -> Report:
+    ended = ", ".join(f"{count:,} {how}" for how, count in sorted(worker.ended.items()))
+    doing = f"{len(worker.job_runs):,} of {most:,} jobs running; runs: {ended or 'none yet'}"
+    return Report(doing=doing)

@@ -13,18 +13,13 @@ from penstock.app.bus import bus_endpoints, open_bus
 from penstock.app.metrics import measured
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
-from penstock.cli.running import (
-    end_in_time,
-    last_words_logged,
-    run_process,
-    stop_after,
-    stop_on_signals,
-)
+from penstock.cli.running import last_words_logged, run_process
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.publish.asking import ask_bus
 from penstock.publish.keys import make_keys
 from penstock.publish.registry import BusFacts
+from penstock.runtime.stopping import end_in_time, stop_after, stop_on_signals
 from penstock.telemetry import Listener, log_facts
 from penstock.telemetry.printable import printable
 
@@ -65,7 +60,7 @@ async def _run(
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
     end_in_time(_END_S)
-    with open_bus(settings, clock, listener) as broker:
+    async with open_bus(settings, clock, listener) as broker:
         if broker.endpoints.secret is not None and not settings.bus.publishers:
             note(_NO_PUBLISHERS)
         if as_json:

@@ -1,7 +1,6 @@
 """``penstock collect``: records one exchange's streams until it is stopped."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -25,15 +24,12 @@ from penstock.cli.options import (
 )
 from penstock.cli.painter import write
 from penstock.cli.running import (
-    ToldToStop,
     View,
     last_words_logged,
     run_process,
     run_shown,
-    stop_on_signals,
     stopped_words,
     unless_drawn,
-    unless_told,
 )
 from penstock.cli.symbols_file import OPTION, SymbolSelection
 from penstock.clock import SystemClock
@@ -43,6 +39,7 @@ from penstock.collect.reporter import Reporter
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
 from penstock.errors import PenstockError
+from penstock.runtime.stopping import opened, stop_on_signals
 from penstock.telemetry import Listener, log_facts
 
 
@@ -102,12 +99,9 @@ async def _collect(
 ) -> CollectorStatus | None:
     stop, hangup, clock = asyncio.Event(), asyncio.Event(), SystemClock()
     stop_on_signals(stop, hangup if markets.file is not None else None)
-    async with AsyncExitStack() as stack:
-        try:
-            async with unless_told(stop):
-                opening = open_collector(settings, exchange, clock, listener, slot)
-                collector = await stack.enter_async_context(opening)
-        except ToldToStop:
+    opening = open_collector(settings, exchange, clock, listener, slot)
+    async with opened(opening, stop) as collector:
+        if collector is None:
             return None
         rereading = asyncio.create_task(_read_when_told(collector, markets, hangup, listener))
         reporter = collector.reporter

@@ -26,12 +26,13 @@ from penstock.cli.options import (
 )
 from penstock.cli.painter import write
 from penstock.cli.processes import running
-from penstock.cli.running import View, in_foreground, show_until, stop_on_signals
+from penstock.cli.running import View, in_foreground, show_until
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator, environment_name
 from penstock.errors import ConfigError, PenstockError, UnknownExchange
 from penstock.exchanges import registry as exchanges
+from penstock.runtime.stopping import stop_on_signals
 from penstock.simulator import registry as simulators
 from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.judge import Findings, total
@@ -159,7 +160,13 @@ class _Plan:
         listing = ["--seed", str(self.settings.seed), "--faults", self.settings.faults]
         if self.settings.symbols:
             listing += ["--symbols", ",".join(self.settings.symbols)]
-        return [*self.base, "sim", exchange, *listing, "--port", "0", "--json"]
+        own = ["--data-dir", str(self.folder), "--port", "0", "--json"]
+        return [*self.base, "sim", exchange, *listing, *own]
+
+    @property
+    def own_state(self) -> dict[str, str]:
+        """The variables for every process: a demo does not use the fleet's store."""
+        return {environment_name("state.url"): f"sqlite:{self.folder / 'state.db'}"}
 
     def environment(self, exchange: str, address: str) -> dict[str, str]:
         """The variables for its collector and its judge; they override the operator's settings."""
@@ -168,9 +175,9 @@ class _Plan:
             environment_name("exchanges.stream_urls"): f"{exchange}={address}",
             environment_name("collect.data_dir"): str(self.folder),
             environment_name("collect.book_every"): str(_LOOK_AT_BOOKS_S),
-            # A demo does not use the fleet's store, and its processes do not compete for a port.
-            environment_name("state.url"): f"sqlite:{self.folder / 'state.db'}",
+            # Its processes do not compete for a port.
             environment_name("metrics.port"): "0",
+            **self.own_state,
         }
 
 
@@ -223,7 +230,7 @@ async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
 async def _collect_and_judge(
     plan: _Plan, exchange: str, stop: asyncio.Event, course: _DemoProgress
 ) -> Findings:
-    async with running(plan.sim(exchange), {}) as simulator:
+    async with running(plan.sim(exchange), plan.own_state) as simulator:
         started = await _first_line(simulator, exchange)
         environment = plan.environment(exchange, started.listening)
         collect = [*plan.base, "collect", exchange, *started.symbols]

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
@@ -27,19 +26,17 @@ from penstock.cli.options import (
 )
 from penstock.cli.painter import write
 from penstock.cli.running import (
-    ToldToStop,
     View,
     last_words_logged,
     run_process,
     run_shown,
-    stop_on_signals,
     stopped_words,
     unless_drawn,
-    unless_told,
 )
 from penstock.clock import SystemClock
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
+from penstock.runtime.stopping import opened, stop_on_signals
 from penstock.telemetry import Listener, log_facts
 
 
@@ -94,12 +91,9 @@ async def _fetch(
 ) -> CollectorStatus | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with AsyncExitStack() as stack:
-        try:
-            async with unless_told(stop):
-                opening = open_fetcher(settings, exchange, symbols, clock, listener, slot)
-                fetcher = await stack.enter_async_context(opening)
-        except ToldToStop:
+    opening = open_fetcher(settings, exchange, symbols, clock, listener, slot)
+    async with opened(opening, stop) as fetcher:
+        if fetcher is None:
             return None
         reporter = fetcher.reporter
         view = View(

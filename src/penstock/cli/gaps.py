@@ -19,7 +19,8 @@ from penstock.coverage.missing import MissingIds, missing_ids
 from penstock.errors import MalformedSymbol, MissingExtra, NotCollected, UnknownExchange
 from penstock.exchanges import registry
 from penstock.market.symbol import Symbol
-from penstock.storage.log import LogReader, open_log
+from penstock.runtime.stores import configured_log
+from penstock.storage.log import LogReader
 from penstock.telemetry.printable import printable
 
 _Market = tuple[str, str]
@@ -45,12 +46,13 @@ def gaps(
 
     Example: penstock gaps binance btc_usdt --data-dir ~/market-data
     """
-    folder = Path(read_settings(context, {"collect.data_dir": data_dir}).settings.collect.data_dir)
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    folder = Path(settings.collect.data_dir)
     if not folder.is_dir():
         note(f"penstock: there is no folder {folder}. Choose another with --data-dir.")
         raise typer.Exit(1)
     statuses = read_all(folder)
-    with closing(open_log(f"rocksdb:{folder}").reader()) as log:
+    with closing(configured_log(settings).reader()) as log:
         collected = _collected(statuses, log)
         if not collected:
             note(f"penstock: {folder} has no collected data. Begin with: penstock collect")

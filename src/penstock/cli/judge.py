@@ -14,12 +14,14 @@ import typer
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.collect.status import read_all
+from penstock.config import Settings
 from penstock.errors import PenstockError
 from penstock.exchanges import registry as exchanges
 from penstock.market.channels import BOOK_SNAPSHOTS, TRADES
 from penstock.market.events import BookSnapshot, Trade
+from penstock.runtime.stores import configured_log
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
-from penstock.storage.log import LogReader, open_log
+from penstock.storage.log import EventLog, LogReader
 from penstock.storage.log.keys import Stream
 
 
@@ -38,7 +40,7 @@ def judge(
     Example: penstock judge http://127.0.0.1:8790 --data-dir penstock-data
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    findings = asyncio.run(_judge(address, Path(settings.collect.data_dir)))
+    findings = asyncio.run(_judge(address, settings))
     if as_json:
         say(findings)
     else:
@@ -46,15 +48,15 @@ def judge(
     raise typer.Exit(0 if findings.honest and not findings.empty else 1)
 
 
-def gather(folder: Path, exchange: str) -> dict[str, Evidence]:
-    """Return the evidence of an exchange in a data folder, by slug."""
+def gather(folder: Path, log: EventLog, exchange: str) -> dict[str, Evidence]:
+    """Return the evidence of an exchange in a data folder and its log, by slug."""
     consecutive = TRADES.name in exchanges.load(exchange).consecutive
     markets = defaultdict[str, Evidence](lambda: Evidence(consecutive=consecutive))
-    with closing(open_log(f"rocksdb:{folder}").reader()) as log:
-        for stream in log.streams():
+    with closing(log.reader()) as reader:
+        for stream in reader.streams():
             gather_record = _GATHERED.get(stream.channel)
             if stream.exchange == exchange and gather_record is not None:
-                _gather_records(log, stream, markets[stream.symbol], gather_record)
+                _gather_records(reader, stream, markets[stream.symbol], gather_record)
     for status in read_all(folder):
         if status.exchange != exchange:
             continue
@@ -98,11 +100,12 @@ _GATHERED: dict[str, _Gather] = {TRADES.name: _gather_trade, BOOK_SNAPSHOTS.name
 """The channels that a ledger can prove, with what to take from each record."""
 
 
-async def _judge(address: str, folder: Path) -> Findings:
+async def _judge(address: str, settings: Settings) -> Findings:
+    folder, log = Path(settings.collect.data_dir), configured_log(settings)
     try:
         async with aiohttp.ClientSession() as http:
             court = Judge(http, address.rstrip("/"))
-            return await court.judge(gather(folder, await court.exchange()))
+            return await court.judge(gather(folder, log, await court.exchange()))
     except (aiohttp.ClientError, msgspec.DecodeError) as error:
         raise PenstockError(
             f"No simulator with these markets answers at {address}: {error}."

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -17,13 +16,14 @@ from penstock.cli.context import read_settings
 from penstock.cli.instants import day_and_time
 from penstock.cli.log_repair import repair
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
-from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.typed import instant_ns, stream_name
 from penstock.clock import SystemClock
 from penstock.errors import MissingExtra, UnknownExchange, UnknownStream
 from penstock.exchanges import registry
 from penstock.market.codec import json_of
-from penstock.storage.log import LogReader, SlotStats, Span, Stored, open_log
+from penstock.runtime.stopping import stop_after, stop_on_signals
+from penstock.runtime.stores import configured_log
+from penstock.storage.log import LogReader, SlotStats, Span, Stored
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 from penstock.telemetry.printable import printable
 
@@ -170,7 +170,7 @@ def print_new(reader: LogReader, stream: Stream, numbers: dict[str, int]) -> Non
 
 def _open(context: typer.Context, data_dir: str | None) -> LogReader:
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    return open_log(f"rocksdb:{Path(settings.collect.data_dir)}").reader()
+    return configured_log(settings).reader()
 
 
 def _find(reader: LogReader, name: str) -> Stream:

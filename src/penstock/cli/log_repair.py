@@ -15,6 +15,8 @@ from penstock.cli.options import DataOption, JsonOption, note, say
 from penstock.clock import SystemClock
 from penstock.collect.log_repair import finish, where
 from penstock.errors import SlotInUse, UnknownSlot
+from penstock.runtime.stores import configured_log
+from penstock.storage.log import EventLog
 from penstock.storage.log.keys import key_text
 from penstock.storage.log.repair import DamageReport, Lost, repairing
 from penstock.storage.log.rocksdb import slots_in
@@ -43,8 +45,9 @@ def repair(
 
     Example: penstock log repair collect-binance --dry-run
     """
-    folder = Path(read_settings(context, {"collect.data_dir": data_dir}).settings.collect.data_dir)
-    there = sorted(slots_in(folder / "log"))
+    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    folder, log = Path(settings.collect.data_dir), configured_log(settings)
+    there = sorted(slots_in(log.folder / "log")) if log.folder is not None else []
     if slot is not None and slot not in there:
         raise UnknownSlot(slot, there)
     # JSON output is for programs, which cannot confirm.
@@ -52,7 +55,7 @@ def repair(
     failed = False
     for name in [slot] if slot else there:
         try:
-            ended_well = _repair_one(folder, name, ask, yes and not dry_run, dry_run, as_json)
+            ended_well = _repair_one(folder, log, name, ask, yes and not dry_run, dry_run, as_json)
             failed = failed or not ended_well
         except SlotInUse as error:
             if slot is not None:
@@ -64,10 +67,11 @@ def repair(
 
 
 def _repair_one(
-    folder: Path, slot: str, ask: bool, agreed: bool, dry_run: bool, as_json: bool
+    folder: Path, log: EventLog, slot: str, ask: bool, agreed: bool, dry_run: bool, as_json: bool
 ) -> bool:
     """Check and repair one slot; return whether it is intact or was repaired."""
-    with repairing(folder / "log", slot) as under_way:
+    assert log.folder is not None
+    with repairing(log.folder / "log", slot) as under_way:
         findings = under_way.examine()
         aside: Path | None = None
         if not as_json:
@@ -78,7 +82,7 @@ def _repair_one(
                     "Replace the slot with the copy? The damaged files are kept."
                 )
             if agreed:
-                aside = finish(under_way, folder, SystemClock().now_ns())
+                aside = finish(under_way, folder, log, SystemClock().now_ns())
     if as_json:
         say(_facts(findings, aside))
     elif aside is not None:

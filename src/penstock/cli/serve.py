@@ -8,9 +8,10 @@ import typer
 from penstock.app.server import open_server
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, default, say
-from penstock.cli.running import last_words_logged, run_process, stop_after, stop_on_signals
+from penstock.cli.running import last_words_logged, run_process
 from penstock.clock import SystemClock
 from penstock.config import Settings
+from penstock.runtime.stopping import opened, stop_after, stop_on_signals
 from penstock.telemetry import Fact, log_facts
 from penstock.web.facts import RequestServed
 
@@ -46,7 +47,9 @@ def serve(
 async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_server(settings, clock, _log) as server:
+    async with opened(open_server(settings, clock, _log), stop) as server:
+        if server is None:
+            return
         if as_json:
             say({"listening": server.url})
         else:

@@ -1,11 +1,12 @@
 """``penstock sim``: runs a simulated exchange."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
 
-from penstock.app.simulator import build_simulator
+from penstock.app.simulator import build_simulator, reported
 from penstock.cli.context import read_settings
 from penstock.cli.memory import give_back_large_pieces, keep_for_good
 from penstock.cli.options import (
@@ -18,16 +19,11 @@ from penstock.cli.options import (
     say,
     split,
 )
-from penstock.cli.running import (
-    View,
-    last_words_logged,
-    show_until,
-    stop_after,
-    stop_on_signals,
-    unless_drawn,
-)
+from penstock.cli.running import View, last_words_logged, show_until, unless_drawn
 from penstock.cli.simulator_view import describe_state, draw_state
 from penstock.clock import SystemClock
+from penstock.config import Settings
+from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.simulator import registry
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import log_facts
@@ -52,6 +48,14 @@ def sim(
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
     faults: FaultsOption = None,
+    data_dir: Annotated[
+        str | None,
+        typer.Option(
+            "--data-dir",
+            help="Data folder whose state store its status is written to.",
+            show_default="none",
+        ),
+    ] = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,23 +73,36 @@ def sim(
         "simulator.seed": seed,
         "simulator.symbols": split(symbols),
         "simulator.faults": faults,
+        "collect.data_dir": data_dir,
     }
-    settings = read_settings(context, options).settings.simulator
+    settings = read_settings(context, options).settings
     give_back_large_pieces()
     with last_words_logged():
-        server = build_simulator(settings, SystemClock(), unless_drawn(log_facts), exchange)
+        clock = SystemClock()
+        server = build_simulator(settings.simulator, clock, unless_drawn(log_facts), exchange)
         keep_for_good()
-        asyncio.run(_serve(server, settings.seed, seconds, as_json))
+        has_status = data_dir is not None
+        asyncio.run(_serve(server, settings, seconds, as_json=as_json, has_status=has_status))
 
 
-async def _serve(server: SimulatorServer, seed: int, seconds: float | None, as_json: bool) -> None:
+async def _serve(
+    server: SimulatorServer,
+    settings: Settings,
+    seconds: float | None,
+    *,
+    as_json: bool,
+    has_status: bool,
+) -> None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    await server.start()
-    try:
+    async with AsyncExitStack() as stack:
+        await server.start()
+        stack.push_async_callback(server.stop)
+        if has_status:
+            await stack.enter_async_context(reported(server, settings, clock))
         address = f"http://{server.address}"
         if as_json:
-            say({"listening": address, "seed": seed, "symbols": server.symbols})
+            say({"listening": address, "seed": settings.simulator.seed, "symbols": server.symbols})
         else:
             typer.echo(f"listening on {address}; Ctrl-C stops")
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
@@ -97,5 +114,3 @@ async def _serve(server: SimulatorServer, seed: int, seconds: float | None, as_j
         deadline.cancel()
         if as_json:
             say(server.state())
-    finally:
-        await server.stop()

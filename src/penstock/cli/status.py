@@ -1,5 +1,6 @@
-"""``penstock status``: shows processes, their records and problems."""
+"""``penstock status``: shows the processes of a fleet, their records and problems."""
 
+import asyncio
 import os
 import shlex
 import sys
@@ -14,11 +15,17 @@ from rich.text import Text
 from penstock.cli.collector_view import GONE, draw_collector
 from penstock.cli.context import read_settings
 from penstock.cli.fitting import Viewport
+from penstock.cli.fleet_view import draw_fleet
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.cli.slot_view import draw_slot, slot_facts
 from penstock.clock import SystemClock
 from penstock.collect.status import FOLDER, CollectorStatus, read_all, with_books_stopped
-from penstock.storage.log import SlotStats, open_log
+from penstock.config import Settings
+from penstock.errors import StorageError
+from penstock.publish.endpoints import find_log_id
+from penstock.runtime.status import SeenProcess, read_processes, slot_status_id
+from penstock.runtime.stores import configured_log, open_state
+from penstock.storage.log import EventLog, SlotStats
 
 _FRESH_MS = 5_000
 """A status older than this was written by a process that has ended or hangs."""
@@ -29,48 +36,97 @@ _LEAST_LINES = 8
 def status(
     context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show every collector and fetcher of a data folder, and what workers recorded there.
+    """Show all processes that share a state store: collectors, workers, servers, the bus.
 
-    Rows with problems come first. A terminal shows as many rows as fit and the number of the rest;
-    other outputs show all. Exits 1 if a process should be running and is not, if one failed, or if
-    the folder does not exist.
+    Collectors and fetchers of the data folder are shown in full, and what workers recorded there;
+    processes of other folders and machines in a row each. Rows with problems come first. A terminal
+    shows as many rows as fit and the number of the rest; other outputs show all. Exits 1 if a
+    process should be running and is not, if one failed, or if the store or folder is not there.
 
     Example: penstock status --data-dir ~/market-data --json
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
     folder = Path(settings.collect.data_dir)
-    if not folder.is_dir():
+    if not folder.is_dir() and not settings.state.url:
         sys.stderr.write(_no_folder(folder) + "\n")
         raise typer.Exit(1)
     found = read_all(folder)
+    seen, complete = asyncio.run(_processes(settings))
     gone = [each.slot for each in found if _is_gone(each)]
     found = [_as_it_is(each, is_gone=each.slot in gone) for each in found]
-    workers = _without_status(folder, {each.slot for each in found})
+    log = configured_log(settings)
+    slots = _without_status(log, {each.slot for each in found})
+    shown = _Shown(found, gone, slots, seen, log)
     if as_json:
-        for each in found:
-            say({"gone": each.slot in gone, "status": each})
-        for slot in workers:
-            say(slot_facts(slot))
-    elif found or workers:
-        _draw(found, gone, workers)
+        shown.say_all()
+    elif not shown.empty:
+        shown.draw()
     else:
         typer.echo(f"Nothing was ever collected in {folder}. Begin with: penstock collect")
-    raise typer.Exit(1 if gone or any(each.state == "failed" for each in found) else 0)
+    failed = any(each.state == "failed" for each in found) or any(map(_has_failed, shown.others))
+    raise typer.Exit(1 if gone or failed or not complete else 0)
 
 
-def _draw(found: list[CollectorStatus], gone: list[str], workers: list[SlotStats]) -> None:
-    console = Console()
-    blocks = len(found) + len(workers)
-    # Two lines are left for the shell, one above the first block and one below the last.
-    share = max(_LEAST_LINES, (console.size.height - 2 - (blocks - 1)) // blocks)
-    viewport = Viewport(console.width, share if console.is_terminal else None)
-    drawn: list[RenderableType] = []
-    for each in found:
-        state = GONE if each.slot in gone else ""
-        drawn += [Text(), draw_collector(each, viewport, state=state)]
-    for slot in workers:
-        drawn += [Text(), draw_slot(slot, viewport)]
-    console.print(*drawn[1:], sep="\n")
+async def _processes(settings: Settings) -> tuple[list[SeenProcess], bool]:
+    """All processes in the state store, and whether it could be read."""
+    try:
+        async with open_state(settings, SystemClock(), read_only=True) as store:
+            return await read_processes(store), True
+    except StorageError as error:
+        sys.stderr.write(f"penstock: only processes of this folder are shown: {error}\n")
+        return [], False
+
+
+def _has_failed(seen: SeenProcess) -> bool:
+    return seen.gone or seen.status.state == "failed"
+
+
+class _Shown:
+    """What there is to show: each process once."""
+
+    def __init__(
+        self,
+        found: list[CollectorStatus],
+        gone: list[str],
+        slots: list[SlotStats],
+        seen: list[SeenProcess],
+        log: EventLog,
+    ) -> None:
+        self._found, self._gone, self._slots = found, gone, slots
+        self._log_id = (find_log_id(log.folder) if log.folder is not None else None) or 0
+        own = {slot_status_id(self._log_id, each.slot) for each in found}
+        self.others = [each for each in seen if each.id not in own]
+        """Those without a status file in this folder."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self._found or self._slots or self.others)
+
+    def say_all(self) -> None:
+        """Print a JSON line for each process."""
+        for each in self._found:
+            say({"gone": each.slot in self._gone, "status": each})
+        slots = {slot_status_id(self._log_id, each.slot): slot_facts(each) for each in self._slots}
+        for seen in self.others:
+            say({"gone": seen.gone, "process": seen.status, **slots.pop(seen.id, {})})
+        for facts in slots.values():
+            say(facts)
+
+    def draw(self) -> None:
+        console = Console()
+        blocks = len(self._found) + len(self._slots) + bool(self.others)
+        # Two lines are left for the shell, one above the first block and one below the last.
+        share = max(_LEAST_LINES, (console.size.height - 2 - (blocks - 1)) // blocks)
+        viewport = Viewport(console.width, share if console.is_terminal else None)
+        drawn: list[RenderableType] = []
+        for each in self._found:
+            state = GONE if each.slot in self._gone else ""
+            drawn += [Text(), draw_collector(each, viewport, state=state)]
+        if self.others:
+            drawn += [Text(), draw_fleet(self.others, viewport)]
+        for slot in self._slots:
+            drawn += [Text(), draw_slot(slot, viewport)]
+        console.print(*drawn[1:], sep="\n")
 
 
 def _as_it_is(status: CollectorStatus, *, is_gone: bool) -> CollectorStatus:
@@ -90,12 +146,12 @@ def _is_gone(status: CollectorStatus) -> bool:
     return SystemClock().now_ms() - status.at_ms > _FRESH_MS
 
 
-def _without_status(folder: Path, known: set[str]) -> list[SlotStats]:
-    """Return the slots of processes that write no status: workers."""
-    if not (folder / "log").is_dir():
+def _without_status(log: EventLog, known: set[str]) -> list[SlotStats]:
+    """Return the slots of processes that write no status file: workers."""
+    if log.folder is None or not (log.folder / "log").is_dir():
         return []
-    with closing(open_log(f"rocksdb:{folder}").reader()) as log:
-        return [slot for slot in log.stats() if slot.slot not in known and slot.streams]
+    with closing(log.reader()) as reader:
+        return [slot for slot in reader.stats() if slot.slot not in known and slot.streams]
 
 
 def _no_folder(folder: Path) -> str:

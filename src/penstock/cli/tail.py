@@ -11,7 +11,6 @@ from penstock.app.bus import bus_endpoints, subscribe
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption
 from penstock.cli.record_lines import record_line
-from penstock.cli.running import stop_after, stop_on_signals
 from penstock.cli.typed import stream_name
 from penstock.clock import SystemClock
 from penstock.config import Settings
@@ -22,6 +21,7 @@ from penstock.publish.frames import wanted_bytes
 from penstock.publish.ordering import Start
 from penstock.publish.registry import BusFacts
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
+from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.storage.log import market_ns
 from penstock.telemetry.printable import printable, printable_json
 

@@ -15,7 +15,6 @@ from penstock.cli.running import (
     last_words_logged,
     run_process,
     run_shown,
-    stop_on_signals,
     stopped_words,
     unless_drawn,
 )
@@ -23,6 +22,7 @@ from penstock.cli.worker_view import describe_worker, draw_worker
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.jobs.worker import Worker
+from penstock.runtime.stopping import opened, stop_on_signals
 from penstock.telemetry import Listener, log_facts
 
 
@@ -49,16 +49,18 @@ def work(
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
         worker = run_process(_work(settings, slot, seconds, listener))
     write(stopped_words(settings.collect.data_dir))
-    if as_json:
+    if as_json and worker is not None:
         say({"worker": worker.name, "turns": worker.ended})
 
 
 async def _work(
     settings: Settings, slot: str | None, seconds: float | None, listener: Listener
-) -> Worker:
+) -> Worker | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with open_worker(settings, clock, listener, slot) as worker:
+    async with opened(open_worker(settings, clock, listener, slot), stop) as worker:
+        if worker is None:
+            return None
         view = View(
             lambda viewport: draw_worker(worker, viewport),
             lambda: describe_worker(worker),

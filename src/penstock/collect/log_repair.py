@@ -17,12 +17,12 @@ from penstock.coverage.stored import still_logged
 from penstock.errors import LogDamaged, NotOurRecord
 from penstock.market.events import Disconnect
 from penstock.market.symbol import Symbol
-from penstock.storage.log import open_log
+from penstock.storage.log import EventLog
 from penstock.storage.log.keys import Stream, key_text
 from penstock.storage.log.repair import Lost, Repair
 
 
-def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
+def finish(repair: Repair, folder: Path, log: EventLog, at_ns: int) -> Path:
     """Put the repaired slot in place; return where the damaged one is kept.
 
     Raises:
@@ -37,8 +37,8 @@ def finish(repair: Repair, folder: Path, at_ns: int) -> Path:
         repair.mark(markers)
     aside = repair.put_in_place(datetime.fromtimestamp(at_ns / 1e9, UTC))
     if status is not None:
-        with closing(open_log(f"rocksdb:{folder}").reader()) as log:
-            ids = [still_logged(each, status.exchange, log) for each in status.ids]
+        with closing(log.reader()) as reader:
+            ids = [still_logged(each, status.exchange, reader) for each in status.ids]
         write_status(folder, replace(status, ids=ids))
     return aside
 

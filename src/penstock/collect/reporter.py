@@ -15,7 +15,7 @@ from penstock.books.book import BookView
 from penstock.books.health import BookHealth
 from penstock.clock import Clock
 from penstock.collect.books import BookMaintainer
-from penstock.collect.facts import CollectorFailed, StatusUnwritable
+from penstock.collect.facts import CollectorFailed
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.status import (
@@ -35,7 +35,8 @@ from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
-from penstock.publish.zeromq import PublishedCounts
+from penstock.publish import PublishedCounts
+from penstock.runtime.facts import StatusUnwritable
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.shard import Shard
@@ -78,8 +79,8 @@ class Reporter:
         self._feed_state: FeedState | None = None
         self._stalled: Callable[[], list[str]] = list
         self._fetches: Callable[[], list[FetchStatus]] = list
-        self.bus = PublishedCounts()
-        """Counts of published and dropped messages, if there is a bus."""
+        self.published: Callable[[], PublishedCounts] = PublishedCounts
+        """Returns the counts of published and dropped messages."""
         self.latest: CollectorStatus | None = None
         """The last status written."""
         self._troubles: dict[str, str] = {}
@@ -168,6 +169,7 @@ class Reporter:
             *([self._feed_state] if self._feed_state else []),
         ]
         all_stats = [each.stats for each in carried]
+        published = self.published()
         troubles = self._all_troubles()
         found = CollectorStatus(
             exchange=self.location.exchange,
@@ -189,8 +191,8 @@ class Reporter:
             stalled=self._stalled(),
             fetches=self._fetches(),
             limits=self._limits(),
-            bus_published=self.bus.published,
-            bus_dropped=self.bus.dropped,
+            bus_published=published.published,
+            bus_dropped=published.dropped,
             trouble="; ".join(dict.fromkeys(troubles.values())),
             troubles=troubles,
             unrecorded=self._recording.waiting if self._recording is not None else 0,

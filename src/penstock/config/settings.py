@@ -217,6 +217,25 @@ class Fetch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Maximum of that delay in seconds."""
 
 
+class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where records are stored."""
+
+    log_url: str = "rocksdb:"
+    """URL of the log: ``rocksdb:`` is in the data folder, ``rocksdb:FOLDER`` in another folder of
+    this machine; ``memory:`` lasts as long as the process."""
+
+
+class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where new records are published, once they are stored."""
+
+    urls: tuple[str, ...] = ("zeromq:",)
+    """Publishers: ``zeromq:`` is the bus, ``zeromq:ADDRESS`` another one; other schemes can be
+    added (docs/add-a-publisher.md). Empty: nothing is published."""
+    queue: Count = 10_000
+    """Maximum messages queued for a publisher that waits for its receivers; ``bus.queue`` applies
+    to the bus. More are dropped and counted."""
+
+
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """State shared by all processes: connectors, jobs and budgets."""
 
@@ -366,6 +385,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     simulator: Simulator = Simulator()
     collect: Collect = Collect()
     fetch: Fetch = Fetch()
+    storage: Storage = Storage()
+    publish: Publish = Publish()
     state: State = State()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()

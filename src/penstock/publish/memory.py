@@ -4,7 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.publish import Published
+from penstock.config import Settings
+from penstock.errors import ConfigError
+from penstock.publish import OpenPublisher, Published, PublishedCounts
+
+
+def prepare(address: str, settings: Settings) -> OpenPublisher:  # noqa: ARG001
+    """A publisher for subscribers in the same process; ``memory:`` is the whole URL."""
+    if address:
+        problem = f"memory:{address}: a publisher in memory has no address."
+        raise ConfigError("publish.urls", problem=problem, origin="settings")
+    return lambda _: MemoryPublisher()
 
 
 class MemorySubscription:
@@ -16,12 +26,14 @@ class MemorySubscription:
         self._waiting: deque[Published] = deque()
         self._some = asyncio.Event()
 
-    def offer(self, message: Published) -> None:
+    def offer(self, message: Published) -> bool:
+        """Queue a message; return whether there was room."""
         if len(self._waiting) >= self.capacity:
             self.dropped += 1
-            return
+            return False
         self._waiting.append(message)
         self._some.set()
+        return True
 
     def take(self) -> list[Published]:
         """Return all queued messages, perhaps none."""
@@ -40,6 +52,7 @@ class MemoryPublisher:
     """Delivers messages to the subscriptions whose prefix matches their topic."""
 
     def __init__(self) -> None:
+        self.counts = PublishedCounts()
         self._subscriptions: list[MemorySubscription] = []
 
     def subscribe(self, prefix: str = "", capacity: int = 10_000) -> MemorySubscription:
@@ -52,10 +65,17 @@ class MemoryPublisher:
         self._subscriptions.remove(subscription)
 
     def publish(self, messages: Sequence[Published]) -> None:
+        if not self._subscriptions:
+            self.counts.unheard += len(messages)
+            return
+        self.counts.published += len(messages)
         for subscription in self._subscriptions:
             for message in messages:
                 if message.topic.startswith(subscription.prefix):
-                    subscription.offer(message)
+                    self.counts.dropped += not subscription.offer(message)
+
+    async def run(self) -> None:
+        """Nothing: there is no work beside publishing."""
 
     def close(self) -> None:
         self._subscriptions.clear()

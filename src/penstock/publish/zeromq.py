@@ -10,14 +10,16 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, compress
+from pathlib import Path
 
 import msgspec
 import zmq
-from msgspec import Struct
+from msgspec.structs import replace
 
-from penstock.clock import Clock
-from penstock.publish import Published
-from penstock.publish.endpoints import BusEndpoints
+from penstock.clock import Clock, SystemClock
+from penstock.config import Settings
+from penstock.publish import OpenPublisher, Published, PublishedCounts, PublishedSlot
+from penstock.publish.endpoints import BusEndpoints, resolve_endpoints
 from penstock.publish.facts import MessagesDropped
 from penstock.publish.frames import (
     ANNOUNCE,
@@ -43,17 +45,6 @@ _LEAST_QUEUE = 10
 _KINDS = {"json": FrameKind.JSON, "msgpack": FrameKind.MSGPACK}
 
 
-class PublishedCounts(Struct):
-    """Counts of a publisher's messages."""
-
-    published: int = 0
-    """Sent to the broker, or queued for it."""
-    dropped: int = 0
-    """The queue was full, or the message is larger than ``bus.message_bytes``."""
-    unheard: int = 0
-    """Not encoded, since no broker has connected yet."""
-
-
 class _Beginnings(dict[str, bytes]):
     """The first bytes of the frames of each topic, encoded on first use."""
 
@@ -63,6 +54,29 @@ class _Beginnings(dict[str, bytes]):
     def __missing__(self, topic: str) -> bytes:
         made = self[topic] = beginning(topic, self._slot, FrameKind.JSON)
         return made
+
+
+def prepare(address: str, settings: Settings) -> OpenPublisher | None:
+    """A publisher to the bus: ``zeromq:``, or ``zeromq:ADDRESS`` to another than ``bus.publish``.
+
+    None if the bus is disabled.
+
+    Raises:
+        ConfigError: the settings of the bus are invalid.
+    """
+    bus = replace(settings.bus, publish=address) if address else settings.bus
+    endpoints = resolve_endpoints(bus, Path(settings.collect.data_dir))
+    if endpoints is None:
+        return None
+
+    def open_publisher(source: PublishedSlot) -> ZeroMqPublisher:
+        clock = source.clock
+        head = Head(run=clock.now_ns(), log=source.log_id)
+        return ZeroMqPublisher(
+            endpoints, source.slot, head, source.numbers, source.listener, clock=clock
+        )
+
+    return open_publisher
 
 
 class ZeroMqPublisher:
@@ -75,8 +89,10 @@ class ZeroMqPublisher:
         head: Head,
         numbers: Mapping[str, int] | None = None,
         listener: Listener = quiet,
+        *,
+        clock: Clock | None = None,
     ) -> None:
-        self.counts = PublishedCounts()
+        self.counts, self._clock = PublishedCounts(), clock or SystemClock()
         self._slot, self._run_and_log, self._tell = slot, head, listener
         # From the log: records that a crash left unsent are announced, so subscribers detect them.
         self._numbers = dict(numbers or {})
@@ -162,6 +178,12 @@ class ZeroMqPublisher:
             self._told = self.counts.dropped
             self._tell(MessagesDropped(slot=self._slot, count=dropped))
 
+    async def run(self) -> None:
+        """Announce every second."""
+        while True:
+            self.announce()
+            await self._clock.sleep(_EVERY_S)
+
     def _listen(self) -> bool:
         """Whether a broker is or was connected: it subscribes to everything when it connects."""
         for word in drain(self._socket, 100):
@@ -174,10 +196,3 @@ class ZeroMqPublisher:
             self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.close()
         self._context.term()
-
-
-async def keep_announcing(publisher: ZeroMqPublisher, clock: Clock) -> None:
-    """Announce every second."""
-    while True:
-        publisher.announce()
-        await clock.sleep(_EVERY_S)

@@ -17,7 +17,6 @@ from penstock.app.admin import open_admin
 from penstock.app.collector import open_collector
 from penstock.app.fetcher import open_fetcher
 from penstock.app.simulator import build_simulator
-from penstock.app.state import open_state
 from penstock.app.worker import open_worker
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
@@ -42,6 +41,7 @@ from penstock.jobs.model import Cursor, NewJob
 from penstock.market.events import Candle, Trade
 from penstock.market.interval import DAY_MS, MINUTE_MS
 from penstock.market.symbol import Symbol
+from penstock.runtime.stores import open_state
 from penstock.simulator.judge import Judge
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
@@ -208,7 +208,7 @@ async def test_a_collector_records_what_ccxt_streams_and_the_judge_finds_nothing
         assert status == read_status(tmp_path, f"collect-{slot}")
         async with ClientSession() as http:
             judge = Judge(http, f"http://{place.address}")
-            findings = await judge.judge(gather(tmp_path, name))
+            findings = await judge.judge(gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), name))
         assert not findings.trades_wrong, findings
         assert not findings.trades_duplicated, findings
         assert not findings.book_mismatches, findings

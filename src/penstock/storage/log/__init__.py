@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, Protocol, cast
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import ConfigError, NotOurRecord
+from penstock.errors import ConfigError, NotOurRecord, near_matches
 from penstock.market.codec import decode
 from penstock.market.events import AnyEvent
 from penstock.storage.log.keys import Stream
@@ -261,6 +261,11 @@ class LogReader(Protocol):
 class EventLog(Protocol):
     """A log, with a writer per slot and readers of all slots."""
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder that it is in; None if it is in memory."""
+        ...
+
     def writer(self, slot: str) -> LogWriter:
         """Open a slot as its owner, continuing where the last owner stopped.
 
@@ -299,8 +304,9 @@ def open_log(url: str) -> EventLog:
     schemes = {module.name for module in iter_modules(__path__)} - _SHARED
     if not separator or scheme not in schemes:
         known = " or ".join(f"{name}:" for name in sorted(schemes, reverse=True))
-        raise ConfigError(
-            url, problem=f"is not the URL of a log. It begins with {known}.", origin="log URL"
-        )
+        near = near_matches(scheme, schemes)
+        meant = f" Did you mean {near[0]}:?" if near else ""
+        problem = f"is not the URL of a log.{meant} It begins with {known}."
+        raise ConfigError(url, problem=problem, origin="log URL")
     backend = cast("_Backend", import_module(f"{__name__}.{scheme}"))
     return backend.open_url(rest)

@@ -24,6 +24,7 @@ class MemoryLog:
     """Slots that exist as long as this object."""
 
     def __init__(self) -> None:
+        self.folder = None
         self._slots: dict[str, MemoryPairs] = {}
 
     def writer(self, slot: str) -> SlotWriter:

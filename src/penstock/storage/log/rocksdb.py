@@ -9,6 +9,7 @@ dropped as a whole when the slot is opened again.
 
 import fcntl
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -58,16 +59,36 @@ is used."""
 
 
 def open_url(rest: str) -> "RocksLog":
-    """The log in a folder: ``rocksdb:FOLDER``."""
+    """The log in a folder of this machine: ``rocksdb:FOLDER``.
+
+    Raises:
+        ConfigError: it names no folder, or one of another machine.
+    """
     if not rest:
-        raise ConfigError("rocksdb:", problem="names no folder: rocksdb:FOLDER.", origin="log URL")
-    return RocksLog(Path(rest))
+        raise _wrong_url("", "names no folder: rocksdb:FOLDER.")
+    if elsewhere := _OTHER_MACHINE.match(rest):
+        problem = (
+            f"is a folder of another machine, {elsewhere['host'] or elsewhere['copied']}. A log is"
+            " in a folder of this machine, rocksdb:FOLDER; processes on other machines have logs"
+            " of their own."
+        )
+        raise _wrong_url(rest, problem)
+    return RocksLog(Path(_LOCAL.sub("", rest)))
+
+
+_OTHER_MACHINE = re.compile(r"//(?!localhost/|/)(?P<host>[^/]*)|(?P<copied>[^/:]+(?=:/))")
+_LOCAL = re.compile(r"^//(localhost)?(?=/)")
+
+
+def _wrong_url(rest: str, problem: str) -> ConfigError:
+    return ConfigError(f"rocksdb:{rest}", problem=problem, origin="log URL")
 
 
 class RocksLog:
     """The slots below FOLDER/log."""
 
     def __init__(self, root: Path) -> None:
+        self.folder = root
         self._folder = root / "log"
 
     def writer(self, slot: str) -> SlotWriter:

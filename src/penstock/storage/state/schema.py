@@ -117,6 +117,12 @@ COUNTERS = Table(name="counters", fields={"exchange_id": "text"})
 
 MARKETS = Table(name="markets", fields={"exchange_id": "text"}, unique=(Unique(("exchange_id",)),))
 
+PROCESSES = Table(
+    name="processes",
+    fields={"state": "text", "seen_at": "int"},
+    indexes=(("seen_at",),),
+)
+
 SCHEMA: Schema = (
     (CONNECTORS, JOBS),
     (JOBS,),
@@ -126,4 +132,5 @@ SCHEMA: Schema = (
     (),  # budgets store the end of their windows
     (),  # and keep the later end if processes disagree
     (),  # and begin no window before the one before is over
+    (PROCESSES,),
 )

@@ -1,4 +1,4 @@
-"""Opens the state store from settings."""
+"""Opens the log and the state store that the settings name."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,7 +6,23 @@ from pathlib import Path
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.storage.log import EventLog, open_log
 from penstock.storage.state import StateStore, open_store
+
+
+def configured_log(settings: Settings) -> EventLog:
+    """The log at ``storage.log_url``. Nothing is opened or created yet.
+
+    Raises:
+        ConfigError: its URL is invalid.
+    """
+    url = settings.storage.log_url
+    return open_log(f"rocksdb:{Path(settings.collect.data_dir)}" if url == "rocksdb:" else url)
+
+
+def state_url(settings: Settings) -> str:
+    """The URL of the state store; by default a file in the data folder."""
+    return settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}"
 
 
 @asynccontextmanager
@@ -20,7 +36,7 @@ async def open_state(
         StoreUnreachable, NewerStore: it cannot be opened.
     """
     store = await open_store(
-        settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}",
+        state_url(settings),
         clock=clock,
         timeout_s=settings.state.timeout,
         read_only=read_only,

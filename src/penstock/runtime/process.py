@@ -1,0 +1,177 @@
+"""A process: its name, its state store, and its status there."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.publish import PublishedCounts
+from penstock.runtime.facts import StatusUnwritable
+from penstock.runtime.heartbeat import Heartbeat, Identified
+from penstock.runtime.startup import until_possible
+from penstock.runtime.status import (
+    Health,
+    ProcessStatus,
+    Report,
+    shortened,
+    this_machine,
+)
+from penstock.runtime.stores import open_state
+from penstock.storage.state import StateStore
+from penstock.telemetry import Listener, quiet
+
+_OPEN_AGAIN_S = 5.0
+
+
+class Process:
+    """Entered by every process, with ``async with``; what it opened is closed at the end.
+
+    Once the state store is open, its status is written there: ``starting`` until ``running`` is
+    called, then what the report says, and at the end ``stopped`` or ``failed``.
+    """
+
+    def __init__(
+        self, kind: str, settings: Settings, clock: Clock, listener: Listener = quiet
+    ) -> None:
+        self.kind, self.settings, self.clock, self.listener = kind, settings, clock, listener
+        self.folder = Path(settings.collect.data_dir)
+        self.name = ""
+        """Unique in the data folder; the status is not written before it is set."""
+        self.stack = AsyncExitStack()
+        """Closes what else belongs to the process, in reverse order."""
+        self._report: Callable[[], Report] | None = None
+        self._ended: Report | None = None
+        self._started_ms = clock.now_ms()
+        self._activity: int | None = None
+        self._last_data_ms: int | None = None
+        self._heartbeat = Heartbeat(self._identified, clock, listener)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.stack.__aenter__()
+        self._tasks.append(asyncio.create_task(self._heartbeat.run()))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._end_tasks()
+            self._ended = self._last_report(error)
+            await self._heartbeat.finish()
+        finally:
+            await self.stack.__aexit__(kind, error, trace)
+
+    def running(self, report: Callable[[], Report]) -> None:
+        """From now on, write what ``report`` returns every few seconds."""
+        self._report = report
+        self._heartbeat.due.set()
+
+    async def open_state(self, failed: Callable[[Exception], None] | None = None) -> StateStore:
+        """Open the state store. With ``failed`` it is retried until it answers.
+
+        ``failed`` receives the error of each attempt.
+
+        Raises:
+            ConfigError, MissingExtra: its URL is invalid, or needs a library that is not installed.
+            StoreUnreachable, NewerStore: it cannot be opened.
+        """
+        opening = partial(open_state, self.settings, self.clock)
+        if failed is None:
+            store = await self.stack.enter_async_context(opening())
+        else:
+            store = await until_possible(
+                lambda: self.stack.enter_async_context(opening()), self.clock, failed
+            )
+        self._heartbeat.store = store
+        self._heartbeat.due.set()
+        return store
+
+    def open_state_later(self) -> None:
+        """Open the state store in the background, for a process that needs it for its status only.
+
+        It is retried whatever the error is: the process works without it.
+        """
+        self._tasks.append(asyncio.create_task(self._open_state_later()))
+
+    async def _open_state_later(self) -> None:
+        told = False
+        while True:
+            try:
+                await self.open_state()
+            except Exception as error:
+                if not told:
+                    self.listener(StatusUnwritable(slot=self.name, reason=str(error)))
+                told = True
+            else:
+                return
+            await self.clock.sleep(_OPEN_AGAIN_S)
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def status_id(self) -> str:
+        """The id of its status. No other process that runs has the same."""
+        host, _ = this_machine()
+        return f"{host}:{self.folder.resolve()}/{self.name}"
+
+    def published(self) -> Mapping[str, PublishedCounts]:
+        """The counts of its publishers, by name."""
+        return {}
+
+    def _last_report(self, error: BaseException | None) -> Report:
+        try:
+            before = self.current_report()
+        except Exception:  # it ended half-way; the error to be raised is the other one
+            before = Report(doing="")
+        if isinstance(error, Exception):
+            why = f"{type(error).__name__}: {error}"
+            return replace(before, state="failed", problems=(why, *before.problems))
+        return replace(before, state="stopped")
+
+    def current_report(self) -> Report:
+        """What it does now, or did last."""
+        if self._ended is not None:
+            return self._ended
+        return self._report() if self._report is not None else Report(doing="", state="starting")
+
+    def _identified(self) -> Identified | None:
+        if not self.name:
+            return None
+        now_ms, (host, pid), report = self.clock.now_ms(), this_machine(), self.current_report()
+        if report.activity is not None and report.activity != (self._activity or 0):
+            self._activity, self._last_data_ms = report.activity, now_ms
+        status = ProcessStatus(
+            kind=self.kind,
+            name=self.name,
+            host=host,
+            pid=pid,
+            folder=str(self.folder.resolve()),
+            started_ms=self._started_ms,
+            at_ms=now_ms,
+            state=report.state,
+            doing=report.doing,
+            last_data_ms=self._last_data_ms,
+            health=_health(report),
+            problems=shortened(report.problems),
+            published=self.published(),
+        )
+        return Identified(self.status_id(), status)
+
+
+def _health(report: Report) -> Health:
+    if report.state == "failed":
+        return "failed"
+    return "impaired" if report.problems else "healthy"

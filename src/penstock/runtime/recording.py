@@ -1,0 +1,118 @@
+"""A process that records: it owns a slot of the log and publishes what it records there."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from msgspec.structs import replace
+
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.publish import PublishedCounts, PublishedSlot
+from penstock.publish.by_url import prepare_publishers
+from penstock.publish.endpoints import log_id
+from penstock.recorder import Recorder, Tap
+from penstock.runtime.process import Process
+from penstock.runtime.publishers import Publishers
+from penstock.runtime.slots import free_slot
+from penstock.runtime.status import Report, slot_status_id
+from penstock.runtime.stores import configured_log
+from penstock.storage.log import LogWriter, Stored
+from penstock.telemetry import Listener, quiet
+
+
+class RecordingProcess(Process):
+    """A process that owns a slot of the log, and publishes what it records there."""
+
+    def __init__(
+        self, kind: str, settings: Settings, clock: Clock, listener: Listener = quiet
+    ) -> None:
+        """Check the URLs of the log and of the publishers. Nothing is opened or changed.
+
+        Raises:
+            ConfigError: one of them is invalid.
+        """
+        super().__init__(kind, settings, clock, listener)
+        self.log = configured_log(settings)
+        self._prepared = prepare_publishers(settings)
+        self._writer: LogWriter | None = None
+        self._log_id: int | None = None
+        self._publishers: Publishers | None = None
+        self._recorded = 0
+
+    @property
+    def log_id(self) -> int:
+        """Identifies the log, in messages and in the cursors of jobs."""
+        if self._log_id is None:
+            folder = self.log.folder
+            self._log_id = secrets.randbits(63) if folder is None else log_id(folder)
+        return self._log_id
+
+    @property
+    def owns_slot(self) -> bool:
+        """Whether it owns its slot, and so may write to it and to its status."""
+        return self._writer is not None
+
+    def own_slot(self, slot: str) -> LogWriter:
+        """Open a slot of the log, unless it is open already.
+
+        Raises:
+            SlotInUse: another process owns it.
+            StorageError: it cannot be opened.
+        """
+        return self._writer or self._own(self.log.writer(slot))
+
+    def own_free_slot(self, name: str) -> LogWriter:
+        """Open the first slot with this name and a number that no process owns.
+
+        Raises:
+            StorageError: it cannot be opened.
+        """
+        return self._own(free_slot(self.log, name))
+
+    def _own(self, writer: LogWriter) -> LogWriter:
+        self._writer = self.stack.enter_context(closing(writer))
+        self.name = writer.slot
+        return writer
+
+    def open_recorder(self, taps: Sequence[Tap] = ()) -> tuple[Recorder, Publishers]:
+        """Open the publishers of the slot that it owns, and the recorder.
+
+        Raises:
+            ConfigError: a publisher cannot be opened.
+        """
+        writer = self._writer
+        assert writer is not None
+        source = PublishedSlot(
+            slot=writer.slot,
+            log_id=self.log_id,
+            numbers={str(stream): number for stream, number in writer.last_numbers().items()},
+            clock=self.clock,
+            listener=self.listener,
+        )
+        publishers = Publishers(self._prepared, source, self.settings.publish.queue)
+        self._publishers = self.stack.enter_context(closing(publishers))
+        recorder = Recorder(
+            writer,
+            publishers,
+            (*taps, self._count_recorded),
+            durability=self.settings.collect.durability,
+            listener=self.listener,
+        )
+        self.stack.enter_context(closing(recorder))
+        return recorder, publishers
+
+    def _count_recorded(self, recorded: Sequence[Stored]) -> None:
+        self._recorded += len(recorded)
+
+    def status_id(self) -> str:
+        """See ``Process``."""
+        return slot_status_id(self.log_id, self.name)
+
+    def published(self) -> Mapping[str, PublishedCounts]:
+        """See ``Process``."""
+        return self._publishers.counts() if self._publishers is not None else {}
+
+    def current_report(self) -> Report:
+        """See ``Process``."""
+        return replace(super().current_report(), activity=self._recorded)

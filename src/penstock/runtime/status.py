@@ -1,0 +1,154 @@
+"""The status of every process, in the state store that all processes share.
+
+A status is small and complete, so that one that could not be written is made up for by the next.
+Its age is measured by the store's clock: clocks of machines may differ.
+"""
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import mask_urls
+from penstock.publish import PublishedCounts
+from penstock.storage.state import Document, StateStore, Write
+from penstock.storage.state.documents import Condition, StoreNow
+from penstock.storage.state.schema import PROCESSES
+
+State = Literal["starting", "running", "stopped", "failed"]
+Health = Literal["healthy", "impaired", "failed"]
+
+GONE_MS = 15_000
+"""A process whose status is older than this has ended without stopping, or hangs."""
+_STOPPED_MS = 3_600_000
+_OTHERS_MS = 86_400_000
+"""A status is removed when it is older than this; that of a stopped process sooner."""
+_MOST_PROBLEMS, _LONGEST = 5, 300
+_AT_ONCE = 1000
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a process currently does, as it reports itself."""
+
+    doing: str
+    """In one line."""
+    problems: tuple[str, ...] = ()
+    """The current problems, worst first."""
+    state: State = "running"
+    activity: int | None = None
+    """A count that grows with the data; None if it is not known."""
+
+
+class ProcessStatus(Struct, frozen=True, kw_only=True):
+    """Who a process is, and how it is."""
+
+    kind: str
+    """The command that started it: collect, fetch, work, serve, bus or sim."""
+    name: str
+    """Unique in its data folder; the slot of the log if it has one."""
+    host: str
+    pid: int
+    folder: str
+    """Its data folder."""
+    started_ms: int
+    at_ms: int
+    """When this was written, by the clock of its machine, as ``started_ms`` and below."""
+    state: State
+    doing: str = ""
+    last_data_ms: int | None = None
+    """When it last recorded, forwarded or sent data; None if it has not, or does not count it."""
+    health: Health = "healthy"
+    problems: list[str] = []
+    """Why it is impaired or has failed, worst first."""
+    published: Mapping[str, PublishedCounts] = {}
+    """Counts of its publishers, by name."""
+
+
+class SeenProcess(NamedTuple):
+    """A status that was found in the store."""
+
+    id: str
+    status: ProcessStatus
+    silent_ms: int
+    """Its age, by the store's clock."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it should be running and is not."""
+        return self.status.state in ("starting", "running") and self.silent_ms > GONE_MS
+
+
+def this_machine() -> tuple[str, int]:
+    """The name of this machine, and the id of this process on it."""
+    return platform.node(), os.getpid()
+
+
+def slot_status_id(log_id: int, slot: str) -> str:
+    """The id of the status of a slot's owner: a slot belongs to the log, wherever it is mounted."""
+    return f"{log_id:016x}/{slot}"
+
+
+def shortened(problems: tuple[str, ...]) -> list[str]:
+    """The first problems, without passwords, so that a status stays small."""
+    more = len(problems) - _MOST_PROBLEMS
+    masked = map(mask_urls, problems[:_MOST_PROBLEMS])
+    kept = [each if len(each) <= _LONGEST else each[:_LONGEST] + "…" for each in masked]
+    return [*kept, *([f"and {more} more"] if more > 0 else [])]
+
+
+async def write_process(store: StateStore, id_: str, status: ProcessStatus) -> None:
+    """Write a status in place of the last one with this id.
+
+    Raises:
+        StoreUnreachable: the store does not answer.
+    """
+    fields: dict[str, Any] = {"state": status.state, "status": msgspec.to_builtins(status)}
+    [written] = await store.write(PROCESSES, [Write(id_, {}, {**fields, "seen_at": StoreNow()})])
+    if written is None:
+        seen_at = await store.now_ms()
+        await store.insert_if_absent(PROCESSES, {"id": id_, "seen_at": seen_at, **fields})
+
+
+async def read_processes(store: StateStore) -> list[SeenProcess]:
+    """All processes that ran lately, by machine, folder and name.
+
+    Raises:
+        StoreUnreachable: the store does not answer.
+    """
+    documents, now_ms = await store.find(PROCESSES, limit=_AT_ONCE), await store.now_ms()
+    found = [
+        seen
+        for document in documents
+        if not _is_outdated(document, now_ms) and (seen := _read(document, now_ms)) is not None
+    ]
+    return sorted(found, key=lambda each: (each.status.host, each.status.folder, each.status.name))
+
+
+async def remove_outdated(store: StateStore) -> None:
+    """Remove the statuses of processes that ended long ago.
+
+    Raises:
+        StoreUnreachable: the store does not answer.
+    """
+    old = [[Condition("seen_at", "<=", StoreNow(-_STOPPED_MS))]]
+    documents, now_ms = await store.find(PROCESSES, old, limit=_AT_ONCE), await store.now_ms()
+    for document in documents:
+        if _is_outdated(document, now_ms):
+            await store.delete(PROCESSES, document["id"], {"seen_at": document["seen_at"]})
+
+
+def _is_outdated(document: Document, now_ms: int) -> bool:
+    kept_ms = _STOPPED_MS if document["state"] == "stopped" else _OTHERS_MS
+    return bool(now_ms - document["seen_at"] > kept_ms)
+
+
+def _read(document: Document, now_ms: int) -> SeenProcess | None:
+    """A status; None if a newer version wrote it and it cannot be read."""
+    try:
+        status = msgspec.convert(document["status"], ProcessStatus)
+    except msgspec.ValidationError:
+        return None
+    return SeenProcess(document["id"], status, now_ms - document["seen_at"])

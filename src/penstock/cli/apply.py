@@ -35,7 +35,8 @@ def apply(
     sources: Sources = context.obj
     file = file or sources.file
     if file is None:
-        raise ConfigError("penstock.toml", problem="it does not exist.", origin="this folder")
+        problem = "it does not exist. Name the file: penstock apply FILE."
+        raise ConfigError("penstock.toml", problem=problem, origin="this folder")
     context.obj = Sources(sources.environment, file)
     plans = read_settings(context, {}).settings.connectors
 

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# The smaller environment, with which `make demo` begins: $(READY) completes it.
+DEMO   := $(VENV)/.demo
 ARGS   ?=
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
@@ -20,14 +22,19 @@ setup: $(READY) ## Create .venv with everything the project and its tests need
 
 $(READY): pyproject.toml constraints.txt scripts/make-venv scripts/bootstrap.txt
 	PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints.txt -e .
-	@touch $(READY)
+	@touch $(DEMO) $(READY)
+
+$(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap.txt
+	@echo "Installing what the demo needs into $(VENV)."
+	@PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints-demo.txt -e .
+	@touch $(DEMO)
 
 .venvs/%/.ready: tests/conformance/environments/%.txt scripts/make-venv
 	PYTHON=$(PYTHON) scripts/make-venv .venvs/$* $<
 	@touch $@
 
-demo: $(READY) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"
-	$(BIN)/penstock demo $(ARGS)
+demo: $(DEMO) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"
+	@$(BIN)/penstock demo $(ARGS)
 
 # Files are shared out between processes: most tests wait for servers, so two cores are used better. In their
 # order, since the files with the fewest tests have the longest.

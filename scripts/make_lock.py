@@ -2,7 +2,7 @@
 
 Each file lists `name==version`. The index that pip uses is asked for the hashes of every file of
 that version which can be installed on Linux or macOS by CPython 3.11 or newer, so one lock holds on
-every machine. To move a pin: change the version and run this again.
+every machine. To move a pin: change the version and run this again, and make_demo_lock.py after it.
 """
 
 import re

@@ -1,9 +1,11 @@
-"""What every test shares: hypothesis without deadlines, and no stray environment."""
+"""What every test shares: hypothesis without deadlines, no stray environment, databases."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests import servers
 
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile("penstock", deadline=None, print_blob=True)
@@ -18,3 +20,17 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """A PostgreSQL in which anything may be created."""
+    with servers.postgresql() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mongodb_url() -> Iterator[str]:
+    """The address of a server that speaks MongoDB's protocol."""
+    with servers.mongodb() as url:
+        yield url

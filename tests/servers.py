@@ -37,20 +37,20 @@ class Postgresql:
     """A PostgreSQL that can be stopped and started again."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
-        self._data = str(self._folder / "data")
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
+        self._data = str(self.folder / "data")
         self._as: dict[str, Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"postgresql://postgres@/postgres?host={self._folder}"
+        self.url = f"postgresql://postgres@/postgres?host={self.folder}"
 
     def __enter__(self) -> Self:
-        self._programs = _programs(self._folder)
+        self.programs = _programs(self.folder)
         if os.geteuid() == 0:
             # PostgreSQL refuses to run as root; nobody is a user of every machine.
             self._as = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-            self._folder.chmod(0o755)
-            shutil.chown(self._folder, "nobody")
-        make = [str(self._programs / "initdb"), "-D", self._data, "-U", "postgres", "--auth=trust"]
+            self.folder.chmod(0o755)
+            shutil.chown(self.folder, "nobody")
+        make = [str(self.programs / "initdb"), "-D", self._data, "-U", "postgres", "--auth=trust"]
         subprocess.run(
             [*make, "--encoding=UTF8", "--no-locale", "--no-sync"],
             check=True, capture_output=True, cwd="/", **self._as,
@@ -60,16 +60,16 @@ class Postgresql:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        folder = str(self._folder)
+        folder = str(self.folder)
         self._process = subprocess.Popen(
-            [str(self._programs / "postgres"), "-D", self._data, "-h", "", "-k", folder],
+            [str(self.programs / "postgres"), "-D", self._data, "-h", "", "-k", folder],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **self._as,
         )  # fmt: skip
-        asking = [str(self._programs / "pg_isready"), "-q", "-h", folder]
+        asking = [str(self.programs / "pg_isready"), "-q", "-h", folder]
         _wait_for(lambda: subprocess.run(asking, check=False).returncode == 0, self._process)
 
     def stop(self) -> None:

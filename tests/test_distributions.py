@@ -1,5 +1,7 @@
 """What is published: the throttle needs nothing, and both distributions go together."""
 
+import importlib.util
+import re
 import subprocess
 import sys
 from email.message import Message
@@ -32,6 +34,28 @@ asyncio.run(main())
 with BlockingThrottler([Pipeline("1s", TokenBucket(5, 5.0))]).acquire():
     print("paid")
 """
+
+
+def demo_lock() -> str:
+    """What the script would write into the lock of the demo."""
+    spec = importlib.util.spec_from_file_location(
+        "make_demo_lock", ROOT / "scripts" / "make_demo_lock.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    lock: str = script.demo_lock()
+    return lock
+
+
+def test_the_lock_of_the_demo_has_all_it_needs_and_the_same_pins() -> None:
+    lock = (ROOT / "constraints-demo.txt").read_text()
+    pins = set(re.findall(r"^[\w.-]+==\S+", lock, re.M))
+
+    assert lock == demo_lock(), "run scripts/make_demo_lock.py"
+    assert {pin.partition("==")[0] for pin in pins} >= {"aiohttp", "rocksdict", "hatchling"}
+    assert pins < set(re.findall(r"^[\w.-]+==\S+", (ROOT / "constraints.txt").read_text(), re.M))
 
 
 @pytest.fixture(scope="module")

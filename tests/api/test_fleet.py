@@ -8,11 +8,11 @@ from tests.waiting import PATIENCE_S
 from penstock.config import Api
 from penstock.storage.state import open_store
 
-from ..storage.state.conftest import backend, mongodb_url, postgresql_url, url
+from ..storage.state.conftest import backend, url
 from ..storage.state.test_failures import through_a_line
 from .conftest import CANDLES, served
 
-__all__ = ["backend", "mongodb_url", "postgresql_url", "url"]
+__all__ = ["backend", "url"]
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 

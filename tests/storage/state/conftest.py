@@ -1,13 +1,12 @@
 """A store of each kind, empty, for every test that asks."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 
 import asyncpg
 import pytest
-from tests import servers
 
 from penstock.storage.state import StateStore, open_store
 
@@ -19,20 +18,6 @@ _names = count()
 
 def _fresh_name() -> str:
     return f"penstock_test_{os.getpid()}_{next(_names)}"
-
-
-@pytest.fixture(scope="session")
-def postgresql_url() -> Iterator[str]:
-    """A PostgreSQL in which anything may be created."""
-    with servers.postgresql() as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def mongodb_url() -> Iterator[str]:
-    """The address of a server that speaks MongoDB's protocol."""
-    with servers.mongodb() as url:
-        yield url
 
 
 @pytest.fixture(params=BACKENDS)

@@ -20,6 +20,7 @@ from penstock.app.worker import open_worker
 from penstock.clock import SystemClock
 from penstock.config import Collect, Exchanges, Jobs, Requests, Settings, Simulator
 from penstock.connectors import ConnectorManager
+from penstock.ingest.registry import kinds
 from penstock.jobs import Cursor, Job, JobService, NewJob, Schedule
 from penstock.jobs.schedule import next_due
 from penstock.market.events import Candle
@@ -118,7 +119,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Open]:
         )
         store = await open_store(f"sqlite:{tmp_path / 'data' / 'state.db'}")
         closing.append(store.close)
-        return Lab(address, settings, JobService(store))
+        return Lab(address, settings, JobService(store, kinds()))
 
     yield opened
     for close in reversed(closing):

@@ -11,7 +11,7 @@ from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.ingest import registry as handlers
+from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
 from penstock.storage.state import StateStore
@@ -33,7 +33,7 @@ async def open_admin(
         open_state(settings, clock, read_only=read_only) as store,
         _open_markets(settings, store, clock, listener) as markets,
     ):
-        yield FleetAdmin(ConnectorManager(store), JobService(store, handlers.kinds()), markets)
+        yield FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
 
 
 async def renew_listing(

@@ -97,8 +97,8 @@ class GapOverlaps(AlreadyExists):
         super().__init__(table, existing_id)
         self.asked, self.theirs = asked, theirs
         self.args = (
-            f"The gap from {asked[0]} until {asked[1]} ms overlaps that of job {existing_id!r},"
-            f" which still has to fetch {theirs[0]} until {theirs[1]} ms."
+            f"The range from {asked[0]} until {asked[1]} overlaps that of job {existing_id!r},"
+            f" which still has to fetch {theirs[0]} until {theirs[1]}."
             " Ask for the rest alone, or delete that job.",
         )
 

@@ -1,25 +1,35 @@
 """``ohlcv_backfill``: all candles, from the earliest the exchange has up to the present."""
 
+from penstock.ingest.candle_jobs import OHLCV_BACKFILL, CandleKind, CandleTarget
 from penstock.ingest.candles import CandleWalk
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_scan import GapScan
-from penstock.jobs.kinds import OHLCV_BACKFILL
+from penstock.jobs.kinds import Market
+from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
 
 # A page from here starts with the oldest candle: no exchange is older than the epoch.
 _BEFORE_ALL_MS = 0
 
 
-class OhlcvBackfill:
+class OhlcvBackfill(CandleKind[CandleTarget]):
     """Fetches from its cursor to the end, oldest first."""
 
-    kind = OHLCV_BACKFILL
+    name = OHLCV_BACKFILL
+    priority = 80
+    target_type = CandleTarget
 
     def __init__(self, context: HandlerContext) -> None:
-        self._context, self._gap_scan = context, GapScan(context)
+        super().__init__(context)
+        self._gap_scan = GapScan(context)
 
-    async def run(self, job_run: JobRun) -> bool:
-        """See ``Handler``."""
+    @classmethod
+    def target(cls, market: Market, cursor: Cursor) -> CandleTarget:
+        """See ``JobKind``."""
+        return cls._candles(market, cursor)
+
+    async def run(self, job_run: JobRun[CandleTarget, Cursor]) -> bool:
+        """See ``JobKind``."""
         walk = await CandleWalk.begin(self._context, job_run)
         done = await walk.go(walk.cursor_ms() or _BEFORE_ALL_MS)
         if done:
@@ -27,4 +37,4 @@ class OhlcvBackfill:
         return done
 
 
-HANDLER = OhlcvBackfill
+KIND = OhlcvBackfill

@@ -153,3 +153,18 @@ async def test_a_job_that_a_newer_version_of_its_kind_wrote_is_shown(store: Stat
     assert (job.is_known, job.cursor) == (False, {"file": 3})
     with pytest.raises(UnknownKind):
         await service.delete(job.id)
+
+
+async def test_a_job_with_fields_of_another_form_is_shown_as_far_as_it_can_be_read(
+    store: StateStore,
+) -> None:
+    strange = {"schedule": {"mode": "cron"}, "state": "resting", "stats": 5}
+    document = of_newer_version(**strange)
+    del document["cursor"]
+    await store.insert_if_absent(JOBS, document)
+
+    (job,) = await JobService(store, kinds()).find()
+
+    assert (job.type, job.is_known, job.schedule, job.target_key) == (
+        "seal", False, None, "2026-01-01"
+    )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,9 @@ _APART = ("events", "version", "is_known")
 def as_job(document: Document, kinds: Mapping[str, AnyKind]) -> Job:
     """Return the job that a document holds.
 
-    A newer version may have kinds and cursors that this one does not know; they stay documents.
+    A newer version may have kinds, cursors and states that this one does not know. Then target and
+    cursor stay documents.
+
     Events are stored in two lists: the job service and the worker that holds the job write
     concurrently, each to its own list.
     """
@@ -29,15 +30,24 @@ def as_job(document: Document, kinds: Mapping[str, AnyKind]) -> Job:
     # An older penstock that still runs may write a job without a target.
     found = {**document, **(with_target(document) or {}), "events": told[-EVENTS_KEPT:]}
     kind = kinds.get(document["type"])
-    known: dict[str, Any] = {"is_known": False}
     if kind is not None:
         with suppress(msgspec.ValidationError):
-            known = {
+            typed = {
                 "target": msgspec.convert(found["target"], kind.target_type),
                 "cursor": msgspec.convert(found["cursor"], kind.cursor_type),
-                "is_known": True,
             }
-    return msgspec.convert({**found, **known}, Job)
+            return msgspec.convert({**found, **typed}, Job)
+    return Job(**{"cursor": {}, **_readable(found), "is_known": False})
+
+
+def _readable(document: Document) -> Document:
+    """Return the fields of a job that this version can read; the others have their defaults."""
+    readable: Document = {}
+    for field in msgspec.structs.fields(Job):
+        if field.name in document:
+            with suppress(msgspec.ValidationError):
+                readable[field.name] = msgspec.convert(document[field.name], field.type)
+    return readable
 
 
 def as_document(job: Job) -> Document:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +240,15 @@ async def test_an_older_penstock_that_still_runs_saves_its_jobs_and_adds_none(
         assert (job.is_known, job.target.symbol) == (True, "LATE/USDT")
     for each in (old, store):
         await each.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+async def test_a_reader_sees_targets_and_changes_nothing(old_url: str) -> None:
+    read = Path(old_url.removeprefix("sqlite:")).read_bytes
+    before = await asyncio.to_thread(read)
+
+    store = await open_store(old_url, read_only=True)
+
+    await check(store)
+    await store.close()
+    assert await asyncio.to_thread(read) == before

@@ -1,10 +1,9 @@
 """``gap_backfill``: the candles of one time range that are missing."""
 
 from penstock.errors import BadJob
-from penstock.ingest.candle_jobs import GAP_BACKFILL, CandleKind, CandleTarget
+from penstock.ingest.candle_jobs import GAP_BACKFILL, CandleTarget
+from penstock.ingest.candle_kind import CandleKind
 from penstock.ingest.candles import CandleWalk
-from penstock.ingest.context import HandlerContext
-from penstock.ingest.gap_scan import GapScan
 from penstock.jobs.kinds import Market
 from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
@@ -25,10 +24,6 @@ class GapBackfill(CandleKind[GapTarget]):
     claimed_first = True
     target_type = GapTarget
 
-    def __init__(self, context: HandlerContext) -> None:
-        super().__init__(context)
-        self._gap_scan = GapScan(context)
-
     @classmethod
     def target(cls, market: Market, cursor: Cursor) -> GapTarget:
         """See ``JobKind``."""
@@ -46,7 +41,8 @@ class GapBackfill(CandleKind[GapTarget]):
     def span(cls, target: GapTarget, cursor: Cursor) -> tuple[int, int]:
         """See ``JobKind``."""
         since_ms = target.since_ms if cursor.since_ms is None else cursor.since_ms
-        return since_ms, target.until_ms
+        until_ms = target.until_ms if cursor.until_ms is None else cursor.until_ms
+        return since_ms, until_ms
 
     async def run(self, job_run: JobRun[GapTarget, Cursor]) -> bool:
         """See ``JobKind``."""

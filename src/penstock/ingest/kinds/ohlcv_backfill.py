@@ -1,9 +1,8 @@
 """``ohlcv_backfill``: all candles, from the earliest the exchange has up to the present."""
 
-from penstock.ingest.candle_jobs import OHLCV_BACKFILL, CandleKind, CandleTarget
+from penstock.ingest.candle_jobs import OHLCV_BACKFILL, CandleTarget
+from penstock.ingest.candle_kind import CandleKind
 from penstock.ingest.candles import CandleWalk
-from penstock.ingest.context import HandlerContext
-from penstock.ingest.gap_scan import GapScan
 from penstock.jobs.kinds import Market
 from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
@@ -18,10 +17,6 @@ class OhlcvBackfill(CandleKind[CandleTarget]):
     name = OHLCV_BACKFILL
     priority = 80
     target_type = CandleTarget
-
-    def __init__(self, context: HandlerContext) -> None:
-        super().__init__(context)
-        self._gap_scan = GapScan(context)
 
     @classmethod
     def target(cls, market: Market, cursor: Cursor) -> CandleTarget:

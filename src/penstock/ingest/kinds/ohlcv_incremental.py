@@ -4,13 +4,12 @@ from penstock.errors import BadJob
 from penstock.ingest.candle_jobs import (
     OHLCV_BACKFILL,
     OHLCV_INCREMENTAL,
-    CandleKind,
     CandleTarget,
     cursor_of,
 )
+from penstock.ingest.candle_kind import CandleKind
 from penstock.ingest.candles import CandleWalk
-from penstock.ingest.context import HandlerContext
-from penstock.ingest.gap_scan import GapScan, live_fetches
+from penstock.ingest.gap_scan import live_fetches
 from penstock.ingest.held import HeldCandles
 from penstock.ingest.history import first_open
 from penstock.jobs.kinds import Market
@@ -25,10 +24,6 @@ class OhlcvIncremental(CandleKind[CandleTarget]):
     name = OHLCV_INCREMENTAL
     priority = 50
     target_type = CandleTarget
-
-    def __init__(self, context: HandlerContext) -> None:
-        super().__init__(context)
-        self._gap_scan = GapScan(context)
 
     @classmethod
     def target(cls, market: Market, cursor: Cursor) -> CandleTarget:

@@ -160,6 +160,6 @@ SCHEMA: Schema = (
     (),  # budgets store the end of their windows
     (),  # and keep the later end if processes disagree
     # First no more jobs without a target are accepted, then all get one, which makes them unique.
-    (replace(_OLD_JOBS, required=JOBS.required),),
+    (Table(name=JOBS.name, fields=JOBS.fields, required=JOBS.required),),
     (JOBS,),
 )

@@ -94,6 +94,7 @@ def by_service(store: StateStore, batch: int) -> Step:
 
 async def fill(store: StateStore, jobs: int, job_service: bool) -> None:
     now_ms, numbers = await store.now_ms(), iter(range(jobs))
+    service = JobService(store, kinds())
 
     async def create() -> None:
         for number in numbers:
@@ -101,7 +102,7 @@ async def fill(store: StateStore, jobs: int, job_service: bool) -> None:
                 # The service's jobs are due at fixed intervals; none may be due again meanwhile.
                 schedule = Schedule(mode="interval", interval_ms=YEAR_MS)
                 symbol = f"A{number}/USDT"
-                await JobService(store, kinds()).create(
+                await service.create(
                     NewJob(
                         exchange_id="sim", type="ohlcv_incremental", symbol=symbol,
                         timeframe="1m", schedule=schedule,

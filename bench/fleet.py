@@ -26,6 +26,7 @@ from bench.jobs import fresh_database
 from tests import servers
 
 from penstock.connectors import ConnectorManager
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, NewJob
 from penstock.jobs.service import JobService
@@ -43,7 +44,11 @@ AT_ONCE = 16
 
 async def fill(store: StateStore, jobs: int) -> list[str]:
     """Jobs of which every third is due; their ids."""
-    job_service, manager, numbers = JobService(store), ConnectorManager(store), iter(range(jobs))
+    job_service, manager, numbers = (
+        JobService(store, kinds()),
+        ConnectorManager(store),
+        iter(range(jobs)),
+    )
     for exchange in EXCHANGES:
         await manager.ensure_connector(exchange)
     made: list[str] = []
@@ -89,12 +94,12 @@ async def claims_per_s(leases: Leases) -> float:
 
 async def workers_figures(many: StateStore, few: StateStore, ids: list[str]) -> dict[str, float]:
     """What workers wait for."""
-    leases = Leases(many)
+    leases = Leases(many, kinds())
     commits = await times_ms(lambda: many.write(JOBS, [Write(ids[0], {}, {"priority": 50})]), 50)
     ratios, rates, next_due = [], [], []
     for turn in range(ROUNDS):
         stores = (many, few) if turn % 2 else (few, many)
-        found = {store: await claims_per_s(Leases(store)) for store in stores}
+        found = {store: await claims_per_s(Leases(store, kinds())) for store in stores}
         ratios.append(found[many] / found[few])
         rates.append(found[many])
         next_due += await times_ms(leases.next_due_ms, ASKED // ROUNDS)

@@ -16,6 +16,7 @@ from penstock.config import Api
 from penstock.connectors import ConnectorManager
 from penstock.exchanges.base import SymbolMap
 from penstock.ingest.admin import FleetAdmin
+from penstock.ingest.registry import kinds
 from penstock.jobs.service import JobService
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
@@ -35,7 +36,7 @@ class Listings:
 async def serve(url: str, markets: int) -> None:
     store, metrics, settings = await open_store(url), Metrics(of_fleet=True), Api(port=0)
     app_state = AppState(
-        FleetAdmin(ConnectorManager(store), JobService(store), Listings(markets)),
+        FleetAdmin(ConnectorManager(store), JobService(store, kinds()), Listings(markets)),
         metrics,
         SystemClock(),
     )

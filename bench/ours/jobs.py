@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncpg
 
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import JobQueue, Leases
 from penstock.jobs.model import NewJob, Schedule
 from penstock.jobs.service import JobService
@@ -56,6 +57,7 @@ def job(number: int, now_ms: int) -> Document:
         "schedule": {"mode": "interval", "interval_ms": HOUR_MS},
         "next_run_at": now_ms, "priority": PRIORITY, "claim_priority": PRIORITY,
         "wake_at": now_ms - YEAR_MS + number, "fence": 0, "attempts": 0,
+        "target": {}, "target_key": str(number),
         "cursor": {"since_ms": now_ms, "until_ms": None, "page": 0, "last_ts": None, "done": False},
         "stats": {"runs": 0, "success": 0, "fail": 0, "last_run_at": None, "last_error": None},
         "lock": {"locked_by": None, "lock_until": None},
@@ -80,7 +82,7 @@ def by_store(store: StateStore, batch: int) -> Step:
 
 
 def by_service(store: StateStore, batch: int) -> Step:
-    leases = Leases(store)
+    leases = Leases(store, kinds())
 
     async def step() -> int:
         claimed = await leases.claim("worker", batch, LEASE_MS)
@@ -92,6 +94,7 @@ def by_service(store: StateStore, batch: int) -> Step:
 
 async def fill(store: StateStore, jobs: int, job_service: bool) -> None:
     now_ms, numbers = await store.now_ms(), iter(range(jobs))
+    service = JobService(store, kinds())
 
     async def create() -> None:
         for number in numbers:
@@ -99,7 +102,7 @@ async def fill(store: StateStore, jobs: int, job_service: bool) -> None:
                 # The service's jobs are due at fixed intervals; none may be due again meanwhile.
                 schedule = Schedule(mode="interval", interval_ms=YEAR_MS)
                 symbol = f"A{number}/USDT"
-                await JobService(store).create(
+                await service.create(
                     NewJob(
                         exchange_id="sim", type="ohlcv_incremental", symbol=symbol,
                         timeframe="1m", schedule=schedule,

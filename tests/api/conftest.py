@@ -21,6 +21,7 @@ from penstock.connectors import ConnectorManager
 from penstock.errors import ExchangeUnreachable
 from penstock.exchanges.base import SymbolMap
 from penstock.ingest.admin import FleetAdmin
+from penstock.ingest.registry import kinds
 from penstock.jobs.service import JobService
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
@@ -100,7 +101,7 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
     listener = tell_all([metrics, facts.append])
-    admin = FleetAdmin(ConnectorManager(store), JobService(store), listed)
+    admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
     app_state = AppState(admin, metrics, clock)
     application = build_application(app_state, rules_of(settings), listener)
     server = ApiServer(application, settings, lambda _: None)

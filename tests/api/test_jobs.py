@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from tests.waiting import PATIENCE_S
 
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases
 
 from .conftest import CANDLES, Client
@@ -204,7 +205,7 @@ async def test_a_gap_that_overlaps_a_live_one_is_told_which(api: Client) -> None
 async def test_a_job_that_was_claimed_meanwhile_is_another_version(api: Client) -> None:
     job = await api.ask("POST", "jobs", CANDLES)
     path, tag = f"jobs/{job.json['id']}", job.headers["ETag"]
-    await Leases(api.app_state.store).claim("worker-1", 1, 60_000)
+    await Leases(api.app_state.store, kinds()).claim("worker-1", 1, 60_000)
 
     (await api.ask("PUT", path, {"priority": 5}, If_Match=tag)).is_problem(412)
     running = await api.ask("GET", path)

@@ -32,6 +32,7 @@ from tests.waiting import PATIENCE_S
 from penstock import subscribe
 from penstock.collect.status import read_status
 from penstock.errors import NotOurRecord
+from penstock.ingest.registry import kinds
 from penstock.jobs import Cursor, JobService, NewJob
 from penstock.publish.subscriber import Delivery, Missing
 from penstock.storage.log import LogReader, Span, open_log
@@ -110,7 +111,7 @@ class PowerCuts:
         """Create a backfill of every market that has none, of older and older candles."""
         self.data.mkdir(exist_ok=True)
         store = await open_store(f"sqlite:{self.data / 'state.db'}")
-        job_service = JobService(store)
+        job_service = JobService(store, kinds())
         now_ms = await store.now_ms() // MINUTE_MS * MINUTE_MS - 10 * MINUTE_MS
         busy = {job.symbol for job in await job_service.find(type="ohlcv_backfill", limit=500)}
         self.made_until_ms = self.made_until_ms or now_ms

@@ -31,6 +31,7 @@ from urllib.request import urlopen
 from tests.chaos.children import PENSTOCK, Nursery, nursery, simulating
 from tests.waiting import PATIENCE_S
 
+from penstock.ingest.registry import kinds
 from penstock.jobs import Cursor, JobService, NewJob
 from penstock.market.events import Candle
 from penstock.storage.log import LogReader, Span, open_log
@@ -125,7 +126,7 @@ async def create_jobs(database: Path) -> tuple[Range, dict[str, str]]:
             exchange_id=EXCHANGE, type="ohlcv_backfill", symbol=symbol, timeframe="1m",
             cursor=cursor,
         )  # fmt: skip
-        jobs[symbol] = (await JobService(store).create(new)).id
+        jobs[symbol] = (await JobService(store, kinds()).create(new)).id
     await store.close()
     return wanted, jobs
 

@@ -22,6 +22,7 @@ from tests.chaos.children import PENSTOCK
 from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import read_status
+from penstock.ingest.registry import kinds
 from penstock.jobs import Cursor, JobService, NewJob
 from penstock.publish.endpoints import log_id
 from penstock.storage.log import LogReader, Span, open_log
@@ -76,7 +77,7 @@ async def create_job(database: Path) -> tuple[str, int]:
         exchange_id=power.EXCHANGE, type="ohlcv_backfill", symbol="BTC/USDT", timeframe="1m",
         cursor=Cursor(since_ms=since_ms, until_ms=until_ms),
     )  # fmt: skip
-    job = await JobService(store).create(new)
+    job = await JobService(store, kinds()).create(new)
     await store.close()
     return job.id, since_ms
 
@@ -85,7 +86,7 @@ async def job_of(database: Path, job_id: str) -> tuple[str, int]:
     """A job's state and where its cursor stands; the database is left as it is."""
     store = await open_store(f"sqlite:{database}", read_only=True)
     try:
-        job = await JobService(store).get(job_id)
+        job = await JobService(store, kinds()).get(job_id)
     finally:
         await store.close()
     return job.state, job.cursor.since_ms or 0

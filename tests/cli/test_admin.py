@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.jobs_made import made_job
 
 from penstock.cli.instants import instant
 from penstock.cli.job_words import duration, progress
+from penstock.ingest.kinds.ohlcv_backfill import OhlcvBackfill
 from penstock.jobs.model import Cursor, Job, JobProgress, State
 
 from .conftest import run, urls
@@ -114,20 +116,9 @@ def test_an_exchange_that_cannot_be_asked_is_said(tmp_path: Path) -> None:
 
 
 def job(state: State, **fields: Any) -> Job:
-    return Job(
-        id="1",
-        exchange_id="sim",
-        type="ohlcv_backfill",
-        symbol="BTC/USDT",
-        timeframe="1m",
-        state=state,
-        next_run_at=0,
-        priority=50,
-        cursor=Cursor(since_ms=6_000_000, last_ts=5_940_000),
-        created_at=0,
-        updated_at=20_000,
-        **fields,
-    )
+    cursor = Cursor(since_ms=6_000_000, last_ts=5_940_000)
+    said = {"id": "1", "exchange_id": "sim", "state": state, "updated_at": 20_000, **fields}
+    return made_job(OhlcvBackfill.name, cursor, **said)
 
 
 def test_a_backfill_tells_rows_rate_time_left_and_when_it_was_taken_up_again() -> None:
@@ -136,10 +127,10 @@ def test_a_backfill_tells_rows_rate_time_left_and_when_it_was_taken_up_again() -
         first_ts=0, target_ts=6_000_000 + 60_000 * 360_000,
     )  # fmt: skip
 
-    shown = progress(job("running", progress=way))
+    shown = progress(job("running", progress=way), OhlcvBackfill)
     assert shown == ("1,100", "100/s", "1:00:00 left", "resumed at 1970-01-01 00:00:10 UTC")
-    assert progress(job("success", progress=way)).left == ""
-    assert progress(job("idle")) == ("0", "", "", "")
+    assert progress(job("success", progress=way), OhlcvBackfill).left == ""
+    assert progress(job("idle"), OhlcvBackfill) == ("0", "", "", "")
 
 
 def test_instants_and_time_spans_are_readable() -> None:

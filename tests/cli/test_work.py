@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.ingest.registry import kinds
 from penstock.jobs import Cursor, Job, JobService, NewJob
 from penstock.storage.state import open_store
 
@@ -27,7 +28,7 @@ def add(folder: Path, **fields: object) -> Job:
         said = {"type": "ohlcv_backfill", "symbol": "btc_usdt", "timeframe": "1m"}
         cursor = Cursor(since_ms=now_ms - 300 * DAY_MS)
         new = NewJob(**{"exchange_id": "binance", "cursor": cursor, **said, **fields})  # type: ignore[arg-type]
-        job = await JobService(store).create(new)
+        job = await JobService(store, kinds()).create(new)
         await store.close()
         return job
 
@@ -37,7 +38,7 @@ def add(folder: Path, **fields: object) -> Job:
 def job_in(folder: Path, job: Job) -> Job:
     async def get() -> Job:
         store = await open_store(f"sqlite:{folder / 'state.db'}")
-        found = await JobService(store).get(job.id)
+        found = await JobService(store, kinds()).get(job.id)
         await store.close()
         return found
 
@@ -50,7 +51,7 @@ def test_it_stops_when_told_and_the_next_goes_on_from_there(tmp_path: Path, exch
         before = job_in(tmp_path, job).cursor.page
 
         def far_enough(before: int = before) -> bool:
-            return job_in(tmp_path, job).cursor.page > before + 1
+            return bool(job_in(tmp_path, job).cursor.page > before + 1)
 
         with started(*WORK, "--json", folder=tmp_path, environment=urls(exchange)) as process:
             wait_until(far_enough, process)

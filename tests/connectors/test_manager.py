@@ -28,7 +28,7 @@ BUCKET = Limit(amount=10, period_ms=1_000, unit="request", kind="paced", burst=2
 async def add_job(store: StateStore, name: str, status: str, last_run_at: int | None) -> None:
     job = {
         "id": name, "exchange_id": "binance", "type": "ohlcv_incremental", "symbol": name,
-        "status": status, "stats": {"last_run_at": last_run_at},
+        "status": status, "stats": {"last_run_at": last_run_at}, "target": {}, "target_key": name,
     }  # fmt: skip
     await store.insert_if_absent(JOBS, job)
 

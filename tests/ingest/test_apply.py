@@ -14,6 +14,7 @@ from penstock.exchanges.base import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.apply import carry_out, prepare
 from penstock.ingest.plan import PlannedChange, shown
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.jobs.service import JobService
@@ -40,7 +41,7 @@ class Listed:
 @pytest.fixture
 async def admin() -> AsyncIterator[FleetAdmin]:
     store = await open_store("memory:")
-    yield FleetAdmin(ConnectorManager(store), JobService(store), Listed())
+    yield FleetAdmin(ConnectorManager(store), JobService(store, kinds()), Listed())
     await store.close()
 
 
@@ -152,7 +153,7 @@ async def test_what_people_made_or_paused_is_left_alone(admin: FleetAdmin) -> No
 
 
 async def finish_backfills(admin: FleetAdmin, first_ts: int) -> None:
-    leases = Leases(admin.job_service.store)
+    leases = Leases(admin.job_service.store, kinds())
     for job in await leases.claim("w", 10, 60_000):
         at_ms = await admin.job_service.store.now_ms()
         brought = replace(job, progress=replace(job.progress, first_ts=first_ts))

@@ -18,10 +18,10 @@ from penstock.errors import (
 )
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.ingest import registry
-from penstock.ingest.candles import served
-from penstock.jobs.kinds import SPECIFIED
+from penstock.ingest.candle_jobs import CandleTarget
+from penstock.ingest.request_rate import request_rate
 from penstock.jobs.model import Cursor
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import AnyRun
 from penstock.market.interval import Interval
 from penstock.recorder import Recorder
 from penstock.throttle.gate import Limit
@@ -83,7 +83,7 @@ async def test_a_page_is_on_the_disk_before_the_cursor_passes_it() -> None:
     job_run = there.job_run("ohlcv_backfill", Cursor())
     save, passed = job_run._save, list[bool]()
 
-    async def checked(job_run: JobRun) -> None:
+    async def checked(job_run: AnyRun) -> None:
         passed.append(job_run.job.cursor.last_ts in disk.holds)
         await save(job_run)
 
@@ -176,7 +176,8 @@ async def test_what_nobody_could_answer_is_not_asked(
 ) -> None:
     there = world()
     job_run = there.job_run(kind, Cursor(), timeframe)
-    job_run.job = msgspec.structs.replace(job_run.job, symbol=symbol)
+    target = CandleTarget(symbol=symbol, timeframe=timeframe)
+    job_run.job = msgspec.structs.replace(job_run.job, target=target)
 
     with pytest.raises(error):
         await there.run(job_run)
@@ -217,7 +218,8 @@ async def test_errors_are_left_to_the_worker() -> None:
 
     assert len(there.opens()) == 3, "three pages of weight two"
     assert job_run.job.cursor.page == 3
-    assert (job_run.serves, job_run.window_ms) == (3, 86_400_000)
+    rate = await there.kinds()["ohlcv_backfill"].request_rate(job_run.job)
+    assert rate == (3, 86_400_000), "so many of those that wait are due in each window"
 
 
 async def test_a_refresh_learns_what_the_exchange_lists() -> None:
@@ -234,7 +236,8 @@ async def test_a_refresh_learns_what_the_exchange_lists() -> None:
 
 
 def test_every_kind_of_the_specification_has_somebody_who_does_it() -> None:
-    assert registry.kinds() == SPECIFIED
+    specified = {"markets_refresh", "ohlcv_incremental", "ohlcv_backfill", "gap_backfill"}
+    assert set(registry.kinds()) == specified
 
 
 def test_the_tightest_limit_says_how_many_are_served() -> None:
@@ -242,8 +245,8 @@ def test_the_tightest_limit_says_how_many_are_served() -> None:
     assert request is not None
     limits = [Limit(100, 60_000), Limit(500, 600_000), Limit(7, 1_000, category="other")]
 
-    assert served(limits, request) == (500, 600_000)
-    assert served([], request) == (1, 0)
+    assert request_rate(limits, request) == (500, 600_000)
+    assert request_rate([], request) == (1, 0)
 
 
 @settings(max_examples=40)

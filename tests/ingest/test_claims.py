@@ -9,9 +9,10 @@ from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import CandlesMissing
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import AnyRun
 from penstock.recorder import Recorder
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
@@ -31,7 +32,7 @@ class Scene:
     async def done(self) -> Job:
         """A backfill that was claimed, run and finished as a worker does it."""
         job_service = await self.there.job_service()
-        leases = Leases(job_service.store)
+        leases = Leases(job_service.store, kinds())
         await job_service.create(
             NewJob(
                 exchange_id="binance", type="ohlcv_backfill", symbol="BTC/USDT", timeframe="1m",
@@ -43,10 +44,10 @@ class Scene:
     async def run_next(self, leases: Leases) -> Job:
         [job] = await leases.claim("w", 1, 60_000)
 
-        async def save(job_run: JobRun) -> None:
+        async def save(job_run: AnyRun) -> None:
             await leases.heartbeat([job_run.job], 60_000)
 
-        job_run = JobRun(job, save)
+        job_run = AnyRun(job, save)
         assert await self.there.run(job_run)
         [ended] = await leases.finish([job_run.job], self.there.clock.now_ms())
         assert ended is not None
@@ -61,7 +62,7 @@ class Scene:
         self.there._means = changed(
             self.there._means, recorder=self.there.recorder, log=self.there.reader
         )
-        self.there._handlers = registry.build(self.there._means)
+        self.there._kinds = registry.build(self.there._means)
         return self.there._means
 
     def log_with(self, opens: list[int]) -> EventLog:
@@ -93,7 +94,7 @@ async def test_what_a_finished_job_recorded_and_the_log_lost_is_walked_again(
     [gap] = await context.job_service.find(type="gap_backfill")
     assert told.job == gap.id
     assert gap.cursor.since_ms == max(lost[0], BEGIN_MS)
-    await scene.run_next(Leases(context.job_service.store))
+    await scene.run_next(Leases(context.job_service.store, kinds()))
     assert scene.there.opens() == complete
     assert await check_claims(context) == 0, "and that is that"
 

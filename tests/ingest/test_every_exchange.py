@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from tests.jobs_made import made_job
 
 from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
@@ -21,8 +22,9 @@ from penstock.exchanges.gateway import Gateway, gateway_for
 from penstock.exchanges.http import Answer, Transport
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.registry import kinds
 from penstock.jobs.model import Cursor, Job
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS
@@ -70,7 +72,7 @@ class Undated:
 
 @dataclass
 class Simulated:
-    """A simulated exchange, and everything a handler is given to ask it."""
+    """A simulated exchange, and everything a job is given to ask it."""
 
     name: str
     symbol: Symbol
@@ -89,18 +91,15 @@ class Simulated:
     ) -> Job:
         """The job, after a run."""
 
-        async def save(job_run: JobRun) -> None:
+        async def save(job_run: AnyRun) -> None:
             if job_run.job.progress.pages >= stop_at:
                 job_run.stop("enough")
 
-        job = Job(
-            id="j", exchange_id=self.name, type=kind, symbol=self.symbol.unified,
-            timeframe=timeframe, next_run_at=0, priority=1, cursor=cursor, created_at=0,
-            updated_at=0,
-        )  # fmt: skip
-        job_run = JobRun(job, save)
+        market = {"symbol": self.symbol.unified, "timeframe": timeframe}
+        job = made_job(kind, cursor, exchange_id=self.name, **market)
+        job_run = AnyRun(job, save)
         maps, reader = _Maps(self.info.symbols), self.log.reader()
-        job_service = JobService(await open_store("memory:", clock=self.clock))
+        job_service = JobService(await open_store("memory:", clock=self.clock), kinds())
         context = HandlerContext(self, maps, self.recorder, self.clock, reader, job_service)
         is_done = await registry.build(context)[kind].run(job_run)
         assert is_done or job_run.stopping

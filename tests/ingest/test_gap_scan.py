@@ -14,7 +14,7 @@ from penstock.clock import ManualClock
 from penstock.coverage.candles import CandleGap, HeldCandles, joined, without
 from penstock.ingest.facts import CandlesMissing
 from penstock.jobs.model import Cursor, Job, NewJob
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import AnyRun
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, Interval
 from penstock.storage.log import open_log
@@ -46,7 +46,7 @@ async def fill(there: World, gap: Job) -> None:
     await (await there.job_service()).delete(gap.id)
 
 
-async def later(there: World, job_run: JobRun, hours: float) -> None:
+async def later(there: World, job_run: AnyRun, hours: float) -> None:
     """The next run of an incremental, after a while."""
     await there.clock.advance(hours * HOUR_S)
     assert await there.run(job_run)

@@ -23,6 +23,7 @@ from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Job, NewJob
 from penstock.jobs.service import JobService
@@ -105,7 +106,7 @@ class Fleet:
         maps = _Maps(self.symbols)
         context = HandlerContext(self, maps, Recorder(writer), self.clock, reader, self.job_service)
         settings = Jobs(lease=7200, poll_interval=7200)  # it wakes when something is due
-        leases = Leases(self.job_service.store)
+        leases = Leases(self.job_service.store, kinds())
         worker = Worker(name, leases, registry.build(context), self.clock, settings)
         stop = asyncio.Event()
         self.running[name] = (worker, stop, asyncio.create_task(worker.run(stop)), writer)
@@ -156,7 +157,7 @@ async def opened(
     exchange = Exchange(clock, router, BEGIN_MS + rng.randrange(1, days // 2) * DAY_MS)
     gate = LocalGate(clock, [Limit(10**9, DAY_MS)], acquire_timeout_ms=0, guard_ms=0)
     gateway = Gateway(exchanges.load(name), exchange, gate, clock, Backoff(attempts=1))
-    job_service = JobService(await open_store("memory:", clock=clock))
+    job_service = JobService(await open_store("memory:", clock=clock), kinds())
     info = await gateway.fetch(gateway.exchange.info)
     fleet = Fleet(clock, gateway, info.symbols, open_log("memory:"), job_service)
     return fleet, exchange, Ledger(markets, clock), symbol

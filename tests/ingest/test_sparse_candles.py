@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.jobs_made import made_job
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
@@ -18,8 +19,9 @@ from penstock.exchanges.http import Answer
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.history import first_open, kept_from_ms, span_end
-from penstock.jobs.model import Cursor, Job, JobProgress
-from penstock.jobs.run import JobRun
+from penstock.ingest.registry import kinds
+from penstock.jobs.model import Cursor, JobProgress
+from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS, Interval
@@ -91,20 +93,16 @@ class World:
 
     async def run(
         self, kind: str, cursor: Cursor, stop_at: int = 9_999, progress: JobProgress | None = None
-    ) -> JobRun:
-        async def save(job_run: JobRun) -> None:
+    ) -> AnyRun:
+        async def save(job_run: AnyRun) -> None:
             assert set(self.opens()) >= {job_run.job.cursor.last_ts} - {None}, "ahead of the data"
             if job_run.job.progress.pages >= stop_at:
                 job_run.stop("enough")
 
-        job = Job(
-            id="j", exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1m",
-            next_run_at=0, priority=1, cursor=cursor, created_at=0, updated_at=0,
-            progress=progress or JobProgress(),
-        )  # fmt: skip
-        job_run = JobRun(job, save)
+        job = made_job(kind, cursor, progress=progress or JobProgress())
+        job_run = AnyRun(job, save)
         clock = self.market.clock
-        job_service = JobService(await open_store("memory:", clock=clock))
+        job_service = JobService(await open_store("memory:", clock=clock), kinds())
         context = HandlerContext(self, Maps(), self.recorder, clock, self.log.reader(), job_service)
         running = asyncio.ensure_future(registry.build(context)[kind].run(job_run))
         for _ in range(1_000):

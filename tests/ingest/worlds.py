@@ -1,4 +1,4 @@
-"""One exchange with a candle for every interval, and everything that handlers of jobs are given."""
+"""One exchange with a candle for every interval, and everything that kinds of jobs are given."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from tests.jobs_made import made_job
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import Clock, ManualClock
@@ -15,9 +16,10 @@ from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
-from penstock.jobs.handler import Handler
-from penstock.jobs.model import Cursor, Job
-from penstock.jobs.run import JobRun
+from penstock.ingest.registry import kinds
+from penstock.jobs.kinds import JobKind
+from penstock.jobs.model import Cursor
+from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
 from penstock.market.events import Candle
 from penstock.market.interval import Interval
@@ -79,7 +81,7 @@ def row(open_ms: int, interval: Interval) -> list[Any]:
 
 @dataclass
 class World:
-    """One exchange, one log, and everything a handler is given."""
+    """One exchange, one log, and everything a kind of job is given."""
 
     clock: ManualClock
     listing: Listing
@@ -90,15 +92,15 @@ class World:
     info: Info | None = None
     facts: list[Fact] = field(default_factory=list)
     _means: HandlerContext | None = None
-    _handlers: Mapping[str, Handler] = field(default_factory=dict)
+    _kinds: Mapping[str, JobKind[Any, Any]] = field(default_factory=dict)
 
     def job_run(
         self, kind: str, cursor: Cursor, timeframe: str = "1m", stop_at: int = 99
-    ) -> JobRun:
+    ) -> AnyRun:
         """A job run whose every save checks that the data was there first."""
         pages = 0
 
-        async def save(job_run: JobRun) -> None:
+        async def save(job_run: AnyRun) -> None:
             nonlocal pages
             pages += 1
             last_ts = job_run.job.cursor.last_ts
@@ -106,25 +108,26 @@ class World:
             if pages >= stop_at:
                 job_run.stop("enough")
 
-        symbol = None if kind == "markets_refresh" else "BTC/USDT"
-        job = Job(
-            id="j", exchange_id="binance", type=kind, symbol=symbol, timeframe=timeframe,
-            next_run_at=0, priority=1, cursor=cursor, created_at=0, updated_at=0,
-        )  # fmt: skip
-        return JobRun(job, save)
+        fields = {} if kind == "markets_refresh" else {"timeframe": timeframe}
+        job = made_job(kind, cursor, priority=1, **fields)
+        return AnyRun(job, save)
 
     async def job_service(self) -> JobService:
-        """The other jobs, which a handler may look at and add to."""
+        """The other jobs, which a job may look at and add to."""
         if self._means is None:
-            job_service = JobService(await open_store("memory:", clock=self.clock))
+            job_service = JobService(await open_store("memory:", clock=self.clock), kinds())
             ways = _Gateways(self.gateway), _Maps(self), self.recorder, self.clock
             self._means = HandlerContext(*ways, self.reader, job_service, self.facts.append)
-            self._handlers = registry.build(self._means)
+            self._kinds = registry.build(self._means)
         return self._means.job_service
 
-    async def run(self, job_run: JobRun) -> bool:
+    def kinds(self) -> Mapping[str, JobKind[Any, Any]]:
+        """The kinds of jobs, once one was run."""
+        return self._kinds
+
+    async def run(self, job_run: AnyRun) -> bool:
         await self.job_service()
-        running = asyncio.ensure_future(self._handlers[job_run.job.type].run(job_run))
+        running = asyncio.ensure_future(self._kinds[job_run.job.type].run(job_run))
         for _ in range(100):
             if running.done():
                 break

@@ -21,6 +21,7 @@ from penstock.clock import SystemClock
 from penstock.config import Collect, Exchanges, Jobs, Requests, Settings, Simulator
 from penstock.connectors import ConnectorManager
 from penstock.exchanges.facts import RequestSent
+from penstock.ingest.registry import kinds
 from penstock.jobs import Cursor, Job, JobService, NewJob, Schedule
 from penstock.jobs.facts import JobDone
 from penstock.jobs.schedule import next_due
@@ -120,7 +121,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Open]:
         )
         store = await open_store(f"sqlite:{tmp_path / 'data' / 'state.db'}")
         closing.append(store.close)
-        return Lab(address, settings, JobService(store))
+        return Lab(address, settings, JobService(store, kinds()))
 
     yield opened
     for close in reversed(closing):

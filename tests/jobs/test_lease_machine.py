@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from penstock.clock import ManualClock
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases, Reset
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
 from penstock.jobs.service import JobService
@@ -47,7 +48,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.clock = ManualClock(1_700_000_000_000)
         backend = MemoryBackend(self.clock)
         self.store = StateStore(backend, 10.0)
-        self.job_service, self.leases = JobService(self.store), Leases(self.store)
+        self.job_service, self.leases = JobService(self.store, kinds()), Leases(self.store, kinds())
         self.pages: dict[str, int] = {}
         """How many pages of each job are truly done."""
         self.fences: dict[str, int] = {}

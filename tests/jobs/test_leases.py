@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases, Reset
 from penstock.jobs.model import Cursor, Job, JobProgress, NewJob, Schedule
 from penstock.jobs.schedule import AGEING_MS, next_due
@@ -19,12 +20,12 @@ GONE = -1
 
 @pytest.fixture
 def leases(store: StateStore) -> Leases:
-    return Leases(store)
+    return Leases(store, kinds())
 
 
 @pytest.fixture
 def job_service(store: StateStore) -> JobService:
-    return JobService(store)
+    return JobService(store, kinds())
 
 
 async def add(
@@ -122,7 +123,7 @@ async def test_jobs_of_an_earlier_version_are_claimed_by_their_priority(
     job_service: JobService, leases: Leases
 ) -> None:
     def as_before(document: dict[str, Any]) -> dict[str, Any]:
-        new = ("claim_priority", "target_key")
+        new = ("claim_priority", "target", "target_key")
         return {name: value for name, value in document.items() if name not in new}
 
     old, low = await add(job_service, "a"), await add(job_service, "b", "ohlcv_backfill")
@@ -283,7 +284,8 @@ async def test_a_parked_job_is_taken_up_at_once_where_it_stood(
 ) -> None:
     await add(job_service, "a", "ohlcv_backfill")
     (held,) = await leases.claim("me", 1, LEASE_MS)
-    held = replace(held, cursor=Cursor(since_ms=7, page=3))
+    pages = replace(held.progress, pages=3)
+    held = replace(held, cursor=Cursor(since_ms=7, page=3), progress=pages)
 
     await leases.park(held, await job_service.store.now_ms(), "stopping")
     (taken,) = await leases.claim("other", 1, LEASE_MS)

@@ -16,9 +16,11 @@ from penstock.errors import (
     UnknownJob,
     VersionChanged,
 )
-from penstock.jobs.kinds import SPECIFIED, JobKind
+from penstock.ingest.kinds.markets_refresh import MarketsRefresh, WholeExchange
+from penstock.ingest.registry import kinds
+from penstock.jobs.documents import as_document
 from penstock.jobs.leases import Leases
-from penstock.jobs.model import Cursor, Job, JobEdit, JobProgress, NewJob, Schedule, as_document
+from penstock.jobs.model import Cursor, Job, JobEdit, JobProgress, NewJob, Schedule
 from penstock.jobs.ranges import held
 from penstock.jobs.service import JobService
 from penstock.jobs.transitions import ended
@@ -37,7 +39,7 @@ def new(**fields: Any) -> NewJob:
 
 @pytest.fixture
 def job_service(store: StateStore) -> JobService:
-    return JobService(store)
+    return JobService(store, kinds())
 
 
 async def test_a_job_is_what_was_said_and_what_follows_from_it(job_service: JobService) -> None:
@@ -118,9 +120,15 @@ async def test_a_misspelt_type_is_told_what_was_meant(job_service: JobService) -
 
 @pytest.mark.parametrize("backend", ["memory"], indirect=True)
 async def test_a_kind_of_ones_own_is_passed_to_the_service(store: StateStore) -> None:
-    digest = JobKind("digest", priority=30, of_market=False, repeats=True, every_ms=5_000)
+    class Digest(MarketsRefresh):
+        name = "digest"
+        priority = 30
 
-    job = await JobService(store, {"digest": digest}).create(NewJob(exchange_id="x", type="digest"))
+        @classmethod
+        def interval_ms(cls, target: WholeExchange) -> int:
+            return 5_000
+
+    job = await JobService(store, {"digest": Digest}).create(NewJob(exchange_id="x", type="digest"))
 
     assert (job.priority, job.schedule) == (30, Schedule(interval_ms=5_000))
 
@@ -182,14 +190,14 @@ async def test_a_range_that_a_killed_process_left_behind_lapses() -> None:
     clock = ManualClock(HOUR_MS)
     store = await open_store("memory:", clock=clock)
     gap = new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=HOUR_MS))
-    job = admitted(gap, SPECIFIED, "killed", clock.now_ms())
-    holding = held(store, job)
+    job = admitted(gap, kinds(), "killed", clock.now_ms())
+    holding = held(store, job, (0, HOUR_MS))
     await holding.__aenter__()
 
     with pytest.raises(GapOverlaps):
-        await JobService(store).create(gap)
+        await JobService(store, kinds()).create(gap)
     await clock.advance(61)
-    assert (await JobService(store).create(gap)).status == "active"
+    assert (await JobService(store, kinds()).create(gap)).status == "active"
     await store.close()
 
 
@@ -249,7 +257,7 @@ async def test_an_edit_changes_what_it_names_if_nobody_was_quicker(job_service: 
 
 async def test_a_cursor_is_left_alone_while_somebody_works_with_it(job_service: JobService) -> None:
     job = await job_service.create(new(type="ohlcv_backfill"))
-    leases = Leases(job_service.store)
+    leases = Leases(job_service.store, kinds())
     (held,) = await leases.claim("me", 1, LEASE_MS)
 
     with pytest.raises(JobRunning, match="is being run by me"):
@@ -265,7 +273,7 @@ async def test_a_cursor_is_left_alone_while_somebody_works_with_it(job_service: 
 
 async def test_a_pause_is_kept_until_the_job_is_resumed(job_service: JobService) -> None:
     job = await job_service.create(new())
-    leases = Leases(job_service.store)
+    leases = Leases(job_service.store, kinds())
 
     paused = await job_service.pause(job.id)
     again = await job_service.pause(job.id)
@@ -298,7 +306,7 @@ async def test_what_made_a_job_and_why_it_rests_is_remembered(job_service: JobSe
 async def test_a_job_that_was_asked_for_runs_before_all_others(job_service: JobService) -> None:
     gap = await job_service.create(new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=9)))
     low = await job_service.create(new(type="ohlcv_backfill"))
-    leases = Leases(job_service.store)
+    leases = Leases(job_service.store, kinds())
     for _ in range(3):
         (job,) = await leases.claim("me", 1, LEASE_MS, ())
         if job.id == low.id:
@@ -358,7 +366,7 @@ async def test_people_and_workers_do_not_overwrite_each_others_events(
     job_service: JobService,
 ) -> None:
     job = await job_service.create(new())
-    leases = Leases(job_service.store)
+    leases = Leases(job_service.store, kinds())
     (held,) = await leases.claim("me", 1, LEASE_MS)
 
     await job_service.pause(job.id)

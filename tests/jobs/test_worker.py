@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -21,11 +21,12 @@ from penstock.errors import (
     StoreUnreachable,
     UnknownSymbol,
 )
+from penstock.ingest.registry import kinds
 from penstock.jobs.facts import JobFailed, JobLost, StoreAnswers, StoreSilent
-from penstock.jobs.kinds import SPECIFIED, JobKind
+from penstock.jobs.kinds import AnyKind, JobKind, RequestRate
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
-from penstock.jobs.run import NS_PER_MS, JobRun
+from penstock.jobs.run import NS_PER_MS, AnyRun
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.storage.state import Counts, Document, StateStore
@@ -37,7 +38,7 @@ from penstock.telemetry import Fact
 START_MS = 1_700_000_000_000
 SETTINGS = Jobs(concurrency=3, per_exchange=2, lease=30, time_slice=20, attempts=3, first_delay=8)
 
-Work = Callable[[JobRun], Awaitable[bool]]
+Work = Callable[[AnyRun], Awaitable[bool]]
 
 
 @dataclass
@@ -87,20 +88,24 @@ class Fallible(MemoryBackend):
         return written
 
 
-@dataclass
-class Scripted:
-    """Does what the test says."""
+def scripted(kind: AnyKind, work: Work, rate: RequestRate | None) -> JobKind[Any, Any]:
+    """A kind whose jobs do what the test says; without a rate, it is not known."""
 
-    kind: JobKind
-    work: Work
+    async def run(_: object, job_run: AnyRun) -> bool:
+        return await work(job_run)
 
-    async def run(self, job_run: JobRun) -> bool:
-        return await self.work(job_run)
+    async def request_rate(_: object, __: Job) -> RequestRate:
+        if rate is None:
+            raise ExchangeUnreachable("no listing")
+        return rate
+
+    made = type(kind.name, (kind,), {"run": run, "request_rate": request_rate})
+    return cast("JobKind[Any, Any]", made(None))
 
 
 @dataclass
 class Shop:
-    """A store, its job service, and a worker whose handlers do what a test says."""
+    """A store, its job service, and a worker whose jobs do what a test says."""
 
     clock: ManualClock
     backend: Fallible
@@ -116,9 +121,15 @@ class Shop:
             said["cursor"] = Cursor(since_ms=0, until_ms=9)
         return await self.job_service.create(NewJob(**said))
 
-    def worker(self, work: Work, settings: Jobs = SETTINGS, name: str = "me") -> Worker:
-        handlers = {kind.name: Scripted(kind, work) for kind in SPECIFIED.values()}
-        return Worker(name, self.leases, handlers, self.clock, settings, self.facts.append)
+    def worker(
+        self,
+        work: Work,
+        settings: Jobs = SETTINGS,
+        name: str = "me",
+        rate: RequestRate | None = None,
+    ) -> Worker:
+        made = {type_: scripted(kind, work, rate) for type_, kind in kinds().items()}
+        return Worker(name, self.leases, made, self.clock, settings, self.facts.append)
 
     @asynccontextmanager
     async def at_work(self, worker: Worker) -> AsyncIterator[asyncio.Event]:
@@ -149,29 +160,29 @@ async def shop() -> Shop:
     backend = Fallible(Steady(clock))
     await backend.prepare(SCHEMA)
     store = StateStore(backend, 10.0)
-    return Shop(clock, backend, store, JobService(store), Leases(store))
+    return Shop(clock, backend, store, JobService(store, kinds()), Leases(store, kinds()))
 
 
-async def at_once(_: JobRun) -> bool:
+async def at_once(_: AnyRun) -> bool:
     return True
 
 
-async def for_ever(_: JobRun) -> bool:
+async def for_ever(_: AnyRun) -> bool:
     await asyncio.Event().wait()
     return True
 
 
 def raising(error: Exception) -> Work:
-    async def work(_: JobRun) -> bool:
+    async def work(_: AnyRun) -> bool:
         raise error
 
     return work
 
 
-async def test_what_a_handler_notes_is_among_the_jobs_events(shop: Shop) -> None:
+async def test_what_a_run_notes_is_among_the_jobs_events(shop: Shop) -> None:
     job = await shop.add("a")
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         job_run.note("skipped", "some are not kept")
         return True
 
@@ -242,7 +253,7 @@ async def test_a_job_runs_when_it_is_due_and_the_worker_sleeps_until_then(shop: 
     job = await shop.add("a", schedule=Schedule(interval_ms=60_000))
     ran_at: list[int] = []
 
-    async def work(_: JobRun) -> bool:
+    async def work(_: AnyRun) -> bool:
         ran_at.append(await shop.store.now_ms())
         return True
 
@@ -306,7 +317,7 @@ async def test_failures_back_off_and_end_with_the_reason(shop: Shop) -> None:
     job = await shop.add("a")
     ran_at: list[int] = []
 
-    async def work(_: JobRun) -> bool:
+    async def work(_: AnyRun) -> bool:
         ran_at.append(await shop.store.now_ms())
         raise ExchangeUnreachable("nobody there")
 
@@ -328,7 +339,7 @@ async def test_failures_back_off_and_end_with_the_reason(shop: Shop) -> None:
 async def test_a_step_forward_makes_failures_forgotten(shop: Shop) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         page = job_run.job.cursor.page + 1
         await job_run.save(Cursor(page=page), rows=10)
         if page < 8:
@@ -349,7 +360,7 @@ async def test_an_exchange_without_budget_is_left_alone_until_it_has_some(shop: 
     other = await shop.add("z", exchange_id="other", priority=100)
     asked: list[tuple[str, int]] = []
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         now_ms = await shop.store.now_ms()
         asked.append((job_run.job.exchange_id, now_ms))
         if job_run.job.exchange_id == "sim" and now_ms < START_MS + 30_000:
@@ -368,10 +379,25 @@ async def test_an_exchange_without_budget_is_left_alone_until_it_has_some(shop: 
     assert len([name for name, _ in asked if name == "sim"]) == len(before) + 5
 
 
+@pytest.mark.parametrize("rate", [RequestRate(2, 60_000), None], ids=["known", "unknown"])
+async def test_of_the_jobs_that_wait_so_many_are_due_per_window_as_their_kind_says(
+    shop: Shop, rate: RequestRate | None
+) -> None:
+    jobs = [await shop.add(symbol) for symbol in "abc"]
+    reset_ms = START_MS + 9_000
+    no_budget = raising(RateLimited("full", retry_at_ms=reset_ms))
+
+    async with shop.at_work(shop.worker(no_budget, replace(SETTINGS, per_exchange=3), rate=rate)):
+        found = [await shop.job_service.get(job.id) for job in jobs]
+
+    windows = sorted((job.next_run_at - reset_ms) // 60_000 for job in found)
+    assert windows == ([0, 0, 1] if rate else [0, 0, 0])
+
+
 async def test_a_pause_stops_a_job_at_the_end_of_the_page(shop: Shop) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(1)
         return False
@@ -398,7 +424,7 @@ async def test_a_job_that_says_nothing_learns_of_its_deletion_from_the_heartbeat
 ) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         while not job_run.stopping:
             await shop.clock.sleep(0.5)
         return False
@@ -419,7 +445,7 @@ async def test_a_job_that_says_nothing_learns_of_its_deletion_from_the_heartbeat
 async def test_told_to_stop_it_parks_everything_within_ten_seconds(shop: Shop, hangs: bool) -> None:
     job = await shop.add("a", "ohlcv_backfill")
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(1000 if hangs else 1)
         return False
@@ -444,7 +470,7 @@ async def test_it_stops_in_time_even_if_the_store_hangs(shop: Shop) -> None:
     job = await shop.add("a", "ohlcv_backfill")
     hangs = asyncio.Event()
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(1)
         return False
@@ -473,7 +499,7 @@ async def test_a_silent_store_stops_jobs_before_their_leases_end_and_is_told_onc
     job = await shop.add("a", "ohlcv_backfill")
     stopped_ms: list[int] = []
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         try:
             while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
                 await shop.clock.sleep(1)
@@ -537,7 +563,7 @@ async def test_a_wall_clock_stepped_by_an_hour_moves_nothing(shop: Shop) -> None
     held = await shop.add("b", "ohlcv_backfill")
     ran_at: list[int] = []
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         if job_run.job.id == held.id:
             return await for_ever(job_run)
         ran_at.append(await shop.store.now_ms())
@@ -566,7 +592,7 @@ async def test_a_gap_takes_the_place_of_a_backfill_that_had_its_time_slice(
     backfill = await shop.add("a", "ohlcv_backfill")
     order: list[str] = []
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         order.append(job_run.job.type)
         if job_run.job.type == "gap_backfill":
             return True
@@ -590,7 +616,7 @@ async def test_backfills_of_one_priority_take_turns(shop: Shop) -> None:
     alone = replace(SETTINGS, concurrency=1)
     jobs = [await shop.add(symbol, "ohlcv_backfill") for symbol in "abc"]
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         while await job_run.save(Cursor(page=job_run.job.cursor.page + 1)):
             await shop.clock.sleep(0.5)
         return False
@@ -608,7 +634,7 @@ async def test_jobs_that_save_at_once_share_a_write(shop: Shop) -> None:
     many = Jobs(concurrency=10, per_exchange=10)
     pages = 20
 
-    async def work(job_run: JobRun) -> bool:
+    async def work(job_run: AnyRun) -> bool:
         for page in range(pages):
             await job_run.save(Cursor(page=page + 1))
         return True

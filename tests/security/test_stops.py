@@ -24,6 +24,7 @@ from penstock.connectors.gateways import FleetGateways
 from penstock.errors import Banned, RateLimited
 from penstock.exchanges.binance.rest import TIME
 from penstock.ingest.admin import FleetAdmin
+from penstock.ingest.registry import kinds
 from penstock.jobs.model import NewJob
 from penstock.jobs.service import JobService
 from penstock.storage.state import LeaseRequest, StateStore, open_store
@@ -168,7 +169,7 @@ async def answered(process: FleetGateways) -> int:
 async def test_jobs_that_wait_for_the_end_of_a_stop_run_when_it_is_lifted(tmp_path: Path) -> None:
     far_ms = time.time_ns() // 1_000_000 + 3 * DAY_MS
     async with a_store(tmp_path) as store:
-        job_service, manager = JobService(store), ConnectorManager(store)
+        job_service, manager = JobService(store, kinds()), ConnectorManager(store)
         await manager.ensure_connector("binance")
         kind = "ohlcv_incremental"
         new = NewJob(exchange_id="binance", type=kind, symbol="BTC/USDT", timeframe="1h")

@@ -19,6 +19,7 @@ from penstock.api.app_state import PREFIX
 from penstock.api.operations import OPERATIONS, Operation
 from penstock.api.problems import MEDIA_TYPE, Problem
 from penstock.exchanges import registry
+from penstock.ingest.registry import kinds as job_kinds
 
 Schema = dict[str, Any]
 
@@ -40,9 +41,13 @@ def document() -> Schema:
     """Return the whole description."""
     exchanges = registry.names()
     kinds = [kind for one in OPERATIONS for kind in (one.query, one.body, one.answers) if kind]
-    _, components = msgspec.json.schema_components(
-        [*kinds, Problem], ref_template="#/components/schemas/{name}"
+    cursors = list({kind.cursor_type: None for kind in job_kinds().values()})
+    references, components = msgspec.json.schema_components(
+        [*cursors, *kinds, Problem], ref_template="#/components/schemas/{name}"
     )
+    for name, other in (("NewJob", "null"), ("EditedJob", None), ("JobView", "object")):
+        any_of = [*references[: len(cursors)], *([{"type": other}] if other else [])]
+        components[name]["properties"]["cursor"]["anyOf"] = any_of
     for name in ("NewConnector", "NewJob"):
         components[name]["properties"]["exchange_id"]["anyOf"] = _named(exchanges)
     pages = _Writer(components, examples.answers(exchanges[0]), examples.bodies(exchanges[0]))

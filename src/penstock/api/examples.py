@@ -11,6 +11,7 @@ from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.base import ListedMarket, MarketDetails
 from penstock.jobs.model import Cursor, Job, JobEvent, JobProgress, JobStats, Schedule
 from penstock.market.symbol import Symbol
+from penstock.storage.state.job_targets import target_key
 
 _HOUR_MS = 3_600_000
 _AT_MS = 1_768_645_800_000
@@ -58,6 +59,7 @@ def connector(exchange: str) -> Connector:
 
 def job(exchange: str) -> Job:
     """Return a job that runs every hour."""
+    target = {"symbol": _SYMBOL, "timeframe": _TIMEFRAME}
     return Job(
         id="019bcc6e2e40f3a1b2c4d5e6",
         exchange_id=exchange,
@@ -67,6 +69,8 @@ def job(exchange: str) -> Job:
         schedule=Schedule(interval_ms=_HOUR_MS),
         next_run_at=_AT_MS + _HOUR_MS,
         priority=50,
+        target=target,
+        target_key=target_key(target),
         cursor=Cursor(since_ms=_AT_MS, last_ts=_AT_MS - _HOUR_MS, page=1),
         stats=JobStats(runs=1, success=1, last_run_at=_AT_MS, last_success_at=_AT_MS),
         fence=1,

@@ -1,13 +1,13 @@
 """Routes for jobs: create, list, edit, pause, resume, run, delete, and follow events."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 from litestar import Response, delete, get, post, put
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from penstock.api.app_state import (
     AppState,
@@ -21,6 +21,7 @@ from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
 from penstock.api.views import EditedJob, job_view
 from penstock.errors import StorageError
+from penstock.jobs.kinds import AnyKind
 from penstock.jobs.model import Job, JobEdit, JobEvent, NewJob, State, Status
 from penstock.market.symbol import Symbol
 
@@ -85,12 +86,14 @@ async def edited(
     version = await expected_version(
         request, lambda: app_state.job_service.get(job_id), needed=True
     )
-    edit = _edit_of(said, await app_state.job_service.get(job_id))
+    edit = _edit_of(said, await app_state.job_service.get(job_id), app_state.job_service.kinds)
     return _answer(request, await app_state.job_service.edit(job_id, edit, version=version))
 
 
-def _edit_of(said: EditedJob, job: Job) -> JobEdit:
+def _edit_of(said: EditedJob, job: Job, kinds: Mapping[str, AnyKind]) -> JobEdit:
     """Return the changes that a client requests; all other fields must be unchanged."""
+    if said.cursor is not UNSET and job.is_known:
+        said = replace(said, cursor=kinds[job.type].read_cursor(said.cursor))
     shown, changes = asdict(job_view(job)), {}
     for field, value in asdict(said).items():
         if value is UNSET or value == shown[field]:

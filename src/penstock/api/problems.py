@@ -37,6 +37,7 @@ from penstock.errors import (
     UnknownExchange,
     UnknownInterval,
     UnknownJob,
+    UnknownKind,
     UnknownSymbol,
     VersionChanged,
 )
@@ -89,6 +90,7 @@ _STATUS: Mapping[type[PenstockError], int] = {
     ConnectorPaused: 409,
     JobRunning: 409,
     JobEnded: 409,
+    UnknownKind: 409,
     VersionChanged: 412,
     StorageError: 503,
     ExchangeError: 503,

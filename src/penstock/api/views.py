@@ -6,7 +6,7 @@ calculations stay in milliseconds.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
@@ -15,7 +15,6 @@ from penstock.connectors import Connector, LimitState, Stop
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.base import ListedMarket
 from penstock.jobs.model import (
-    Cursor,
     Job,
     JobLock,
     JobProgress,
@@ -104,8 +103,9 @@ class JobView(Struct, frozen=True, kw_only=True):
     next_run_at: int
     priority: int
     claim_priority: int | None
-    target_key: str | None
-    cursor: Cursor
+    target_key: str
+    cursor: Any
+    """Its fields depend on the type."""
     stats: StatsView
     lock: JobLock
     fence: int
@@ -115,6 +115,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     created_at: Date
     updated_at: Date
     version: int
+    unknown_kind: bool | UnsetType = UNSET
+    """True if a newer version made it: this one shows it, and neither runs nor changes it."""
 
 
 class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,7 +127,7 @@ class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     schedule: Schedule | UnsetType | None = UNSET
     priority: Priority | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
+    cursor: Any = UNSET
     """Can be changed only while no worker runs the job."""
     id: str | UnsetType = UNSET
     exchange_id: str | UnsetType = UNSET
@@ -136,7 +138,7 @@ class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: State | UnsetType = UNSET
     next_run_at: int | UnsetType = UNSET
     claim_priority: int | UnsetType | None = UNSET
-    target_key: str | UnsetType | None = UNSET
+    target_key: str | UnsetType = UNSET
     stats: StatsView | UnsetType = UNSET
     lock: JobLock | UnsetType = UNSET
     fence: int | UnsetType = UNSET
@@ -146,12 +148,17 @@ class EditedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     created_at: Date | UnsetType = UNSET
     updated_at: Date | UnsetType = UNSET
     version: int | UnsetType = UNSET
+    unknown_kind: bool | UnsetType = UNSET
 
 
 def job_view(job: Job) -> JobView:
-    """Return a job in the API's form, without its events, which have their own route."""
+    """Return a job in the API's form, without its events, which have their own route.
+
+    Its target is shown as the market, the key and what the cursor says of it.
+    """
     fields = asdict(job)
-    del fields["events"]
+    for apart in ("events", "target", "is_known"):
+        del fields[apart]
     stats = {
         **asdict(job.stats),
         "last_run_at": _date_or_none(job.stats.last_run_at),
@@ -163,6 +170,7 @@ def job_view(job: Job) -> JobView:
             "stats": StatsView(**stats),
             "created_at": date(job.created_at),
             "updated_at": date(job.updated_at),
+            "unknown_kind": UNSET if job.is_known else True,
         }
     )
 

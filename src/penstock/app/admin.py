@@ -10,7 +10,7 @@ from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.ingest import registry as handlers
+from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
 from penstock.runtime.stores import open_state
@@ -42,7 +42,7 @@ async def admin_on(
 ) -> AsyncIterator[FleetAdmin]:
     """The same on a store that is open."""
     async with _open_markets(settings, store, clock, listener) as markets:
-        yield FleetAdmin(ConnectorManager(store), JobService(store, handlers.kinds()), markets)
+        yield FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
 
 
 async def renew_listing(

@@ -11,7 +11,7 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.ingest import registry as handlers
+from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
 from penstock.jobs.leases import Leases
@@ -42,7 +42,7 @@ async def open_worker(
         gateways = FleetGateways(store, replace(settings, requests=impatient), clock, listener)
         await process.stack.enter_async_context(aclosing(gateways))
         reader = process.stack.enter_context(closing(process.log.reader()))
-        job_service = JobService(store, handlers.kinds())
+        job_service = JobService(store, registry.kinds())
         markets = Markets(store, gateways, listener)
         context = HandlerContext(
             gateways, markets, recorder, clock, reader, job_service, listener, process.log_id
@@ -50,8 +50,8 @@ async def open_worker(
         await check_claims(context)
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
-            Leases(store, tuple(handlers.kinds())),
-            handlers.build(context),
+            Leases(store, registry.kinds()),
+            registry.build(context),
             clock,
             settings.jobs,
             tell_all([gateways.counters, listener]),

@@ -1,6 +1,6 @@
 """The terminal view of jobs: one row each, on two lines where one is too short."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -8,6 +8,7 @@ from rich.text import Text
 from penstock.cli.fitting import Column, Row, Viewport, columns_that_fit, table, wrapped
 from penstock.cli.instants import instant
 from penstock.cli.job_words import market, progress
+from penstock.jobs.kinds import AnyKind
 from penstock.jobs.model import Job
 
 _COLUMNS = (
@@ -20,21 +21,25 @@ _COLUMNS = (
 _STYLES = {"failed": "red", "running": "green", "success": "green", "waiting_rate_limit": "yellow"}
 
 
-def draw_jobs(found: Sequence[Job]) -> None:
+def draw_jobs(found: Sequence[Job], kinds: Mapping[str, AnyKind]) -> None:
     """Print jobs; if there are none, how to create one."""
     console = Console()
     if not found:
         console.print("There is no such job. Make one: penstock jobs add --help")
         return
-    rows = [Row((job.id, _state(job), market(job), job.type, _progress(job))) for job in found]
+    told = [_progress(job, kinds.get(job.type)) for job in found]
+    rows = [
+        Row((job.id, _state(job), market(job), job.type, words))
+        for job, words in zip(found, told, strict=True)
+    ]
     is_wide = len(columns_that_fit(_COLUMNS, rows, console.width)) == len(_COLUMNS)
     columns = _COLUMNS if is_wide else _COLUMNS[:3]
     width = max(console.width, 24)
     head, *lines = table(columns, rows, (), Viewport(width))
     console.print(head)
-    for job, line in zip(found, lines, strict=True):
+    for job, words, line in zip(found, told, lines, strict=True):
         console.print(line)
-        for detail in [] if is_wide else wrapped(f"{job.type}: {_progress(job)}", width - 2):
+        for detail in [] if is_wide else wrapped(f"{job.type}: {words}", width - 2):
             console.print(Text("  ").append_text(detail))
         if job.state == "failed" and job.stats.last_error:
             for detail in wrapped(job.stats.last_error, width - 2, "red"):
@@ -48,8 +53,8 @@ def _state(job: Job) -> Text:
     return state
 
 
-def _progress(job: Job) -> str:
-    shown = progress(job)
+def _progress(job: Job, kind: AnyKind | None) -> str:
+    shown = progress(job, kind)
     words = [f"{shown.rows} rows" if job.progress.rows else "", shown.rate, shown.left, shown.notes]
     if job.state == "success":
         words.append(f"done {instant(job.updated_at)}")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.cli.instants import instant
+from penstock.jobs.kinds import AnyKind
 from penstock.jobs.model import Job
 from penstock.jobs.throughput import throughput_of
 
@@ -17,9 +18,9 @@ class ProgressText(NamedTuple):
     notes: str
 
 
-def progress(job: Job) -> ProgressText:
-    """A job's progress."""
-    throughput = throughput_of(job)
+def progress(job: Job, kind: AnyKind | None) -> ProgressText:
+    """A job's progress; its kind may be unknown."""
+    throughput = throughput_of(job, kind)
     return ProgressText(
         f"{job.progress.rows:,}",
         f"{throughput.rows_per_s:,.0f}/s" if throughput.rows_per_s else "",
@@ -43,5 +44,7 @@ def duration(seconds: float) -> str:
 
 
 def _notes(job: Job) -> Iterator[str]:
-    if job.progress.resumptions and job.cursor.last_ts is not None:
+    if not job.is_known:
+        yield "of a newer penstock: left alone"
+    if job.progress.resumptions and job.progress.rows:
         yield f"resumed at {instant(job.progress.resumed_at)}"

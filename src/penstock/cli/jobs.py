@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
 
 from penstock.api.views import job_view
@@ -11,8 +12,9 @@ from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
 from penstock.cli.job_view import draw_jobs
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, say
+from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
-from penstock.jobs.model import Cursor, Job, NewJob, Schedule, State
+from penstock.jobs.model import Job, NewJob, Schedule, State
 from penstock.jobs.service import JobService
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -68,7 +70,7 @@ def list_(
         for job in found:
             say(job_view(job))
         return
-    draw_jobs(found)
+    draw_jobs(found, registry.kinds())
     if len(found) >= limit:
         typer.echo(f"{limit} are shown, and there may be more: --limit", err=True)
 
@@ -92,6 +94,10 @@ def add(
     priority: Annotated[int | None, typer.Option(help="0 to 100; lower runs first.")] = None,
     since: Annotated[str | None, typer.Option(help="From this time on: 2024-01-01.")] = None,
     until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
+    cursor: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Cursor of a type that does not advance in time."),
+    ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,7 +105,6 @@ def add(
 
     Example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2024-01-01
     """
-    range_ = Cursor(since_ms=_instant(since), until_ms=_instant(until))
     new = NewJob(
         exchange_id=exchange,
         type=kind,
@@ -107,7 +112,7 @@ def add(
         timeframe=timeframe,
         schedule=Schedule(interval_ms=_interval_ms(every)) if every else None,
         priority=priority,
-        cursor=range_ if since or until else None,
+        cursor=_cursor(cursor, since_ms=_instant(since), until_ms=_instant(until)),
     )
 
     async def create(admin: FleetAdmin) -> Job:
@@ -198,6 +203,15 @@ def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: 
     return with_admin(context, data_dir, do)
 
 
+def _cursor(text: str | None, **times: int | None) -> dict[str, Any] | None:
+    given = {name: at_ms for name, at_ms in times.items() if at_ms is not None}
+    try:
+        told = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"--cursor is not a JSON object: {error}") from None
+    return {**told, **given} or None
+
+
 def _instant(text: str | None) -> int | None:
     if text is None:
         return None
@@ -219,6 +233,6 @@ def _show(job: Job, as_json: bool) -> None:
     if as_json:
         say(job_view(job))
         return
-    draw_jobs([job])
+    draw_jobs([job], registry.kinds())
     if job.stats.last_error and job.state != "failed":
         typer.echo(f"last error: {job.stats.last_error}")

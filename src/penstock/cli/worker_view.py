@@ -24,7 +24,7 @@ def draw_worker(worker: Worker, viewport: Viewport) -> RenderableType:
     title = Text.assemble((worker.name, "bold"), f"  {len(job_runs)} jobs in hand")
     ended = wrapped(_ended(worker), viewport.width, "dim")
     height = None if viewport.height is None else viewport.height - 1 - len(ended)
-    rows = [Row(_cells(job_run.job, job_run.stopping)) for job_run in job_runs]
+    rows = [Row(_cells(worker, job_run.job, job_run.stopping)) for job_run in job_runs]
     body = table(_COLUMNS, rows, (), Viewport(viewport.width, height)) if rows else []
     return Group(title, *body, *ended)
 
@@ -32,15 +32,15 @@ def draw_worker(worker: Worker, viewport: Viewport) -> RenderableType:
 def describe_worker(worker: Worker) -> str:
     """The same in one line."""
     jobs = [job_run.job for job_run in list(worker.job_runs.values())]
-    shown = "; ".join(" ".join(filter(None, _cells(job, ""))) for job in jobs[:3])
+    shown = "; ".join(" ".join(filter(None, _cells(worker, job, ""))) for job in jobs[:3])
     more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
     return f"{worker.name}: {len(jobs)} jobs in hand{': ' if shown else ''}{shown}{more}. " + (
         _ended(worker)
     )
 
 
-def _cells(job: Job, stopping: str) -> list[str]:
-    shown = progress(job)
+def _cells(worker: Worker, job: Job, stopping: str) -> list[str]:
+    shown = progress(job, type(worker.kinds[job.type]))
     notes = ", ".join(filter(None, (shown.notes, f"stops: {stopping}" if stopping else "")))
     return [market(job), shown.rows, shown.rate, shown.left, job.type, notes]
 

@@ -40,6 +40,7 @@ PenstockError
 ├── ConnectorInUse         it cannot be deleted while it has live jobs
 ├── BadJob                 a job, or a change of one, is invalid; ``field`` is the invalid field
 ├── UnknownJob             no job has that id
+├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── NotStreaming           the collector has not started, or has stopped: retry later
@@ -115,6 +116,7 @@ from penstock.errors.work import (
     NotStreaming,
     UnknownConnector,
     UnknownJob,
+    UnknownKind,
 )
 
 __all__ = [
@@ -161,6 +163,7 @@ __all__ = [
     "UnknownExchange",
     "UnknownInterval",
     "UnknownJob",
+    "UnknownKind",
     "UnknownMethod",
     "UnknownSlot",
     "UnknownStream",

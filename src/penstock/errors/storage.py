@@ -97,8 +97,8 @@ class GapOverlaps(AlreadyExists):
         super().__init__(table, existing_id)
         self.asked, self.theirs = asked, theirs
         self.args = (
-            f"The range from {asked[0]} to {asked[1]} ms overlaps that of job {existing_id!r},"
-            f" which still has to fetch {theirs[0]} to {theirs[1]} ms."
+            f"The range from {asked[0]} to {asked[1]} overlaps that of job {existing_id!r},"
+            f" which still has to fetch {theirs[0]} to {theirs[1]}."
             " Choose a range that does not overlap, or delete that job.",
         )
 

@@ -52,6 +52,17 @@ class UnknownJob(PenstockError):
         super().__init__(f"There is no job {job_id!r}. See: penstock jobs list")
 
 
+class UnknownKind(PenstockError):
+    """A newer version created the job; this one does not know its kind, or cannot read it."""
+
+    def __init__(self, job_id: str, kind: str) -> None:
+        self.job_id, self.kind = job_id, kind
+        super().__init__(
+            f"Job {job_id!r} is a {kind}, which this version of penstock does not know. Nothing was"
+            " changed. Use the version that created it."
+        )
+
+
 class JobRunning(PenstockError):
     """A worker is running the job, so it cannot be changed."""
 

@@ -1,1 +1,1 @@
-"""Ingestion of history: job handlers, checks for gaps, and plans."""
+"""Ingestion of history: kinds of jobs, checks for gaps, and plans."""

@@ -12,6 +12,7 @@ from penstock.config import ConnectorPlan
 from penstock.errors import BadJob, ConfigError, PenstockError
 from penstock.exchanges import registry
 from penstock.ingest.admin import FleetAdmin, check_timeframe, checked
+from penstock.ingest.candle_jobs import OHLCV_BACKFILL
 from penstock.ingest.plan import (
     NO_LONGER_PLANNED,
     CurrentState,
@@ -27,7 +28,6 @@ from penstock.ingest.plan import (
     steps,
     wanted,
 )
-from penstock.jobs.kinds import OHLCV_BACKFILL
 from penstock.jobs.model import Job, JobEdit, State
 from penstock.jobs.service import JobService
 
@@ -94,7 +94,7 @@ async def _found(plans: Mapping[str, ConnectorPlan], admin: FleetAdmin) -> Curre
         if exchange_id in connectors
     }
     live = [job async for job in _all(admin.job_service)]
-    done = [job async for job in _all(admin.job_service, OHLCV_BACKFILL.name, "success")]
+    done = [job async for job in _all(admin.job_service, OHLCV_BACKFILL, "success")]
     return CurrentState(connectors, chosen, live, done)
 
 

@@ -6,23 +6,23 @@ as a duplicate. Where intervals without trades have no candle, an empty page is 
 walk continues after it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from penstock.coverage.candles import HeldCandles
-from penstock.errors import BadJob, UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import ExchangeClient, Request, Rest
+from penstock.errors import UnexpectedAnswer, UnknownInterval
+from penstock.exchanges.base import ExchangeClient, Rest
+from penstock.ingest.candle_jobs import K
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.history import iso, kept_from_ms, longest, told_until
+from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
 from penstock.market.events import Candle
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
-from penstock.throttle.gate import Limit
 
 # How long to wait before requesting a page again whose candles should have closed.
 _MOMENT_S = 1.0
@@ -44,33 +44,31 @@ class CandleWalk:
     """The fetch of one market's candles in one job run."""
 
     context: HandlerContext
-    job_run: JobRun
+    job_run: JobRun[Any, Cursor]
     gateway: ExchangeClient
     rest: Rest
     symbol: Symbol
     interval: Interval
 
     @classmethod
-    async def begin(cls, context: HandlerContext, job_run: JobRun) -> "CandleWalk":
+    async def begin(cls, context: HandlerContext, job_run: JobRun[K, Cursor]) -> "CandleWalk":
         """Look up the gateway, symbol and interval of a job.
 
         Raises:
             UnknownExchange, UnknownSymbol, UnknownInterval: there is no such one.
         """
-        job = job_run.job
-        if job.symbol is None or job.timeframe is None:
-            raise BadJob("symbol", "candles need a symbol and a timeframe")
-        gateway = await context.gateways.of(job.exchange_id)
-        symbols = await context.markets.of(job.exchange_id)
-        if job.timeframe not in gateway.exchange.intervals:
-            raise UnknownInterval(job.timeframe, gateway.exchange.intervals)
+        exchange_id, target = job_run.job.exchange_id, job_run.target
+        gateway = await context.gateways.of(exchange_id)
+        symbols = await context.markets.of(exchange_id)
+        if target.timeframe not in gateway.exchange.intervals:
+            raise UnknownInterval(target.timeframe, gateway.exchange.intervals)
         return cls(
             context=context,
             job_run=job_run,
             gateway=gateway,
             rest=gateway.exchange.rest(symbols),
-            symbol=symbols.find(job.symbol),
-            interval=Interval.parse(job.timeframe),
+            symbol=symbols.find(target.symbol),
+            interval=Interval.parse(target.timeframe),
         )
 
     def now_ms(self) -> int:
@@ -80,7 +78,7 @@ class CandleWalk:
 
     def cursor_ms(self) -> int | None:
         """The time at which the cursor continues; None if it has none."""
-        cursor = self.job_run.job.cursor
+        cursor = self.job_run.cursor
         if cursor.since_ms is not None:
             return cursor.since_ms
         return None if cursor.last_ts is None else self.interval.next_open(cursor.last_ts)
@@ -162,7 +160,7 @@ class CandleWalk:
     def _ends(self, now_ms: int) -> tuple[int, int]:
         """The end of the range, and of the request: one more candle proves the others closed."""
         present_ms = self.interval.next_open(self.interval.open_of(now_ms))
-        until_ms = self.job_run.job.cursor.until_ms
+        until_ms = self.job_run.cursor.until_ms
         if until_ms is None:
             return present_ms, present_ms
         beyond_ms = self.interval.next_open(self.interval.open_of(until_ms))
@@ -189,7 +187,6 @@ class CandleWalk:
 
     async def _page(self, interval: Interval, start_ms: int, end_ms: int) -> list[Candle]:
         request = self.rest.candles(self.symbol, interval, start_ms, end_ms)
-        self.job_run.serves, self.job_run.window_ms = served(self.gateway.gate.used(), request)
         page = await self.gateway.fetch(request)
         opens = [candle.open_ms for candle in page]
         if opens != sorted(set(opens)) or (
@@ -209,7 +206,7 @@ class CandleWalk:
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
         # Before the cursor is saved: it survives a power cut, and so must the candles before it.
         await self.context.recorder.sync()
-        cursor = self.job_run.job.cursor
+        cursor = self.job_run.cursor
         last_ts = closed[-1].open_ms if closed else cursor.last_ts
         return await self.job_run.save(
             replace(cursor, since_ms=since_ms, last_ts=last_ts, page=cursor.page + 1),
@@ -217,13 +214,3 @@ class CandleWalk:
             first_ts=closed[0].open_ms if closed else None,
             target_ts=end_ms,
         )
-
-
-def served(limits: Iterable[Limit], request: Request[object]) -> tuple[int, int]:
-    """(how many such requests the tightest limit allows per window, the window's length)."""
-    counted = [
-        (limit.amount // charge, limit.period_ms)
-        for limit in limits
-        if 0 < (charge := limit.charge(request.cost, request.category)) <= limit.amount
-    ]
-    return min(counted, key=lambda each: each[0] / each[1], default=(1, 0))

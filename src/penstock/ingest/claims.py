@@ -11,17 +11,22 @@ from collections.abc import AsyncIterator
 from penstock.coverage.candles import CandleGap, HeldCandles, joined
 from penstock.errors import UnknownExchange
 from penstock.exchanges import registry as exchanges
+from penstock.ingest.candle_jobs import (
+    GAP_BACKFILL,
+    OHLCV_BACKFILL,
+    OHLCV_INCREMENTAL,
+    cursor_of,
+)
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import NEAR, fetch_gap
 from penstock.ingest.history import first_open, length_ms
-from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL, OHLCV_INCREMENTAL
 from penstock.jobs.model import Job
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
 
 ORIGIN = "log check"
-_KINDS = (GAP_BACKFILL.name, OHLCV_BACKFILL.name, OHLCV_INCREMENTAL.name)
+_KINDS = (GAP_BACKFILL, OHLCV_BACKFILL, OHLCV_INCREMENTAL)
 _PAGE = 500
 
 
@@ -76,7 +81,7 @@ async def _missing(
     context: HandlerContext, job: Job, symbol: Symbol, interval: Interval
 ) -> list[CandleGap]:
     """The gaps in the log within the range that a job has passed."""
-    begin_ms, end_ms = job.progress.first_ts, job.cursor.since_ms
+    begin_ms, end_ms = job.progress.first_ts, cursor_of(job).since_ms
     if begin_ms is None or end_ms is None or begin_ms >= end_ms:
         return []
     held = HeldCandles(context.log, job.exchange_id, symbol, interval)

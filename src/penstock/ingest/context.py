@@ -1,4 +1,4 @@
-"""The dependencies of handlers: gateways to exchanges, their markets, the log, and other jobs."""
+"""The dependencies of job kinds: gateways to exchanges, their markets, the log, and other jobs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,7 +24,7 @@ class SymbolMaps(Protocol):
 
 @dataclass(frozen=True)
 class HandlerContext:
-    """The dependencies that every handler receives."""
+    """The dependencies that every kind of job receives to run its jobs."""
 
     gateways: Gateways
     markets: SymbolMaps

@@ -2,10 +2,10 @@
 
 from penstock.coverage.candles import CandleGap
 from penstock.errors import AlreadyExists
+from penstock.ingest.candle_jobs import GAP_BACKFILL
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import CandlesMissing
 from penstock.ingest.history import iso
-from penstock.jobs.kinds import GAP_BACKFILL
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.market.symbol import Symbol
 
@@ -17,7 +17,7 @@ async def fetch_gap(context: HandlerContext, job: Job, gap: CandleGap, origin: s
     """Create a job that fills a gap in a job's market; None if another job overlaps for now."""
     new = NewJob(
         exchange_id=job.exchange_id,
-        type=GAP_BACKFILL.name,
+        type=GAP_BACKFILL,
         symbol=job.symbol,
         timeframe=job.timeframe,
         cursor=Cursor(since_ms=gap.since_ms, until_ms=gap.until_ms),

@@ -13,11 +13,11 @@ second time, in whole pages, and records what is missing in the log.
 from collections.abc import Iterable
 
 from penstock.coverage.candles import CandleGap, HeldCandles, joined, without
+from penstock.ingest.candle_jobs import GAP_BACKFILL, OHLCV_BACKFILL, cursor_of
 from penstock.ingest.candles import CandleWalk
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import NEAR, fetch_gap
 from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
-from penstock.jobs.kinds import GAP_BACKFILL, OHLCV_BACKFILL
 from penstock.jobs.model import Job
 from penstock.market.interval import DAY_MS, WEEK_MS
 
@@ -69,7 +69,7 @@ class GapScan:
             return
         kept_ms = kept_from_ms(exchange, walk.interval, walk.now_ms())
         begin_ms = first_open(walk.interval, max(start_ms, kept_ms))
-        until_ms = walk.job_run.job.cursor.until_ms or 0
+        until_ms = walk.job_run.cursor.until_ms or 0
         end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), until_ms)
         for gap in await held.gaps(begin_ms, end_ms, self._context.clock):
             at_ms = gap.since_ms
@@ -130,7 +130,7 @@ class GapScan:
 async def live_fetches(context: HandlerContext, walk: CandleWalk) -> list[Job]:
     """Live gap and backfill jobs of a walk's market and interval."""
     job, found = walk.job_run.job, list[Job]()
-    for kind in (GAP_BACKFILL.name, OHLCV_BACKFILL.name):
+    for kind in (GAP_BACKFILL, OHLCV_BACKFILL):
         after: str | None = None
         while page := await context.job_service.find(
             exchange_id=job.exchange_id,
@@ -153,7 +153,8 @@ def _whole(gaps: Iterable[CandleGap], walk: CandleWalk) -> list[CandleGap]:
 
 def _range(job: Job) -> CandleGap:
     """The range that a job has yet to fetch."""
-    return CandleGap(job.cursor.since_ms or 0, job.cursor.until_ms or _FAR_MS)
+    cursor = cursor_of(job)
+    return CandleGap(cursor.since_ms or 0, cursor.until_ms or _FAR_MS)
 
 
 _FAR_MS = 253_402_300_799_999

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from penstock.config import ConnectorPlan
 from penstock.connectors import Connector
 from penstock.ingest.admin import limit_of
-from penstock.jobs.kinds import MARKETS_REFRESH, OHLCV_BACKFILL, OHLCV_INCREMENTAL, JobKind
+from penstock.ingest.candle_jobs import OHLCV_BACKFILL, OHLCV_INCREMENTAL
+from penstock.ingest.kinds.markets_refresh import MarketsRefresh
+from penstock.jobs.kinds import AnyKind
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
 from penstock.jobs.validation import admitted
 from penstock.throttle.gate import Limit
@@ -110,20 +112,20 @@ class PlannedJob:
 def planned(exchange_id: str, plan: ConnectorPlan) -> list[tuple[NewJob, str]]:
     """The jobs of a plan, and the origin to store with each."""
     refresh = Schedule(interval_ms=round(plan.markets_refresh * 1000))
-    jobs = [(NewJob(exchange_id=exchange_id, type=MARKETS_REFRESH.name, schedule=refresh), ORIGIN)]
+    jobs = [(NewJob(exchange_id=exchange_id, type=MarketsRefresh.name, schedule=refresh), ORIGIN)]
     looks = Schedule(interval_ms=round(plan.interval * 1000)) if plan.interval else None
     for symbol in plan.symbols:
         for timeframe in plan.timeframes:
             new = NewJob(
                 exchange_id=exchange_id,
-                type=OHLCV_INCREMENTAL.name,
+                type=OHLCV_INCREMENTAL,
                 symbol=symbol,
                 timeframe=timeframe,
                 schedule=looks,
             )
             jobs.append((new, ORIGIN))
             if plan.backfill is not False:
-                backfill = replace(new, type=OHLCV_BACKFILL.name, schedule=None)
+                backfill = replace(new, type=OHLCV_BACKFILL, schedule=None)
                 jobs.append(_from(backfill, plan.backfill))
     return jobs
 
@@ -136,7 +138,7 @@ def _from(backfill: NewJob, begin: date | bool) -> tuple[NewJob, str]:
     return replace(backfill, cursor=Cursor(since_ms=since_ms)), _FROM + begin.isoformat()
 
 
-def wanted(jobs: Iterable[tuple[NewJob, str]], kinds: Mapping[str, JobKind]) -> list[PlannedJob]:
+def wanted(jobs: Iterable[tuple[NewJob, str]], kinds: Mapping[str, AnyKind]) -> list[PlannedJob]:
     """The planned jobs, each once, with the schedules that they will have."""
     found: dict[Key, PlannedJob] = {}
     for new, origin in jobs:
@@ -160,7 +162,7 @@ def steps(
     changes += [
         PauseJob(job)
         for key, job in live.items()
-        if key not in meant and _is_ours(job) and job.status == "active"
+        if key not in meant and _is_ours(job) and job.is_known and job.status == "active"
     ]
     return changes
 
@@ -180,7 +182,7 @@ def _connector_steps(exchange_id: str, plan: ConnectorPlan, found: CurrentState)
 
 def _job_steps(one: PlannedJob, live: Job | None, done: Sequence[Job]) -> list[PlanStep]:
     if live is None:
-        is_done = one.new.type == OHLCV_BACKFILL.name and any(_covers(job, one) for job in done)
+        is_done = one.new.type == OHLCV_BACKFILL and any(_covers(job, one) for job in done)
         return [] if is_done else [MakeJob(one.new, one.origin)]
     changes: list[PlanStep] = []
     if not _is_ours(live):

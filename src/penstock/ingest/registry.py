@@ -1,36 +1,26 @@
-"""Finds the job handlers: every file in ``handlers`` has one class for one kind of job.
+"""Finds the kinds of jobs: every file in ``kinds`` has one class for one of them.
 
-There is no list of them: a new kind is a new file with a ``HANDLER``, and no other file is edited.
+There is no list of them: a new kind is a new file with a ``KIND``, and no other file is edited.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
-from typing import Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
-from penstock.ingest import handlers
+from penstock.ingest import kinds as folder
 from penstock.ingest.context import HandlerContext
-from penstock.jobs.handler import Handler
-from penstock.jobs.kinds import JobKind
+from penstock.jobs.kinds import AnyKind, JobKind
 
 
-class _HandlerClass(Protocol):
-    kind: JobKind
-
-    def __call__(self, context: HandlerContext) -> Handler: ...
-
-
-def _classes() -> list[_HandlerClass]:
-    names = sorted(module.name for module in pkgutil.iter_modules(handlers.__path__))
-    modules = [importlib.import_module(f"{handlers.__name__}.{name}") for name in names]
-    return [cast("_HandlerClass", module.HANDLER) for module in modules]
+def kinds() -> Mapping[str, AnyKind]:
+    """Every kind of job, by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
+    modules = [importlib.import_module(f"{folder.__name__}.{name}") for name in names]
+    return {module.KIND.name: module.KIND for module in modules}
 
 
-def kinds() -> Mapping[str, JobKind]:
-    """Every kind of job that has a handler, by name."""
-    return {each.kind.name: each.kind for each in _classes()}
-
-
-def build(context: HandlerContext) -> Mapping[str, Handler]:
-    """Create a handler for every kind, by name."""
-    return {each.kind.name: each(context) for each in _classes()}
+def build(context: HandlerContext) -> Mapping[str, JobKind[Any, Any]]:
+    """Create every kind with the dependencies to run its jobs, by name."""
+    made = cast("Mapping[str, Callable[[HandlerContext], JobKind[Any, Any]]]", kinds())
+    return {name: make(context) for name, make in made.items()}

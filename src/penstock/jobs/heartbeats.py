@@ -11,7 +11,7 @@ from collections.abc import Callable
 from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError
 from penstock.jobs.leases import Leases
-from penstock.jobs.run import NS_PER_MS, JobRun
+from penstock.jobs.run import NS_PER_MS, AnyRun
 from penstock.jobs.slots import JobSlots
 
 # A store that does not answer is retried after the lease divided by this.
@@ -33,25 +33,25 @@ class Heartbeats:
         self._clock, self._lease_ms = clock, lease_ms
         self._heard = heard
         """Called with the reason if the store did not answer, with an empty text if it did."""
-        self._job_runs: dict[JobRun, int] = {}
+        self._job_runs: dict[AnyRun, int] = {}
         """Every job run, and when it was last renewed."""
-        self._unsaved: dict[JobRun, asyncio.Future[None]] = {}
+        self._unsaved: dict[AnyRun, asyncio.Future[None]] = {}
         self._wake = asyncio.Event()
 
-    def add(self, job_run: JobRun, claimed_ns: int) -> None:
+    def add(self, job_run: AnyRun, claimed_ns: int) -> None:
         """Renew the lease of a job run from now on; it was claimed at ``claimed_ns``."""
         job_run.began_ns = claimed_ns
         job_run.good_until_ns = claimed_ns + self._lease_ms * NS_PER_MS
         self._job_runs[job_run] = claimed_ns
         self._wake.set()
 
-    def drop(self, job_run: JobRun) -> None:
+    def drop(self, job_run: AnyRun) -> None:
         """Stop renewing the lease of a job run."""
         self._job_runs.pop(job_run, None)
         if (saved := self._unsaved.pop(job_run, None)) and not saved.done():
             saved.set_result(None)
 
-    async def save(self, job_run: JobRun) -> None:
+    async def save(self, job_run: AnyRun) -> None:
         """Save a job run's cursor with the next heartbeat; return once it is stored."""
         if job_run not in self._job_runs:
             return
@@ -70,7 +70,7 @@ class Heartbeats:
             else:
                 await self._sleep()
 
-    def _due(self) -> list[JobRun]:
+    def _due(self) -> list[AnyRun]:
         """Job runs that have something to save or whose lease is to be renewed."""
         before_ns = self._clock.monotonic_ns() - self._lease_ms * NS_PER_MS // 3
         return [
@@ -85,7 +85,7 @@ class Heartbeats:
             sleep_s = max(0.0, sleep_s - elapsed_ns / 1_000_000_000)
         await wait_for(self._wake, self._clock, sleep_s)
 
-    async def _renew(self, job_runs: list[JobRun]) -> None:
+    async def _renew(self, job_runs: list[AnyRun]) -> None:
         sent_ns = self._clock.monotonic_ns()
         # Saves requested while this is under way wait for the next.
         saving = {
@@ -115,7 +115,7 @@ class Heartbeats:
             if not saved.done():
                 saved.set_result(None)
 
-    def _put_back(self, saving: dict[JobRun, asyncio.Future[None]]) -> None:
+    def _put_back(self, saving: dict[AnyRun, asyncio.Future[None]]) -> None:
         for job_run, saved in saving.items():
             if job_run in self._job_runs:
                 self._unsaved[job_run] = saved

@@ -1,59 +1,135 @@
-"""The kinds of jobs, with the parameters that each requires and their defaults.
+"""The port of job kinds: one class per kind, which owns all that is particular to its jobs.
 
-These four are in the specification. Any other kind is declared by its handler class and passed to
-the job service.
+The class itself says what its jobs work on (the target), where they stand (the cursor), how often
+and how urgently they run. An instance of it, built with the dependencies of a worker, runs them.
+The store keeps target and cursor as documents, and nothing outside of the class reads their fields.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+import re
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
-from penstock.jobs.model import Cursor
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import BadJob
+from penstock.jobs.model import Cursor, Job
+from penstock.jobs.run import JobRun
 from penstock.jobs.schedule import GAP
-from penstock.market.interval import DAY_MS, HOUR_MS, Interval
+
+_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
+T = TypeVar("T", bound=Struct)
+C = TypeVar("C", bound=Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class JobKind:
+class Market(NamedTuple):
+    """The market of a target, by which jobs are listed; None where it has none."""
+
+    symbol: str | None = None
+    """Unified: BTC/USDT."""
+    timeframe: str | None = None
+
+
+class RequestRate(NamedTuple):
+    """How many requests of a job fit into one window of the exchange's tightest limit."""
+
+    requests: int = 1
+    window_ms: int = 0
+
+
+class JobKind(ABC, Generic[T, C]):
     """One kind of jobs."""
 
-    name: str
-    priority: int
+    name: ClassVar[str]
+    """The ``type`` of its jobs."""
+    priority: ClassVar[int]
     """The default; lower runs first."""
-    of_market: bool = True
-    """Whether it works on one market's candles, and so has a symbol and a timeframe."""
-    repeats: bool = False
-    """Whether it has a schedule; otherwise it runs until it is done."""
-    of_range: bool = False
-    """Whether it requires a start and an end."""
-    claimed_first: bool = False
-    """Whether it runs before all other due jobs, whatever its priority."""
-    every_ms: int | None = None
-    """The default interval; None: once per candle."""
+    claimed_first: ClassVar[bool] = False
+    """Whether its jobs run before all other due jobs, whatever their priority."""
+    target_type: ClassVar[type[Struct]]
+    cursor_type: ClassVar[type[Struct]] = Cursor
 
-    def claim_priority(self, priority: int) -> int:
+    @classmethod
+    @abstractmethod
+    def target(cls, market: Market, cursor: C) -> T:
+        """The target of a job for a market, as a client named it, from a cursor.
+
+        Of jobs that are live, no two of one exchange and kind have equal targets.
+
+        Raises:
+            BadJob: such a job is not possible.
+        """
+
+    @classmethod
+    def market(cls, target: T) -> Market:  # noqa: ARG003
+        """The market of a target."""
+        return Market()
+
+    @classmethod
+    def span(cls, target: T, cursor: C) -> tuple[int, int] | None:  # noqa: ARG003
+        """The range [first, end) that a job has yet to do; None: only equal targets conflict.
+
+        Live jobs of one kind and market never share a part of their ranges.
+        """
+        return None
+
+    @classmethod
+    def interval_ms(cls, target: T) -> int | None:  # noqa: ARG003
+        """The default interval of a job that repeats; None: it runs until it is done."""
+        return None
+
+    @classmethod
+    def ended(cls, cursor: C) -> C:
+        """The cursor of a job that is done."""
+        return cursor
+
+    @classmethod
+    def rows_left(cls, job: Job) -> float:  # noqa: ARG003
+        """How many rows a job has yet to fetch, as far as it is known."""
+        return 0.0
+
+    @abstractmethod
+    async def run(self, job_run: JobRun[T, C]) -> bool:
+        """Work until there is nothing more to do now, or ``job_run.save`` returns False.
+
+        A job run is a job that no other worker holds. Work page by page: make a page durable, then
+        move the cursor past it with ``job_run.save``. Exceptions are left to the worker, which
+        decides about a retry. The run may be cancelled at any await; the next one continues from
+        what was last saved. Several runs take place at a time.
+
+        Returns whether there is nothing more to do.
+        """
+
+    @abstractmethod
+    async def request_rate(self, job: Job) -> RequestRate:
+        """How many requests of a job fit into a window of the exchange's limit.
+
+        The worker asks when there was no budget for a run: of the jobs that wait, only so many are
+        due in each window.
+
+        Raises:
+            PenstockError: it is not known now.
+        """
+
+    @classmethod
+    def read_cursor(cls, said: Any) -> C:
+        """A cursor from a client's document, or from one of its own type.
+
+        Raises:
+            BadJob: it is invalid.
+        """
+        try:
+            return cast("C", msgspec.convert(msgspec.to_builtins(said), cls.cursor_type))
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `$.")
+            if unknown := _UNKNOWN.search(problem):
+                raise BadJob(unknown[1], "there is no such field") from error
+            raise BadJob(".".join(filter(None, ("cursor", path.rstrip("`")))), problem) from error
+
+    @classmethod
+    def claim_priority(cls, priority: int) -> int:
         """The priority by which its jobs are claimed."""
-        return GAP if self.claimed_first else priority
-
-    def target_key(self, cursor: Cursor) -> str | None:
-        """The key that distinguishes jobs of one symbol and timeframe; None: only one is live."""
-        return f"{cursor.since_ms}-{cursor.until_ms}" if self.of_range else None
-
-    def interval_ms(self, timeframe: str | None) -> int:
-        """The default interval of a job of this kind."""
-        if self.every_ms is not None or timeframe is None:
-            return self.every_ms or DAY_MS
-        # Longer candles are checked every day: weeks and months do not fit a grid of intervals.
-        return min(Interval.parse(timeframe).fixed_ms or DAY_MS, DAY_MS)
+        return GAP if cls.claimed_first else priority
 
 
-MARKETS_REFRESH = JobKind(
-    "markets_refresh", priority=40, of_market=False, repeats=True, every_ms=12 * HOUR_MS
-)
-OHLCV_INCREMENTAL = JobKind("ohlcv_incremental", priority=50, repeats=True)
-OHLCV_BACKFILL = JobKind("ohlcv_backfill", priority=80)
-GAP_BACKFILL = JobKind("gap_backfill", priority=10, of_range=True, claimed_first=True)
-
-SPECIFIED: Mapping[str, JobKind] = MappingProxyType(
-    {kind.name: kind for kind in (MARKETS_REFRESH, OHLCV_INCREMENTAL, OHLCV_BACKFILL, GAP_BACKFILL)}
-)
+AnyKind = type[JobKind[Any, Any]]

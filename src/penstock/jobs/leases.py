@@ -5,15 +5,16 @@ that lost its lease to another is rejected, and returns None. A job can be claim
 its lease has expired; no failure detection is needed.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from penstock.errors import StorageError
 from penstock.jobs import transitions
-from penstock.jobs.kinds import SPECIFIED
-from penstock.jobs.model import Job, as_document, as_job, claim_priority_of
+from penstock.jobs.documents import as_document, as_job
+from penstock.jobs.kinds import AnyKind
+from penstock.jobs.model import Job, claim_priority_of
 from penstock.jobs.schedule import rank, wake_ms
 from penstock.jobs.slots import JobSlots
 from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
@@ -66,10 +67,13 @@ class QueueHead(NamedTuple):
 
 
 class Leases:
-    """The jobs of a store, for workers. ``at_ms`` is the store's time."""
+    """The jobs of a store, for workers. ``at_ms`` is the store's time.
 
-    def __init__(self, store: StateStore, kinds: Collection[str] = tuple(SPECIFIED)) -> None:
-        self.store, self._kinds = store, tuple(sorted(kinds))
+    Only jobs of ``kinds`` are claimed; others are of a newer version, and left to it.
+    """
+
+    def __init__(self, store: StateStore, kinds: Mapping[str, AnyKind]) -> None:
+        self.store, self._kinds = store, kinds
 
     async def claim(
         self,
@@ -115,7 +119,7 @@ class Leases:
         first, patch = heads[0], transitions.claimed(worker, lease_ms)
         query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]))
         found = await self.store.claim(JOBS, Claim(query, ("wake_at",), patch, most))
-        return [_begun(document, lease_ms) for document in found]
+        return [_begun(document, as_job(document, self._kinds), lease_ms) for document in found]
 
     async def next_waiting(self, busy: Collection[str] = ()) -> QueueHead | None:
         """The job that the next claim would take; None: none is due."""
@@ -196,7 +200,7 @@ class Leases:
     async def _write(self, patches: Sequence[tuple[Job, Patch]]) -> list[Job | None]:
         writes = [Write(job.id, {"fence": job.fence}, patch) for job, patch in patches]
         written = await self.store.write(JOBS, writes)
-        return [as_job(document) if document else None for document in written]
+        return [as_job(document, self._kinds) if document else None for document in written]
 
     async def _write_one(self, job: Job, patch: Patch) -> Job | None:
         (written,) = await self._write([(job, patch)])
@@ -207,16 +211,15 @@ class Leases:
         def change(document: Document) -> Document | None:
             if document["fence"] != job.fence:
                 return None
-            known = as_job(document)
-            done = transitions.ended(
-                replace(known, cursor=job.cursor, progress=job.progress, events=job.events), at_ms
-            )
+            cursor = self._kinds[job.type].ended(job.cursor)
+            held = {"cursor": cursor, "progress": job.progress, "events": job.events}
+            done = transitions.ended(replace(as_job(document, self._kinds), **held), at_ms)
             doings = transitions.worker_events_of(done)
             rest = {"doings": doings, "wake_at": None, "unsettled": 0}
             return {**document, **as_document(done), **rest}
 
         written = await self.store.update(JOBS, job.id, change)
-        return as_job(written) if written else None
+        return as_job(written, self._kinds) if written else None
 
 
 _DUE = Condition("wake_at", "<=", StoreNow())
@@ -232,15 +235,14 @@ def _queue_head(document: Document) -> QueueHead:
     return QueueHead(rank(wake_at, priority), wake_at, queue)
 
 
-def _begun(document: Document, lease_ms: int) -> Job:
+def _begun(document: Document, job: Job, lease_ms: int) -> Job:
     """Return a job that was just claimed, with its progress and events updated."""
-    job = as_job(document)
     assert job.lock.lock_until is not None
     at_ms = job.lock.lock_until - lease_ms
     progress = job.progress
     if progress.started_at is None:
         progress = replace(progress, started_at=at_ms)
-    elif job.cursor.page and job.schedule is None:
+    elif progress.pages and job.schedule is None:
         progress = replace(
             progress,
             resumed_at=at_ms,

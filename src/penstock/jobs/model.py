@@ -6,7 +6,6 @@ progress (state, cursor, lease). Times are milliseconds of the store's clock.
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 Status = Literal["active", "paused", "deleted"]
@@ -28,7 +27,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The position of a job. Everything before it is durable."""
+    """The position of a job that advances in time. Everything before it is durable."""
 
     since_ms: Instant | None = None
     """The start of the next request; None: the start of the exchange's history."""
@@ -98,7 +97,7 @@ class Job(Struct, frozen=True, kw_only=True):
     exchange_id: str
     type: str
     symbol: str | None = None
-    """Unified: BTC/USDT."""
+    """The market of its target, if it has one. Unified: BTC/USDT."""
     timeframe: str | None = None
     status: Status = "active"
     state: State = "idle"
@@ -110,9 +109,14 @@ class Job(Struct, frozen=True, kw_only=True):
     claim_priority: int | None = None
     """The priority used for claims: its priority, or below 0 to run before all other due jobs.
     None in jobs of earlier versions: their priority."""
-    target_key: str | None = None
-    """Distinguishes jobs of the same type, symbol and timeframe: the range of a gap."""
-    cursor: Cursor = Cursor()
+    target: Any
+    """What it works on, of the type that its kind declares …"""
+    target_key: str
+    """… as one text, by which no two live jobs of one exchange and type are equal."""
+    cursor: Any
+    """Where it stands, of the type that its kind declares."""
+    is_known: bool = True
+    """Whether this version knows its kind; if not, target and cursor are documents."""
     stats: JobStats = JobStats()
     lock: JobLock = JobLock()
     fence: int = 0
@@ -138,7 +142,8 @@ class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeframe: str | None = None
     schedule: Schedule | None = None
     priority: Priority | None = None
-    cursor: Cursor | None = None
+    cursor: Any = None
+    """A document; its fields depend on the type."""
 
 
 class JobEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,7 +151,7 @@ class JobEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     schedule: Schedule | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
+    cursor: Any = UNSET
     """Only while no worker runs it."""
 
 
@@ -156,23 +161,3 @@ EVENTS_KEPT = 50
 def claim_priority_of(job: Job) -> int:
     """Return the priority by which a job is claimed."""
     return job.priority if job.claim_priority is None else job.claim_priority
-
-
-def as_job(document: dict[str, Any]) -> Job:
-    """Return the job that a document holds.
-
-    Events are stored in two lists: the job service and the worker that holds the job write
-    concurrently, each to its own list.
-    """
-    told = sorted(
-        [*document.get("orders", ()), *document.get("doings", ())], key=lambda event: event["at"]
-    )
-    return msgspec.convert({**document, "events": told[-EVENTS_KEPT:]}, Job)
-
-
-def as_document(job: Job) -> dict[str, Any]:
-    """Return the fields of a document that are the job itself; the store adds the version."""
-    document: dict[str, Any] = msgspec.to_builtins(job)
-    for kept_apart in ("events", "version"):
-        del document[kept_apart]
-    return document

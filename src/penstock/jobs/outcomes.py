@@ -5,9 +5,9 @@ outside of the job: it is released. A retry cannot help: it has failed. All othe
 ones included, are retried with increasing delays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import random
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from penstock.clock import Clock
 from penstock.config import Jobs
@@ -26,9 +26,10 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.jobs.facts import JobDone, JobFailed, JobParked, JobWaits
+from penstock.jobs.kinds import JobKind, RequestRate
 from penstock.jobs.leases import Leases, Reset
 from penstock.jobs.model import Job
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import AnyRun
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Listener
 
@@ -62,22 +63,24 @@ class Outcomes:
     def __init__(
         self,
         leases: Leases,
+        kinds: Mapping[str, JobKind[Any, Any]],
         clock: Clock,
         settings: Jobs,
         tell: Listener,
         draw: Callable[[], float] = random,
     ) -> None:
-        self._leases, self._clock, self._tell, self._draw = leases, clock, tell, draw
+        self._leases, self._kinds = leases, kinds
+        self._clock, self._tell, self._draw = clock, tell, draw
         self._backoff = Backoff(
             attempts=settings.attempts,
             first_s=settings.first_delay,
             longest_s=settings.longest_delay,
         )
 
-    async def settle(self, job_run: JobRun, result: object, at_ms: int) -> Outcome:
+    async def settle(self, job_run: AnyRun, result: object, at_ms: int) -> Outcome:
         """Save how a run ended; a lost lease is marked in the run.
 
-        ``result`` is what the handler returned or raised, ``at_ms`` the store's time.
+        ``result`` is what the run returned or raised, ``at_ms`` the store's time.
         """
         match result:
             case True:
@@ -93,7 +96,7 @@ class Outcomes:
                     job_run, at_ms, job_run.stopping or "it was interrupted", at_ms
                 )
 
-    async def _done(self, job_run: JobRun, at_ms: int) -> Outcome:
+    async def _done(self, job_run: AnyRun, at_ms: int) -> Outcome:
         job = job_run.job
         if self._kept(job_run, *await self._leases.finish([job], at_ms)):
             self._tell(
@@ -107,12 +110,12 @@ class Outcomes:
             )
         return Outcome("done")
 
-    async def _wait(self, job_run: JobRun, at_ms: int, error: RateLimited | Banned) -> Outcome:
+    async def _wait(self, job_run: AnyRun, at_ms: int, error: RateLimited | Banned) -> Outcome:
         job = job_run.job
         again_ms = error.until_ms if isinstance(error, Banned) else error.retry_at_ms
         # The error has a time of this machine's clock; only the difference applies to the store's.
         wait_ms = max(1, again_ms - self._clock.now_ms()) + _DOUBT_MS
-        reset = Reset(at_ms + wait_ms, job_run.serves, job_run.window_ms)
+        reset = Reset(at_ms + wait_ms, *await self._request_rate(job))
         if self._kept(job_run, await self._leases.wait(job, at_ms, reset, str(error))):
             told = JobWaits(
                 job=job.id, exchange=job.exchange_id, wait_ms=wait_ms, reason=str(error)
@@ -120,7 +123,13 @@ class Outcomes:
             self._tell(told)
         return Outcome("waiting", wait_ms)
 
-    async def _fail(self, job_run: JobRun, at_ms: int, error: Exception) -> Outcome:
+    async def _request_rate(self, job: Job) -> RequestRate:
+        try:
+            return await self._kinds[job.type].request_rate(job)
+        except PenstockError:
+            return RequestRate()
+
+    async def _fail(self, job_run: AnyRun, at_ms: int, error: Exception) -> Outcome:
         job = job_run.job
         reason = str(error) if isinstance(error, PenstockError) else repr(error)
         retry_ms: int | None = None
@@ -139,13 +148,13 @@ class Outcomes:
             )
         return Outcome("failed")
 
-    async def _park(self, job_run: JobRun, at_ms: int, reason: str, due_ms: int) -> Outcome:
+    async def _park(self, job_run: AnyRun, at_ms: int, reason: str, due_ms: int) -> Outcome:
         job = job_run.job
         if self._kept(job_run, await self._leases.park(job, at_ms, reason, due_ms)):
             self._tell(JobParked(job=job.id, exchange=job.exchange_id, reason=reason))
         return Outcome("parked")
 
-    def _kept(self, job_run: JobRun, written: Job | None) -> bool:
+    def _kept(self, job_run: AnyRun, written: Job | None) -> bool:
         if written is None:
             job_run.lose("its lease ran out and another took it")
         return written is not None

@@ -19,14 +19,18 @@ from penstock.storage.state.schema import JOB_SLOTS, JOBS
 _HELD_MS = 60_000
 
 
+def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two ranges [first, end) share a part."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
 @asynccontextmanager
-async def held(store: StateStore, job: Job) -> AsyncIterator[None]:
+async def held(store: StateStore, job: Job, span: tuple[int, int]) -> AsyncIterator[None]:
     """Reserve the range of a job: meanwhile no job with an overlapping one is written.
 
     Raises:
         GapOverlaps: an overlapping range of the same market is reserved.
     """
-    since_ms, until_ms = job.cursor.since_ms or 0, job.cursor.until_ms or 0
     now_ms = await store.now_ms()
     id_ = f"ranges {job.exchange_id} {job.type} {job.symbol} {job.timeframe}"
     # In the table of slots, but of no exchange, so that it is not claimed as one.
@@ -36,15 +40,15 @@ async def held(store: StateStore, job: Job) -> AsyncIterator[None]:
         kept = [one for one in found["ranges"] if abs(now_ms - one["at"]) < _HELD_MS]
         for other in kept:
             theirs = (other["since_ms"], other["until_ms"])
-            if other["job"] != job.id and since_ms < theirs[1] and theirs[0] < until_ms:
-                raise GapOverlaps(JOBS.name, other["job"], (since_ms, until_ms), theirs)
+            if other["job"] != job.id and overlap(span, theirs):
+                raise GapOverlaps(JOBS.name, other["job"], span, theirs)
         return {**found, "ranges": [*kept, mine]}
 
     def given_back(found: Document) -> Document:
         return {**found, "ranges": [one for one in found["ranges"] if one != mine]}
 
     mine: dict[str, Any] = {
-        "job": job.id, "at": now_ms, "since_ms": since_ms, "until_ms": until_ms,
+        "job": job.id, "at": now_ms, "since_ms": span[0], "until_ms": span[1],
     }  # fmt: skip
     await store.insert_if_absent(JOB_SLOTS, empty)
     await store.update(JOB_SLOTS, id_, taken)

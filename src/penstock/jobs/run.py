@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec.structs import replace
 
-from penstock.jobs.model import Cursor, Job
+from penstock.jobs.model import Job
 from penstock.jobs.transitions import with_event
 
 NS_PER_MS = 1_000_000
+T = TypeVar("T")
+C = TypeVar("C")
 
 
-class JobRun:
-    """A held job. Cursor and progress in ``job`` are those last passed in by the handler."""
+class JobRun(Generic[T, C]):
+    """A held job. Cursor and progress in ``job`` are those last passed in by its kind."""
 
-    def __init__(self, job: Job, save: Callable[["JobRun"], Awaitable[None]]) -> None:
+    def __init__(self, job: Job, save: Callable[["AnyRun"], Awaitable[None]]) -> None:
         self.job = job
         self._save = save
         self.began_ns = 0
@@ -23,14 +26,22 @@ class JobRun:
         self.lost = ""
         """Why the job is no longer held …"""
         self.gone = asyncio.Event()
-        """… and set when that is so: its handler must stop at once."""
+        """… and set when that is so: its run must stop at once."""
         self.stopping = ""
         """Why to stop at the end of the page."""
-        self.serves, self.window_ms = 1, 0
-        """How many such jobs the budget of a window is enough for, and the window's length."""
+
+    @property
+    def target(self) -> T:
+        """What the job works on."""
+        return cast("T", self.job.target)
+
+    @property
+    def cursor(self) -> C:
+        """Where the job stands."""
+        return cast("C", self.job.cursor)
 
     async def save(
-        self, cursor: Cursor, *, rows: int = 0, first_ts: int | None = None, target_ts: int = 0
+        self, cursor: C, *, rows: int = 0, first_ts: int | None = None, target_ts: int = 0
     ) -> bool:
         """Move the cursor past a durable page; return whether to continue.
 
@@ -87,3 +98,6 @@ class JobRun:
         self.job = replace(self.job, **wanted)
         if known.status != "active":
             self.stop(f"it was {known.status}")
+
+
+AnyRun = JobRun[Any, Any]

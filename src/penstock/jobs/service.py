@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from penstock.errors import (
@@ -18,11 +19,13 @@ from penstock.errors import (
     JobEnded,
     JobRunning,
     UnknownJob,
+    UnknownKind,
     VersionChanged,
 )
-from penstock.jobs.kinds import SPECIFIED, JobKind
-from penstock.jobs.model import EVENTS_KEPT, Cursor, Job, JobEdit, NewJob, as_document, as_job
-from penstock.jobs.ranges import held
+from penstock.jobs.documents import as_document, as_job
+from penstock.jobs.kinds import AnyKind
+from penstock.jobs.model import EVENTS_KEPT, Job, JobEdit, NewJob
+from penstock.jobs.ranges import held, overlap
 from penstock.jobs.schedule import MANUAL
 from penstock.jobs.validation import admitted, edited, kind_of
 from penstock.storage.state import Document, StateStore
@@ -43,7 +46,7 @@ class JobAction(NamedTuple):
 class JobService:
     """All jobs of a store."""
 
-    def __init__(self, store: StateStore, kinds: Mapping[str, JobKind] = SPECIFIED) -> None:
+    def __init__(self, store: StateStore, kinds: Mapping[str, AnyKind]) -> None:
         self.store, self.kinds = store, kinds
 
     async def create(self, new: NewJob, origin: str = "") -> Job:
@@ -61,7 +64,7 @@ class JobService:
             inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
             raise AlreadyExists(JOBS.name, inserted.document["id"])
-        return as_job(inserted.document)
+        return self._job(inserted.document)
 
     async def get(self, job_id: str) -> Job:
         """Return a job, also one that has ended.
@@ -72,7 +75,7 @@ class JobService:
         document = await self.store.get(JOBS, job_id)
         if document is None:
             raise UnknownJob(job_id)
-        return as_job(document)
+        return self._job(document)
 
     async def find(  # noqa: PLR0913 (a filter per field)
         self,
@@ -105,7 +108,7 @@ class JobService:
             where.append(Condition("status", "in", _LIVE))
         beyond = {"id": after} if after is not None else None
         found = await self.store.find(JOBS, [where], limit=limit, after=beyond)
-        return [as_job(document) for document in found]
+        return [self._job(document) for document in found]
 
     async def ended(self, since_ms: int, limit: int = 100, **asked: str | None) -> list[Job]:
         """Return the latest jobs that ended in success after a time, in the order of creation.
@@ -120,7 +123,7 @@ class JobService:
         kept = deque[Job](maxlen=limit)
         after: Document | None = None
         while page := await self.store.find(JOBS, [where], limit=_PAGE, after=after):
-            kept.extend(map(as_job, page))
+            kept.extend(map(self._job, page))
             after = {"id": page[-1]["id"]}
         return list(kept)
 
@@ -136,7 +139,7 @@ class JobService:
         """Change the schedule, priority or cursor of a job.
 
         Raises:
-            UnknownJob, JobEnded, BadJob: the job cannot be changed, or not in this way.
+            UnknownJob, UnknownKind, JobEnded, BadJob: it cannot be changed, or not in this way.
             VersionChanged: it has another version than ``version``.
             JobRunning: its cursor cannot change while a worker holds it.
             GapOverlaps: another job does a part of its new range.
@@ -148,10 +151,11 @@ class JobService:
                 raise JobRunning(job_id, job.lock.locked_by or "a worker")
             return changed
 
-        if not isinstance(edit.cursor, Cursor):
-            return await self._change(job_id, JobAction("edited"), change, version)
-        async with self._range_of(replace(await self.get(job_id), cursor=edit.cursor)):
-            return await self._change(job_id, JobAction("edited"), change, version)
+        job, action = await self.get(job_id), JobAction("edited")
+        if not job.is_known or isinstance(edit.cursor, UnsetType):
+            return await self._change(job_id, action, change, version)
+        async with self._range_of(edited(job, JobEdit(cursor=edit.cursor), self.kinds, 0)):
+            return await self._change(job_id, action, change, version)
 
     async def pause(self, job_id: str, why: str = "") -> Job:
         """Pause a job; a worker that runs it stops at the end of the page."""
@@ -198,14 +202,18 @@ class JobService:
             exchange_id=exchange_id, status="active", state=state, limit=_PAGE, after=after or None
         ):
             for job in page:
-                with suppress(JobEnded, UnknownJob):
+                with suppress(JobEnded, UnknownJob, UnknownKind):
                     await self._change(job.id, JobAction("woken"), change)
                     woken += 1
             after = page[-1].id
         return woken
 
     async def delete(self, job_id: str, *, version: int | None = None) -> Job:
-        """Delete a job; its data and its events stay."""
+        """Delete a job; its data and its events stay.
+
+        Raises:
+            UnknownJob, UnknownKind, VersionChanged: it cannot be deleted, or not this version.
+        """
         job = await self.get(job_id)
         if job.status == "deleted":
             return job
@@ -213,18 +221,25 @@ class JobService:
             job_id, JobAction("deleted"), lambda job, _: replace(job, status="deleted"), version
         )
 
+    def _job(self, document: Document) -> Job:
+        return as_job(document, self.kinds)
+
     @asynccontextmanager
     async def _range_of(self, job: Job) -> AsyncIterator[None]:
         """Reserve a job's range, if it has one and that is free, while the job is written."""
-        since_ms, until_ms = job.cursor.since_ms, job.cursor.until_ms
-        if not kind_of(job.type, self.kinds).of_range or since_ms is None or until_ms is None:
+        span = self._span(job)
+        if span is None:
             yield
             return
-        async with held(self.store, job):
-            await self._check_overlap(job, since_ms, until_ms)
+        async with held(self.store, job, span):
+            await self._check_overlap(job, span)
             yield
 
-    async def _check_overlap(self, job: Job, since_ms: int, until_ms: int) -> None:
+    def _span(self, job: Job) -> tuple[int, int] | None:
+        """The range that a job has yet to do; None for one that cannot overlap with others."""
+        return self.kinds[job.type].span(job.target, job.cursor) if job.is_known else None
+
+    async def _check_overlap(self, job: Job, span: tuple[int, int]) -> None:
         """Reject a range that overlaps with that of another live job of the same market."""
         market = {"symbol": job.symbol, "timeframe": job.timeframe}
         after: str | None = None
@@ -232,9 +247,9 @@ class JobService:
             exchange_id=job.exchange_id, type=job.type, **market, limit=_PAGE, after=after
         ):
             for other in page:
-                theirs = (other.cursor.since_ms or 0, other.cursor.until_ms or 0)
-                if other.id != job.id and since_ms < theirs[1] and theirs[0] < until_ms:
-                    raise GapOverlaps(JOBS.name, other.id, (since_ms, until_ms), theirs)
+                theirs = self._span(other)
+                if other.id != job.id and theirs is not None and overlap(span, theirs):
+                    raise GapOverlaps(JOBS.name, other.id, span, theirs)
             after = page[-1].id
 
     async def _change(
@@ -249,8 +264,10 @@ class JobService:
         seen: list[Job] = []
 
         def changed(document: Document) -> Document | None:
-            job = as_job(document)
+            job = self._job(document)
             seen.append(job)
+            if not job.is_known:
+                raise UnknownKind(job_id, job.type)
             if version not in (None, job.version):
                 raise VersionChanged(f"Job {job_id!r}", version or 0, job.version)
             if job.status == "deleted":
@@ -266,7 +283,7 @@ class JobService:
         written = await self.store.update(JOBS, job_id, changed)
         if written is None and not seen:
             raise UnknownJob(job_id)
-        return as_job(written) if written else seen[-1]
+        return self._job(written) if written else seen[-1]
 
 
 def _fresh_id(now_ms: int) -> str:

@@ -84,7 +84,6 @@ def ended(job: Job, at_ms: int) -> Job:
         with_event(job, at_ms, "done"),
         status="deleted",
         state="success",
-        cursor=replace(job.cursor, done=True),
         fence=job.fence + 1,
         attempts=0,
         lock=replace(job.lock, locked_by=None, lock_until=None),

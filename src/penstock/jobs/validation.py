@@ -7,17 +7,16 @@ import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
-from penstock.errors import BadJob, MalformedSymbol, UnknownInterval, near_matches
-from penstock.jobs.kinds import JobKind
-from penstock.jobs.model import Cursor, Job, JobEdit, JobProgress, NewJob, Schedule
+from penstock.errors import BadJob, near_matches
+from penstock.jobs.kinds import AnyKind, Market
+from penstock.jobs.model import Job, JobEdit, JobProgress, NewJob, Schedule
 from penstock.jobs.schedule import MANUAL, next_due
-from penstock.market.interval import Interval
-from penstock.market.symbol import Symbol
+from penstock.storage.state.job_targets import target_key
 
 S = TypeVar("S", bound=Struct)
 
 
-def admitted(new: NewJob, kinds: Mapping[str, JobKind], job_id: str, now_ms: int) -> Job:
+def admitted(new: NewJob, kinds: Mapping[str, AnyKind], job_id: str, now_ms: int) -> Job:
     """The job that a client requests, due at once.
 
     Raises:
@@ -27,28 +26,27 @@ def admitted(new: NewJob, kinds: Mapping[str, JobKind], job_id: str, now_ms: int
     kind = kind_of(new.type, kinds)
     if not new.exchange_id:
         raise BadJob("exchange_id", "name an exchange")
-    symbol, timeframe = _market(new, kind)
-    cursor = new.cursor or Cursor()
-    _check_cursor(cursor, kind)
+    cursor = kind.read_cursor({} if new.cursor is None else new.cursor)
+    target = kind.target(Market(new.symbol, new.timeframe), cursor)
     priority = kind.priority if new.priority is None else new.priority
     return Job(
         id=job_id,
         exchange_id=new.exchange_id,
         type=kind.name,
-        symbol=symbol,
-        timeframe=timeframe,
-        schedule=_schedule(new.schedule, kind, timeframe),
+        **kind.market(target)._asdict(),
+        schedule=_schedule(new.schedule, kind, target),
         next_run_at=now_ms,
         priority=priority,
         claim_priority=kind.claim_priority(priority),
-        target_key=kind.target_key(cursor),
+        target=target,
+        target_key=target_key(target),
         cursor=cursor,
         created_at=now_ms,
         updated_at=now_ms,
     )
 
 
-def edited(job: Job, edit: JobEdit, kinds: Mapping[str, JobKind], now_ms: int) -> Job:
+def edited(job: Job, edit: JobEdit, kinds: Mapping[str, AnyKind], now_ms: int) -> Job:
     """The job with a client's changes.
 
     Raises:
@@ -56,7 +54,7 @@ def edited(job: Job, edit: JobEdit, kinds: Mapping[str, JobKind], now_ms: int) -
     """
     edit, kind = _typed(edit), kind_of(job.type, kinds)
     if not isinstance(edit.schedule, UnsetType):
-        schedule = _schedule(edit.schedule, kind, job.timeframe)
+        schedule = _schedule(edit.schedule, kind, job.target)
         if schedule is not None and schedule != job.schedule:
             due_ms = next_due(job.id, schedule.interval_ms, now_ms)
             job = replace(job, schedule=schedule, next_run_at=min(job.next_run_at, due_ms))
@@ -64,15 +62,23 @@ def edited(job: Job, edit: JobEdit, kinds: Mapping[str, JobKind], now_ms: int) -
         manual = job.claim_priority == MANUAL
         claimed_by = MANUAL if manual else kind.claim_priority(edit.priority)
         job = replace(job, priority=edit.priority, claim_priority=claimed_by)
-    if not isinstance(edit.cursor, UnsetType) and edit.cursor != job.cursor:
-        _check_cursor(edit.cursor, kind)
-        # A worker whose lease has expired must not write the old cursor back.
-        moved = {"target_key": kind.target_key(edit.cursor), "fence": job.fence + 1}
-        job = replace(job, cursor=edit.cursor, progress=JobProgress(), **moved)
+    if not isinstance(edit.cursor, UnsetType):
+        job = _moved(job, kind, edit.cursor)
     return replace(job, updated_at=now_ms)
 
 
-def kind_of(name: str, kinds: Mapping[str, JobKind]) -> JobKind:
+def _moved(job: Job, kind: AnyKind, said: object) -> Job:
+    """The job from another cursor, which may also change its target."""
+    cursor = kind.read_cursor(said)
+    if cursor == job.cursor:
+        return job
+    target = kind.target(Market(job.symbol, job.timeframe), cursor)
+    # A worker whose lease has expired must not write the old cursor back.
+    moved = {"cursor": cursor, "progress": JobProgress(), "fence": job.fence + 1}
+    return replace(job, target=target, target_key=target_key(target), **moved)
+
+
+def kind_of(name: str, kinds: Mapping[str, AnyKind]) -> AnyKind:
     """The kind of that name.
 
     Raises:
@@ -94,41 +100,10 @@ def _typed(said: S) -> S:
         raise BadJob(path.rstrip("`") or "job", problem) from error
 
 
-def _market(new: NewJob, kind: JobKind) -> tuple[str | None, str | None]:
-    if not kind.of_market:
-        for field in ("symbol", "timeframe"):
-            if getattr(new, field) is not None:
-                raise BadJob(field, f"a {kind.name} has none: it is for the whole exchange")
-        return None, None
-    if new.symbol is None:
-        raise BadJob("symbol", f"a {kind.name} needs one, such as BTC/USDT")
-    if new.timeframe is None:
-        raise BadJob("timeframe", f"a {kind.name} needs one, such as 1h")
-    try:
-        return Symbol.parse(new.symbol).unified, Interval.parse(new.timeframe).text
-    except MalformedSymbol as error:
-        raise BadJob("symbol", str(error).rstrip(".")) from error
-    except UnknownInterval as error:
-        raise BadJob("timeframe", str(error).rstrip(".")) from error
-
-
-def _schedule(said: Schedule | None, kind: JobKind, timeframe: str | None) -> Schedule | None:
-    if not kind.repeats:
+def _schedule(said: Schedule | None, kind: AnyKind, target: Struct) -> Schedule | None:
+    interval_ms = kind.interval_ms(target)
+    if interval_ms is None:
         if said is not None:
             raise BadJob("schedule", f"a {kind.name} has none: it runs until it is done")
         return None
-    return said or Schedule(interval_ms=kind.interval_ms(timeframe))
-
-
-def _check_cursor(cursor: Cursor, kind: JobKind) -> None:
-    since_ms, until_ms = cursor.since_ms, cursor.until_ms
-    if cursor.done:
-        raise BadJob("cursor.done", "only a worker can say that a job is done")
-    if kind.of_range and (since_ms is None or until_ms is None):
-        raise BadJob("cursor", f"a {kind.name} needs since_ms and until_ms")
-    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise BadJob("cursor", f"since_ms {since_ms} is not before until_ms {until_ms}")
-    if until_ms is not None and kind.repeats:
-        raise BadJob("cursor.until_ms", f"a {kind.name} has no end")
-    if not kind.of_market and cursor != Cursor():
-        raise BadJob("cursor", f"a {kind.name} has none")
+    return said or Schedule(interval_ms=interval_ms)

@@ -1,4 +1,4 @@
-"""The worker claims due jobs, runs their handlers and saves the outcomes.
+"""The worker claims due jobs, has their kinds run them and saves the outcomes.
 
 It sleeps until a job is due. It claims no more jobs than it can run, and none of an exchange that
 has no budget. An exception in a job affects only that job. While the store does not answer, running
@@ -13,14 +13,14 @@ from typing import Any
 
 from penstock.clock import Clock, wait_for
 from penstock.config import Jobs
-from penstock.errors import StorageError
+from penstock.errors import BadJob, StorageError
 from penstock.jobs.facts import JobLost, StoreAnswers, StoreSilent
-from penstock.jobs.handler import Handler
 from penstock.jobs.heartbeats import Heartbeats
+from penstock.jobs.kinds import JobKind
 from penstock.jobs.leases import Leases, QueueHead
 from penstock.jobs.model import Job, claim_priority_of
 from penstock.jobs.outcomes import Outcomes
-from penstock.jobs.run import NS_PER_MS, JobRun
+from penstock.jobs.run import NS_PER_MS, AnyRun
 from penstock.jobs.schedule import rank
 from penstock.jobs.slots import JobSlots
 from penstock.telemetry import Listener, quiet
@@ -42,21 +42,23 @@ class Worker:
         self,
         name: str,
         leases: Leases,
-        handlers: Mapping[str, Handler],
+        kinds: Mapping[str, JobKind[Any, Any]],
         clock: Clock,
         settings: Jobs,
         tell: Listener = quiet,
     ) -> None:
         self.name = name
         """The holder in its leases."""
-        self.job_runs: dict[str, JobRun] = {}
+        self.job_runs: dict[str, AnyRun] = {}
         """The current job runs, by job id."""
         self.ended: Counter[str] = Counter()
         """The number of ended job runs by outcome: done, failed, waiting, parked, lost."""
-        self._leases, self._handlers, self._clock = leases, handlers, clock
+        self._leases, self._clock = leases, clock
+        self.kinds = kinds
+        """The kinds of jobs that it runs, by name."""
         self._settings, self._tell = settings, tell
         self._lease_ms = round(settings.lease * 1000)
-        self._outcomes = Outcomes(leases, clock, settings, tell)
+        self._outcomes = Outcomes(leases, kinds, clock, settings, tell)
         self._slots = JobSlots(leases.store, name, settings.per_exchange, self._lease_ms, clock)
         self._heartbeats = Heartbeats(leases, self._slots, clock, self._lease_ms, self._store_said)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,7 +148,7 @@ class Worker:
         if first is not None and (job_run := self._displaced_by(first)):
             job_run.stop("others wait")
 
-    def _displaced_by(self, first: QueueHead) -> JobRun | None:
+    def _displaced_by(self, first: QueueHead) -> AnyRun | None:
         ran_ns = self._clock.monotonic_ns() - round(self._settings.time_slice * 1_000_000_000)
         job_runs = list(self.job_runs.values())
         if len(job_runs) < self._settings.concurrency or first.exchange_id in self._busy():
@@ -169,17 +171,16 @@ class Worker:
         return self._store_ahead_ms + self._clock.monotonic_ns() // NS_PER_MS
 
     def _begin(self, job: Job, claimed_ns: int) -> None:
-        job_run = JobRun(job, self._heartbeats.save)
+        job_run = AnyRun(job, self._heartbeats.save)
         self.job_runs[job.id] = job_run
         self._heartbeats.add(job_run, claimed_ns)
         task = asyncio.create_task(self._take(job_run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _take(self, job_run: JobRun) -> None:
+    async def _take(self, job_run: AnyRun) -> None:
         """Run one job from start to end; its exceptions do not affect other jobs."""
-        handler = self._handlers[job_run.job.type]
-        working = asyncio.ensure_future(handler.run(job_run))
+        working = asyncio.ensure_future(self._run(job_run))
         guarding = asyncio.create_task(self._guard(job_run))
         try:
             await asyncio.wait({working, guarding}, return_when=asyncio.FIRST_COMPLETED)
@@ -194,7 +195,13 @@ class Worker:
             self._slots.done(job_run.job.exchange_id)
             self._wake.set()
 
-    async def _settle(self, job_run: JobRun, result: object) -> None:
+    async def _run(self, job_run: AnyRun) -> bool:
+        job = job_run.job
+        if not job.is_known:
+            raise BadJob("cursor", "a newer penstock wrote it, and this one cannot read it")
+        return await self.kinds[job.type].run(job_run)
+
+    async def _settle(self, job_run: AnyRun, result: object) -> None:
         """Save how a run ended, unless another worker holds the job by now."""
         while not job_run.lost:
             try:
@@ -217,7 +224,7 @@ class Worker:
             JobLost(job=job_run.job.id, exchange=job_run.job.exchange_id, reason=job_run.lost)
         )
 
-    async def _guard(self, job_run: JobRun) -> None:
+    async def _guard(self, job_run: AnyRun) -> None:
         """Return when the lease is lost, or too close to its end to be renewed in time."""
         spare_ns = self._lease_ms * NS_PER_MS // 3
         while True:

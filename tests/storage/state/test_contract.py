@@ -31,7 +31,8 @@ def job(name: str, **fields: Any) -> Document:
     return {
         "id": name, "exchange_id": "sim", "type": "backfill", "symbol": name, "timeframe": "1m",
         "status": "active", "state": "idle", "next_run_at": 0, "priority": 50, "fence": 0,
-        "cursor": {"since_ms": 0}, "lock": {"locked_by": None, "lock_until": None}, **fields,
+        "cursor": {"since_ms": 0}, "lock": {"locked_by": None, "lock_until": None},
+        "target": {}, "target_key": fields.get("symbol", name), **fields,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from tests.storage.state.test_contract import add, job
 
 from penstock.storage.state import Claim, StateStore, Write, open_store
 from penstock.storage.state.documents import Condition, Document, StoreNow
+from penstock.storage.state.job_targets import target_key
 from penstock.storage.state.schema import CONNECTORS, JOBS, MARKETS, Table, Unique
 from penstock.storage.state.sqlite import SqliteBackend
 
@@ -102,8 +103,9 @@ async def test_the_first_of_each_query_is_found(store: StateStore) -> None:
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
 async def test_a_store_of_an_earlier_version_is_counted_and_keeps_targets_apart(url: str) -> None:
     old = await open_store(url, schema=OLD_SCHEMA)
-    await old.insert_if_absent(OLD_JOBS, job("old", symbol="btc"))
-    await old.insert_if_absent(OLD_JOBS, job("gone", symbol="btc", status="deleted"))
+    for written in (job("old", symbol="btc"), job("gone", symbol="btc", status="deleted")):
+        del written["target"], written["target_key"]
+        await old.insert_if_absent(OLD_JOBS, written)
     await old.close()
 
     for _ in range(2):
@@ -113,7 +115,8 @@ async def test_a_store_of_an_earlier_version_is_counted_and_keeps_targets_apart(
         assert sum(counts.values()) == 2
         await store.close()
     store = await open_store(url)
-    same = await store.insert_if_absent(JOBS, job("1", symbol="btc"))
+    market = target_key({"symbol": "btc", "timeframe": "1m"})
+    same = await store.insert_if_absent(JOBS, job("1", symbol="btc", target_key=market))
     other = await store.insert_if_absent(JOBS, job("2", symbol="btc", target_key="0-60000"))
     await store.close()
 

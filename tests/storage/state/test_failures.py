@@ -39,7 +39,13 @@ from penstock.storage.state import open_store
 from penstock.storage.state.schema import Table, Unique
 
 class Step(tuple):
+    looked = False
+
     def __iter__(self):
+        if not self.looked:  # whether there are documents to rewrite first
+            self.looked = True
+            yield from tuple.__iter__(self)
+            return
         for number, table in enumerate(tuple.__iter__(self)):
             if number == int(sys.argv[2]):
                 os._exit(9)
@@ -104,7 +110,7 @@ async def test_many_may_prepare_an_empty_store_at_once(url: str) -> None:
     stores = await asyncio.gather(*(open_store(url) for _ in range(6)))
 
     made = await asyncio.gather(
-        *(store.insert_if_absent(JOBS, {"id": "1", "status": "active"}) for store in stores)
+        *(store.insert_if_absent(JOBS, {"id": "1", "target": {}}) for store in stores)
     )
 
     assert sum(one.created for one in made) == 1
@@ -200,7 +206,7 @@ async def test_a_locked_file_is_said_in_time(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable):
         await store.lease("sim", LeaseRequest())
     with pytest.raises(StoreUnreachable):
-        await store.insert_if_absent(JOBS, {"id": "1"})
+        await store.insert_if_absent(JOBS, {"id": "1", "target": {}})
 
     holder.execute("ROLLBACK")
     holder.close()

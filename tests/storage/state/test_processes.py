@@ -79,8 +79,8 @@ async def run_together(url: str, prefix: str) -> list[list[list[Any]]]:
     for number in range(JOB_COUNT):
         name = f"{prefix}{number}"
         await store.insert_if_absent(
-            JOBS, {"id": name, "symbol": name, "status": "active", "state": "idle",
-                   "next_run_at": 0, "priority": number % 3, "fence": 0},
+            JOBS, {"id": name, "target": {}, "target_key": name, "status": "active",
+                   "state": "idle", "next_run_at": 0, "priority": number % 3, "fence": 0},
         )  # fmt: skip
     children = [
         await asyncio.create_subprocess_exec(

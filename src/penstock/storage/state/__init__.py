@@ -33,6 +33,7 @@ from penstock.storage.state.documents import (
     checked,
     rivals,
 )
+from penstock.storage.state.migration import migrate
 from penstock.storage.state.schema import SCHEMA, Schema, Table
 from penstock.storage.state.timeouts import in_time
 
@@ -58,8 +59,11 @@ class Backend(Protocol):
         """The address for messages, without a password."""
         ...
 
-    async def prepare(self, schema: Schema) -> None:
-        """Migrate the store to this schema; it may be killed at any time and run again.
+    async def prepare(self, schema: Schema, known: int | None = None) -> int:
+        """Apply the steps of a schema that the store does not have; return how many it had.
+
+        It may be killed at any time and run again. ``known`` is the number of steps of the whole
+        schema, if this is its beginning.
 
         Raises:
             NewerStore: it has a newer schema already. Nothing was changed.
@@ -297,8 +301,8 @@ class _Module(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "budget", "documents", "jsonb", "timeouts", "schema", "sql", "sqlite_clock", "sqlite_copy",
-    "sqlite_tables",
+    "budget", "documents", "job_targets", "jsonb", "migration", "timeouts", "schema", "sql",
+    "sqlite_clock", "sqlite_copy", "sqlite_tables",
 }  # fmt: skip
 
 
@@ -337,8 +341,7 @@ async def open_store(
     opening = getattr(module, "open_copy", module.open_url) if read_only else module.open_url
     backend = opening(url, clock or SystemClock(), timeout_s)
     try:
-        async with in_time(backend.where, timeout_s):
-            await backend.prepare(schema)
+        await migrate(backend, schema, timeout_s)
     except BaseException:
         await backend.close()
         raise

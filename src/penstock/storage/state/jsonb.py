@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from penstock.storage.state.documents import Add, Patch, StoreNow
-from penstock.storage.state.schema import FieldType, Table, index_name
+from penstock.storage.state.schema import FieldType, Table, index_name, older_writer
 
 Kind = Literal["set", "add", "now"]
 
@@ -48,7 +48,26 @@ def creation(table: Table) -> list[str]:
             only = f" WHERE {field(rule.among[0], 'text')} IN ({values})"
         index = f"penstock_{index_name(table, rule.fields, unique=True)}"
         made.append(f"CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {name} (({listed})){only}")
-    return [*made, *_counting(table)]
+    return [*made, *_requiring(table), *_counting(table)]
+
+
+def _requiring(table: Table) -> list[str]:
+    """The statements that reject new documents without a required field.
+
+    Not a constraint, which would also reject the changes of documents that exist.
+    """
+    made: list[str] = []
+    for path in table.required:
+        name, rule = f"penstock_{table.name}", f"penstock_{table.name}_needs_{path}"
+        made += [
+            f"CREATE OR REPLACE FUNCTION {rule}() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$BEGIN RAISE EXCEPTION '{older_writer(table, path)}'; END$$",
+            f"DROP TRIGGER IF EXISTS {rule} ON {name}",
+            f"CREATE TRIGGER {rule} BEFORE INSERT ON {name} FOR EACH ROW"
+            f" WHEN (NEW.document #> '{{{path.replace('.', ',')}}}' IS NULL)"
+            f" EXECUTE FUNCTION {rule}()",
+        ]
+    return made
 
 
 def _counting(table: Table) -> list[str]:

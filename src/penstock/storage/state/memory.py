@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, NewerStore
 from penstock.storage.state.budget import Budget, LeaseReply, LeaseRequest, lease, unblocked
 from penstock.storage.state.documents import (
     Claim,
@@ -46,9 +46,14 @@ class MemoryBackend:
     def where(self) -> str:
         return "memory:"
 
-    async def prepare(self, schema: Schema) -> None:
-        self._tables = {table.name: {} for step in schema for table in step}
-        self._version = len(schema)
+    async def prepare(self, schema: Schema, known: int | None = None) -> int:
+        found = self._version
+        if found > (known or len(schema)):
+            raise NewerStore(self.where, found, known or len(schema))
+        for table in (table for step in schema[found:] for table in step):
+            self._tables.setdefault(table.name, {})
+        self._version = max(found, len(schema))
+        return found
 
     async def version(self) -> int:
         return self._version

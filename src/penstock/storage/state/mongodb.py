@@ -95,11 +95,11 @@ class MongodbBackend:
     def where(self) -> str:
         return self._where
 
-    async def prepare(self, schema: Schema) -> None:
+    async def prepare(self, schema: Schema, known: int | None = None) -> int:
         async with self._failures_named():
             versions, found = self._database["version"], await self.version()
-            if found > len(schema):
-                raise NewerStore(self.where, found, len(schema))
+            if found > (known or len(schema)):
+                raise NewerStore(self.where, found, known or len(schema))
             for number, step in enumerate(schema[found:], found + 1):
                 for table in step:
                     await self._create(table)
@@ -108,6 +108,7 @@ class MongodbBackend:
                     {"_id": "schema"}, {"$max": {"version": number}}, upsert=True
                 )
         await self.now_ms()
+        return found
 
     async def version(self) -> int:
         async with self._failures_named():

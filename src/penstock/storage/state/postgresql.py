@@ -99,15 +99,16 @@ class PostgresqlBackend:
     def where(self) -> str:
         return self._where
 
-    async def prepare(self, schema: Schema) -> None:
+    async def prepare(self, schema: Schema, known: int | None = None) -> int:
+        known = known or len(schema)
         async with self._connection() as connection, connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
             await connection.execute("CREATE TABLE IF NOT EXISTS penstock_version (version int)")
-            found = await connection.fetchval("SELECT max(version) FROM penstock_version") or 0
-            if found > len(schema):
-                raise NewerStore(self.where, found, len(schema))
-            if found == len(schema):
-                return
+            found: int = await connection.fetchval("SELECT max(version) FROM penstock_version") or 0
+            if found > known:
+                raise NewerStore(self.where, found, known)
+            if found >= len(schema):
+                return found
             await connection.execute(
                 files(__package__).joinpath("postgresql.sql").read_text("utf-8")
             )
@@ -117,6 +118,7 @@ class PostgresqlBackend:
                         await connection.execute(statement)
             await connection.execute("DELETE FROM penstock_version")
             await connection.execute("INSERT INTO penstock_version VALUES ($1)", len(schema))
+            return found
 
     async def version(self) -> int:
         ((version,),) = await self._fetch("SELECT max(version) FROM penstock_version")

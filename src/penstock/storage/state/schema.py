@@ -3,13 +3,16 @@
 A table holds documents. The fields by which documents are found, ordered or unique are declared
 here with their type; the store does not interpret the others. Each backend implements tables in its
 own way. A schema is the history of its tables: version *n* is the first *n* steps, every step can
-be applied twice, and a store keeps the number of applied steps.
+be applied twice, and a store keeps the number of applied steps. A step may need documents in a form
+that earlier versions did not write; they are rewritten before it is applied (``migration``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+from penstock.storage.state.job_targets import with_target
 
 FieldType = Literal["text", "int"]
 
@@ -21,6 +24,15 @@ class Unique:
     fields: tuple[str, ...]
     among: tuple[str, tuple[str, ...]] | None = None
     """(field, values): the rule applies only to documents with one of these values."""
+
+
+class Rewrite(NamedTuple):
+    """How documents of earlier versions get the form that a table needs."""
+
+    patch: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    """The new values of fields; None: the document has the form."""
+    guards: tuple[str, ...]
+    """If one of these fields changes meanwhile, the document is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,9 @@ class Table:
     """The store maintains the number of documents for each combination of these fields."""
     dropped: tuple[str, ...] = ()
     """Indexes of earlier versions that are to be dropped, by name."""
+    required: tuple[str, ...] = ()
+    """SQL databases reject a new document without these fields: an older penstock sent it."""
+    rewrite: Rewrite | None = None
 
     def type_of(self, field: str) -> FieldType:
         """The type of a declared field; every table has ``id``."""
@@ -52,6 +67,11 @@ def index_name(table: Table, fields: Sequence[str], *, unique: bool = False) -> 
     """A name made of the indexed fields, within the length that databases allow."""
     name = "_".join([table.name, *fields]).replace(".", "_")[:48]
     return f"{name}_{'only' if unique else 'index'}"
+
+
+def older_writer(table: Table, path: str) -> str:
+    """Why a document without a required field is rejected."""
+    return f"a document of {table.name} without {path}: an older penstock sent it, restart that"
 
 
 def pinned_index(
@@ -75,6 +95,9 @@ CONNECTORS = Table(
     indexes=(("status",),),
 )
 
+_LIVE = ("status", ("active", "paused"))
+_OLD_KEY = ("exchange_id", "type", "symbol", "timeframe", "target_key")
+
 JOBS = Table(
     name="jobs",
     fields={
@@ -93,19 +116,30 @@ JOBS = Table(
         "target_key": "text",
         "updated_at": "int",
     },
-    unique=(
-        Unique(
-            ("exchange_id", "type", "symbol", "timeframe", "target_key"),
-            among=("status", ("active", "paused")),
-        ),
-    ),
+    unique=(Unique(("exchange_id", "type", "target_key"), among=_LIVE),),
     indexes=(
         ("status", "state", "next_run_at", "priority"),
         ("exchange_id", "type", "symbol", "timeframe"),
         ("status", "exchange_id", "type", "claim_priority", "wake_at", "id"),
     ),
     counted=("exchange_id", "type", "claim_priority", "status", "state"),
-    dropped=("jobs_status_rank_wake_at_index", "jobs_exchange_id_type_symbol_timeframe_only"),
+    dropped=(
+        "jobs_status_rank_wake_at_index",
+        "jobs_exchange_id_type_symbol_timeframe_only",
+        "jobs_exchange_id_type_symbol_timeframe_target_ke_only",
+    ),
+    required=("target",),
+    # A client's edit of the target, and each claim, change the fence.
+    rewrite=Rewrite(with_target, guards=("fence",)),
+)
+
+# Before jobs had targets.
+_OLD_JOBS = replace(
+    JOBS,
+    unique=(Unique(_OLD_KEY, among=_LIVE),),
+    dropped=JOBS.dropped[:2],
+    required=(),
+    rewrite=None,
 )
 
 JOB_SLOTS = Table(
@@ -124,13 +158,16 @@ PROCESSES = Table(
 )
 
 SCHEMA: Schema = (
-    (CONNECTORS, JOBS),
-    (JOBS,),
+    (CONNECTORS, _OLD_JOBS),
+    (_OLD_JOBS,),
     (MARKETS,),
     # Jobs are counted, claimed queue by queue, and unique by their target too.
-    (JOBS, JOB_SLOTS, COUNTERS),
+    (_OLD_JOBS, JOB_SLOTS, COUNTERS),
     (),  # budgets store the end of their windows
     (),  # and keep the later end if processes disagree
     (),  # and begin no window before the one before is over
     (PROCESSES,),
+    # First no more jobs without a target are accepted, then all get one, which makes them unique.
+    (Table(name=JOBS.name, fields=JOBS.fields, required=JOBS.required),),
+    (JOBS,),
 )

@@ -89,34 +89,41 @@ class SqliteBackend:
     def where(self) -> str:
         return f"sqlite:{self._path}"
 
-    async def prepare(self, schema: Schema) -> None:
-        await self._in_thread(self._prepare, schema)
+    async def prepare(self, schema: Schema, known: int | None = None) -> int:
+        return await self._in_thread(self._prepare, schema, known or len(schema))
 
-    def _prepare(self, schema: Schema) -> None:
-        if not self.is_copy:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._documents = self._connect("FULL", self._timeout_s)
-        if not self.is_copy:
-            correct_boot(self._documents, self._clock, self._timeout_s)
+    def _prepare(self, schema: Schema, known: int) -> int:
+        is_open = bool(self._opened)
+        if not is_open:
+            self._open()
         with _transaction(self._documents) as database:
             database.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER)")
-            found = database.execute("SELECT max(version) FROM version").fetchone()[0] or 0
-            if found > len(schema):
-                raise NewerStore(self.where, found, len(schema))
+            found: int = database.execute("SELECT max(version) FROM version").fetchone()[0] or 0
+            if found > known:
+                raise NewerStore(self.where, found, known)
             for step in schema[found:]:
                 for table in step:
                     create(database, table)
             database.execute("DELETE FROM version")
-            database.execute("INSERT INTO version VALUES (?)", (len(schema),))
+            database.execute("INSERT INTO version VALUES (?)", (max(found, len(schema)),))
             database.execute(
                 "CREATE TABLE IF NOT EXISTS budgets (key TEXT PRIMARY KEY, budget BLOB NOT NULL,"
                 " more INTEGER NOT NULL) WITHOUT ROWID"
             )
             self._boot = find_boot(database, self._clock)
-        self._budgets, self._patient_budgets = (
-            _Budgets(self._connect("NORMAL", busy_s), self._now_ms, self._boot.id)
-            for busy_s in (_BUSY_AT_ONCE_S, self._timeout_s)
-        )
+        if not is_open:
+            self._budgets, self._patient_budgets = (
+                _Budgets(self._connect("NORMAL", busy_s), self._now_ms, self._boot.id)
+                for busy_s in (_BUSY_AT_ONCE_S, self._timeout_s)
+            )
+        return found
+
+    def _open(self) -> None:
+        if not self.is_copy:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._documents = self._connect("FULL", self._timeout_s)
+        if not self.is_copy:
+            correct_boot(self._documents, self._clock, self._timeout_s)
 
     async def version(self) -> int:
         return await self._in_thread(self._version)

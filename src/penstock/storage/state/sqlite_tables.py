@@ -7,7 +7,7 @@ whichever process writes those.
 
 import sqlite3
 
-from penstock.storage.state.schema import FieldType, Table, index_name
+from penstock.storage.state.schema import FieldType, Table, index_name, older_writer
 
 
 def field(path: str, _: FieldType = "text", document: str = "document") -> str:
@@ -38,6 +38,14 @@ def create(database: sqlite3.Connection, table: Table) -> None:
         name = index_name(table, rule.fields, unique=True)
         database.execute(
             f"CREATE UNIQUE INDEX IF NOT EXISTS {name} ON {table.name} ({listed}){only}"
+        )
+    for path in table.required:
+        name = f"{table.name}_needs_{path}"
+        database.execute(f"DROP TRIGGER IF EXISTS {name}")
+        database.execute(
+            f"CREATE TRIGGER {name} BEFORE INSERT ON {table.name}"
+            f" WHEN {field(path, 'text', 'new.document')} IS NULL"
+            f" BEGIN SELECT RAISE(ABORT, '{older_writer(table, path)}'); END"
         )
     if table.counted:
         _count(database, table)

@@ -300,7 +300,7 @@ def test_an_operator_puts_other_limits_in_the_place_of_the_exchanges() -> None:
 
 @pytest.mark.parametrize("text", ["0/1", "5", "5/0", "-1/1", "five/1", "5/1m"])
 def test_what_is_no_limit_is_refused_with_the_names_there_are(text: str) -> None:
-    with pytest.raises(ConfigError, match="of weight, connect"):
+    with pytest.raises(ConfigError, match="for weight, connect"):
         replaced([MINUTE, CONNECT], Simulator(limits={"weight": text}))
 
 

@@ -131,7 +131,7 @@ async def test_a_question_that_is_nearly_right_is_told_what_would_be(
         ("POST faults", '{"plan": 5}', "Expected `str`"),
         ("POST faults", '{"plan": "drop=NaN"}', "drop takes a rate"),
         ("POST faults", '{"plan": "latency=99999999999h"}', "up to 24h"),
-        ("POST faults", '{"plan": "' + "drop=0.1," * 201 + '"}', "A plan has up to 200"),
+        ("POST faults", '{"plan": "' + "drop=0.1," * 201 + '"}', "At most 200 are allowed"),
         ("POST faults", '{"plan": "' + "x" * 100_000 + '"}', "length <= 20000"),
         ("POST faults", '{"plan": "", "seed": 1' + "0" * 30 + "}", "seed"),
         ("POST faults", '{"x":' * 15_000, "x"),

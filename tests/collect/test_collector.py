@@ -112,6 +112,17 @@ def streaming(status: CollectorStatus) -> bool:
     return traded and synced
 
 
+async def trades_after(server: SimulatorServer, before: int, count: int = 2) -> None:
+    """Wait until the exchange has had so many trades after one with a given id."""
+    async with aiohttp.ClientSession() as http, asyncio.timeout(PATIENCE_S):
+        latest = before
+        while latest < before + count:
+            await asyncio.sleep(0.02)
+            asked = {"symbol": "BTCUSDT", "limit": "1"}
+            async with http.get(f"http://{server.address}/api/v3/trades", params=asked) as answer:
+                latest = (await answer.json())[-1]["id"]
+
+
 def recorded_ids(folder: Path, slug: str) -> list[int | None]:
     with closing(open_log(f"rocksdb:{folder}").reader()) as reader:
         return [id_of_key(stored.key) for stored in reader.scan(Stream("binance", "trades", slug))]
@@ -153,11 +164,11 @@ async def test_the_final_probe_closes_the_list_of_what_is_missing(
         async with aiohttp.ClientSession() as http:
             await http.post(f"http://{server.address}/_sim/faults", json={"plan": "drop@*@trade=1"})
         before = life.collector.continuity.last(Stream("binance", "trades", "btc_usdt"))
-        await asyncio.sleep(0.5)
+        assert before is not None
+        await trades_after(server, before, 30)
 
     last = recorded_ids(tmp_path, "btc_usdt")[-1]
     assert last is not None
-    assert before is not None
     assert last <= before + 100
     [(first_missing, last_missing)] = missing(tmp_path, "btc_usdt")
     assert first_missing == last + 1
@@ -173,7 +184,9 @@ async def test_without_consecutive_ids_the_newest_trades_are_recorded_in_the_end
         await life.until(streaming)
         async with aiohttp.ClientSession() as http:
             await http.post(f"http://{server.address}/_sim/faults", json={"plan": "drop@*@trade=1"})
-        await asyncio.sleep(0.5)
+        before = recorded_ids(tmp_path, "btc_usdt")[-1]
+        assert before is not None
+        await trades_after(server, before, 30)
         stopped_ms = SystemClock().now_ms()
 
     with closing(open_log(f"rocksdb:{tmp_path}").reader()) as log:
@@ -242,18 +255,17 @@ async def test_started_again_it_knows_what_it_missed_while_away(
     async with collecting(wanted) as life:
         await life.until(streaming)
     before = recorded_ids(tmp_path, "btc_usdt")
-    await asyncio.sleep(0.5)
+    last = before[-1]
+    assert last is not None
+    await trades_after(server, last)
     async with collecting(wanted) as life:
         await life.until(streaming)
     after = recorded_ids(tmp_path, "btc_usdt")
 
     assert after[: len(before)] == before
-    last, first = before[-1], after[len(before)]
-    assert last is not None
+    first = after[len(before)]
     assert first is not None
-    # In a quiet moment there may have been nothing to miss.
-    missed = [(last + 1, first - 1)] if first > last + 1 else []
-    assert missing(tmp_path, "btc_usdt") == missed
+    assert missing(tmp_path, "btc_usdt") == [(last + 1, first - 1)]
     with closing(open_log(f"rocksdb:{tmp_path}").reader()) as reader:
         assert reader.slots() == [SLOT]
 
@@ -450,7 +462,8 @@ async def test_while_the_log_has_no_room_everything_waits_and_then_goes_on(
         refusing = refuse(life)
         await life.until(waits_for_room)
         before = recorded_ids(tmp_path, "btc_usdt")
-        await asyncio.sleep(0.3)
+        waiting = life.collector.reporter.status("running").unrecorded
+        await life.until(lambda status: status.unrecorded > waiting)
         assert recorded_ids(tmp_path, "btc_usdt") == before, "in the order they came"
         refusing.is_full = False
         await life.until(lambda status: status.trouble == "")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.publish import PublishedCounts
+from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.heartbeat import Heartbeat, Identified
 from penstock.runtime.startup import until_possible
 from penstock.runtime.status import (
@@ -24,7 +25,7 @@ from penstock.runtime.status import (
 )
 from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
-from penstock.telemetry import Listener, StatusUnwritable, quiet
+from penstock.telemetry import Listener, quiet
 
 _OPEN_AGAIN_S = 5.0
 
@@ -110,7 +111,7 @@ class Process:
                 await self.open_state()
             except Exception as error:
                 if not told:
-                    self.listener(StatusUnwritable(slot=self.name, reason=str(error)))
+                    self.listener(StatusNotStored(process=self.name, reason=str(error)))
                 told = True
             else:
                 return

@@ -170,7 +170,7 @@ class StatusUnreadable(Fact, frozen=True, kw_only=True):
 
 
 class StatusUnwritable(Fact, frozen=True, kw_only=True):
-    """The status of a process could not be written; it is retried, and the process continues."""
+    """A collector's status could not be written; it is retried, and collecting continues."""
 
     slot: str
     reason: str

@@ -1,0 +1,16 @@
+"""What every process tells of itself."""
+
+from typing import ClassVar
+
+from penstock.telemetry import Fact, Level
+
+
+class StatusNotStored(Fact, frozen=True, kw_only=True):
+    """The status of a process could not be written to the state store for a while.
+
+    It is retried, and the process continues. Logged once.
+    """
+
+    level: ClassVar[Level] = "warning"
+    process: str
+    reason: str

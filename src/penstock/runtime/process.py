@@ -28,6 +28,7 @@ from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
 _OPEN_AGAIN_S = 5.0
+_END_S = 1.0
 
 
 class Process:
@@ -120,7 +121,8 @@ class Process:
     async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Bounded: a database driver may ignore a cancellation until its own timeout.
+        await asyncio.wait(self._tasks, timeout=_END_S)
 
     def status_id(self) -> str:
         """The id of its status. No other process that runs has the same."""

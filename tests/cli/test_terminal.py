@@ -183,7 +183,10 @@ def test_status_counts_what_workers_recorded(worked: Path, size: tuple[int, int]
     with terminal([*PENSTOCK, "status"], size=size, folder=worked) as shown:
         assert shown.ended() == 0
 
-    assert shown.lines[0].startswith("work-0  48 records of 1 streams")
+    process = next(line.split() for line in shown.lines if line.startswith("work-0"))
+    assert process[:2] == ["work-0", "stopped"]
+    assert "jobs running" in shown.text
+    assert any(line.startswith("work-0  48 records of 1 streams") for line in shown.lines)
     (row,) = (line.split() for line in shown.lines if "btc_usdt" in line)
     assert row[:4] == ["binance", "btc_usdt", "candles_1h", "48"]
 

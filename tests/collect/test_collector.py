@@ -24,6 +24,7 @@ from penstock.collect.facts import (
     LogUnwritable,
     LogWritable,
     StatusUnreadable,
+    StatusUnwritable,
     StreamRecovered,
     StreamStalled,
 )
@@ -32,7 +33,6 @@ from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Sim
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.exchanges.facts import RequestSent
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
-from penstock.runtime.facts import StatusUnwritable
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Judge
 from penstock.storage.log import Durability, LogWriter, Stored, open_log

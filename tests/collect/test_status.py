@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tests import events
 
 from penstock.clock import ManualClock
+from penstock.collect.facts import StatusUnwritable
 from penstock.collect.reporter import Reporter, StatusLocation
 from penstock.collect.status import (
     FOLDER,
@@ -27,7 +28,6 @@ from penstock.coverage.stored import IdsStatus
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.events import Ticker, Trade
 from penstock.market.symbol import Symbol
-from penstock.runtime.facts import StatusUnwritable
 from penstock.storage.log import open_log
 from penstock.telemetry import Fact, quiet
 

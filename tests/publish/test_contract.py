@@ -67,7 +67,7 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         publish=Publish(urls=(f"{request.param}:",)),
     )
     async with AsyncExitStack() as stack:
-        source = PublishedSlot("collect-sim", LOG, {}, town.clock)
+        source = PublishedSlot("a", LOG, {}, town.clock)
         publishers = Publishers(prepare_publishers(settings), source, CAPACITY)
         stack.enter_context(closing(publishers))
         [publisher] = publishers

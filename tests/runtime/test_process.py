@@ -13,7 +13,7 @@ from penstock.config import Collect, Settings
 from penstock.config import State as StateSettings
 from penstock.errors import SlotInUse, StoreUnreachable
 from penstock.runtime import heartbeat
-from penstock.runtime.facts import StatusUnwritable
+from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.heartbeat import Heartbeat, Identified
 from penstock.runtime.process import Process
 from penstock.runtime.recording import RecordingProcess
@@ -139,7 +139,7 @@ async def test_a_process_that_needs_no_store_runs_without(tmp_path: Path) -> Non
         process.open_state_later()
         await eventually(lambda: bool(facts))
 
-    assert [type(fact) for fact in facts] == [StatusUnwritable]
+    assert [type(fact) for fact in facts] == [StatusNotStored]
 
 
 class Away:

@@ -19,6 +19,8 @@ _COLUMNS = (
     Column("last data", 6, left=True),
     Column("", 2, left=True),
 )
+_GAP = 2
+_LEAST_WORDS = 20
 _TROUBLES = ("gone", "failed", "impaired")
 _COLOURS = {"gone": "red", "failed": "red", "impaired": "yellow", "": "green"}
 
@@ -35,8 +37,18 @@ def draw_fleet(seen: Sequence[SeenProcess], viewport: Viewport) -> RenderableTyp
     if height is not None:
         problems = problems[: max(0, height - len(seen) - 1)]
         height -= len(problems)
+    rows = [_row(each) for each in seen]
+    # What a process does is shown before where it runs, and cut if there is no room for all.
+    first = sum(max(len(str(row.cells[number])) for row in rows) + _GAP for number in (0, 1))
+    rows = [_cut_last(row, max(_LEAST_WORDS, viewport.width - first)) for row in rows]
     fitting = Viewport(viewport.width, height)
-    return Group(*table(_COLUMNS, [_row(each) for each in seen], _TROUBLES, fitting), *problems)
+    return Group(*table(_COLUMNS, rows, _TROUBLES, fitting), *problems)
+
+
+def _cut_last(row: Row, width: int) -> Row:
+    *cells, words = row.cells
+    shown = str(words)
+    return row._replace(cells=[*cells, shown if len(shown) <= width else shown[: width - 1] + "…"])
 
 
 def _row(seen: SeenProcess) -> Row:

@@ -117,6 +117,15 @@ class StatusUnreadable(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class StatusUnwritable(Fact, frozen=True, kw_only=True):
+    """A collector's status could not be written; it is retried, and collecting continues."""
+
+    level: ClassVar[Level] = "error"
+
+    slot: str
+    reason: str
+
+
 class BookDrifted(Fact, frozen=True, kw_only=True):
     """A synced book differs from the exchange's snapshot in ``levels`` levels."""
 

@@ -15,7 +15,7 @@ from penstock.books.book import BookView
 from penstock.books.health import BookHealth
 from penstock.clock import Clock
 from penstock.collect.books import BookMaintainer
-from penstock.collect.facts import CollectorFailed
+from penstock.collect.facts import CollectorFailed, StatusUnwritable
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.status import (
@@ -36,7 +36,6 @@ from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
 from penstock.publish import PublishedCounts
-from penstock.runtime.facts import StatusUnwritable
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.shard import Shard

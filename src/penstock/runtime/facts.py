@@ -5,10 +5,12 @@ from typing import ClassVar
 from penstock.telemetry import Fact, Level
 
 
-class StatusUnwritable(Fact, frozen=True, kw_only=True):
-    """The status of a process could not be written; it is retried, and the process continues."""
+class StatusNotStored(Fact, frozen=True, kw_only=True):
+    """The status of a process could not be written to the state store for a while.
 
-    level: ClassVar[Level] = "error"
+    It is retried, and the process continues. Logged once.
+    """
 
-    slot: str
+    level: ClassVar[Level] = "warning"
+    process: str
     reason: str

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.clock import Clock, wait_for
-from penstock.runtime.facts import StatusUnwritable
+from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.status import GONE_MS, ProcessStatus, remove_outdated, write_process
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener
@@ -84,7 +84,7 @@ class Heartbeat:
             if not self._told and silent_ns > GONE_MS * 1_000_000:
                 self._told = True
                 name = found.status.name if found is not None else ""
-                self._tell(StatusUnwritable(slot=name, reason=str(error)))
+                self._tell(StatusNotStored(process=name, reason=str(error)))
             return False
         self._written_ns, self._told = self._clock.monotonic_ns(), False
         return True

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.publish import PublishedCounts
-from penstock.runtime.facts import StatusUnwritable
+from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.heartbeat import Heartbeat, Identified
 from penstock.runtime.startup import until_possible
 from penstock.runtime.status import (
@@ -28,6 +28,7 @@ from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
 _OPEN_AGAIN_S = 5.0
+_END_S = 1.0
 
 
 class Process:
@@ -111,7 +112,7 @@ class Process:
                 await self.open_state()
             except Exception as error:
                 if not told:
-                    self.listener(StatusUnwritable(slot=self.name, reason=str(error)))
+                    self.listener(StatusNotStored(process=self.name, reason=str(error)))
                 told = True
             else:
                 return
@@ -120,7 +121,8 @@ class Process:
     async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Bounded: a database driver may ignore a cancellation until its own timeout.
+        await asyncio.wait(self._tasks, timeout=_END_S)
 
     def status_id(self) -> str:
         """The id of its status. No other process that runs has the same."""

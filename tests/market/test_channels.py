@@ -202,7 +202,7 @@ def test_a_channel_that_is_not_registered_is_not_added_to_a_connection() -> None
 
 READERS = (
     "storage", "publish", "stats", "cli", "api", "recorder.py", "streaming/dedupe.py",
-    "streaming/liveness.py", "collect/absences.py", "collect/continuity.py", "collect/missing.py",
+    "streaming/liveness.py", "collect/absences.py", "coverage/continuity.py", "collect/missing.py",
     "collect/reporter.py", "collect/stall_detector.py", "collect/status.py",
 )  # fmt: skip
 _EVENT = r"isinstance\([^)]*\b(Trade|AggTrade|BookDelta|BookSnapshot|Ticker|Ticker24h|Candle)\b"

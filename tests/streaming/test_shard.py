@@ -504,8 +504,8 @@ def test_connections_do_not_all_grow_old_at_once() -> None:
         shard = Shard("toy", NumberedDialect, [TRADES], lambda: next(draws), QUICK)
         shard.start(0)
         shard.opened(1, 0)
-        assert shard.primary.rotates_ns is not None
-        lives_s.append(shard.primary.rotates_ns / SECOND_NS)
+        assert shard.primary.rotate_at_ns is not None
+        lives_s.append(shard.primary.rotate_at_ns / SECOND_NS)
 
     assert lives_s == [1000.0, 900.0, pytest.approx(820.0)]
 
@@ -529,7 +529,7 @@ def streaming(*wanted: Subscription, plan: Plan = QUICK) -> Bench:
 def test_a_connection_that_is_cut_while_the_new_one_has_nothing_yet_leaves_a_marker() -> None:
     made = streaming(TRADES)
     made.bring(1, *trades(1))
-    heard_ns = made.now_ns
+    last_message_ns = made.now_ns
     made.shard.rotate("on request", made.now_ns)
     made.asks()
     made.shard.opened(2, made.now_ns)
@@ -538,17 +538,17 @@ def test_a_connection_that_is_cut_while_the_new_one_has_nothing_yet_leaves_a_mar
 
     assert made.shard.primary.number == 2
     assert markers(made.shard) == [
-        (slug, ("trades",), "cut", heard_ns) for slug in (A.slug, B.slug)
+        (slug, ("trades",), "cut", last_message_ns) for slug in (A.slug, B.slug)
     ], "it is open, but the exchange has not said that it brings anything"
 
 
 def test_a_stream_that_is_subscribed_again_leaves_a_marker_unless_another_brings_it() -> None:
     made = streaming(TRADES)
     made.bring(1, *trades(1))
-    heard_ns = made.now_ns
+    last_message_ns = made.now_ns
     made.pass_s(1)
     made.shard.resubscribe("trades", B, made.now_ns)
-    assert markers(made.shard) == [(B.slug, ("trades",), "asked for anew", heard_ns)]
+    assert markers(made.shard) == [(B.slug, ("trades",), "asked for anew", last_message_ns)]
 
     two = streaming(TRADES, plan=replace(QUICK, redundancy=2))
     two.open(2)
@@ -558,12 +558,12 @@ def test_a_stream_that_is_subscribed_again_leaves_a_marker_unless_another_brings
 
 def test_what_is_removed_and_what_is_stopped_leaves_markers() -> None:
     made = streaming(TRADES, BOOKS)
-    heard_ns = made.shard.primary.heard_ns
+    last_message_ns = made.shard.primary.last_message_ns
     made.pass_s(1)
     made.shard.remove(Subscription("trades", (B,)), made.now_ns)
-    assert markers(made.shard) == [(B.slug, ("trades",), "removed", heard_ns)]
+    assert markers(made.shard) == [(B.slug, ("trades",), "removed", last_message_ns)]
     made.shard.stop(made.now_ns)
-    assert markers(made.shard) == [(A.slug, ("trades", "book_deltas"), "stopped", heard_ns)]
+    assert markers(made.shard) == [(A.slug, ("trades", "book_deltas"), "stopped", last_message_ns)]
 
 
 def test_a_shard_that_was_never_open_is_stopped_without_a_marker() -> None:

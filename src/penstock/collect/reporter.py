@@ -352,7 +352,9 @@ def _connection_status(member: ShardConnection, shard: Shard, now_ns: int) -> Co
         state="leaving" if member.leaving else member.connection.state,
         is_primary=member is shard.primary,
         up_s=None if member.opened_ns is None else (now_ns - member.opened_ns) // 1_000_000_000,
-        heard_s=None if member.heard_ns is None else round((now_ns - member.heard_ns) / 1e9, 1),
+        heard_s=None
+        if member.last_message_ns is None
+        else round((now_ns - member.last_message_ns) / 1e9, 1),
         asked=member.connection.asked,
         pending=len(member.connection.pending),
     )

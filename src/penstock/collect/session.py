@@ -136,29 +136,29 @@ class Session:
             UnknownChannel, UnknownSymbol: the exchange does not have it; nothing was changed.
         """
         self.shard.add(wanted, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
     def remove(self, wanted: Subscription) -> None:
         """Unsubscribe from this."""
         self.shard.remove(wanted, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
     def resubscribe(self, channel: str, symbol: Symbol) -> None:
         """Unsubscribe from a stream and subscribe again."""
         self.shard.resubscribe(channel, symbol, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
     def book_event(self, symbol: Symbol, event: BookEvent) -> None:
         """Pass on an event of a book that does not come from its stream."""
         self.shard.book_event(symbol, event, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
     def rotate(self, reason: str) -> None:
         """Replace the connection by another, without loss."""
         self.shard.rotate(reason, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """Run the machine's commands, and schedule its events to be recorded."""
         if self.shard.waiting:
             self._batching.arrived()
@@ -218,7 +218,7 @@ class Session:
             if self._limiter is not None and lasted_ns < _GOOD_AFTER_NS:
                 self._limiter.failed()
             self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
-        self._go_on()
+        self._advance()
 
     async def _wait_for_turn(self) -> None:
         """Wait until the exchange allows another connection."""
@@ -336,13 +336,13 @@ class Session:
             self.shard.snapshot_arrived(number, snapshot, self._clock.now_ns())
         elif is_wanted:
             self.shard.snapshot_failed(number, symbol, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
     async def _wake(self, number: int, at_ns: int) -> None:
         await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)
         await self._settle()
         self.shard.woken(number, self._clock.now_ns())
-        self._go_on()
+        self._advance()
 
     async def _flush(self) -> None:
         self._read()

@@ -58,7 +58,7 @@ class Socket(WSListener):
         """Arrived, and not taken yet."""
         self.stamps_ns: list[int] = []
         """When each arrived, except for those of the current read."""
-        self.heard_ns = now_ns()
+        self.last_message_ns = now_ns()
         """When the last frame arrived, or the last ping if pings count."""
         self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
         self._parts: list[bytes] = []
@@ -88,7 +88,7 @@ class Socket(WSListener):
 
     def _stamp(self) -> None:
         """Stamp the frames of one read with the current time, a nanosecond apart."""
-        self.heard_ns = first_ns = self._now_ns()
+        self.last_message_ns = first_ns = self._now_ns()
         self.stamps_ns += range(first_ns, first_ns + len(self.frames) - len(self.stamps_ns))
 
     def _take_any_frame(self, transport: WSTransport, frame: WSFrame, payload: bytes) -> None:
@@ -106,7 +106,7 @@ class Socket(WSListener):
                 self._parts, self._parts_bytes = [], 0
         elif kind is WSMsgType.PING:
             if self._pings_are_life:
-                self.heard_ns = self._now_ns()
+                self.last_message_ns = self._now_ns()
             transport.send_pong(payload)
         elif kind is WSMsgType.CLOSE:
             transport.send_close(frame.get_close_code())
@@ -135,12 +135,12 @@ class Socket(WSListener):
 
     def silent_s(self) -> float:
         """Seconds since the last frame, or ping if pings count; 0 while reading is paused."""
-        return 0.0 if self._paused else (self._now_ns() - self.heard_ns) / 1_000_000_000
+        return 0.0 if self._paused else (self._now_ns() - self.last_message_ns) / 1_000_000_000
 
     def let_wait(self, *, waits: bool) -> None:
         """Pause or resume reading from the socket."""
         if waits is not self._paused and self._transport is not None and self.open:
-            self._paused, self.heard_ns = waits, self._now_ns()
+            self._paused, self.last_message_ns = waits, self._now_ns()
             underlying = self._transport.underlying_transport
             if waits:
                 underlying.pause_reading()

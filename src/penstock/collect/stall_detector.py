@@ -80,7 +80,7 @@ class SilenceLimits:
 
 
 @dataclass
-class _Case:
+class _SilencePeriod:
     """One silence of one stream."""
 
     since_ns: int
@@ -105,14 +105,14 @@ class StallDetector:
         """The stream of an event by class and symbol, except those of families of channels."""
         self._families: set[type[AnyEvent]] = set()
         """The classes of events whose channel depends on more, such as the interval of a candle."""
-        self._brought: dict[tuple[type[AnyEvent], Symbol], AnyEvent] = {}
+        self._pending_events: dict[tuple[type[AnyEvent], Symbol], AnyEvent] = {}
         """The last events received and not noted yet."""
-        self._notes_at_ns = 0
+        self._next_flush_ns = 0
         self._latest: dict[StreamKey, AnyEvent] = {}
-        self._cases: dict[StreamKey, _Case] = {}
+        self._cases: dict[StreamKey, _SilencePeriod] = {}
         self._rotated_ns: dict[StreamKey, int] = {}
         self._stalled: set[StreamKey] = set()
-        self._few = asyncio.Semaphore(_PROBES_AT_ONCE)
+        self._probe_semaphore = asyncio.Semaphore(_PROBES_AT_ONCE)
 
     def expect(
         self, channels: Sequence[str], symbols: Sequence[Symbol], *, whole_books: bool = False
@@ -151,13 +151,13 @@ class StallDetector:
         """Note what streams delivered, in this order."""
         # Of each stream the last one only, and ten times a second: this is called with every
         # event and must be fast.
-        self._brought.update({(type(each), each.symbol): each for each in events})
+        self._pending_events.update({(type(each), each.symbol): each for each in events})
         if self._families:
             for event in events:
                 if type(event) in self._families:
                     self._note((BY_EVENT[type(event)].name_of(event), event.symbol), event)
-        if events and events[-1].received_at_ns >= self._notes_at_ns:
-            self._notes_at_ns = events[-1].received_at_ns + ONE_ARRIVAL_NS
+        if events and events[-1].received_at_ns >= self._next_flush_ns:
+            self._next_flush_ns = events[-1].received_at_ns + ONE_ARRIVAL_NS
             self._note_all()
 
     def stalled(self) -> list[str]:
@@ -172,7 +172,7 @@ class StallDetector:
                 now_ns = self._clock.now_ns()
                 self._note_all()
                 for silence in self._live.suspects(now_ns):
-                    group.create_task(self._judge(silence, control))
+                    group.create_task(self._investigate(silence, control))
                 next_ns = self._live.next_ns()
                 # A stream that delivers meanwhile cannot become suspect any sooner.
                 wait_s = self._limits.least_s
@@ -181,7 +181,7 @@ class StallDetector:
                 await self._clock.sleep(max(0.0, wait_s))
 
     def _note_all(self) -> None:
-        brought, self._brought = self._brought, {}
+        brought, self._pending_events = self._pending_events, {}
         for key, event in brought.items():
             stream_key = self._streams.get(key)
             if stream_key is not None:
@@ -198,11 +198,11 @@ class StallDetector:
             exchange = self._context.exchange
             self._tell(StreamRecovered(exchange=exchange, channel=channel, symbol=symbol.slug))
 
-    async def _judge(self, silence: Silence[StreamKey], control: StreamControl) -> None:
+    async def _investigate(self, silence: Silence[StreamKey], control: StreamControl) -> None:
         """Determine the cause of a silence, and act on it."""
         stream_key = silence.stream
         case = self._case(silence)
-        async with self._few:
+        async with self._probe_semaphore:
             connected_ns = control.connected_since_ns(*stream_key)
             is_over = connected_ns is None or self._over(stream_key, case)
             if connected_ns is None or is_over or self._context.availability.suspended:
@@ -226,11 +226,11 @@ class StallDetector:
         else:
             self._live.postpone(stream_key, self._clock.now_ns())
 
-    def _case(self, silence: Silence[StreamKey]) -> _Case:
+    def _case(self, silence: Silence[StreamKey]) -> _SilencePeriod:
         """The case of this silence; a new one is logged."""
         case = self._cases.get(silence.stream)
         if case is None or case.since_ns != silence.since_ns:
-            case = self._cases[silence.stream] = _Case(silence.since_ns)
+            case = self._cases[silence.stream] = _SilencePeriod(silence.since_ns)
             channel, symbol = silence.stream
             silent_s = (self._clock.now_ns() - silence.since_ns) / SECOND_NS
             self._tell(
@@ -243,7 +243,7 @@ class StallDetector:
             )
         return case
 
-    async def _find(self, stream_key: StreamKey, case: _Case, connected_ns: int) -> Found:
+    async def _find(self, stream_key: StreamKey, case: _SilencePeriod, connected_ns: int) -> Found:
         """Probe whether the market has changed, and give the stream time to deliver that."""
         seen = case.progress
         progress = await self._probe(stream_key)
@@ -272,7 +272,9 @@ class StallDetector:
             self._context.availability.failed(error)
             return None  # the reason is logged elsewhere
 
-    def _known_id(self, stream_key: StreamKey, case: _Case, connected_ns: int) -> int | None:
+    def _known_id(
+        self, stream_key: StreamKey, case: _SilencePeriod, connected_ns: int
+    ) -> int | None:
         """The latest id that the stream delivered, or that an earlier probe returned."""
         if case.progress is not None and case.progress.id is not None:
             return case.progress.id
@@ -283,12 +285,14 @@ class StallDetector:
         probe = BY_EVENT[type(latest)].liveness
         return probe.id_of(latest) if probe is not None else None
 
-    def _over(self, stream_key: StreamKey, case: _Case) -> bool:
+    def _over(self, stream_key: StreamKey, case: _SilencePeriod) -> bool:
         """Whether the stream has delivered since, or is no longer expected."""
         self._note_all()
         return stream_key not in self._live or self._live.last_ns(stream_key) != case.since_ns
 
-    def _confirmed(self, stream_key: StreamKey, case: _Case, control: StreamControl) -> None:
+    def _confirmed(
+        self, stream_key: StreamKey, case: _SilencePeriod, control: StreamControl
+    ) -> None:
         """Handle a stalled stream with the mildest remedy not tried yet."""
         now_ns, (channel, symbol) = self._clock.now_ns(), stream_key
         case.confirmed += 1

@@ -32,7 +32,7 @@ SHARD = 0
 """The number of the shard itself; all others are of connections."""
 _CHECK_NS = SECOND_NS // 5
 """How often the shard checks whether a connection can take over."""
-_LINGER_NS = 10 * SECOND_NS
+_DEDUPE_AFTER_CLOSE_NS = 10 * SECOND_NS
 """How long a connection may lag behind a closed one: deduplication continues for that long."""
 FILL_WITHIN_NS = 2 * SECOND_NS
 """How long a connection may take to deliver what another connection has lost."""
@@ -56,10 +56,10 @@ class Shard(ShardConnections):
         keep_levels: bool = True,
     ) -> None:
         super().__init__(exchange, dialect, subscriptions, random, plan, keep_levels=keep_levels)
-        self._lingers_ns = 0
+        self._dedupe_until_ns = 0
         self._handover: Handover | None = None
-        self._failed_rotations = self._again_ns = 0
-        self._wakes_ns: int | None = None
+        self._failed_rotations = self._retry_rotation_ns = 0
+        self._next_wake_ns: int | None = None
 
     @property
     def state(self) -> State:
@@ -76,7 +76,7 @@ class Shard(ShardConnections):
             self._start_deduplicating()
         for member in self.members.values():
             member.connection.start()
-            self._sort(member, at_ns)
+            self._forward(member, at_ns)
 
     def opened(self, number: int, at_ns: int) -> None:
         """Handle a connection's opened socket."""
@@ -85,11 +85,11 @@ class Shard(ShardConnections):
             # Too late: the connection is no longer needed.
             self._commands.append((number, Close("not wanted any more")))
             return
-        member.opened_ns = member.heard_ns = at_ns
+        member.opened_ns = member.last_message_ns = at_ns
         life_s = self.plan.rotate_after_s * (1 - _SPREAD * self._random())
-        member.rotates_ns = at_ns + round(life_s * SECOND_NS)
+        member.rotate_at_ns = at_ns + round(life_s * SECOND_NS)
         member.connection.opened(at_ns)
-        self._sort(member, at_ns)
+        self._forward(member, at_ns)
         self._choose_primary(at_ns)
         self._plan_wake(at_ns)
 
@@ -100,13 +100,13 @@ class Shard(ShardConnections):
             return
         connection, now_ns = member.connection, at_ns[-1]
         connection.received_many(frames, at_ns)
-        member.heard_ns = now_ns
+        member.last_message_ns = now_ns
         if self.deduplicator.enabled:
             self._deduplicate_member(member)
         if connection.commands:
-            self._sort(member, now_ns)
+            self._forward(member, now_ns)
         if self.deduplicator.enabled:
-            self._go_on(now_ns)
+            self._advance(now_ns)
 
     def closed(self, number: int, reason: str, at_ns: int) -> None:
         """Handle a connection's closed socket, or its failed connect."""
@@ -127,11 +127,11 @@ class Shard(ShardConnections):
                 self._forget(member, at_ns)
             else:
                 member.lost(reason, at_ns)
-                self._sort(member, at_ns)
+                self._forward(member, at_ns)
         if was_live:
             self._mark_loss(self.wanted.stream_keys(), member, reason, at_ns)
         self._choose_primary(at_ns)
-        self._go_on(at_ns)
+        self._advance(at_ns)
         self._plan_wake(at_ns)
 
     def woken(self, number: int, at_ns: int) -> None:
@@ -139,11 +139,11 @@ class Shard(ShardConnections):
         member = self.members.get(number)
         if member is not None and not member.leaving:
             member.connection.woken(at_ns)
-            self._sort(member, at_ns)
+            self._forward(member, at_ns)
         elif number == SHARD:
-            if self._wakes_ns is not None and at_ns >= self._wakes_ns:
-                self._wakes_ns = None
-            self._go_on(at_ns)
+            if self._next_wake_ns is not None and at_ns >= self._next_wake_ns:
+                self._next_wake_ns = None
+            self._advance(at_ns)
             self._rotate_old(at_ns)
             self._plan_wake(at_ns)
 
@@ -154,19 +154,19 @@ class Shard(ShardConnections):
             member.connection.snapshot_arrived(snapshot)
             if self.deduplicator.enabled:
                 self._deduplicate_member(member)
-            self._sort(member, at_ns)
+            self._forward(member, at_ns)
 
     def snapshot_failed(self, number: int, symbol: Symbol, at_ns: int) -> None:
         """Handle a failed snapshot request."""
         member = self.members.get(number)
         if member is not None:
             member.connection.snapshot_failed(symbol)
-            self._sort(member, at_ns)
+            self._forward(member, at_ns)
 
     def book_event(self, symbol: Symbol, event: BookEvent, at_ns: int) -> None:
         """Handle an event of a book that does not come from its stream."""
         self.primary.connection.book_event(symbol, event, at_ns)
-        self._sort(self.primary, at_ns)
+        self._forward(self.primary, at_ns)
 
     def rotate(self, reason: str, at_ns: int) -> None:
         """Replace the primary connection, if it is open; one rotation at a time."""
@@ -180,7 +180,7 @@ class Shard(ShardConnections):
         """
         for member in self._staying():
             member.connection.add(wanted, at_ns)
-            self._sort(member, at_ns)
+            self._forward(member, at_ns)
         self.wanted.add(wanted)
 
     def remove(self, wanted: Subscription, at_ns: int) -> None:
@@ -189,13 +189,13 @@ class Shard(ShardConnections):
         stream_keys = [(wanted.channel, symbol) for symbol in wanted.symbols]
         for member in self._staying():
             member.connection.remove(wanted, at_ns)
-            self._sort(member, at_ns)
+            self._forward(member, at_ns)
         self._mark_loss(stream_keys, self.primary, "removed", at_ns, "removed")
 
     def resubscribe(self, channel: str, symbol: Symbol, at_ns: int) -> None:
         """Unsubscribe a stream on the primary connection and subscribe again."""
         self.primary.connection.resubscribe(channel, symbol, at_ns)
-        self._sort(self.primary, at_ns)
+        self._forward(self.primary, at_ns)
 
     def stop(self, at_ns: int) -> None:
         """Stop for good."""
@@ -204,21 +204,21 @@ class Shard(ShardConnections):
         for member in self.members.values():
             self._leave(member, "stopped")
         if live:
-            latest = max(live, key=lambda member: member.heard_ns or 0)
+            latest = max(live, key=lambda member: member.last_message_ns or 0)
             self._mark_loss(self.wanted.stream_keys(), latest, "stopped", at_ns, "stopped")
 
     def _start_deduplicating(self) -> None:
-        self._expect_copies(copies=True)
+        self._set_deduplication(copies=True)
         self._deduplicate_member(self.primary)
 
-    def _fill_holes(self, at_ns: int) -> None:
+    def _fill_gaps(self, at_ns: int) -> None:
         """Fill gaps of each connection from the others; replace a primary that lost a book."""
         live = self._live()
         for member in self._staying():
             if member.connection.books.holes:
                 others = [other.connection for other in live if other is not member]
                 member.connection.fill_holes(others, at_ns - FILL_WITHIN_NS)
-                self._sort(member, at_ns)
+                self._forward(member, at_ns)
         if any(member.connection.books.holes for member in live):
             self._plan_wake(at_ns)
         if self.primary.connection.beginning and (found := better(self.primary, live)) is not None:
@@ -227,7 +227,7 @@ class Shard(ShardConnections):
     def _deduplicate_member(self, member: ShardConnection) -> None:
         self._deduplicate(member, self._handover.note if self._handover is not None else None)
 
-    def _sort(self, member: ShardConnection, at_ns: int) -> None:
+    def _forward(self, member: ShardConnection, at_ns: int) -> None:
         """Forward a connection's commands, except those that the shard executes itself."""
         for stream_key, reason, cause in member.connection.take_interruptions():
             self._mark_loss([stream_key], member, reason, at_ns, cause)
@@ -277,11 +277,11 @@ class Shard(ShardConnections):
             self.deduplicator.passed += baselines(self.exchange, member.connection, at_ns)
         self._join_books(at_ns)
 
-    def _go_on(self, at_ns: int) -> None:
+    def _advance(self, at_ns: int) -> None:
         """Fill gaps, join books and advance the handover, as far as possible now."""
         if not self.deduplicator.enabled:
             return
-        self._fill_holes(at_ns)
+        self._fill_gaps(at_ns)
         self._join_books(at_ns)
         handover = self._handover
         if handover is not None:
@@ -291,36 +291,36 @@ class Shard(ShardConnections):
             elif at_ns >= handover.until_ns:
                 self._give_up("it did not take over in time", at_ns)
                 self._leave(new, "given up")
-        elif len(self.members) == 1 and at_ns >= self._lingers_ns:
-            self._expect_copies(copies=False)
+        elif len(self.members) == 1 and at_ns >= self._dedupe_until_ns:
+            self._set_deduplication(copies=False)
 
     def _rotate_old(self, at_ns: int) -> None:
         for member in self._staying():
-            if member.rotates_ns is not None and at_ns >= member.rotates_ns:
+            if member.rotate_at_ns is not None and at_ns >= member.rotate_at_ns:
                 self._rotate(member, "old age", at_ns)
 
     def _rotate(self, old: ShardConnection, reason: str, at_ns: int) -> None:
         handover = self._handover
         if not old.live:
             return  # a closed connection is reopened in any case
-        if handover is None and at_ns < self._again_ns:
-            old.rotates_ns = self._again_ns
+        if handover is None and at_ns < self._retry_rotation_ns:
+            old.rotate_at_ns = self._retry_rotation_ns
             self._plan_wake(at_ns)
         elif handover is None:
             self._start_deduplicating()
             new = self._add_member()
-            old.rotates_ns = None
+            old.rotate_at_ns = None
             overlap_ns = round(self.plan.overlap_s * SECOND_NS)
             until_ns = at_ns + overlap_ns + round(self.plan.takeover_timeout_s * SECOND_NS)
             self._handover = Handover(old.number, new.number, reason, until_ns, overlap_ns)
             new.connection.start()
-            self._sort(new, at_ns)
+            self._forward(new, at_ns)
             self._plan_wake(at_ns)
         elif old.number == handover.new:
             self._give_up(reason, at_ns)
             self._leave(old, reason)
         elif old.number != handover.old:
-            old.rotates_ns = at_ns  # after the current rotation
+            old.rotate_at_ns = at_ns  # after the current rotation
 
     def _finish(self, handover: Handover, new: ShardConnection, at_ns: int) -> None:
         self._handover, self._failed_rotations = None, 0
@@ -338,8 +338,8 @@ class Shard(ShardConnections):
         self.stats.given_up[reason] += 1
         pause_s = self.plan.rotate_again.delay(self._failed_rotations, self._random())
         self._failed_rotations += 1
-        self._again_ns = at_ns + round(pause_s * SECOND_NS)
-        self.members[handover.old].rotates_ns = self._again_ns
+        self._retry_rotation_ns = at_ns + round(pause_s * SECOND_NS)
+        self.members[handover.old].rotate_at_ns = self._retry_rotation_ns
 
     def _leave(self, member: ShardConnection, reason: str) -> None:
         if not member.leaving:
@@ -354,7 +354,7 @@ class Shard(ShardConnections):
         self._sort_last(member)
         del self.members[member.number]
         member.leaving = True
-        self._lingers_ns = at_ns + _LINGER_NS
+        self._dedupe_until_ns = at_ns + _DEDUPE_AFTER_CLOSE_NS
 
     def _plan_wake(self, at_ns: int) -> None:
         """Request a wake-up for the next due action."""
@@ -366,11 +366,11 @@ class Shard(ShardConnections):
             due = [at_ns + _CHECK_NS]
         if self._handover is None:
             due += [
-                member.rotates_ns for member in self._staying() if member.rotates_ns is not None
+                member.rotate_at_ns for member in self._staying() if member.rotate_at_ns is not None
             ]
         if self.deduplicator.enabled and len(self.members) == 1:
-            due.append(self._lingers_ns)
+            due.append(self._dedupe_until_ns)
         next_ns = min(due, default=None)
-        if next_ns is not None and (self._wakes_ns is None or next_ns < self._wakes_ns):
-            self._wakes_ns = next_ns
+        if next_ns is not None and (self._next_wake_ns is None or next_ns < self._next_wake_ns):
+            self._next_wake_ns = next_ns
             self._commands.append((SHARD, WakeAt(next_ns)))

@@ -79,9 +79,9 @@ class ShardConnection:
     connection: Connection
     opened_ns: int | None = None
     """Since when it is open."""
-    heard_ns: int | None = None
+    last_message_ns: int | None = None
     """When the latest frame arrived."""
-    rotates_ns: int | None = None
+    rotate_at_ns: int | None = None
     """When it is to be replaced."""
     leaving: bool = False
     """Whether it is being closed."""
@@ -123,5 +123,5 @@ class ShardConnection:
 
     def lost(self, reason: str, at_ns: int) -> None:
         """Handle a lost socket; the connection reconnects by itself."""
-        self.opened_ns = self.rotates_ns = None
+        self.opened_ns = self.rotate_at_ns = None
         self.connection.closed(reason, at_ns)

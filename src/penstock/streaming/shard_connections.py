@@ -89,7 +89,7 @@ class ShardConnections:
         member = self.members[self._members_ever] = ShardConnection(self._members_ever, connection)
         return member
 
-    def _expect_copies(self, *, copies: bool) -> None:
+    def _set_deduplication(self, *, copies: bool) -> None:
         """Set whether several connections may deliver the same events."""
         if copies:
             self.deduplicator.enable()
@@ -124,4 +124,4 @@ class ShardConnections:
             if self.deduplicator.enabled
             else self.primary.connection.events
         )
-        delivered += markers.mark(reason, at_ns, member.heard_ns, cause)
+        delivered += markers.mark(reason, at_ns, member.last_message_ns, cause)

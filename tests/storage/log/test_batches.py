@@ -116,16 +116,16 @@ def test_all_is_found_by_number_and_by_time(doings: list[tuple[object, ...]]) ->
 
 
 def test_records_that_rise_within_a_second_are_one_batch() -> None:
-    pairs = MemoryPairs()
-    writer = SlotWriter("a", lambda: pairs)
+    kv = MemoryPairs()
+    writer = SlotWriter("a", lambda: kv)
     for first, end in pairwise(range(0, 202, 2)):
         writer.append(trades(first, end))
-    (batch,) = find_batches(pairs, 1, 100)
+    (batch,) = find_batches(kv, 1, 100)
     assert (batch.first_number, batch.last_number) == (1, 200)
 
     for first in range(200, 1200):
         writer.append(trades(first, first + 1))
-    held = [batch.records for batch in find_batches(pairs, 1, 0)]
+    held = [batch.records for batch in find_batches(kv, 1, 0)]
     assert sum(held) == 1200
     assert max(held) == 256, "to find one of them by its number takes no longer than that"
 

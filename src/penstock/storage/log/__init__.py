@@ -289,7 +289,7 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "checks", "corrections", "damage", "failures", "heads", "keys", "manifest", "pairs", "reader",
+    "checks", "corrections", "damage", "failures", "heads", "keys", "manifest", "key_values", "reader",
     "reindex", "repair", "salvage", "spans", "tuning", "view", "writer",
 }  # fmt: skip
 

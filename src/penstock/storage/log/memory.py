@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.errors import ConfigError, SlotInUse, StorageError
-from penstock.storage.log.pairs import PairBatch, Pairs
+from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.writer import SlotWriter
 
@@ -30,12 +30,12 @@ class MemoryLog:
     def writer(self, slot: str) -> SlotWriter:
         return SlotWriter(slot, partial(self._own, slot), on_disk=False)
 
-    def _own(self, slot: str) -> Pairs:
-        pairs = self._slots.setdefault(slot, MemoryPairs())
-        if pairs.owned:
+    def _own(self, slot: str) -> KeyValues:
+        kv = self._slots.setdefault(slot, MemoryPairs())
+        if kv.owned:
             raise SlotInUse(slot, "another part of this process")
-        pairs.owned = True
-        return pairs
+        kv.owned = True
+        return kv
 
     def reader(self) -> MergedReader:
         return MergedReader(_AllSlots(self._slots))
@@ -45,7 +45,7 @@ class _AllSlots:
     def __init__(self, slots: "dict[str, MemoryPairs]") -> None:
         self._slots = slots
 
-    def current(self) -> dict[str, Pairs]:
+    def current(self) -> dict[str, KeyValues]:
         return dict(self._slots)
 
     def close(self) -> None: ...
@@ -77,7 +77,7 @@ class MemoryPairs:
     def batch(self) -> _Changes:
         return _Changes()
 
-    def write(self, batch: PairBatch, *, sync: bool) -> None:  # noqa: ARG002
+    def write(self, batch: Changes, *, sync: bool) -> None:  # noqa: ARG002
         assert isinstance(batch, _Changes)
         for key, value, deletes in batch.made:
             if deletes:
@@ -101,8 +101,8 @@ class MemoryPairs:
         # A copy, so that concurrent writes do not affect the reader.
         found = self._keys[bisect_left(self._keys, begin) : bisect_left(self._keys, end)]
         values = [self._values[key] for key in found]
-        pairs = list(zip(found, values, strict=True))
-        return iter(pairs[::-1] if reverse else pairs)
+        kv = list(zip(found, values, strict=True))
+        return iter(kv[::-1] if reverse else kv)
 
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
         for begin, end in intervals:

@@ -23,15 +23,15 @@ from penstock.storage.log import (
     spans,
 )
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
+from penstock.storage.log.key_values import KeyValues
 from penstock.storage.log.keys import SECOND_NS, Batch, Stream
-from penstock.storage.log.pairs import Pairs
 from penstock.storage.log.spans import Interval, Intervals
 
 
 class Slots(Protocol):
     """All slots by name, each opened for reading and up to date."""
 
-    def current(self) -> dict[str, Pairs]: ...
+    def current(self) -> dict[str, KeyValues]: ...
 
     def close(self) -> None: ...
 
@@ -46,7 +46,7 @@ class MergedReader:
         return sorted(self._slots.current())
 
     def streams(self) -> list[Stream]:
-        found = [find_streams(pairs) for pairs in self._slots.current().values()]
+        found = [find_streams(kv) for kv in self._slots.current().values()]
         return sorted(set[Stream]().union(*found))
 
     def scan(
@@ -61,9 +61,9 @@ class MergedReader:
 
     def _scan(self, stream: Stream, span: Span, reverse: bool) -> Iterator[Stored]:
         sources = [
-            (slot, pairs, streams[stream])
-            for slot, pairs in sorted(self._slots.current().items())
-            if stream in (streams := find_streams(pairs))
+            (slot, kv, streams[stream])
+            for slot, kv in sorted(self._slots.current().items())
+            if stream in (streams := find_streams(kv))
         ]
         span = spans.by_keys(stream, span, lambda key, back: _nearest(sources, stream, key, back))
         whole = (span.first or b"", span.end or keys.AFTER_ALL)
@@ -71,45 +71,45 @@ class MergedReader:
         received = spans.received(span)
         if received is not None:
             found = Intervals(whole)
-            for _, pairs, stream_id in sources:
-                for interval in _intervals(pairs, stream_id, *received):
+            for _, kv, stream_id in sources:
+                for interval in _intervals(kv, stream_id, *received):
                     found.add(interval)
             intervals = found.united()
         wanted = spans.times_wanted(span)
         for begin, end in reversed(intervals) if reverse else intervals:
             parts = [
-                _records(pairs, stream, slot, keys.prefix(b"r", stream_id), (begin, end), reverse)
-                for slot, pairs, stream_id in sources
+                _records(kv, stream, slot, keys.prefix(b"r", stream_id), (begin, end), reverse)
+                for slot, kv, stream_id in sources
             ]
             records = parts[0] if len(parts) == 1 else _merged(stream, parts, reverse)
             yield from records if wanted is None else filter(wanted, records)
 
     def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
         wanted = [(span.first or b"", span.end or keys.AFTER_ALL) for span in spans]
-        for pairs in self._slots.current().values():
-            stream_id = find_streams(pairs).get(stream)
+        for kv in self._slots.current().values():
+            stream_id = find_streams(kv).get(stream)
             if stream_id is None:
                 continue
             base = keys.prefix(b"r", stream_id)
             end = keys.past(base)
             intervals = [(base + first, min(base + last, end)) for first, last in wanted]
-            yield from (key[len(base) :] for key in pairs.keys_within(intervals))
+            yield from (key[len(base) :] for key in kv.keys_within(intervals))
 
     def numbers(
         self, stream: Stream, slot: str, first: int, last: int | None = None
     ) -> Iterator[Stored]:
-        pairs = self._slots.current().get(slot)
-        stream_id = None if pairs is None else find_streams(pairs).get(stream)
-        if pairs is None or stream_id is None:
+        kv = self._slots.current().get(slot)
+        stream_id = None if kv is None else find_streams(kv).get(stream)
+        if kv is None or stream_id is None:
             return
         base = keys.prefix(b"r", stream_id)
-        for batch in find_batches(pairs, stream_id, first):
+        for batch in find_batches(kv, stream_id, first):
             if last is not None and batch.first_number > last:
                 return
             low = max(first, batch.first_number)
             high = batch.last_number if last is None else min(last, batch.last_number)
             interval = (batch.low, keys.key_after(batch.high))
-            found = _records(pairs, stream, slot, base, interval, reverse=False)
+            found = _records(kv, stream, slot, base, interval, reverse=False)
             # Later records may lie between the batch's keys; their numbers differ.
             yield from sorted(
                 (s for s in found if low <= s.number <= high), key=attrgetter("number")
@@ -124,19 +124,19 @@ class MergedReader:
         return [shown.get(stored.key, stored) for stored in records]
 
     def stats(self) -> list[SlotStats]:
-        return [stats_of(slot, pairs) for slot, pairs in sorted(self._slots.current().items())]
+        return [stats_of(slot, kv) for slot, kv in sorted(self._slots.current().items())]
 
     def close(self) -> None:
         self._slots.close()
 
 
-def find_streams(pairs: Pairs) -> dict[Stream, int]:
+def find_streams(kv: KeyValues) -> dict[Stream, int]:
     """Return the streams of a slot and their numbers within it.
 
     Raises:
         NotOurRecord: it was written by a newer penstock.
     """
-    version = pairs.get(keys.VERSION_KEY)
+    version = kv.get(keys.VERSION_KEY)
     if version != keys.VERSION and version not in keys.OLDER:
         raise NotOurRecord(
             f"a log of layout {version!r}, where this penstock knows {keys.VERSION!r}: it was"
@@ -144,19 +144,19 @@ def find_streams(pairs: Pairs) -> dict[Stream, int]:
         )
     return {
         keys.read_stream(value): int.from_bytes(entry[1:], "big")
-        for entry, value in pairs.scan(b"s", keys.past(b"s"))
+        for entry, value in kv.scan(b"s", keys.past(b"s"))
     }
 
 
-def find_batches(pairs: Pairs, stream_id: int, number: int) -> Iterator[Batch]:
+def find_batches(kv: KeyValues, stream_id: int, number: int) -> Iterator[Batch]:
     """Batches of a stream in the order of their numbers, from the one that holds ``number``."""
     numbers = keys.prefix(b"n", stream_id)
     begin = numbers + number.to_bytes(8, "big")
-    holder = last_of(pairs, numbers, keys.key_after(begin))
+    holder = last_of(kv, numbers, keys.key_after(begin))
     if holder is not None:
         begin = holder[0]
     begun: Batch | None = None
-    for entry, value in pairs.scan(begin, keys.past(numbers)):
+    for entry, value in kv.scan(begin, keys.past(numbers)):
         batch = keys.read_batch(entry, value)
         if begun is not None:
             # The next batch begins at a higher key: an upper bound for the keys of this one.
@@ -165,24 +165,24 @@ def find_batches(pairs: Pairs, stream_id: int, number: int) -> Iterator[Batch]:
         if begun is None:
             yield batch
     if begun is not None:
-        yield _as_far_as_it_is(pairs, stream_id, begun)
+        yield _as_far_as_it_is(kv, stream_id, begun)
 
 
-def last_batch(pairs: Pairs, stream_id: int) -> Batch | None:
+def last_batch(kv: KeyValues, stream_id: int) -> Batch | None:
     """The batch with the last number of a stream; an open one with its present end."""
     numbers = keys.prefix(b"n", stream_id)
-    entry = last_of(pairs, numbers, keys.past(numbers))
+    entry = last_of(kv, numbers, keys.past(numbers))
     if entry is None:
         return None
     batch = keys.read_batch(*entry)
-    return batch if batch.records else _as_far_as_it_is(pairs, stream_id, batch)
+    return batch if batch.records else _as_far_as_it_is(kv, stream_id, batch)
 
 
-def _as_far_as_it_is(pairs: Pairs, stream_id: int, batch: Batch) -> Batch:
+def _as_far_as_it_is(kv: KeyValues, stream_id: int, batch: Batch) -> Batch:
     """The open last batch of a stream with its present end: the last key of its kind."""
     base = keys.prefix(b"r", stream_id)
     end = keys.FIRST_LONG_ID if batch.low >= keys.FIRST_ARRIVAL else keys.FIRST_ARRIVAL
-    last = last_of(pairs, base + batch.low, base + end)
+    last = last_of(kv, base + batch.low, base + end)
     if last is None:
         raise NotOurRecord("a batch of the log that lacks its records")
     key, value = last
@@ -193,26 +193,26 @@ def _as_far_as_it_is(pairs: Pairs, stream_id: int, batch: Batch) -> Batch:
     )
 
 
-def last_of(pairs: Pairs, begin: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+def last_of(kv: KeyValues, begin: bytes, end: bytes) -> tuple[bytes, bytes] | None:
     """The highest pair in [begin, end)."""
-    return next(iter(pairs.scan(begin, end, reverse=True)), None)
+    return next(iter(kv.scan(begin, end, reverse=True)), None)
 
 
-def stats_of(slot: str, pairs: Pairs) -> SlotStats:
+def stats_of(slot: str, kv: KeyValues) -> SlotStats:
     """The statistics of a slot."""
     streams = (
-        _stream_stats(pairs, stream, stream_id)
-        for stream, stream_id in sorted(find_streams(pairs).items())
+        _stream_stats(kv, stream, stream_id)
+        for stream, stream_id in sorted(find_streams(kv).items())
     )
-    return SlotStats(slot, pairs.size_bytes(), tuple(found for found in streams if found))
+    return SlotStats(slot, kv.size_bytes(), tuple(found for found in streams if found))
 
 
-def _stream_stats(pairs: Pairs, stream: Stream, stream_id: int) -> StreamStats | None:
+def _stream_stats(kv: KeyValues, stream: Stream, stream_id: int) -> StreamStats | None:
     base, numbers = keys.prefix(b"r", stream_id), keys.prefix(b"n", stream_id)
-    first = next(iter(pairs.scan(base, keys.past(base))), None)
-    last = last_of(pairs, base, keys.past(base))
-    oldest = next(iter(pairs.scan(numbers, keys.past(numbers))), None)
-    newest = last_batch(pairs, stream_id)
+    first = next(iter(kv.scan(base, keys.past(base))), None)
+    last = last_of(kv, base, keys.past(base))
+    oldest = next(iter(kv.scan(numbers, keys.past(numbers))), None)
+    newest = last_batch(kv, stream_id)
     if first is None or last is None or oldest is None or newest is None:
         return None
     return StreamStats(
@@ -226,38 +226,38 @@ def _stream_stats(pairs: Pairs, stream: Stream, stream_id: int) -> StreamStats |
     )
 
 
-def _intervals(pairs: Pairs, stream_id: int, since_ns: int, until_ns: int) -> Iterator[Interval]:
+def _intervals(kv: KeyValues, stream_id: int, since_ns: int, until_ns: int) -> Iterator[Interval]:
     """The intervals of keys that include everything a slot received in [since, until)."""
     times = keys.prefix(b"t", stream_id)
     begin = times + (max(since_ns, 0) // SECOND_NS).to_bytes(8, "big")
     end = times + (max(until_ns, 0) // SECOND_NS + 1).to_bytes(8, "big")
-    for entry, _ in pairs.scan(begin, end):
+    for entry, _ in kv.scan(begin, end):
         second = int.from_bytes(entry[5:13], "big")
         number = int.from_bytes(entry[13:], "big")
-        for batch in find_batches(pairs, stream_id, number):
+        for batch in find_batches(kv, stream_id, number):
             if batch.first_number != number and not batch.within_second(second):
                 break
             yield batch.low, keys.key_after(batch.high)
 
 
 def _records(
-    pairs: Pairs, stream: Stream, slot: str, base: bytes, interval: Interval, reverse: bool
+    kv: KeyValues, stream: Stream, slot: str, base: bytes, interval: Interval, reverse: bool
 ) -> Iterator[Stored]:
     begin, end = base + interval[0], min(base + interval[1], keys.past(base))
     topic = str(stream)
-    for entry, value in pairs.scan(begin, end, reverse=reverse):
+    for entry, value in kv.scan(begin, end, reverse=reverse):
         number = int.from_bytes(value[:8], "big")
         yield Stored(stream, slot, number, entry[5:], value[8:], topic)
 
 
 def _nearest(
-    sources: list[tuple[str, Pairs, int]], stream: Stream, key: bytes, back: bool
+    sources: list[tuple[str, KeyValues, int]], stream: Stream, key: bytes, back: bool
 ) -> Stored | None:
     """The first record at or after a key; with ``back``, the last one before it."""
     interval = (b"", key) if back else (key, keys.AFTER_ALL)
     found = [
-        next(_records(pairs, stream, slot, keys.prefix(b"r", stream_id), interval, back), None)
-        for slot, pairs, stream_id in sources
+        next(_records(kv, stream, slot, keys.prefix(b"r", stream_id), interval, back), None)
+        for slot, kv, stream_id in sources
     ]
     there = [stored for stored in found if stored is not None]
     return (max if back else min)(there, key=_key, default=None)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from penstock.errors import NotOurRecord
 from penstock.market.codec import decode
 from penstock.storage.log import keys, received_at_ns
+from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.keys import SECOND_NS, Batch, Stream, eight_bytes
-from penstock.storage.log.pairs import PairBatch, Pairs
 
 _MOST_IN_BATCH = 256
 _MOST_WAITING = 2000
@@ -55,7 +55,7 @@ class StreamFound:
         """The key of a record's entry in the slot."""
         return keys.prefix(b"r", self.id) + key
 
-    def add(self, key: bytes, number: int, at_ns: int, changes: PairBatch) -> None:
+    def add(self, key: bytes, number: int, at_ns: int, changes: Changes) -> None:
         """Add a record; records are added in the order of their keys."""
         self.last_key, self.last_ns = key, max(self.last_ns, at_ns)
         self.last_number = max(self.last_number, number)
@@ -78,7 +78,7 @@ class StreamFound:
         self.end_batch(changes)
         self._batch = Batch(number, 1, key, key, at_ns, at_ns)
 
-    def end_batch(self, changes: PairBatch) -> None:
+    def end_batch(self, changes: Changes) -> None:
         """Put the batch that contains the last record."""
         batch = self._batch
         if batch is None:
@@ -122,35 +122,35 @@ class Reindexed:
         self.streams: dict[int, StreamFound] = {}
         self.records = 0
 
-    def skip_numbers(self, pairs: Pairs, stream: Stream, margin: int) -> None:
+    def skip_numbers(self, kv: KeyValues, stream: Stream, margin: int) -> None:
         """Skip numbers of a stream that lost records may have had."""
         found = next(each for each in self.streams.values() if each.name == stream)
         found.last_number += margin
-        changes = pairs.batch()
+        changes = kv.batch()
         _put_last(found, changes)
-        pairs.write(changes, sync=True)
+        kv.write(changes, sync=True)
 
 
-def reindex(pairs: Pairs, numbers: dict[int, int]) -> Reindexed:
+def reindex(kv: KeyValues, numbers: dict[int, int]) -> Reindexed:
     """Rebuild both indexes. ``numbers`` has the last number known to be assigned, by stream.
 
     Raises:
         StorageError: it cannot be done.
     """
-    _add_known(pairs, numbers)
-    changes = pairs.batch()
+    _add_known(kv, numbers)
+    changes = kv.batch()
     for kind in (b"n", b"t"):
         changes.delete_range(kind, keys.past(kind))
     changes.put(keys.VERSION_KEY, keys.VERSION)
     found, waiting, stream = Reindexed(), 0, None
-    for entry, value in pairs.scan(b"r", keys.past(b"r")):
+    for entry, value in kv.scan(b"r", keys.past(b"r")):
         stream_id, key = int.from_bytes(entry[1:5], "big"), entry[5:]
         try:
             at_ns = received_at_ns(value[8:])
             if stream is None or stream.id != stream_id:
                 if stream is not None:
                     stream.end_batch(changes)
-                stream = StreamFound(_name(pairs, stream_id, value[8:], changes), stream_id)
+                stream = StreamFound(_name(kv, stream_id, value[8:], changes), stream_id)
                 found.streams[stream_id] = stream
         except NotOurRecord:
             changes.delete_range(entry, keys.key_after(entry))
@@ -159,11 +159,11 @@ def reindex(pairs: Pairs, numbers: dict[int, int]) -> Reindexed:
         found.records += 1
         waiting += 1
         if waiting >= _MOST_WAITING:
-            pairs.write(changes, sync=False)
-            changes, waiting = pairs.batch(), 0
+            kv.write(changes, sync=False)
+            changes, waiting = kv.batch(), 0
     if stream is not None:
         stream.end_batch(changes)
-    for entry, value in pairs.scan(b"s", keys.past(b"s")):
+    for entry, value in kv.scan(b"s", keys.past(b"s")):
         stream_id = int.from_bytes(entry[1:], "big")
         if stream_id not in found.streams:  # all of its records are lost
             found.streams[stream_id] = StreamFound(keys.read_stream(value), stream_id)
@@ -171,13 +171,13 @@ def reindex(pairs: Pairs, numbers: dict[int, int]) -> Reindexed:
         if numbers.get(stream.id, 0) > stream.last_number:
             stream.last_number = numbers[stream.id]
             _put_last(stream, changes)
-    pairs.write(changes, sync=True)
+    kv.write(changes, sync=True)
     return found
 
 
-def _add_known(pairs: Pairs, numbers: dict[int, int]) -> None:
+def _add_known(kv: KeyValues, numbers: dict[int, int]) -> None:
     """Add the last assigned numbers according to the index."""
-    for entry, value in pairs.scan(b"n", keys.past(b"n")):
+    for entry, value in kv.scan(b"n", keys.past(b"n")):
         try:
             batch = keys.read_batch(entry, value)
         except NotOurRecord:
@@ -187,17 +187,17 @@ def _add_known(pairs: Pairs, numbers: dict[int, int]) -> None:
         numbers[stream_id] = max(last, numbers.get(stream_id, 0))
 
 
-def _name(pairs: Pairs, stream_id: int, record: bytes, changes: PairBatch) -> Stream:
+def _name(kv: KeyValues, stream_id: int, record: bytes, changes: Changes) -> Stream:
     """The name of a stream; if that is lost, it is derived from a record."""
     entry = keys.prefix(b"s", stream_id)
-    value = pairs.get(entry)
+    value = kv.get(entry)
     if value is None:
         value = keys.write_stream(keys.stream_of(decode(record)))
         changes.put(entry, value)
     return keys.read_stream(value)
 
 
-def _put_last(stream: StreamFound, changes: PairBatch) -> None:
+def _put_last(stream: StreamFound, changes: Changes) -> None:
     """Put a batch without records that has the last number: numbers continue from it."""
     batch = Batch(
         stream.last_number, 1, stream.last_key, stream.last_key, stream.last_ns, stream.last_ns

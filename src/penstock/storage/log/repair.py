@@ -27,9 +27,9 @@ from penstock.storage.log.damage import (
     WALS,
     finish_repair,
 )
+from penstock.storage.log.key_values import KeyValues
 from penstock.storage.log.keys import Stream
 from penstock.storage.log.manifest import missing_tables, read_manifest
-from penstock.storage.log.pairs import Pairs
 from penstock.storage.log.reindex import Reindexed, reindex
 from penstock.storage.log.rocksdb import held, open_alone, open_for_reading
 from penstock.storage.log.salvage import LoneTable, UnreadableKeys, link, mend_wal
@@ -87,7 +87,7 @@ class Repair:
     def __init__(self, folder: Path, slot: str, held_meanwhile: ExitStack) -> None:
         self._folder, self._slot, self._held = folder, slot, held_meanwhile
         self._path, self._work = folder / slot, folder / (slot + _WORK)
-        self._pairs: Pairs | None = None
+        self._kv: KeyValues | None = None
         self.findings = DamageReport(slot=slot)
 
     def examine(self) -> DamageReport:
@@ -120,16 +120,16 @@ class Repair:
             self._told(name, problem)
             losses.unknown += sizes[int(Path(name).stem)] * _PACKED
         Rdict.repair(str(self._work), owners_options())
-        pairs = self._pairs = open_alone(self._work)
+        kv = self._kv = open_alone(self._work)
         numbers: dict[int, int] = {}
         for table in sorted(self._work.glob(f"lost/{TABLES}")):
-            self._salvage(table, pairs, numbers, losses)
-        found = reindex(pairs, numbers)
+            self._salvage(table, kv, numbers, losses)
+        found = reindex(kv, numbers)
         self.findings.records = found.records
         self.findings.lost = _lost(found, losses)
         margin = losses.most_bytes // _LEAST_RECORD + 1
         for stream in (each.stream for each in self.findings.lost if each.before is None):
-            found.skip_numbers(pairs, stream, margin)  # lost records may have had some
+            found.skip_numbers(kv, stream, margin)  # lost records may have had some
         shutil.rmtree(self._work / "lost", ignore_errors=True)
 
     def _told(self, name: str, problem: str) -> None:
@@ -138,7 +138,7 @@ class Repair:
             files.append(DamagedFile(name, problem))
 
     def _salvage(
-        self, table: Path, pairs: Pairs, numbers: dict[int, int], losses: "_Losses"
+        self, table: Path, kv: KeyValues, numbers: dict[int, int], losses: "_Losses"
     ) -> None:
         alone = self._work / "alone"
         try:
@@ -147,7 +147,7 @@ class Repair:
             self._told(table.name, f"nothing of it can be read: {_short(error)}")
             losses.unknown += table.stat().st_size * _PACKED
         else:
-            _add(lone.pairs(), pairs, numbers)
+            _add(lone.kv(), kv, numbers)
             lone.close()
             self._told(table.name, _short(lone.problem) or "RocksDB does not take it")
             losses.holes += lone.holes
@@ -155,9 +155,9 @@ class Repair:
 
     def mark(self, events: Sequence[AnyEvent]) -> None:
         """Record events that describe what was lost."""
-        assert self._pairs is not None, "there is nothing to put in its place"
-        pairs, self._pairs = self._pairs, None
-        writer = SlotWriter(self._slot, lambda: pairs)
+        assert self._kv is not None, "there is nothing to put in its place"
+        kv, self._kv = self._kv, None
+        writer = SlotWriter(self._slot, lambda: kv)
         writer.append(events, "synced")
         writer.close()
 
@@ -173,9 +173,9 @@ class Repair:
         return aside
 
     def _close(self) -> None:
-        if self._pairs is not None:
-            self._pairs.close()
-            self._pairs = None
+        if self._kv is not None:
+            self._kv.close()
+            self._kv = None
 
     def abandon(self) -> None:
         """Delete the copy."""
@@ -224,12 +224,12 @@ def _damage(path: Path) -> tuple[list[DamagedFile], int]:
         files.append(DamagedFile(name, problem))
     try:
         check_files(path)
-        with open_for_reading(path.parent, path.name) as pairs:
-            for _, value in pairs.scan(b"r", b"s"):
+        with open_for_reading(path.parent, path.name) as kv:
+            for _, value in kv.scan(b"r", b"s"):
                 received_at_ns(value[8:])
                 records += 1
             for begin in (b"", b"s"):
-                for _ in pairs.scan(begin, b"r" if not begin else keys.AFTER_ALL):
+                for _ in kv.scan(begin, b"r" if not begin else keys.AFTER_ALL):
                     pass
     except LogDamaged as error:
         name = _file_named(error.cause)
@@ -256,12 +256,12 @@ def _short(problem: object) -> str:
     return " ".join(word.rsplit("/", 1)[-1] for word in words.split())
 
 
-def _add(found: Iterator[tuple[bytes, bytes]], pairs: Pairs, numbers: dict[int, int]) -> None:
-    """Add what was read from a damaged table to the other pairs.
+def _add(found: Iterator[tuple[bytes, bytes]], kv: KeyValues, numbers: dict[int, int]) -> None:
+    """Add what was read from a damaged table to the other entries.
 
     ``numbers`` has the last known number of each stream; those in the table's index are added.
     """
-    batch, waiting = pairs.batch(), 0
+    batch, waiting = kv.batch(), 0
     for entry, value in found:
         kind = entry[:1]
         if kind == b"n":
@@ -270,15 +270,15 @@ def _add(found: Iterator[tuple[bytes, bytes]], pairs: Pairs, numbers: dict[int, 
                 last = max(known.first_number, known.last_number)
                 numbers[stream_id] = max(last, numbers.get(stream_id, 0))
         elif kind != b"t":
-            held_already = pairs.get(entry)
+            held_already = kv.get(entry)
             # Of a candle and its correction the later one counts: values begin with the number.
             if held_already is None or (kind == b"r" and value[:8] > held_already[:8]):
                 batch.put(entry, value)
                 waiting += 1
         if waiting >= 1000:
-            pairs.write(batch, sync=False)
-            batch, waiting = pairs.batch(), 0
-    pairs.write(batch, sync=True)
+            kv.write(batch, sync=False)
+            batch, waiting = kv.batch(), 0
+    kv.write(batch, sync=True)
 
 
 def _lost(found: Reindexed, losses: _Losses) -> list[Lost]:

@@ -42,8 +42,8 @@ from penstock.storage.log.damage import (
     place_text,
 )
 from penstock.storage.log.failures import as_storage_error, failures_named
+from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.linked_folder import LinkedFolder
-from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.tuning import owners_options, read_options, readers_options
 from penstock.storage.log.writer import SlotWriter
@@ -107,7 +107,7 @@ class _Owner(Struct):
     command: str
 
 
-def _own(folder: Path, slot: str) -> Pairs:
+def _own(folder: Path, slot: str) -> KeyValues:
     path, owner = folder / slot, folder / f"{slot}.owner"
     try:
         finish_repair(path)
@@ -148,14 +148,14 @@ def held(folder: Path, slot: str) -> Iterator[None]:
         raise as_storage_error(str(folder / slot), error) from error
 
 
-def open_alone(path: Path) -> Pairs:
+def open_alone(path: Path) -> KeyValues:
     """Open a RocksDB that no other process uses."""
     with failures_named(str(path)):
         return _RocksPairs(path, Rdict(str(path), owners_options()), None)
 
 
 @contextmanager
-def open_for_reading(folder: Path, slot: str) -> Iterator[Pairs]:
+def open_for_reading(folder: Path, slot: str) -> Iterator[KeyValues]:
     """Open one slot of a folder for reading."""
     secondaries = _Secondaries(folder)
     try:
@@ -192,10 +192,10 @@ class _RocksPairs:
         except Exception as error:
             raise self._named(error, key, None) from error
 
-    def batch(self) -> PairBatch:
-        return cast("PairBatch", WriteBatch(raw_mode=True))
+    def batch(self) -> Changes:
+        return cast("Changes", WriteBatch(raw_mode=True))
 
-    def write(self, batch: PairBatch, *, sync: bool) -> None:
+    def write(self, batch: Changes, *, sync: bool) -> None:
         # Not through failures_named, which would take a tenth of the time of a small batch.
         try:
             self._db.write(batch, self._synced if sync else self._flushed)  # type: ignore[arg-type]
@@ -324,15 +324,15 @@ class _Secondaries:
             raise StorageError(str(folder), problem, "Set TMPDIR to a writable folder.") from error
         self._opened: dict[str, tuple[_RocksPairs, LinkedFolder]] = {}
 
-    def current(self) -> dict[str, Pairs]:
+    def current(self) -> dict[str, KeyValues]:
         names = set(slots_in(self._folder))
         for gone in self._opened.keys() - names:
             self._opened.pop(gone)[0].close()
         for name in names:
             self.follow(name)
-        return {name: pairs for name, (pairs, _) in self._opened.items()}
+        return {name: kv for name, (kv, _) in self._opened.items()}
 
-    def follow(self, name: str) -> Pairs:
+    def follow(self, name: str) -> KeyValues:
         """Return one of them, up to date."""
         for look in range(1, _LOOKS + 1):
             try:
@@ -341,18 +341,18 @@ class _Secondaries:
                         self._opened.pop(name)[0].close()
                     if name not in self._opened:
                         self._opened[name] = self._open(name)
-                    pairs, view = self._opened[name]
+                    kv, view = self._opened[name]
                     view.refresh()
                     listed = view.listed()
-                    pairs.catch_up()
-                    view.check(listed, pairs.tables)
+                    kv.catch_up()
+                    view.check(listed, kv.tables)
             except StorageError:
                 if name in self._opened:
                     self._opened.pop(name)[0].close()
                 if look == _LOOKS:
                     raise
             else:
-                return pairs
+                return kv
         raise AssertionError("the last look returns or raises")
 
     def _open(self, name: str) -> tuple["_RocksPairs", LinkedFolder]:

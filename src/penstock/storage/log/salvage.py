@@ -68,8 +68,8 @@ class LoneTable:
         """RocksDB's error message for the first one."""
         self._db = Rdict(str(folder), readers_options(), access_type=AccessType.read_only())
 
-    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the readable pairs, in the order of the keys."""
+    def kv(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the readable entries, in the order of the keys."""
         found, last = self._db.iter(read_options()), b""
         found.seek_to_first()
         while True:

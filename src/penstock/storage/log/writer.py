@@ -21,20 +21,20 @@ from penstock.market.events import AnyEvent
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.corrections import corrects
 from penstock.storage.log.heads import StreamHead
+from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
-from penstock.storage.log.pairs import PairBatch, Pairs
 from penstock.storage.log.reader import find_batches, find_streams, last_batch, last_of, stats_of
 
 _prefix_of, _stream_of, _topic_of = map(attrgetter, ("prefix", "stream", "topic"))
 
 
-class _Work:
+class _Append:
     """One append in progress."""
 
-    __slots__ = ("_looked_at", "_pending", "batch", "changes", "events", "heads", "keys", "numbers",
+    __slots__ = ("_indexed", "_pending", "batch", "changes", "events", "heads", "keys", "numbers",
                  "stored")  # fmt: skip
 
-    def __init__(self, batch: PairBatch) -> None:
+    def __init__(self, batch: Changes) -> None:
         self.batch = batch
         self.changes = False
         """Whether there is anything to write besides records."""
@@ -46,15 +46,15 @@ class _Work:
         self.events: list[AnyEvent] = []
         self._pending: dict[tuple[Stream, bytes], bytes] = {}
         """Records of this batch by key, filled on lookup."""
-        self._looked_at = 0
+        self._indexed = 0
 
     def record_at(self, stream: Stream, key: bytes) -> bytes | None:
-        for stored in self.stored[self._looked_at :]:
+        for stored in self.stored[self._indexed :]:
             self._pending[stored.stream, stored.key] = stored.record
-        self._looked_at = len(self.stored)
+        self._indexed = len(self.stored)
         return self._pending.get((stream, key))
 
-    def put_rising(self, slot: str) -> None:
+    def put_ascending(self, slot: str) -> None:
         """Put all records with rising keys.
 
         Stream by stream, because RocksDB takes half the time for keys in order.
@@ -74,15 +74,17 @@ class _Work:
 class SlotWriter:
     """The owner of one slot, on any ordered map of bytes."""
 
-    def __init__(self, slot: str, open_pairs: Callable[[], Pairs], *, on_disk: bool = True) -> None:
-        self._slot, self._open_pairs, self.on_disk = slot, open_pairs, on_disk
+    def __init__(
+        self, slot: str, open_key_values: Callable[[], KeyValues], *, on_disk: bool = True
+    ) -> None:
+        self._slot, self._open_key_values, self.on_disk = slot, open_key_values, on_disk
         self._counts = Counts()
         self._heads: dict[tuple[object, ...], StreamHead] = {}
         self._stream_ids: dict[Stream, int] = {}
-        self._pairs: Pairs | None = None
-        self._distrusted = False
+        self._kv: KeyValues | None = None
+        self._sync_failed = False
         """Whether a sync failed: the data may not be on the disk."""
-        self._not_both = Lock()
+        self._sync_close_lock = Lock()
         """Held during a sync, and during a close."""
         self._opened()
 
@@ -97,22 +99,22 @@ class SlotWriter:
     def append(
         self, events: Sequence[AnyEvent], durability: Durability = "flushed"
     ) -> list[Stored]:
-        pairs = self._opened()
+        kv = self._opened()
         before = replace(self._counts)
-        work = _Work(pairs.batch())
+        work = _Append(kv.batch())
         try:
-            self._add_new(events, work, pairs)
-            work.put_rising(self._slot)
+            self._add_new(events, work, kv)
+            work.put_ascending(self._slot)
             if work.stored or work.changes:
-                pairs.write(work.batch, sync=durability == "synced")
+                kv.write(work.batch, sync=durability == "synced")
         except BaseException as error:
             self._counts = before
-            self._distrust(error)
+            self._reset_after(error)
             raise
         self._counts.recorded += len(work.stored)
         return work.stored
 
-    def _add_new(self, events: Sequence[AnyEvent], work: _Work, pairs: Pairs) -> None:
+    def _add_new(self, events: Sequence[AnyEvent], work: _Append, kv: KeyValues) -> None:
         """Assign key and number to every new event, stream by stream."""
         groups: dict[tuple[object, ...], list[AnyEvent]] = {}
         for event in events:
@@ -128,15 +130,15 @@ class SlotWriter:
         for address, group in groups.items():
             head = self._heads.get(address)
             if head is None:
-                head = self._heads[address] = self._load_head(group[0], work, pairs)
+                head = self._heads[address] = self._load_head(group[0], work, kv)
             if len(group) == 1:
                 added = _add_next(group[0], head, work)
             else:
-                added = _add_rising(group, head, work)
+                added = _add_ascending(group, head, work)
             if not added:
-                self._add_carefully(group, head, work)
+                self._add_with_lookup(group, head, work)
 
-    def _add_carefully(self, events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> None:
+    def _add_with_lookup(self, events: Sequence[AnyEvent], head: StreamHead, work: _Append) -> None:
         """Add those events that are new, whatever the order of their keys."""
         found, received = list[bytes](), list[int]()
         for event in events:
@@ -154,7 +156,9 @@ class SlotWriter:
         if found:
             head.add_batch(found, received, work.batch)
 
-    def _place(self, event: AnyEvent, record: bytes, head: StreamHead, work: _Work) -> bytes | None:
+    def _place(
+        self, event: AnyEvent, record: bytes, head: StreamHead, work: _Append
+    ) -> bytes | None:
         """The key of an event that may be a duplicate; None if it is to be dropped."""
         if head.is_final is not None and not head.is_final(event):
             self._counts.unclosed += 1
@@ -176,7 +180,7 @@ class SlotWriter:
         return None
 
     def _place_arrival(
-        self, at_ns: int, record: bytes, head: StreamHead, work: _Work
+        self, at_ns: int, record: bytes, head: StreamHead, work: _Append
     ) -> bytes | None:
         counter = 0
         key = keys.key_of_arrival(at_ns)
@@ -191,7 +195,7 @@ class SlotWriter:
             key = keys.key_of_arrival(at_ns, counter)
         return key
 
-    def _held(self, head: StreamHead, key: bytes, work: _Work) -> bytes | None:
+    def _held(self, head: StreamHead, key: bytes, work: _Append) -> bytes | None:
         """The record under this key in the slot, or in this batch."""
         record = work.record_at(head.stream, key)
         if record is not None:
@@ -199,7 +203,7 @@ class SlotWriter:
         value = self._opened().get(head.prefix + key)
         return None if value is None else value[8:]
 
-    def _load_head(self, event: AnyEvent, work: _Work, pairs: Pairs) -> StreamHead:
+    def _load_head(self, event: AnyEvent, work: _Append, kv: KeyValues) -> StreamHead:
         stream = keys.stream_of(event)
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
@@ -213,14 +217,14 @@ class SlotWriter:
             (base + keys.FIRST_LONG_ID, keys.past(base)),
             (base, base + keys.FIRST_ARRIVAL),
         ):
-            entry = last_of(pairs, begin, end)
+            entry = last_of(kv, begin, end)
             if entry is not None:
                 head.highest_id = keys.id_of_key(entry[0][5:]) or 0
                 break
-        entry = last_of(pairs, base + keys.FIRST_ARRIVAL, base + keys.FIRST_LONG_ID)
+        entry = last_of(kv, base + keys.FIRST_ARRIVAL, base + keys.FIRST_LONG_ID)
         if entry is not None:
             head.highest_ns = keys.arrival_of_key(entry[0][5:]) or 0
-        batch = last_batch(pairs, stream_id)
+        batch = last_batch(kv, stream_id)
         if batch is not None:
             head.number = batch.last_number
             head.put_batch(batch, work.batch)  # closed: the next keys may not rise from it
@@ -229,14 +233,14 @@ class SlotWriter:
 
     def sync(self) -> None:
         # Does not open the slot: ``append`` does, and may be running in another thread.
-        with self._not_both:
-            if self._pairs is None or self._distrusted:
+        with self._sync_close_lock:
+            if self._kv is None or self._sync_failed:
                 problem = "was closed after a failure; the next record opens it again"
                 raise StorageError(self._slot, problem)
             try:
-                self._pairs.sync()
+                self._kv.sync()
             except StorageError:
-                self._distrusted = True
+                self._sync_failed = True
                 raise
 
     def last_numbers(self) -> Mapping[Stream, int]:
@@ -250,19 +254,19 @@ class SlotWriter:
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
             return
-        pairs = self._opened()
-        batch = pairs.batch()
+        kv = self._opened()
+        batch = kv.batch()
         base = keys.prefix(b"r", stream_id)
         batch.delete_range(base, base + key)
         # The last batch stays, whatever it held: numbers continue from it. So it is closed.
-        last = last_batch(pairs, stream_id)
+        last = last_batch(kv, stream_id)
         numbers, times = keys.prefix(b"n", stream_id), keys.prefix(b"t", stream_id)
-        found = find_batches(pairs, stream_id, 0)
+        found = find_batches(kv, stream_id, 0)
         kept = next((each for each in found if each.high >= key or each == last), None)
         if last is not None and kept is not None:
             number = eight_bytes(kept.first_number)
             batch.delete_range(numbers, numbers + number)
-            for entry, _ in pairs.scan(times, keys.past(times)):
+            for entry, _ in kv.scan(times, keys.past(times)):
                 if entry[13:] >= number:
                     batch.delete_range(times, entry)
                     break
@@ -274,9 +278,9 @@ class SlotWriter:
             if head.stream == stream:
                 head.close_batch(head.number, batch)
         try:
-            pairs.write(batch, sync=True)
+            kv.write(batch, sync=True)
         except StorageError as error:
-            self._distrust(error)
+            self._reset_after(error)
             raise
 
     def checkpoint(self, path: Path) -> None:
@@ -289,58 +293,58 @@ class SlotWriter:
         return stats_of(self._slot, self._opened())
 
     def close(self) -> None:
-        with self._not_both:
-            if self._pairs is not None:
-                pairs, self._pairs = self._pairs, None
+        with self._sync_close_lock:
+            if self._kv is not None:
+                kv, self._kv = self._kv, None
                 with suppress(StorageError):
-                    pairs.close()
+                    kv.close()
 
-    def _opened(self) -> Pairs:
+    def _opened(self) -> KeyValues:
         """The slot, opened again if a failure closed it.
 
         What it holds then is on the disk: RocksDB writes it to a table first.
         """
-        if self._distrusted:
+        if self._sync_failed:
             self.close()
-            self._distrusted = False
-        if self._pairs is None:
-            pairs = self._open_pairs()
+            self._sync_failed = False
+        if self._kv is None:
+            kv = self._open_key_values()
             try:
                 self._heads = {}
-                self._stream_ids = find_streams(pairs)
-                _mark_version(pairs)
+                self._stream_ids = find_streams(kv)
+                _mark_version(kv)
             except BaseException:
-                pairs.close()
+                kv.close()
                 raise
-            self._pairs = pairs
-        return self._pairs
+            self._kv = kv
+        return self._kv
 
-    def _distrust(self, error: BaseException) -> None:
+    def _reset_after(self, error: BaseException) -> None:
         """Discard the cache after a failure, so that it is read again from the slot."""
         self._heads = {}
         if isinstance(error, StorageError):
             # RocksDB rejects all writes after a failed one, and the kernel may have dropped what it
             # could not sync: only what is found when the slot is opened again is on the disk.
             self.close()
-        elif self._pairs is not None:
-            self._stream_ids = find_streams(self._pairs)
+        elif self._kv is not None:
+            self._stream_ids = find_streams(self._kv)
 
 
-def _add_next(event: AnyEvent, head: StreamHead, work: _Work) -> bool:
+def _add_next(event: AnyEvent, head: StreamHead, work: _Append) -> bool:
     """Add an event that is newer than all others; False if it is not."""
     own_id, at_ns = head.id_of(event), event.received_at_ns
     if own_id is None:
         if at_ns <= head.highest_ns:
             return False
         head.highest_ns = at_ns
-        key, below = keys.key_of_arrival(at_ns), head.arrivals_below
-    elif head.highest_id < own_id < head.plain_ids:
+        key, batch_end = keys.key_of_arrival(at_ns), head.arrival_batch_end
+    elif head.highest_id < own_id < head.ascending_ids_below:
         head.highest_id = own_id
-        key, below = eight_bytes(own_id), head.ids_below
+        key, batch_end = eight_bytes(own_id), head.id_batch_end
     else:
         return False
     head.number = number = head.number + 1
-    if number >= below or at_ns // SECOND_NS != head.batch_second:
+    if number >= batch_end or at_ns // SECOND_NS != head.batch_second:
         head.begin_batch(number, key, at_ns, work.batch)
     work.heads.append(head)
     work.keys.append(key)
@@ -349,26 +353,26 @@ def _add_next(event: AnyEvent, head: StreamHead, work: _Work) -> bool:
     return True
 
 
-def _add_rising(events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> bool:
+def _add_ascending(events: Sequence[AnyEvent], head: StreamHead, work: _Append) -> bool:
     """Add events, each newer than the one before and all others; False if they are not."""
     ids = list(map(head.id_of, events))
     received = [event.received_at_ns for event in events]
     if None not in ids:
-        if not (_rise(ids, head.highest_id) and ids[-1] < head.plain_ids):  # type: ignore[operator]
+        if not (_is_ascending(ids, head.highest_id) and ids[-1] < head.ascending_ids_below):  # type: ignore[operator]
             return False
         head.highest_id = ids[-1]  # type: ignore[assignment]
-        found, below = list(map(eight_bytes, ids)), head.ids_below
-    elif any(each is not None for each in ids) or not _rise(received, head.highest_ns):
+        found, batch_end = list(map(eight_bytes, ids)), head.id_batch_end
+    elif any(each is not None for each in ids) or not _is_ascending(received, head.highest_ns):
         return False
     else:
         head.highest_ns = received[-1]
-        found, below = list(map(keys.key_of_arrival, received)), head.arrivals_below
+        found, batch_end = list(map(keys.key_of_arrival, received)), head.arrival_batch_end
     first = head.number + 1
     head.number += len(events)
     first_ns, second = min(received), max(received) // SECOND_NS
     if first_ns // SECOND_NS != second:
         head.add_batch(found, received, work.batch)
-    elif first >= below or second != head.batch_second:
+    elif first >= batch_end or second != head.batch_second:
         head.begin_batch(first, found[0], first_ns, work.batch)
     work.heads += repeat(head, len(events))
     work.keys += found
@@ -377,18 +381,18 @@ def _add_rising(events: Sequence[AnyEvent], head: StreamHead, work: _Work) -> bo
     return True
 
 
-def _rise(numbers: Sequence[int | None], above: int) -> bool:
+def _is_ascending(numbers: Sequence[int | None], above: int) -> bool:
     """Whether each is greater than the one before, and the first than ``above``."""
     return all(map(lt, chain((above,), numbers), numbers))  # type: ignore[arg-type]
 
 
-def _last_number(pairs: Pairs, stream_id: int) -> int:
-    batch = last_batch(pairs, stream_id)
+def _last_number(kv: KeyValues, stream_id: int) -> int:
+    batch = last_batch(kv, stream_id)
     return batch.last_number if batch is not None else 0
 
 
-def _mark_version(pairs: Pairs) -> None:
-    if pairs.get(keys.VERSION_KEY) in keys.OLDER:
-        batch = pairs.batch()
+def _mark_version(kv: KeyValues) -> None:
+    if kv.get(keys.VERSION_KEY) in keys.OLDER:
+        batch = kv.batch()
         batch.put(keys.VERSION_KEY, keys.VERSION)
-        pairs.write(batch, sync=True)
+        kv.write(batch, sync=True)

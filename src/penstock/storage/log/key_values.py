@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
-class PairBatch(Protocol):
+class Changes(Protocol):
     """Changes that are applied together or not at all."""
 
     def put(self, key: bytes, value: bytes, /) -> None: ...
@@ -14,16 +14,16 @@ class PairBatch(Protocol):
         ...
 
 
-class Pairs(Protocol):
+class KeyValues(Protocol):
     """A map of bytes to bytes, ordered by key. Every method may raise StorageError."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
-    def batch(self) -> PairBatch:
+    def batch(self) -> Changes:
         """An empty set of changes."""
         ...
 
-    def write(self, batch: PairBatch, *, sync: bool) -> None:
+    def write(self, batch: Changes, *, sync: bool) -> None:
         """Apply changes; they survive a crash of the process, with ``sync`` a power cut."""
         ...
 
@@ -34,7 +34,7 @@ class Pairs(Protocol):
     def scan(
         self, begin: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Pairs with begin ≤ key < end, lowest key first, or highest first."""
+        """Entries with begin ≤ key < end, lowest key first, or highest first."""
         ...
 
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:

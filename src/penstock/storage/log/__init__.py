@@ -289,8 +289,8 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "checks", "corrections", "damage", "failures", "heads", "keys", "manifest", "key_values", "reader",
-    "reindex", "repair", "salvage", "spans", "tuning", "view", "writer",
+    "checks", "corrections", "damage", "failures", "heads", "key_values", "keys", "linked_folder",
+    "manifest", "reader", "reindex", "repair", "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

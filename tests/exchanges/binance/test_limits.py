@@ -1,15 +1,16 @@
 """Binance's limits: dated where known, announced where asked, told by every answer."""
 
 from penstock.exchanges.base import Usage
-from penstock.exchanges.binance.limits import RateLimit, announced, limits_at, usages
+from penstock.exchanges.binance import EXCHANGE
+from penstock.exchanges.binance.limits import RateLimit, announced, usages
 from penstock.market.interval import MINUTE_MS
 from penstock.throttle.gate import Limit
 
 
 def test_the_limits_depend_on_the_day() -> None:
-    assert limits_at(1_633_998_511_132)[0] == Limit(1200, MINUTE_MS)
-    assert limits_at(1_763_000_000_000)[0] == Limit(6000, MINUTE_MS)
-    assert limits_at(1_763_000_000_000)[1] == Limit(61_000, 5 * MINUTE_MS, "request")
+    assert EXCHANGE.limits(1_633_998_511_132)[0] == Limit(1200, MINUTE_MS)
+    assert EXCHANGE.limits(1_763_000_000_000)[0] == Limit(6000, MINUTE_MS)
+    assert EXCHANGE.limits(1_763_000_000_000)[1] == Limit(61_000, 5 * MINUTE_MS, "request")
 
 
 def test_what_the_exchange_announces_is_kept_as_it_is() -> None:

@@ -12,7 +12,6 @@ clock.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct, field
 
@@ -27,12 +26,6 @@ _LETTERS_MS = {name[0].lower(): length_ms for name, length_ms in _UNITS_MS.items
 _USED_WEIGHT = re.compile(r"x-mbx-used-weight-([1-9][0-9]{0,5})([smhd])")
 
 
-@dataclass(frozen=True)
-class _Known:
-    valid_from_ms: int
-    limits: tuple[Limit, ...]
-
-
 def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, ...]:
     return (
         Limit(weight_per_minute, MINUTE_MS, "weight"),
@@ -40,15 +33,10 @@ def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, .
     )
 
 
-_HISTORY = (
-    _Known(0, _spot(1200, 6100)),
-    _Known(1_692_921_600_000, _spot(6000, 61_000)),  # 2023-08-25
-)
-
-
-def limits_at(at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to apply at a time."""
-    return next(known.limits for known in reversed(_HISTORY) if known.valid_from_ms <= at_ms)
+LIMITS_FROM = {
+    0: _spot(1200, 6100),
+    1_692_921_600_000: _spot(6000, 61_000),  # 2023-08-25
+}
 
 
 class RateLimit(Struct, frozen=True):

@@ -6,19 +6,22 @@ in which they are sent, which msgspec reads fastest. Levels of many frames are c
 standard format together, and numbers are collected for later validation.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
 
-from penstock.errors import MalformedLevels
 from penstock.exchanges.answers import Text, Whole
 from penstock.exchanges.coinbase.symbols import NAME
-from penstock.exchanges.frames import NotANumber, number_text
+from penstock.exchanges.level_formats import (
+    sides_at_once,
+    sides_with_care,
+    valid,
+    valid_together,
+)
+from penstock.exchanges.rows import LIVE, book_of
 from penstock.exchanges.times import epoch_ns
 from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Side, Ticker, Trade
-from penstock.market.levels import LevelText, plain_lines, read_levels, write_levels
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
@@ -85,12 +88,6 @@ class _Snapshot(Struct, tag_field="type", tag="snapshot", gc=False):
     time: str | None = None
 
 
-class _Change(Struct, array_like=True, gc=False):
-    side: Side
-    price: Text
-    size: Text
-
-
 class _Update(Struct, tag_field="type", tag="l2update", gc=False):
     """level2_batch, further frames: absolute sizes; zero in any format removes the level
 
@@ -112,11 +109,6 @@ TYPES = ("match", "last_match", "ticker", "snapshot", "l2update")
 """Types with data."""
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message).decode
-_decode_changes = msgspec.json.Decoder(list[_Change]).decode
-
-_BID, _ASK = b'["buy",]', b'["sell",]'
-_find_bids = re.compile(rb'\["buy",([^\]]*)\]').findall
-_find_asks = re.compile(rb'\["sell",([^\]]*)\]').findall
 
 Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
 """The bids and asks of each, in turn, in the standard format. Raises what msgspec raises."""
@@ -193,17 +185,10 @@ class EventMaker:
             volume_text=data.volume_24h,
         )
 
-    def _snapshot(
-        self, data: _Snapshot, received_at_ns: int, levels: Iterator[Raw]
-    ) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=NAME,
-            symbol=self._books[data.product_id],
-            received_at_ns=received_at_ns,
-            at_ns=None if data.time is None else epoch_ns(data.time),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-        )
+    def _snapshot(self, data: _Snapshot, at_ns: int, levels: Iterator[Raw]) -> BookSnapshot:
+        origin = NAME, self._books[data.product_id], at_ns, LIVE
+        told_ns = None if data.time is None else epoch_ns(data.time)
+        return book_of(origin, next(levels), next(levels), told_ns)
 
     def _delta(self, data: _Update, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
         return BookDelta(
@@ -217,59 +202,21 @@ class EventMaker:
 
 
 def spell_at_once(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """Levels in the standard format, converted from the exchange's usual format.
-
-    Raises:
-        NotANumber: some have another format, or are not levels; ``spell_with_care`` decides.
-    """
+    """Levels in the standard format, converted from the exchange's usual format."""
     lines: list[bytes] = []
     for book in books:
-        lines += _parted(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
-    if lines and not plain_lines(b"\n".join(lines)):
-        raise NotANumber("not levels as they are usually written")
-    # Copies: msgspec's ``Raw`` would keep the whole frame, with both sides, in memory.
-    return list(map(Raw, lines))
-
-
-def _parted(changes: Raw) -> tuple[bytes, bytes]:
-    """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``"""
-    bids, asks = _find_bids(changes), _find_asks(changes)
-    # If the lengths of the levels, the commas between them and the brackets around them add up to
-    # that of the whole, there is nothing else in it.
-    found = len(b"".join(bids)) + len(b"".join(asks))
-    around = len(_BID) * len(bids) + len(_ASK) * len(asks) + max(0, len(bids) + len(asks) - 1) + 2
-    if found + around != len(bytes(changes)):
-        raise NotANumber("not changes as they are usually written")
-    return _joined(bids), _joined(asks)
-
-
-def _joined(levels: Sequence[bytes]) -> bytes:
-    return b"[[" + b"],[".join(levels) + b"]]" if levels else b"[]"
+        lines += (
+            sides_at_once(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
+        )
+    return valid_together(lines)
 
 
 def spell_with_care(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """The same for levels in any format.
-
-    Raises:
-        NotANumber: a value is not a number.
-        ValidationError: they are not levels.
-    """
+    """The same for levels in any format."""
     levels: list[Raw] = []
     for book in books:
         if isinstance(book, _Snapshot):
-            levels += _checked(book.bids), _checked(book.asks)
+            levels += valid(book.bids), valid(book.asks)
         else:
-            sides: dict[Side, list[LevelText]] = {"buy": [], "sell": []}
-            for change in _decode_changes(book.changes):
-                level = number_text(change.price), number_text(change.size)
-                sides[change.side].append(level)
-            levels += write_levels(sides["buy"]), write_levels(sides["sell"])
+            levels += sides_with_care(book.changes)
     return levels
-
-
-def _checked(raw: Raw) -> Raw:
-    try:
-        read_levels(raw)
-    except MalformedLevels as error:
-        raise NotANumber(str(error)) from error
-    return raw.copy()

@@ -24,7 +24,8 @@ from penstock.exchanges.coinbase.payloads import (
     spell_with_care,
 )
 from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.frame_reader import FrameReader
+from penstock.exchanges.frames import malformed
 from penstock.market.events import AnyEvent
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
@@ -76,8 +77,10 @@ class CoinbaseDialect:
         self._streams: dict[str, tuple[str, str]] = {}
         """The exchange's channel and product, by stream name."""
         self._asked: dict[str, dict[str, Symbol]] = {name: {} for name in _CHANNELS.values()}
-        self._deferred = DeferredNumbers()
-        self._make = EventMaker(self._asked, self._deferred.texts).make
+        deferred = DeferredNumbers()
+        self._make = EventMaker(self._asked, deferred.texts).make
+        self._reader = FrameReader(self, LARGEST_FRAME, deferred)
+        self.read_many = self._reader.read_many
         self._unanswered: dict[int, set[str]] = {}
         """Streams that were requested and not listed since, by request, the oldest first."""
 
@@ -115,43 +118,26 @@ class CoinbaseDialect:
         events = self.read_many((frame,), (received_at_ns,))
         if events is not None:
             return [*events]
-        if isinstance(frame, str):
-            frame = frame.encode(errors="replace")
-        said = self._read_carefully(frame, received_at_ns)
         return [
             each._replace(stream=_stream_of(frame)) if isinstance(each, Malformed) else each
-            for each in said
+            for each in self._reader.read_carefully(frame, received_at_ns)
         ]
 
-    def read_many(
+    def events(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
-        """See ``ReadsMany``."""
-        if max(map(len, frames), default=0) <= LARGEST_FRAME:
-            try:
-                events = self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
-            except NOT_READ:
-                pass
-            else:
-                if self._deferred.are_plain():
-                    return events
-        self._deferred.forget()
-        return None
+    ) -> list[AnyEvent]:
+        """See ``ReadsFrames``."""
+        return self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
 
-    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
-        if len(frame) > LARGEST_FRAME:
-            return [malformed("too_large", f"{len(frame)} bytes", frame)]
-        try:
-            message = _decode_message(frame)
-            if message.type in TYPES:
-                events = self._make([decode(frame)], [received_at_ns], spell_with_care)
-                problem = self._deferred.problem()
-                if problem is not None:
-                    return [malformed("not_a_number", problem, frame)]
-                return [*events]
-        except NOT_READ as error:
-            self._deferred.forget()
-            return [unreadable(error, frame)]
+    def events_of(self, frame: bytes, received_at_ns: int) -> list[AnyEvent]:
+        """See ``ReadsFrames``."""
+        return self._make([decode(frame)], [received_at_ns], spell_with_care)
+
+    def answers(self, frame: bytes) -> list[Received] | None:
+        """See ``ReadsFrames``."""
+        message = _decode_message(frame)
+        if message.type in TYPES:
+            return None
         if message.type == "subscriptions":
             return self._read_listing(message, frame)
         if message.type == "error":
@@ -203,8 +189,10 @@ class CoinbaseDialect:
         return _encode(message).decode()
 
 
-def _stream_of(frame: bytes) -> str:
+def _stream_of(frame: bytes | str) -> str:
     """The stream of a frame that cannot be read; empty if it may be any book."""
+    if isinstance(frame, str):
+        frame = frame.encode(errors="replace")
     kind, product = _find_kind(frame), _find_product(frame)
     if kind is None:
         return ""

@@ -14,18 +14,15 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.frames import NOT_READ, RunningCandles, malformed, unreadable
+from penstock.exchanges.frame_reader import FrameReader
+from penstock.exchanges.frames import RunningCandles, malformed
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
-from penstock.exchanges.kraken.payloads import (
-    CHANNELS,
-    EventMaker,
-    decode,
-    spell_at_once,
-    spell_with_care,
-)
+from penstock.exchanges.kraken.payloads import CHANNELS, EventMaker, decode
 from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
-from penstock.market.events import AnyEvent, Candle
+from penstock.exchanges.level_formats import objects_at_once, objects_with_care
+from penstock.market.events import AnyEvent
+from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.streaming.counting import AckCounts
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
@@ -96,10 +93,12 @@ class KrakenDialect:
         self._streams: dict[str, tuple[str, str]] = {}
         """penstock's channel and the exchange's symbol, by stream name."""
         self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
-        self._candles_asked: dict[tuple[str, int], tuple[Symbol, str]] = {}
+        self._candles_asked: dict[tuple[str, int], tuple[Symbol, Interval]] = {}
         self._running = RunningCandles()
-        self._deferred = DeferredNumbers()
-        self._make = EventMaker(self._asked, self._candles_asked, self._deferred.texts).make
+        deferred = DeferredNumbers()
+        self._make = EventMaker(self._asked, self._candles_asked, deferred).make
+        reader = FrameReader(self, LARGEST_FRAME, deferred, self._running.closed)
+        self.read, self.read_many = reader.read, reader.read_many
         self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
         """Stream names by the exchange's symbol, for the newest requests: a refusal does not name
@@ -120,7 +119,7 @@ class KrakenDialect:
             if minutes is None:
                 self._asked[kind][native] = symbol
             else:
-                interval = channel.removeprefix("candles_")
+                interval = Interval.parse(channel.removeprefix("candles_"))
                 self._candles_asked[native, minutes] = symbol, interval
         names = [_name(kind, minutes, native) for native in natives]
         self._streams.update(zip(names, [(channel, native) for native in natives], strict=True))
@@ -134,67 +133,32 @@ class KrakenDialect:
         for name in names:
             channel, native = self._streams[name]
             if "interval" in _OPTIONS[channel]:
-                stream = self._candles_asked[native, _OPTIONS[channel]["interval"]]
-                self._running.forget(stream)
+                symbol, interval = self._candles_asked[native, _OPTIONS[channel]["interval"]]
+                self._running.forget((symbol, interval.text))
         return self._control("subscribe", names, request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
         """The same with ``"method":"unsubscribe"``."""
         return self._control("unsubscribe", names, request_id)
 
-    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
-        """See ``Dialect``."""
-        events = self.read_many((frame,), (received_at_ns,))
-        if events is not None:
-            return [*events]
-        if isinstance(frame, str):
-            frame = frame.encode(errors="replace")
-        return self._read_carefully(frame, received_at_ns)
-
-    def read_many(
+    def events(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
-        """See ``ReadsMany``."""
-        if max(map(len, frames), default=0) <= LARGEST_FRAME:
-            try:
-                events = self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
-            except NOT_READ:
-                pass
-            else:
-                if self._deferred.are_plain():
-                    return self._closed(events)
-        self._deferred.forget()
+    ) -> list[AnyEvent]:
+        """See ``ReadsFrames``."""
+        return self._make(list(map(decode, frames)), received_at_ns, objects_at_once)
+
+    def events_of(self, frame: bytes, received_at_ns: int) -> list[AnyEvent]:
+        """See ``ReadsFrames``."""
+        return self._make([decode(frame)], [received_at_ns], objects_with_care)
+
+    def answers(self, frame: bytes) -> list[Received] | None:
+        """See ``ReadsFrames``."""
+        message = _decode_message(frame)
+        if message.data is UNSET:
+            return self._read_control(message, frame)
+        if message.channel not in CHANNELS:
+            raise KeyError(message.channel)
         return None
-
-    def _closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The same events; a candle that is closed by a later one is repeated before it."""
-        if Candle not in map(type, events):
-            return events
-        closed: list[AnyEvent] = []
-        for event in events:
-            if type(event) is Candle:
-                closed += self._running.note((event.symbol, event.interval), event)
-            else:
-                closed.append(event)
-        return closed
-
-    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
-        if len(frame) > LARGEST_FRAME:
-            return [malformed("too_large", f"{len(frame)} bytes", frame)]
-        try:
-            message = _decode_message(frame)
-            if message.data is UNSET:
-                return self._read_control(message, frame)
-            if message.channel not in CHANNELS:
-                raise KeyError(message.channel)
-            events = self._make([decode(frame)], [received_at_ns], spell_with_care)
-        except NOT_READ as error:
-            self._deferred.forget()
-            return [unreadable(error, frame)]
-        problem = self._deferred.problem()
-        if problem is not None:
-            return [malformed("not_a_number", problem, frame)]
-        return [*self._closed(events)]
 
     def _read_control(self, message: _Message, frame: bytes) -> list[Received]:
         if message.error or message.success is False:

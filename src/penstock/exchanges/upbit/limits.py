@@ -17,14 +17,9 @@ GROUPS = ("market", "candle", "trade", "ticker", "orderbook")
 _PER_SECOND = 10
 # Eight, and no burst: requests delayed by the network arrive closer together than they were sent,
 # and the margin of one request covers an eighth of a second of delay.
-_LIMITS = tuple(Limit(8, 1000, "request", category=group, kind="paced") for group in GROUPS)
+LIMITS = tuple(Limit(8, 1000, "request", category=group, kind="paced") for group in GROUPS)
 # Remaining-Req: group=candle; min=600; sec=9
 _REMAINING = re.compile(r"group=([\w-]{1,40})\s*;.*\bsec=([0-9]{1,6})\b", re.ASCII)
-
-
-def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to apply at a time: always the same."""
-    return _LIMITS
 
 
 def usages(headers: Mapping[str, str]) -> list[Usage]:

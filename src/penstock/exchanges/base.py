@@ -26,6 +26,11 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+def valid_at(values: Mapping[int, T], at_ms: int) -> T:
+    """The value that is valid at a time, of values by the time (ms) from which they are valid."""
+    return values[max(from_ms for from_ms in values if from_ms <= at_ms)]
+
+
 class RawRequest(NamedTuple):
     """An HTTP request built by another client library; it is sent unchanged."""
 
@@ -376,4 +381,4 @@ class Exchange:
 
     def limits(self, at_ms: int) -> tuple[Limit, ...]:
         """The limits known to apply at a time, until the exchange announces its own."""
-        return self.limits_from[max(each for each in self.limits_from if each <= at_ms)]
+        return valid_at(self.limits_from, at_ms)

@@ -2,7 +2,7 @@
 
 from penstock.exchanges.base import Usage
 from penstock.exchanges.binance import EXCHANGE
-from penstock.exchanges.binance.limits import RateLimit, announced, usages
+from penstock.exchanges.binance.limits import RateLimit, announced, ban_end_ms, usages
 from penstock.market.interval import MINUTE_MS
 from penstock.throttle.gate import Limit
 
@@ -34,3 +34,10 @@ def test_usage_is_read_from_every_window_a_header_names() -> None:
     }
 
     assert usages(headers) == [Usage("", 25, 60_000), Usage("", 5, 10_000)]
+
+
+def test_a_ban_names_its_end() -> None:
+    words = "Way too much request weight used; IP banned until 1573474564000. Please use"
+
+    assert ban_end_ms(words) == 1_573_474_564_000
+    assert ban_end_ms("Too much request weight used") is None

@@ -11,7 +11,7 @@ clock.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -22,6 +22,7 @@ from penstock.throttle.gate import Limit
 
 _UNITS_MS = {"SECOND": SECOND_MS, "MINUTE": MINUTE_MS, "HOUR": HOUR_MS, "DAY": DAY_MS}
 _LETTERS_MS = {name[0].lower(): length_ms for name, length_ms in _UNITS_MS.items()}
+_BAN_END = re.compile(r"banned until ([0-9]{10,16})")
 # x-mbx-used-weight-1m: 25
 _USED_WEIGHT = re.compile(r"x-mbx-used-weight-([1-9][0-9]{0,5})([smhd])")
 
@@ -37,6 +38,20 @@ LIMITS_FROM = {
     0: _spot(1200, 6100),
     1_692_921_600_000: _spot(6000, 61_000),  # 2023-08-25
 }
+
+
+# Weights of requests, by the documentation of July 2026:
+# https://developers.binance.com/docs/binance-spot-api-docs/rest-api/market-data-endpoints
+TIME_COST, INFO_COST, TRADES_COST, CANDLES_COST = 1, 20, 25, 2
+BOOK_COSTS, DEEPEST_BOOK_COST = ((100, 5), (500, 25), (1000, 50)), 250
+"""(most levels, weight), and the weight of more."""
+TICKER_COSTS, ALL_TICKERS_COST = ((20, 2), (100, 40)), 80
+"""The same by the number of markets."""
+
+
+def cost_of(costs: Sequence[tuple[int, int]], size: int, beyond: int) -> int:
+    """The cost of the first step that includes ``size``, or ``beyond`` if none does."""
+    return next((cost for most, cost in costs if size <= most), beyond)
 
 
 class RateLimit(Struct, frozen=True):
@@ -71,6 +86,12 @@ def usages(headers: Mapping[str, str]) -> list[Usage]:
             window_ms = int(match[1]) * _LETTERS_MS[match[2]]
             found.append(Usage("", int(value), window_ms))
     return found
+
+
+def ban_end_ms(words: str) -> int | None:
+    """When a ban ends: "Way too much request weight used; IP banned until 1573474564000. …"."""
+    end = _BAN_END.search(words)
+    return int(end[1]) if end else None
 
 
 STREAM_LIMITS = StreamLimits(

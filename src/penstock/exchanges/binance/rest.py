@@ -1,10 +1,9 @@
 """Binance's rows.REST requests as data, and readers of their responses.
 
-Costs are the weights in the documentation of July 2026. Events have ``source="rest"``, or
+Costs are in ``limits.py``. Events have ``source="rest"``, or
 ``"backfill"`` where a caller fills a gap. Each structure quotes the response it reads.
 """
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ from penstock.errors import UnknownInterval
 from penstock.exchanges import rows
 from penstock.exchanges.answers import Text, Whole, decoded_or_none, only
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.binance import limits
 from penstock.exchanges.binance.payloads import DepthPayload
 from penstock.exchanges.binance.symbols import NAME, read_info
 from penstock.exchanges.level_formats import valid
@@ -27,10 +27,6 @@ from penstock.market.symbol import Symbol
 PAGE = 1000
 """The most trades or candles in one response."""
 DEEPEST_BOOK = 5000
-_BOOK_COSTS = ((100, 5), (500, 25), (1000, 50), (DEEPEST_BOOK, 250))
-_TICKER_COSTS = ((20, 2), (100, 40))
-_ALL_TICKERS_COST = 80
-_BAN_END = re.compile(r"banned until ([0-9]{10,16})")
 
 
 class _Time(Struct):
@@ -108,10 +104,10 @@ class _ApiError(Struct):
 
 
 _BOOK = Resource("/api/v3/depth", DepthPayload)
-_RECENT_TRADES = Resource("/api/v3/trades", list[_Trade], cost=25)
-_OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], cost=25)
-_CANDLES = Resource("/api/v3/klines", list[_Candle], cost=2)
-_TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], cost=_TICKER_COSTS[0][1])
+_RECENT_TRADES = Resource("/api/v3/trades", list[_Trade], limits.TRADES_COST)
+_OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], limits.TRADES_COST)
+_CANDLES = Resource("/api/v3/klines", list[_Candle], limits.CANDLES_COST)
+_TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], limits.TICKER_COSTS[0][1])
 _decode_api_error = msgspec.json.Decoder(_ApiError).decode
 
 _trades = rows.TradeRows[_Trade](
@@ -123,19 +119,17 @@ _candles = rows.CandleRows[_Candle](NAME, open_ms=lambda row: row.open_ms)
 
 
 def read_api_error(body: bytes) -> ApiError | None:
-    """The error in a response; None if the body is HTML or the like.
-
-    A ban contains its end: "Way too much request weight used; IP banned until 1573474564000. …"
-    """
+    """The error in a response; None if the body is HTML or the like. A ban contains its end."""
     api_error = decoded_or_none(_decode_api_error, body)
     if api_error is None:
         return None
-    end = _BAN_END.search(api_error.msg)
-    return ApiError(api_error.code, api_error.msg, int(end[1]) if end else None)
+    return ApiError(api_error.code, api_error.msg, limits.ban_end_ms(api_error.msg))
 
 
-TIME = Resource("/api/v3/time", _Time).request(lambda answer, _at_ns: answer.server_ms)
-INFO = Request("/api/v3/exchangeInfo", cost=20, read=read_info)
+TIME = Resource("/api/v3/time", _Time, limits.TIME_COST).request(
+    lambda answer, _at_ns: answer.server_ms
+)
+INFO = Request("/api/v3/exchangeInfo", cost=limits.INFO_COST, read=read_info)
 
 
 class BinanceRest:
@@ -154,7 +148,8 @@ class BinanceRest:
 
         limit = max(1, min(depth, DEEPEST_BOOK))
         params: Params = {"symbol": self._symbols.native(symbol), "limit": limit}
-        return _BOOK.request(make, params, cost=_step(_BOOK_COSTS, limit))
+        cost = limits.cost_of(limits.BOOK_COSTS, limit, limits.DEEPEST_BOOK_COST)
+        return _BOOK.request(make, params, cost=cost)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
@@ -187,7 +182,9 @@ class BinanceRest:
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
-        cost = _step(_TICKER_COSTS, len(natives)) if natives else _ALL_TICKERS_COST
+        cost = limits.ALL_TICKERS_COST
+        if natives:
+            cost = limits.cost_of(limits.TICKER_COSTS, len(natives), cost)
 
         def make(page: list[_Ticker], received_at_ns: int) -> list[Ticker]:
             return [
@@ -216,8 +213,3 @@ class BinanceRest:
 
 def _named(natives: Sequence[str]) -> Params:
     return {"symbols": msgspec.json.encode(natives).decode()}
-
-
-def _step(costs: Sequence[tuple[int, int]], size: int) -> int:
-    """The cost of the first step that includes ``size``; beyond the last, that of all tickers."""
-    return next((cost for upto, cost in costs if size <= upto), _ALL_TICKERS_COST)

@@ -1,4 +1,4 @@
-"""Binance's rows.REST requests as data, and readers of their responses.
+"""Binance's REST requests as data, and readers of their responses.
 
 Costs are in ``limits.py``. Events have ``source="rest"``, or
 ``"backfill"`` where a caller fills a gap. Each structure quotes the response it reads.

@@ -101,8 +101,14 @@ class BinanceDialect:
         self._symbols = symbols
         self._deferred = DeferredNumbers()
         self._maker, self._streams = EventMaker(self._deferred), NamedFrames()
-        self.events, self._event = self._streams.events, self._streams.event
-        self._reader = FrameReader(self, LARGEST_FRAME, self._deferred)
+        self._event = self._streams.event
+        self._reader = FrameReader(
+            largest_frame=LARGEST_FRAME,
+            deferred=self._deferred,
+            events=self._streams.events,
+            answers=self._answers,
+            with_care=lambda frame, at_ns: [self._event(frame, at_ns)],
+        )
         self.read_many = self._reader.read_many
 
     def url(self, base: str) -> str:
@@ -146,8 +152,7 @@ class BinanceDialect:
             return contents(replace(event, at_ns=None))
         return dedupe_key(event)
 
-    def answers(self, frame: bytes) -> list[Received] | None:
-        """See ``ReadsFrames``."""
+    def _answers(self, frame: bytes) -> list[Received] | None:
         message = _decode_message(frame)
         if message.data is UNSET or not message.stream:
             return [_read_control(message, frame)]
@@ -156,10 +161,6 @@ class BinanceDialect:
         if message.stream not in self._streams:
             raise KeyError(message.stream)
         return None
-
-    def events_of(self, frame: bytes, received_at_ns: int) -> list[AnyEvent]:
-        """See ``ReadsFrames``."""
-        return [self._event(frame, received_at_ns)]
 
 
 def _control(method: str, names: Sequence[str], request_id: int) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
 from penstock.exchanges.coinbase.payloads import (
@@ -26,8 +25,7 @@ from penstock.exchanges.coinbase.payloads import (
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import malformed
-from penstock.market.events import AnyEvent
-from penstock.market.symbol import Symbol
+from penstock.exchanges.stream_names import StreamNames
 from penstock.streaming.dialect import Ack, BookRules, Malformed, Received, Refusal
 
 # A snapshot is the whole book, with some tens of thousands of levels.
@@ -73,13 +71,16 @@ class CoinbaseDialect:
     channels: Sequence[str] = tuple(_CHANNELS)
 
     def __init__(self, symbols: SymbolMap) -> None:
-        self._symbols = symbols
-        self._streams: dict[str, tuple[str, str]] = {}
-        """The exchange's channel and product, by stream name."""
-        self._asked: dict[str, dict[str, Symbol]] = {name: {} for name in _CHANNELS.values()}
-        deferred = DeferredNumbers()
-        self._make = EventMaker(self._asked, deferred.texts).make
-        self._reader = FrameReader(self, LARGEST_FRAME, deferred)
+        names, deferred = StreamNames(symbols, _CHANNELS), DeferredNumbers()
+        self.streams, self._streams = names.add, names.streams
+        make = EventMaker(names.symbols, deferred).make
+        self._reader = FrameReader(
+            largest_frame=LARGEST_FRAME,
+            deferred=deferred,
+            events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, spell_at_once),
+            answers=self._answers,
+            with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], spell_with_care),
+        )
         self.read_many = self._reader.read_many
         self._unanswered: dict[int, set[str]] = {}
         """Streams that were requested and not listed since, by request, the oldest first."""
@@ -87,17 +88,6 @@ class CoinbaseDialect:
     def url(self, base: str) -> str:
         """The feed is at the root."""
         return base
-
-    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """See ``Dialect``; ``matches:BTC-USD``."""
-        theirs = _CHANNELS.get(channel)
-        if theirs is None:
-            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
-        self._asked[theirs].update(zip(natives, symbols, strict=True))
-        names = [f"{theirs}:{native}" for native in natives]
-        self._streams.update(zip(names, [(theirs, native) for native in natives], strict=True))
-        return names
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"type":"subscribe","product_ids":["BTC-USD"],"channels":["matches","heartbeat"]}``
@@ -123,18 +113,7 @@ class CoinbaseDialect:
             for each in self._reader.read_carefully(frame, received_at_ns)
         ]
 
-    def events(
-        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent]:
-        """See ``ReadsFrames``."""
-        return self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
-
-    def events_of(self, frame: bytes, received_at_ns: int) -> list[AnyEvent]:
-        """See ``ReadsFrames``."""
-        return self._make([decode(frame)], [received_at_ns], spell_with_care)
-
-    def answers(self, frame: bytes) -> list[Received] | None:
-        """See ``ReadsFrames``."""
+    def _answers(self, frame: bytes) -> list[Received] | None:
         message = _decode_message(frame)
         if message.type in TYPES:
             return None

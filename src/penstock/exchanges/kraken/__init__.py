@@ -2,11 +2,11 @@
 
 from penstock.exchanges.base import AssetNames, Exchange
 from penstock.exchanges.kraken.limits import LIMITS
+from penstock.exchanges.kraken.payloads import MINUTES
 from penstock.exchanges.kraken.rest import (
     ASSETS,
     INFO,
     LATEST_CANDLES,
-    MINUTES,
     TIME,
     KrakenRest,
     info_with,

@@ -8,26 +8,33 @@ many frames are converted to the standard format together, and numbers are colle
 validation.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct, ValidationError, field
+from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Whole
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import Number
 from penstock.exchanges.kraken.symbols import NAME
-from penstock.exchanges.rows import LIVE, CandleRow, TickerRow, candle_of, ticker_of
+from penstock.exchanges.rows import (
+    LIVE,
+    BookRow,
+    CandleRow,
+    DatedEvents,
+    TickerRow,
+    candle_of,
+    ticker_of,
+)
 from penstock.exchanges.times import MS_NS, epoch_ns
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Candle, Ticker, Trade
+from penstock.market.events import AnyEvent, Candle, Ticker
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
-Asked = Mapping[str, Symbol]
-"""Requested symbols by the exchange's name."""
-Candles = Mapping[tuple[str, int], tuple[Symbol, Interval]]
-"""Symbol and interval by the exchange's name and minutes."""
+MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
+"""Minutes by interval. 7 and 15 days exist too, but their first day is not documented."""
+_INTERVALS = {minutes: Interval.parse(text) for text, minutes in MINUTES.items()}
 
 
 class _Trade(Struct, gc=False):
@@ -40,9 +47,9 @@ class _Trade(Struct, gc=False):
     symbol: str
     side: Literal["buy", "sell"]
     price: Number
-    qty: Number
-    trade_id: Whole
-    timestamp: str
+    quantity: Number = field(name="qty")
+    id: Whole = field(name="trade_id")
+    at: str = field(name="timestamp")
     ord_type: str = ""
 
 
@@ -51,7 +58,7 @@ class _Trades(Struct, tag_field="channel", tag="trade", gc=False):
     data: list[_Trade]
 
 
-class _Book(Struct, gc=False):
+class _Book(BookRow, Struct, gc=False):
     """book; a snapshot has the same keys
 
     {"symbol":"MINA/GBP","bids":[{"price":0.0286,"qty":74198.19125726}],"asks":[],
@@ -62,7 +69,7 @@ class _Book(Struct, gc=False):
     bids: Raw
     asks: Raw
     checksum: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-    timestamp: str | None = None
+    at: str | None = field(name="timestamp", default=None)
 
 
 class _Books(Struct, tag_field="channel", tag="book", gc=False):
@@ -87,7 +94,7 @@ class _Ticker(TickerRow, Struct, gc=False, kw_only=True):
     volume: Number
     low: Number
     high: Number
-    timestamp: str | None = None
+    at: str | None = field(name="timestamp", default=None)
 
 
 class _Tickers(Struct, tag_field="channel", tag="ticker", gc=False):
@@ -145,10 +152,11 @@ class EventMaker:
     """
 
     def __init__(
-        self, asked: Mapping[str, Asked], candles: Candles, deferred: DeferredNumbers
+        self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
     ) -> None:
-        self._trades, self._books, self._tickers = asked["trade"], asked["book"], asked["ticker"]
-        self._candles, self._texts, self._spell = candles, deferred.texts, deferred.spell
+        """``asked`` has the requested symbols by kind of stream and the exchange's name."""
+        self._asked, self._spell = asked, deferred.spell
+        self._dated = DatedEvents(NAME, {"buy": "buy", "sell": "sell"}, deferred)
 
     def make(
         self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
@@ -161,16 +169,17 @@ class EventMaker:
         """
         books = [row for each in messages if type(each) is _Books for row in each.data]
         levels = iter(spell([raw for row in books for raw in (row.bids, row.asks)]))
+        trades, asked_books, dated = self._asked["trade"], self._asked["book"], self._dated
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             # Comparing types takes half the time of ``match``.
             if type(message) is _Books:
-                make = self._delta if message.type == "update" else self._snapshot
+                make = dated.delta if message.type == "update" else dated.snapshot
                 for book in message.data:
-                    events.append(make(book, at_ns, levels))
+                    events.append(make(book, asked_books[book.symbol], at_ns, levels))
             elif type(message) is _Trades:
                 for trade in message.data:
-                    events.append(self._trade(trade, at_ns))
+                    events.append(dated.trade(trade, trades[trade.symbol], at_ns))
             elif type(message) is _Tickers:
                 for ticker in message.data:
                     events.append(self._ticker(ticker, at_ns))
@@ -180,57 +189,18 @@ class EventMaker:
                 events += candles
         return events
 
-    def _trade(self, row: _Trade, received_at_ns: int) -> Trade:
-        price, quantity = row.price, row.qty
-        if type(price) is not str or type(quantity) is not str:
-            price, quantity = str(price), str(quantity)
-        self._texts += price, quantity
-        return Trade(
-            exchange=NAME,
-            symbol=self._trades[row.symbol],
-            received_at_ns=received_at_ns,
-            id=row.trade_id,
-            at_ns=epoch_ns(row.timestamp),
-            price_text=price,
-            quantity_text=quantity,
-            taker=row.side,
-        )
-
-    def _delta(self, row: _Book, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
-        if row.timestamp is None:  # as in snapshots of an older server
-            raise ValidationError("a change without a time")
-        return BookDelta(
-            exchange=NAME,
-            symbol=self._books[row.symbol],
-            received_at_ns=received_at_ns,
-            at_ns=epoch_ns(row.timestamp),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-            checksum=row.checksum,
-        )
-
-    def _snapshot(self, row: _Book, received_at_ns: int, levels: Iterator[Raw]) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=NAME,
-            symbol=self._books[row.symbol],
-            received_at_ns=received_at_ns,
-            at_ns=None if row.timestamp is None else epoch_ns(row.timestamp),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-            checksum=row.checksum,
-        )
-
     def _ticker(self, row: _Ticker, received_at_ns: int) -> Ticker:
-        at_ns = None if row.timestamp is None else epoch_ns(row.timestamp)
-        origin = NAME, self._tickers[row.symbol], received_at_ns, LIVE
+        at_ns = None if row.at is None else epoch_ns(row.at)
+        origin = NAME, self._asked["ticker"][row.symbol], received_at_ns, LIVE
         return ticker_of(row, origin, at_ns, self._spell)
 
     def _candle(self, row: _Candle, received_at_ns: int) -> Candle:
-        symbol, interval = self._candles[row.symbol, row.interval]
-        open_ms, origin = (
-            epoch_ns(row.interval_begin) // MS_NS,
+        symbol = self._asked[f"ohlc-{row.interval}"][row.symbol]
+        origin, open_ms = (
             (NAME, symbol, received_at_ns, LIVE),
+            epoch_ns(row.interval_begin) // MS_NS,
         )
+        interval = _INTERVALS[row.interval]
         return candle_of(row, origin, interval, open_ms, closed=False, spell=self._spell)
 
 

@@ -1,4 +1,4 @@
-"""Kraken's rows.REST requests as data, and readers of their responses.
+"""Kraken's REST requests as data, and readers of their responses.
 
 Every response, also an error, has status 200 and the same envelope: ``{"error":[],"result":{…}}``,
 or ``{"error":["EQuery:Unknown asset pair"]}``. Pairs are requested by id, and results are keyed by
@@ -33,6 +33,7 @@ from penstock.exchanges.base import (
 )
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
+from penstock.exchanges.kraken.payloads import MINUTES
 from penstock.exchanges.kraken.symbols import NAME, Answer, read_assets, read_info
 from penstock.exchanges.progress import latest_trade, levels, progress_request
 from penstock.exchanges.resource import Resource
@@ -46,8 +47,6 @@ PAGE = 1000
 DEEPEST_BOOK = 500
 LATEST_CANDLES = 720
 """Older ones are not available, whatever ``since`` is; the running one comes in addition."""
-MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
-"""Minutes by interval. 7 and 15 days exist too, but their first day is not documented."""
 _MEANINGS: Mapping[str, Meaning] = {
     "EGeneral:Too many requests": "too_fast",
     "EGeneral:Temporary lockout": "too_fast",

@@ -11,19 +11,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import RunningCandles, malformed
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
-from penstock.exchanges.kraken.payloads import CHANNELS, EventMaker, decode
-from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
+from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, decode
+from penstock.exchanges.kraken.rest import DEEPEST_BOOK
 from penstock.exchanges.level_formats import objects_at_once, objects_with_care
-from penstock.market.events import AnyEvent
-from penstock.market.interval import Interval
-from penstock.market.symbol import Symbol
+from penstock.exchanges.stream_names import StreamNames
 from penstock.streaming.counting import AckCounts
 from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 
@@ -31,15 +28,22 @@ from penstock.streaming.dialect import Ack, BookRules, Received, Refusal
 LARGEST_FRAME = 1_000_000
 DEPTH = CHECKSUM.levels
 _REMEMBERED_REQUESTS = 100
+_TEXTS = {minutes: text for text, minutes in MINUTES.items()}
 
+_KINDS = {
+    "trades": "trade",
+    "book_deltas": "book",
+    "tickers": "ticker",
+    **{f"candles_{text}": f"ohlc-{minutes}" for text, minutes in MINUTES.items()},
+}
 _OPTIONS: dict[str, dict[str, Any]] = {
     # The snapshot has the fifty newest trades: those missed during a short disconnect.
-    "trades": {"channel": "trade", "snapshot": True},
-    "book_deltas": {"channel": "book", "depth": DEPTH, "snapshot": True},
-    "tickers": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
+    "trade": {"channel": "trade", "snapshot": True},
+    "book": {"channel": "book", "depth": DEPTH, "snapshot": True},
+    "ticker": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
     **{
-        f"candles_{text}": {"channel": "ohlc", "interval": minutes, "snapshot": True}
-        for text, minutes in MINUTES.items()
+        f"ohlc-{minutes}": {"channel": "ohlc", "interval": minutes, "snapshot": True}
+        for minutes in MINUTES.values()
     },
 }
 
@@ -86,18 +90,21 @@ class KrakenDialect:
         fetched_levels=DEEPEST_BOOK,
         fetched_decimals=3,
     )
-    channels: Sequence[str] = tuple(_OPTIONS)
+    channels: Sequence[str] = tuple(_KINDS)
 
     def __init__(self, symbols: SymbolMap) -> None:
-        self._symbols = symbols
-        self._streams: dict[str, tuple[str, str]] = {}
-        """penstock's channel and the exchange's symbol, by stream name."""
-        self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
-        self._candles_asked: dict[tuple[str, int], tuple[Symbol, Interval]] = {}
+        names, deferred = StreamNames(symbols, _KINDS), DeferredNumbers()
+        self.streams, self._streams, self._asked = names.add, names.streams, names.symbols
         self._running = RunningCandles()
-        deferred = DeferredNumbers()
-        self._make = EventMaker(self._asked, self._candles_asked, deferred).make
-        reader = FrameReader(self, LARGEST_FRAME, deferred, self._running.closed)
+        make = EventMaker(names.symbols, deferred).make
+        reader = FrameReader(
+            largest_frame=LARGEST_FRAME,
+            deferred=deferred,
+            events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, objects_at_once),
+            answers=self._answers,
+            with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], objects_with_care),
+            accepted=self._running.closed,
+        )
         self.read, self.read_many = reader.read, reader.read_many
         self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
@@ -108,51 +115,21 @@ class KrakenDialect:
         """The endpoint of version 2."""
         return base.rstrip("/") + "/v2"
 
-    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """See ``Dialect``; ``book:BTC/USD``, ``ohlc-5:BTC/USD``."""
-        options = _OPTIONS.get(channel)
-        if options is None:
-            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        kind, minutes = options["channel"], options.get("interval")
-        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
-        for native, symbol in zip(natives, symbols, strict=True):
-            if minutes is None:
-                self._asked[kind][native] = symbol
-            else:
-                interval = Interval.parse(channel.removeprefix("candles_"))
-                self._candles_asked[native, minutes] = symbol, interval
-        names = [_name(kind, minutes, native) for native in natives]
-        self._streams.update(zip(names, [(channel, native) for native in natives], strict=True))
-        return names
-
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"method":"subscribe","params":{"channel":"book","symbol":["BTC/USD"],…},"req_id":7}``
 
         All streams are of one channel.
         """
-        for name in names:
-            channel, native = self._streams[name]
-            if "interval" in _OPTIONS[channel]:
-                symbol, interval = self._candles_asked[native, _OPTIONS[channel]["interval"]]
-                self._running.forget((symbol, interval.text))
+        for kind, native in map(self._streams.__getitem__, names):
+            if minutes := _OPTIONS[kind].get("interval"):
+                self._running.forget((self._asked[kind][native], _TEXTS[minutes]))
         return self._control("subscribe", names, request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
         """The same with ``"method":"unsubscribe"``."""
         return self._control("unsubscribe", names, request_id)
 
-    def events(
-        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent]:
-        """See ``ReadsFrames``."""
-        return self._make(list(map(decode, frames)), received_at_ns, objects_at_once)
-
-    def events_of(self, frame: bytes, received_at_ns: int) -> list[AnyEvent]:
-        """See ``ReadsFrames``."""
-        return self._make([decode(frame)], [received_at_ns], objects_with_care)
-
-    def answers(self, frame: bytes) -> list[Received] | None:
-        """See ``ReadsFrames``."""
+    def _answers(self, frame: bytes) -> list[Received] | None:
         message = _decode_message(frame)
         if message.data is UNSET:
             return self._read_control(message, frame)
@@ -188,14 +165,14 @@ class KrakenDialect:
         return Refusal(request_id, message.method, message.error, (name,) if name else ())
 
     def _control(self, method: str, names: Sequence[str], request_id: int) -> str:
-        (channel,) = {self._streams[name][0] for name in names}
+        (kind,) = {self._streams[name][0] for name in names}
         natives = {self._streams[name][1]: name for name in names}
         if method == "subscribe":
             self._requests[request_id] = natives
             self._counts.ask(_key(method, names[0]), names)
             if len(self._requests) > _REMEMBERED_REQUESTS:
                 del self._requests[next(iter(self._requests))]
-        params = {**_OPTIONS[channel], "symbol": list(natives)}
+        params = {**_OPTIONS[kind], "symbol": list(natives)}
         if method == "unsubscribe":
             del params["snapshot"]
         return _encode({"method": method, "params": params, "req_id": request_id}).decode()

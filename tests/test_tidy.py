@@ -18,6 +18,9 @@ TRACKED = subprocess.run(
 
 EXCHANGES = ("binance", "kraken", "coinbase", "upbit")
 
+# Lines of the folders that are not down to 800 yet; these numbers only ever fall.
+LARGER_FOLDERS = {"binance": 844, "kraken": 873}
+
 # A package whose public names are exchanges' cannot offer them without naming them.
 NAMES_EXCHANGES = {"throttled/__init__.py"}
 
@@ -53,6 +56,17 @@ def test_an_exchange_is_named_only_in_its_folder(path: Path) -> None:
         if exchange not in inside and relative(path) not in NAMES_EXCHANGES:
             named = [line for line in lines if exchange in line]
             assert not named, f"{exchange} has a folder of its own"
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_an_exchanges_folder_holds_only_what_differs(exchange: str) -> None:
+    lines = sum(
+        path.read_text().count("\n")
+        for path in (PACKAGE / "exchanges" / exchange).iterdir()
+        if path.suffix == ".py"
+    )
+
+    assert lines <= LARGER_FOLDERS.get(exchange, 800), "share what other exchanges do as well"
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from penstock.exchanges.binance.payloads import Reader
+from penstock.exchanges.binance.payloads import EventMaker
 from penstock.exchanges.binance.stream import _Channel
-from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.market.channels import Channel, Probe, contents
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
@@ -42,20 +41,18 @@ class FundingPayload(Struct, gc=False):
     next_ms: int = field(name="T")
 
 
-def funding_reader(_: DeferredNumbers) -> Reader:
+def funding_rate(
+    _: EventMaker, data: FundingPayload, symbol: Symbol, received_at_ns: int
+) -> FundingRate:
     """Reads <s>@markPrice."""
-
-    def read(data: FundingPayload, symbol: Symbol, received_at_ns: int) -> FundingRate:
-        return FundingRate(
-            exchange="binance",
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            at_ns=data.at_ms * 1_000_000,
-            rate_text=data.rate,
-            next_ms=data.next_ms,
-        )
-
-    return read
+    return FundingRate(
+        exchange="binance",
+        symbol=symbol,
+        received_at_ns=received_at_ns,
+        at_ns=data.at_ms * 1_000_000,
+        rate_text=data.rate,
+        next_ms=data.next_ms,
+    )
 
 
-STREAMED = {"funding_rates": _Channel("markPrice", FundingPayload, funding_reader)}
+STREAMED = {"funding_rates": _Channel("markPrice", FundingPayload, funding_rate)}

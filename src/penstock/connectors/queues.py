@@ -100,9 +100,11 @@ class RequestQueue:
                 raise CostExceedsLimit(cost, limit.most, limit.period_ms)
 
     def first(self) -> QueuedRequest | None:
-        """The next request. Cancelled ones are removed."""
-        while self.waiters and self.waiters[0].future.done():
+        """The next request. Those that no longer wait are removed."""
+        while self.waiters and (future := self.waiters[0].future).done():
             self.waiters.popleft()
+            if future.cancelled() or future.exception() is not None:
+                self.retry_at_ms = 0.0  # It was for the cost of this request; others may cost less.
         return self.waiters[0] if self.waiters else None
 
     def waiting(self) -> Iterator[QueuedRequest]:
@@ -127,8 +129,9 @@ class RequestQueue:
 
     def send_away_late(self, now_ms: float) -> None:
         """Reject requests whose deadline has passed."""
+        retry_at_ms = max(now_ms + 1, self.retry_at_ms)
         while (waiter := self.first()) is not None and waiter.deadline_ms <= now_ms:
-            waiter.future.set_exception(no_room_until(max(now_ms + 1, self.retry_at_ms)))
+            waiter.future.set_exception(no_room_until(retry_at_ms))
 
     def send_away(self, error_of: Callable[[QueuedRequest], Exception | None]) -> None:
         """Reject all requests for which ``error_of`` returns an error."""

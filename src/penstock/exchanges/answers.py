@@ -4,12 +4,12 @@ A response is decoded as documented or rejected as a whole. A number is rejected
 no sign, no exponent, no NaN.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from penstock.errors import UnexpectedAnswer
 from penstock.market.numbers import is_plain
@@ -42,6 +42,25 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
         raise UnexpectedAnswer(f"An answer cannot be read: {error}. It begins {start!r}") from error
 
 
+def decoded_or_none(decode: Callable[[bytes], T], body: bytes) -> T | None:
+    """The decoded body; None if the body is HTML or the like."""
+    try:
+        return decode(body)
+    except UNREADABLE:
+        return None
+
+
+def only(found: Collection[T]) -> T:
+    """The only element.
+
+    Raises:
+        UnexpectedAnswer: there are none, or several.
+    """
+    if len(found) != 1:
+        raise UnexpectedAnswer(f"One was asked for, and {len(found)} were answered")
+    return next(iter(found))
+
+
 def plain_number(text: str) -> str:
     """The same text, if it is a plain number.
 
@@ -51,6 +70,11 @@ def plain_number(text: str) -> str:
     if not is_plain(text):
         raise UnexpectedAnswer(f"An answer holds {text[:40]!r} where a plain number belongs")
     return text
+
+
+def plain_numbers(texts: Sequence[str | UnsetType]) -> list[str | None]:
+    """The same for several; None for UNSET."""
+    return [None if text is UNSET else plain_number(text) for text in texts]
 
 
 def step_text(told: object) -> str | None:

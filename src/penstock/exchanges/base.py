@@ -26,6 +26,11 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+def valid_at(values: Mapping[int, T], at_ms: int) -> T:
+    """The value that is valid at a time, of values by the time (ms) from which they are valid."""
+    return values[max(from_ms for from_ms in values if from_ms <= at_ms)]
+
+
 class RawRequest(NamedTuple):
     """An HTTP request built by another client library; it is sent unchanged."""
 
@@ -337,17 +342,17 @@ class Exchange:
     name: str
     rest_url: str
     stream_url: str
-    limits: Callable[[int], tuple[Limit, ...]]
-    """The limits known to apply at a time (ms), until the exchange announces its own."""
+    limits_from: Mapping[int, tuple[Limit, ...]]
+    """Known limits by the time (ms) from which they apply, ascending from 0."""
     time: Request[int] | None
     """The exchange's clock, in ms; None where only the ``Date`` of its responses shows it."""
     info: Request[Info]
     rest: Callable[[SymbolMap], Rest]
     dialect: Callable[[SymbolMap], Dialect]
-    usages: Callable[[Mapping[str, str]], Sequence[Usage]]
-    """The usage reported in a response's headers (names in lower case)."""
     read_api_error: Callable[[bytes], ApiError | None]
     """The error in the body of a response; None if the body is not one of the exchange's own."""
+    usages: Callable[[Mapping[str, str]], Sequence[Usage]] = lambda _headers: ()
+    """The usage reported in a response's headers (names in lower case)."""
     refuses_with_200: bool = False
     """Whether an error may have status 200; every body is then checked for one."""
     time_step_ms: int = 1
@@ -373,3 +378,7 @@ class Exchange:
     make_client: "Callable[[Gateway, Exchanges], ExchangeClient] | None" = None
     """Makes the client used instead of the gateway, where one call may take several requests. All
     requests go through the gateway; ``Exchanges`` has the addresses set by the operator."""
+
+    def limits(self, at_ms: int) -> tuple[Limit, ...]:
+        """The limits known to apply at a time, until the exchange announces its own."""
+        return valid_at(self.limits_from, at_ms)

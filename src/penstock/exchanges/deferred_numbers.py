@@ -4,7 +4,10 @@ Validating hundreds of texts together takes as long as validating a few one by o
 the texts they find, and their caller validates all of them at once before it passes the events on.
 """
 
-from msgspec import Raw
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, Raw
 
 from penstock.errors import MalformedLevels
 from penstock.market.levels import all_plain_levels, read_levels
@@ -19,6 +22,12 @@ class DeferredNumbers:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.levels: list[Raw] = []
+
+    def spell(self, numbers: Sequence[Any]) -> list[str | None]:
+        """The texts of numbers, to be validated later; None for UNSET."""
+        texts = [None if each is UNSET else str(each) for each in numbers]
+        self.texts += [each for each in texts if each is not None]
+        return texts
 
     def are_plain(self) -> bool:
         """Whether all are plain numbers; if so, they are discarded.

@@ -5,15 +5,15 @@ Where the exchange does not mark closed candles, a candle is closed when a later
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from msgspec import ValidationError
+from msgspec import UNSET, ValidationError
 from msgspec.structs import replace
 
 from penstock.exchanges.answers import UNREADABLE
-from penstock.market.events import Candle
+from penstock.market.events import AnyEvent, Candle
 from penstock.market.numbers import is_plain
 from penstock.streaming.dialect import Malformed, Reason
 
@@ -77,6 +77,11 @@ def spelled_out(number: Number) -> str:
     return number_text(number)
 
 
+def spelled_out_all(numbers: Sequence[Any]) -> list[str | None]:
+    """The same for several; None for UNSET."""
+    return [None if number is UNSET else spelled_out(number) for number in numbers]
+
+
 class RunningCandles:
     """The newest candle of each stream, for exchanges that do not mark closed candles.
 
@@ -101,3 +106,15 @@ class RunningCandles:
         if before.open_ms > candle.open_ms:
             return [replace(candle, closed=True)]
         return [replace(before, closed=True, received_at_ns=candle.received_at_ns), candle]
+
+    def closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        """The same events; a candle that is closed by a later one is repeated before it."""
+        if Candle not in map(type, events):
+            return events
+        closed: list[AnyEvent] = []
+        for event in events:
+            if type(event) is Candle:
+                closed += self.note((event.symbol, event.interval), event)
+            else:
+                closed.append(event)
+        return closed

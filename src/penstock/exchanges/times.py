@@ -6,6 +6,7 @@ Nothing is rounded: a text keeps all its digits, and milliseconds are multiplied
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated
 
 from msgspec import Meta, ValidationError
@@ -51,6 +52,22 @@ def epoch_ns(text: str) -> int:
         if head_ns is not None:
             return head_ns + int(digits) * _SCALES[len(digits)]
     return _read(text)
+
+
+def seconds_ns(at_s: Decimal) -> int:
+    """The time of seconds since 1970, with any number of decimals.
+
+    Raises:
+        ValidationError: it is outside 1970 to 2262.
+    """
+    if not (at_s.is_finite() and 0 <= at_s <= LATEST_NS // SECOND_NS):
+        raise ValidationError(f"{at_s} s is not between 1970 and 2262")
+    return int(at_s * SECOND_NS)
+
+
+def iso_text(at_ms: int) -> str:
+    """The RFC 3339 text of a time in milliseconds, cut to whole seconds."""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _read(text: str) -> int:

@@ -1,15 +1,16 @@
 """Binance's limits: dated where known, announced where asked, told by every answer."""
 
 from penstock.exchanges.base import Usage
-from penstock.exchanges.binance.limits import RateLimit, announced, limits_at, usages
+from penstock.exchanges.binance import EXCHANGE
+from penstock.exchanges.binance.limits import RateLimit, announced, ban_end_ms, usages
 from penstock.market.interval import MINUTE_MS
 from penstock.throttle.gate import Limit
 
 
 def test_the_limits_depend_on_the_day() -> None:
-    assert limits_at(1_633_998_511_132)[0] == Limit(1200, MINUTE_MS)
-    assert limits_at(1_763_000_000_000)[0] == Limit(6000, MINUTE_MS)
-    assert limits_at(1_763_000_000_000)[1] == Limit(61_000, 5 * MINUTE_MS, "request")
+    assert EXCHANGE.limits(1_633_998_511_132)[0] == Limit(1200, MINUTE_MS)
+    assert EXCHANGE.limits(1_763_000_000_000)[0] == Limit(6000, MINUTE_MS)
+    assert EXCHANGE.limits(1_763_000_000_000)[1] == Limit(61_000, 5 * MINUTE_MS, "request")
 
 
 def test_what_the_exchange_announces_is_kept_as_it_is() -> None:
@@ -33,3 +34,10 @@ def test_usage_is_read_from_every_window_a_header_names() -> None:
     }
 
     assert usages(headers) == [Usage("", 25, 60_000), Usage("", 5, 10_000)]
+
+
+def test_a_ban_names_its_end() -> None:
+    words = "Way too much request weight used; IP banned until 1573474564000. Please use"
+
+    assert ban_end_ms(words) == 1_573_474_564_000
+    assert ban_end_ms("Too much request weight used") is None

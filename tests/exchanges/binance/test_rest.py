@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
-from penstock.exchanges.binance.rest import INFO, PING, TIME, BinanceRest, read_api_error
+from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_api_error
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
@@ -26,11 +26,11 @@ def test_the_requests_are_those_every_exchange_has() -> None:
 @pytest.mark.parametrize(
     ("request_", "cost"),
     [
-        (PING, 1), (TIME, 1), (INFO, 20),
+        (TIME, 1), (INFO, 20),
         (REST.book(BTC, 1), 5), (REST.book(BTC, 100), 5), (REST.book(BTC, 101), 25),
         (REST.book(BTC, 500), 25), (REST.book(BTC, 501), 50), (REST.book(BTC, 1000), 50),
         (REST.book(BTC, 1001), 250), (REST.book(BTC, 99_999), 250),
-        (REST.recent_trades(BTC), 25), (REST.trades(BTC, 1), 25), (REST.agg_trades(BTC, 1), 4),
+        (REST.recent_trades(BTC), 25), (REST.trades(BTC, 1), 25),
         (REST.candles(BTC, MINUTE, 0, 1), 2),
         (REST.tickers([BTC]), 2), (REST.tickers(MANY[:20]), 2), (REST.tickers(MANY[:21]), 40),
         (REST.tickers(MANY[:100]), 40), (REST.tickers(MANY), 80), (REST.tickers(), 80),
@@ -71,7 +71,7 @@ def candle_row(open_ms: int) -> str:
 
 def test_a_candle_is_closed_when_another_follows_or_it_ended_long_ago() -> None:
     now_ms = 600_000
-    read = REST.candles(BTC, MINUTE, 0, 1).read
+    read = REST.candles(BTC, MINUTE, 0, now_ms).read
 
     def closed(*opens_ms: int) -> list[bool]:
         body = f"[{','.join(map(candle_row, opens_ms))}]".encode()
@@ -94,7 +94,6 @@ def test_a_candle_is_closed_when_another_follows_or_it_ended_long_ago() -> None:
         (REST.trades(BTC, 1), b'[{"id":1,"price":"1e5","qty":"1","time":1,"isBuyerMaker":true}]'),
         (REST.trades(BTC, 1), b'{"code":0,"msg":"?"}'),
         (REST.trades(BTC, 1), b"\xff"),
-        (REST.agg_trades(BTC, 1), b'[{"a":1}]'),
         (REST.candles(BTC, MINUTE, 0, 1), b'[[1,"1.0"]]'),
         (REST.tickers(), b"[1]"),
     ],

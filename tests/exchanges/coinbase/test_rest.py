@@ -8,7 +8,6 @@ import pytest
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import ApiError, SymbolMap
 from penstock.exchanges.coinbase import EXCHANGE
-from penstock.exchanges.coinbase.limits import limits_at, usages
 from penstock.exchanges.coinbase.rest import TIME, CoinbaseRest, read_api_error
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
@@ -167,11 +166,11 @@ def test_a_refusal_is_its_words() -> None:
 
 
 def test_the_bucket_is_never_asked_for_more_than_it_holds() -> None:
-    (limit,) = limits_at(0)
+    (limit,) = EXCHANGE.limits(0)
 
     assert limit.amount * 1000 / limit.period_ms <= 10
     assert limit.most < 15
-    assert usages({"cb-after": "17"}) == []
+    assert not EXCHANGE.usages({"cb-after": "17"})
 
 
 def test_what_it_can_do_is_told_as_data() -> None:

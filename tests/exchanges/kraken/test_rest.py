@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval, UnknownSymbol
 from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
-from penstock.exchanges.kraken.limits import limits_at, usages
+from penstock.exchanges.kraken import EXCHANGE
 from penstock.exchanges.kraken.rest import INFO, TIME, KrakenRest, read_api_error
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -59,13 +59,13 @@ def test_a_request_says_what_it_asks_and_whose_budget_pays(
 
 
 def test_a_call_for_a_pair_counts_for_the_pair_and_for_the_address() -> None:
-    address, pair = limits_at(0)
+    address, pair = EXCHANGE.limits(0)
 
     assert [limit.charge(1, "") for limit in (address, pair)] == [1, 0]
     assert [limit.charge(1, "pair/XXBTZUSD") for limit in (address, pair)] == [1, 1]
     assert pair.of("pair/XXBTZUSD") != pair.of("pair/XDGUSD")
     assert all((limit.amount, limit.period_ms) == (1, 1000) for limit in (address, pair))
-    assert usages({"date": "now"}) == []
+    assert not EXCHANGE.usages({"date": "now"})
 
 
 @pytest.mark.parametrize(

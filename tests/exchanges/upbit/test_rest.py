@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.base import ApiError, SymbolMap, Usage
 from penstock.exchanges.upbit import EXCHANGE
-from penstock.exchanges.upbit.limits import GROUPS, limits_at, usages
+from penstock.exchanges.upbit.limits import GROUPS, usages
 from penstock.exchanges.upbit.rest import PAGE, UpbitRest, read_api_error
 from penstock.market.events import Trade
 from penstock.market.interval import DAY_MS, MINUTE_MS, Interval
@@ -229,7 +229,7 @@ def test_a_refusal_tells_how_long_it_lasts(words: str, wait_ms: int | None) -> N
 
 
 def test_every_group_has_its_own_limit_which_no_second_passes() -> None:
-    limits = limits_at(0)
+    limits = EXCHANGE.limits(0)
 
     assert [limit.category for limit in limits] == list(GROUPS)
     assert all(limit.amount + limit.most <= 9 for limit in limits)

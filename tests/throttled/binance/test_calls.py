@@ -8,8 +8,8 @@ from binance.spot import Spot
 from tests.throttled.conftest import Simulated
 
 from penstock.errors import UnknownMethod, WaitTimedOut
+from penstock.throttle.gate import Limit
 from penstock.throttled import BinanceSpotThrottler
-from penstock.throttled.limits import LimitSpec
 
 from .test_throttler import serving, throttled, used
 
@@ -68,7 +68,7 @@ async def test_any_method_of_the_connector_can_be_called_for_what_it_costs() -> 
 
 
 async def test_a_call_that_cannot_be_sent_in_time_is_not_sent(usual: Simulated) -> None:
-    whole = (LimitSpec("weight", 20, 3600),)
+    whole = (Limit(20, 3_600_000),)
     async with throttled(usual.address, whole) as throttler:
         await throttler.get_exchange_info()
         for ask in (throttler.ping, throttler.get_book_ticker, throttler.get_exchange_info):

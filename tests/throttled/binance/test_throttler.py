@@ -18,17 +18,17 @@ from binance.spot import Spot
 from tests.throttled.conftest import WEIGHT, WINDOW_S, Simulated
 
 from penstock.errors import CostExceedsLimit, MissingExtra
+from penstock.throttle.gate import Limit
 from penstock.throttled import BinanceSpotThrottler
 from penstock.throttled.binance import client as connector
-from penstock.throttled.limits import LimitSpec
 
-QUICK = (LimitSpec("weight", WEIGHT, WINDOW_S),)
+QUICK = (Limit(WEIGHT, WINDOW_S * 1000),)
 TASKS = 50
 
 
 @asynccontextmanager
 async def throttled(
-    address: str, limits: tuple[LimitSpec, ...] | None = None, connections: int = 64
+    address: str, limits: tuple[Limit, ...] | None = None, connections: int = 64
 ) -> AsyncIterator[BinanceSpotThrottler]:
     # What is charged is compared with what is counted, so the minute must not turn meanwhile.
     if (left_s := 60 - time.time() % 60) < 5 and limits is None:
@@ -166,7 +166,7 @@ async def test_usage_that_others_caused_is_taken_over(usual: Simulated) -> None:
 async def test_when_the_exchange_says_stop_nothing_leaves_until_it_listens_again(
     quick: Simulated,
 ) -> None:
-    wrong = (LimitSpec("weight", 10 * WEIGHT, WINDOW_S),)
+    wrong = (Limit(10 * WEIGHT, WINDOW_S * 1000),)
     async with throttled(quick.address, wrong) as throttler:
         asked = [throttler.get_ticker_24hr() for _ in range(2 * WEIGHT // 80)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -288,7 +288,7 @@ async def test_who_gives_up_waiting_for_an_answer_frees_its_connection_when_it_c
 
 
 async def test_a_request_dearer_than_a_window_is_refused_at_once_and_holds_no_connection() -> None:
-    tiny = (LimitSpec("weight", 10, 1),)
+    tiny = (Limit(10, 1000),)
     async with throttled("http://127.0.0.1:1", tiny, connections=1) as throttler:
         for _ in range(2):
             with pytest.raises(CostExceedsLimit):

@@ -1,7 +1,7 @@
 """Binance spot: https://github.com/binance/binance-spot-api-docs."""
 
 from penstock.exchanges.base import Exchange
-from penstock.exchanges.binance.limits import limits_at, usages
+from penstock.exchanges.binance.limits import LIMITS_FROM, usages
 from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_api_error
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.binance.symbols import NAME
@@ -10,7 +10,7 @@ EXCHANGE = Exchange(
     name=NAME,
     rest_url="https://api.binance.com",
     stream_url="wss://stream.binance.com:9443",
-    limits=limits_at,
+    limits_from=LIMITS_FROM,
     time=TIME,
     info=INFO,
     rest=BinanceRest,

@@ -11,8 +11,7 @@ clock.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -23,14 +22,9 @@ from penstock.throttle.gate import Limit
 
 _UNITS_MS = {"SECOND": SECOND_MS, "MINUTE": MINUTE_MS, "HOUR": HOUR_MS, "DAY": DAY_MS}
 _LETTERS_MS = {name[0].lower(): length_ms for name, length_ms in _UNITS_MS.items()}
+_BAN_END = re.compile(r"banned until ([0-9]{10,16})")
 # x-mbx-used-weight-1m: 25
 _USED_WEIGHT = re.compile(r"x-mbx-used-weight-([1-9][0-9]{0,5})([smhd])")
-
-
-@dataclass(frozen=True)
-class _Known:
-    valid_from_ms: int
-    limits: tuple[Limit, ...]
 
 
 def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, ...]:
@@ -40,15 +34,24 @@ def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, .
     )
 
 
-_HISTORY = (
-    _Known(0, _spot(1200, 6100)),
-    _Known(1_692_921_600_000, _spot(6000, 61_000)),  # 2023-08-25
-)
+LIMITS_FROM = {
+    0: _spot(1200, 6100),
+    1_692_921_600_000: _spot(6000, 61_000),  # 2023-08-25
+}
 
 
-def limits_at(at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to apply at a time."""
-    return next(known.limits for known in reversed(_HISTORY) if known.valid_from_ms <= at_ms)
+# Weights of requests, by the documentation of July 2026:
+# https://developers.binance.com/docs/binance-spot-api-docs/rest-api/market-data-endpoints
+TIME_COST, INFO_COST, TRADES_COST, CANDLES_COST = 1, 20, 25, 2
+BOOK_COSTS, DEEPEST_BOOK_COST = ((100, 5), (500, 25), (1000, 50)), 250
+"""(most levels, weight), and the weight of more."""
+TICKER_COSTS, ALL_TICKERS_COST = ((20, 2), (100, 40)), 80
+"""The same by the number of markets."""
+
+
+def cost_of(costs: Sequence[tuple[int, int]], size: int, beyond: int) -> int:
+    """The cost of the first step that includes ``size``, or ``beyond`` if none does."""
+    return next((cost for most, cost in costs if size <= most), beyond)
 
 
 class RateLimit(Struct, frozen=True):
@@ -83,6 +86,12 @@ def usages(headers: Mapping[str, str]) -> list[Usage]:
             window_ms = int(match[1]) * _LETTERS_MS[match[2]]
             found.append(Usage("", int(value), window_ms))
     return found
+
+
+def ban_end_ms(words: str) -> int | None:
+    """When a ban ends: "Way too much request weight used; IP banned until 1573474564000. …"."""
+    end = _BAN_END.search(words)
+    return int(end[1]) if end else None
 
 
 STREAM_LIMITS = StreamLimits(

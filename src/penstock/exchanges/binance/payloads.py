@@ -3,22 +3,21 @@
 Frames come in the combined envelope, ``{"stream":"btcusdt@trade","data":{…}}``. Each structure
 quotes the payload it reads, with its fields in the order in which they are sent, which msgspec
 reads fastest. It is made for one symbol at a time (``TradePayload[Literal["BTCUSDT"]]``), so that
-the decoder rejects any other. A reader makes the event, and collects its numbers for later
-validation.
+the decoder rejects any other. Numbers are collected for later validation.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Text, Whole
+from penstock.exchanges.binance.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
+from penstock.exchanges.rows import LIVE, CandleRow, TickerRow, book_of, candle_of, ticker_of
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import (
     AggTrade,
-    AnyEvent,
     BookDelta,
     BookSnapshot,
     Candle,
@@ -26,12 +25,11 @@ from penstock.market.events import (
     Ticker24h,
     Trade,
 )
+from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 
-NAME = "binance"
 S = TypeVar("S")
-Reader = Callable[[Any, Symbol, int], AnyEvent]
-"""(payload, symbol, received_at_ns) → event. Raises ValidationError."""
+_INTERVALS = {text: Interval.parse(text) for text in COMMON}
 
 
 class TradePayload(Struct, Generic[S], gc=False, kw_only=True):
@@ -105,7 +103,7 @@ class BookTickerPayload(Struct, Generic[S], gc=False):
     ask_quantity: Text = field(name="A")
 
 
-class DayTickerPayload(Struct, Generic[S], gc=False):
+class DayTickerPayload(TickerRow, Struct, Generic[S], gc=False):
     """<s>@ticker, every second
 
     {"e":"24hrTicker","E":1672515782136,"s":"BNBBTC","p":"0.0015","P":"250.00","w":"0.0018",
@@ -131,12 +129,12 @@ _IdOrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
 """-1 without trades."""
 
 
-class _Kline(Struct, gc=False):
+class _Kline(CandleRow, Struct, gc=False):
     open_ms: Whole = field(name="t")
     close_ms: Whole = field(name="T")
     interval: str = field(name="i")
-    first_id: _IdOrNone = field(name="f")
-    last_id: _IdOrNone = field(name="L")
+    first_trade_id: _IdOrNone = field(name="f")
+    last_trade_id: _IdOrNone = field(name="L")
     open: Text = field(name="o")
     close: Text = field(name="c")
     high: Text = field(name="h")
@@ -173,12 +171,14 @@ class DepthPayload(Struct, gc=False):
     asks: Raw
 
 
-def trade_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@trade."""
-    texts = deferred.texts
+class EventMaker:
+    """Makes events from payloads. Numbers in them are added to ``deferred``, for its owner."""
 
-    def read(data: TradePayload[str], symbol: Symbol, received_at_ns: int) -> Trade:
-        price, quantity = data.price, data.quantity
+    def __init__(self, deferred: DeferredNumbers) -> None:
+        self._texts, self._levels, self._spell = deferred.texts, deferred.levels, deferred.spell
+
+    def trade(self, data: TradePayload[str], symbol: Symbol, received_at_ns: int) -> Trade:
+        price, quantity, texts = data.price, data.quantity, self._texts
         texts.append(price)
         texts.append(quantity)
         return Trade(
@@ -192,15 +192,11 @@ def trade_reader(deferred: DeferredNumbers) -> Reader:
             taker="sell" if data.maker_bought else "buy",
         )
 
-    return read
-
-
-def agg_trade_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@aggTrade."""
-    texts = deferred.texts
-
-    def read(data: AggTradePayload[str], symbol: Symbol, received_at_ns: int) -> AggTrade:
+    def agg_trade(
+        self, data: AggTradePayload[str], symbol: Symbol, received_at_ns: int
+    ) -> AggTrade:
         price, quantity, first_id, last_id = data.price, data.quantity, data.first_id, data.last_id
+        texts = self._texts
         texts.append(price)
         texts.append(quantity)
         if first_id > last_id:
@@ -218,15 +214,9 @@ def agg_trade_reader(deferred: DeferredNumbers) -> Reader:
             taker="sell" if data.maker_bought else "buy",
         )
 
-    return read
-
-
-def delta_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@depth@100ms."""
-    levels = deferred.levels
-
-    def read(data: DeltaPayload[str], symbol: Symbol, received_at_ns: int) -> BookDelta:
+    def delta(self, data: DeltaPayload[str], symbol: Symbol, received_at_ns: int) -> BookDelta:
         first_id, final_id, bids, asks = data.first_id, data.final_id, data.bids, data.asks
+        levels = self._levels
         levels.append(bids)
         levels.append(asks)
         if first_id > final_id:
@@ -242,17 +232,12 @@ def delta_reader(deferred: DeferredNumbers) -> Reader:
             asks_raw=asks,
         )
 
-    return read
-
-
-def book_ticker_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@bookTicker."""
-    texts = deferred.texts
-
-    def read(data: BookTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker:
+    def book_ticker(
+        self, data: BookTickerPayload[str], symbol: Symbol, received_at_ns: int
+    ) -> Ticker:
         bid, bid_quantity = data.bid, data.bid_quantity
         ask, ask_quantity = data.ask, data.ask_quantity
-        texts.extend((bid, bid_quantity, ask, ask_quantity))
+        self._texts.extend((bid, bid_quantity, ask, ask_quantity))
         return Ticker(
             exchange=NAME,
             symbol=symbol,
@@ -264,81 +249,16 @@ def book_ticker_reader(deferred: DeferredNumbers) -> Reader:
             ask_quantity_text=ask_quantity,
         )
 
-    return read
+    def day_ticker(self, data: DayTickerPayload[str], symbol: Symbol, at_ns: int) -> Ticker24h:
+        origin = (NAME, symbol, at_ns, LIVE)
+        return ticker_of(data, origin, data.at_ms * MS_NS, self._spell, Ticker24h)
 
+    def candle(self, data: CandlePayload[str], symbol: Symbol, at_ns: int) -> Candle:
+        k, origin = data.kline, (NAME, symbol, at_ns, LIVE)
+        interval = _INTERVALS[k.interval]
+        return candle_of(k, origin, interval, k.open_ms, closed=k.closed, spell=self._spell)
 
-def day_ticker_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@ticker."""
-    texts = deferred.texts
-
-    def read(data: DayTickerPayload[str], symbol: Symbol, received_at_ns: int) -> Ticker24h:
-        texts.extend((data.last, data.bid, data.bid_quantity, data.ask, data.ask_quantity))
-        texts.extend((data.open, data.high, data.low, data.volume, data.quote_volume))
-        return Ticker24h(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            at_ns=data.at_ms * MS_NS,
-            bid_text=data.bid,
-            bid_quantity_text=data.bid_quantity,
-            ask_text=data.ask,
-            ask_quantity_text=data.ask_quantity,
-            last_text=data.last,
-            open_text=data.open,
-            high_text=data.high,
-            low_text=data.low,
-            volume_text=data.volume,
-            quote_volume_text=data.quote_volume,
-        )
-
-    return read
-
-
-def candle_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@kline_<interval>."""
-    texts = deferred.texts
-
-    def read(data: CandlePayload[str], symbol: Symbol, received_at_ns: int) -> Candle:
-        k = data.kline
-        texts.extend((k.open, k.high, k.low, k.close, k.volume, k.quote_volume))
-        texts.extend((k.taker_buy_volume, k.taker_buy_quote_volume))
-        return Candle(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            interval=k.interval,
-            open_ms=k.open_ms,
-            close_ms=k.close_ms,
-            open_text=k.open,
-            high_text=k.high,
-            low_text=k.low,
-            close_text=k.close,
-            volume_text=k.volume,
-            quote_volume_text=k.quote_volume,
-            trades=k.trades,
-            closed=k.closed,
-            taker_buy_volume_text=k.taker_buy_volume,
-            taker_buy_quote_volume_text=k.taker_buy_quote_volume,
-            first_trade_id=k.first_id if k.first_id >= 0 else None,
-            last_trade_id=k.last_id if k.last_id >= 0 else None,
-        )
-
-    return read
-
-
-def depth_reader(deferred: DeferredNumbers) -> Reader:
-    """Reads <s>@depth20@100ms."""
-    levels = deferred.levels
-
-    def read(data: DepthPayload, symbol: Symbol, received_at_ns: int) -> BookSnapshot:
-        levels.extend((data.bids, data.asks))
-        return BookSnapshot(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            update_id=data.update_id,
-            bids_raw=data.bids,
-            asks_raw=data.asks,
-        )
-
-    return read
+    def depth(self, data: DepthPayload, symbol: Symbol, at_ns: int) -> BookSnapshot:
+        bids, asks = data.bids, data.asks
+        self._levels.extend((bids, asks))
+        return book_of((NAME, symbol, at_ns, LIVE), bids, asks, update_id=data.update_id)

@@ -10,15 +10,13 @@ names both assets beside it:
 Symbols that are halted or closed are included: their history can still be requested.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 from msgspec import Struct, field
 
-from penstock.errors import MalformedSymbol, UnexpectedAnswer
-from penstock.exchanges.answers import step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.answers import decoded, step_text, word
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails
 from penstock.exchanges.binance.limits import RateLimit, announced
+from penstock.exchanges.listing import info_of
 from penstock.market.symbol import Symbol
 
 NAME = "binance"
@@ -64,17 +62,5 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     Raises:
         UnexpectedAnswer: the body is not an ``exchangeInfo`` response.
     """
-    try:
-        info = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnexpectedAnswer(f"exchangeInfo cannot be read: {error}") from error
-    return Info(SymbolMap(NAME, _listed(info.symbols)), announced(info.rate_limits))
-
-
-def _listed(rows: list[_Listed]) -> Iterator[ListedMarket]:
-    """All markets with a valid name."""
-    for row in rows:
-        try:
-            yield row.listed()
-        except MalformedSymbol:
-            continue  # one bad name must not hide the others
+    info = decoded(_decode, body)
+    return info_of(NAME, info.symbols, _Listed.listed, announced(info.rate_limits))

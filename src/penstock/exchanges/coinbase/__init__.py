@@ -1,7 +1,7 @@
 """Coinbase Exchange: https://docs.cdp.coinbase.com/exchange. Not Advanced Trade, which differs."""
 
 from penstock.exchanges.base import Exchange
-from penstock.exchanges.coinbase.limits import limits_at, usages
+from penstock.exchanges.coinbase.limits import LIMITS
 from penstock.exchanges.coinbase.rest import (
     CANDLES_PER_PAGE,
     GRANULARITIES,
@@ -18,12 +18,11 @@ EXCHANGE = Exchange(
     name=NAME,
     rest_url="https://api.exchange.coinbase.com",
     stream_url="wss://ws-feed.exchange.coinbase.com",
-    limits=limits_at,
+    limits_from={0: LIMITS},
     time=TIME,
     info=INFO,
     rest=CoinbaseRest,
     dialect=CoinbaseDialect,
-    usages=usages,
     read_api_error=read_api_error,
     consecutive=frozenset({"trades"}),
     trade_pages="before_id",

@@ -4,26 +4,12 @@ https://docs.cdp.coinbase.com/exchange/rest-api/rate-limits. Ten public requests
 to fifteen at once: a bucket of fifteen tokens, refilled by ten per second.
 """
 
-from collections.abc import Mapping
-
-from penstock.exchanges.base import Usage
 from penstock.streaming.dialect import StreamLimits
 from penstock.throttle.gate import Limit
 
 # A burst of ten and not fifteen: requests delayed by the network arrive closer together than they
 # were sent, and the margin of five requests covers half a second of delay.
-_LIMITS = (Limit(10, 1000, "request", kind="paced", burst=10),)
-
-
-def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to apply at a time: always the same."""
-    return _LIMITS
-
-
-def usages(_headers: Mapping[str, str]) -> list[Usage]:
-    """The usage reported in a response's headers: none."""
-    return []
-
+LIMITS = (Limit(10, 1000, "request", kind="paced", burst=10),)
 
 STREAM_LIMITS = StreamLimits(
     # No maximum of streams or names is documented.

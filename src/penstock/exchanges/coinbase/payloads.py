@@ -6,25 +6,26 @@ in which they are sent, which msgspec reads fastest. Levels of many frames are c
 standard format together, and numbers are collected for later validation.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
-from penstock.errors import MalformedLevels
 from penstock.exchanges.answers import Text, Whole
 from penstock.exchanges.coinbase.symbols import NAME
-from penstock.exchanges.frames import NotANumber, number_text
+from penstock.exchanges.deferred_numbers import DeferredNumbers
+from penstock.exchanges.level_formats import (
+    sides_at_once,
+    sides_with_care,
+    valid,
+    valid_together,
+)
+from penstock.exchanges.rows import BookRow, DatedEvents
 from penstock.exchanges.times import epoch_ns
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Side, Ticker, Trade
-from penstock.market.levels import LevelText, plain_lines, read_levels, write_levels
+from penstock.market.events import AnyEvent, Side, Ticker
 from penstock.market.symbol import Symbol
 
-Asked = Mapping[str, Symbol]
-"""Requested symbols by the exchange's name."""
-
-TAKER: Mapping[Side, Side] = {"buy": "sell", "sell": "buy"}
+TAKER: Mapping[str, Side] = {"buy": "sell", "sell": "buy"}
 """The taker's side by the maker's, which is the side in matches and trades."""
 
 
@@ -36,12 +37,12 @@ class _Match(Struct, tag_field="type", tag="match", gc=False):
      "time":"2021-04-17T16:43:37.089723Z"}
     """
 
-    trade_id: Whole
+    id: Whole = field(name="trade_id")
     side: Side
-    size: Text
+    quantity: Text = field(name="size")
     price: Text
     product_id: str
-    time: str
+    at: str = field(name="time")
 
 
 class _LastMatch(_Match, tag="last_match", gc=False):
@@ -73,7 +74,7 @@ class _Ticker(Struct, tag_field="type", tag="ticker", gc=False):
     best_ask_size: Text | None = None
 
 
-class _Snapshot(Struct, tag_field="type", tag="snapshot", gc=False):
+class _Snapshot(BookRow, Struct, tag_field="type", tag="snapshot", gc=False):
     """level2_batch, first frame: the whole book
 
     {"type":"snapshot","product_id":"BAND-GBP","asks":[["14.8024","12.77"],…],"bids":[…]}
@@ -82,16 +83,10 @@ class _Snapshot(Struct, tag_field="type", tag="snapshot", gc=False):
     product_id: str
     asks: Raw
     bids: Raw
-    time: str | None = None
+    at: str | None = field(name="time", default=None)
 
 
-class _Change(Struct, array_like=True, gc=False):
-    side: Side
-    price: Text
-    size: Text
-
-
-class _Update(Struct, tag_field="type", tag="l2update", gc=False):
+class _Update(BookRow, Struct, tag_field="type", tag="l2update", gc=False):
     """level2_batch, further frames: absolute sizes; zero in any format removes the level
 
     {"type":"l2update","product_id":"SKL-BTC","changes":[["sell","0.00001306","660.5"]],
@@ -100,7 +95,7 @@ class _Update(Struct, tag_field="type", tag="l2update", gc=False):
 
     product_id: str
     changes: Raw
-    time: str
+    at: str = field(name="time")
 
 
 class _Heartbeat(Struct, tag_field="type", tag="heartbeat", gc=False):
@@ -112,11 +107,6 @@ TYPES = ("match", "last_match", "ticker", "snapshot", "l2update")
 """Types with data."""
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message).decode
-_decode_changes = msgspec.json.Decoder(list[_Change]).decode
-
-_BID, _ASK = b'["buy",]', b'["sell",]'
-_find_bids = re.compile(rb'\["buy",([^\]]*)\]').findall
-_find_asks = re.compile(rb'\["sell",([^\]]*)\]').findall
 
 Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
 """The bids and asks of each, in turn, in the standard format. Raises what msgspec raises."""
@@ -125,13 +115,16 @@ Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
 class EventMaker:
     """Makes events from decoded messages.
 
-    Numbers in the events are not validated: they are added to ``texts``, which the caller validates
-    before it passes the events on.
+    Numbers in the events are added to ``deferred``, which the caller validates before it passes the
+    events on.
     """
 
-    def __init__(self, asked: Mapping[str, Asked], texts: list[str]) -> None:
-        self._matches, self._tickers = asked["matches"], asked["ticker"]
-        self._books, self._texts = asked["level2_batch"], texts
+    def __init__(
+        self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
+    ) -> None:
+        """``asked`` has the requested symbols by kind of stream and the exchange's name."""
+        self._asked, self._texts = asked, deferred.texts
+        self._dated = DatedEvents(NAME, TAKER, deferred)
 
     def make(
         self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
@@ -145,31 +138,21 @@ class EventMaker:
         # Comparing types takes half the time of any alternative.
         books = [each for each in messages if type(each) is _Update or type(each) is _Snapshot]
         levels = iter(spell(books))
+        dated, asked_books = self._dated, self._asked["level2_batch"]
+        matches = self._asked["matches"]
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             if type(message) is _Update:
-                events.append(self._delta(message, at_ns, levels))
+                symbol = asked_books[message.product_id]
+                events.append(dated.delta(message, symbol, at_ns, levels))
             elif type(message) is _Match or type(message) is _LastMatch:
-                events.append(self._trade(message, at_ns))
+                events.append(dated.trade(message, matches[message.product_id], at_ns))
             elif type(message) is _Ticker:
                 events.append(self._ticker(message, at_ns))
             elif type(message) is _Snapshot:
-                events.append(self._snapshot(message, at_ns, levels))
+                symbol = asked_books[message.product_id]
+                events.append(dated.snapshot(message, symbol, at_ns, levels))
         return events
-
-    def _trade(self, data: _Match, received_at_ns: int) -> Trade:
-        price, size = data.price, data.size
-        self._texts += price, size
-        return Trade(
-            exchange=NAME,
-            symbol=self._matches[data.product_id],
-            received_at_ns=received_at_ns,
-            id=data.trade_id,
-            at_ns=epoch_ns(data.time),
-            price_text=price,
-            quantity_text=size,
-            taker=TAKER[data.side],
-        )
 
     def _ticker(self, data: _Ticker, received_at_ns: int) -> Ticker:
         bid_size, ask_size = data.best_bid_size, data.best_ask_size
@@ -178,7 +161,7 @@ class EventMaker:
         self._texts += [size for size in (bid_size, ask_size) if size is not None]
         return Ticker(
             exchange=NAME,
-            symbol=self._tickers[data.product_id],
+            symbol=self._asked["ticker"][data.product_id],
             received_at_ns=received_at_ns,
             at_ns=epoch_ns(data.time),
             update_id=data.sequence,
@@ -193,83 +176,23 @@ class EventMaker:
             volume_text=data.volume_24h,
         )
 
-    def _snapshot(
-        self, data: _Snapshot, received_at_ns: int, levels: Iterator[Raw]
-    ) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=NAME,
-            symbol=self._books[data.product_id],
-            received_at_ns=received_at_ns,
-            at_ns=None if data.time is None else epoch_ns(data.time),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-        )
-
-    def _delta(self, data: _Update, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
-        return BookDelta(
-            exchange=NAME,
-            symbol=self._books[data.product_id],
-            received_at_ns=received_at_ns,
-            at_ns=epoch_ns(data.time),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-        )
-
 
 def spell_at_once(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """Levels in the standard format, converted from the exchange's usual format.
-
-    Raises:
-        NotANumber: some have another format, or are not levels; ``spell_with_care`` decides.
-    """
+    """Levels in the standard format, converted from the exchange's usual format."""
     lines: list[bytes] = []
     for book in books:
-        lines += _parted(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
-    if lines and not plain_lines(b"\n".join(lines)):
-        raise NotANumber("not levels as they are usually written")
-    # Copies: msgspec's ``Raw`` would keep the whole frame, with both sides, in memory.
-    return list(map(Raw, lines))
-
-
-def _parted(changes: Raw) -> tuple[bytes, bytes]:
-    """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``"""
-    bids, asks = _find_bids(changes), _find_asks(changes)
-    # If the lengths of the levels, the commas between them and the brackets around them add up to
-    # that of the whole, there is nothing else in it.
-    found = len(b"".join(bids)) + len(b"".join(asks))
-    around = len(_BID) * len(bids) + len(_ASK) * len(asks) + max(0, len(bids) + len(asks) - 1) + 2
-    if found + around != len(bytes(changes)):
-        raise NotANumber("not changes as they are usually written")
-    return _joined(bids), _joined(asks)
-
-
-def _joined(levels: Sequence[bytes]) -> bytes:
-    return b"[[" + b"],[".join(levels) + b"]]" if levels else b"[]"
+        lines += (
+            sides_at_once(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
+        )
+    return valid_together(lines)
 
 
 def spell_with_care(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """The same for levels in any format.
-
-    Raises:
-        NotANumber: a value is not a number.
-        ValidationError: they are not levels.
-    """
+    """The same for levels in any format."""
     levels: list[Raw] = []
     for book in books:
         if isinstance(book, _Snapshot):
-            levels += _checked(book.bids), _checked(book.asks)
+            levels += valid(book.bids), valid(book.asks)
         else:
-            sides: dict[Side, list[LevelText]] = {"buy": [], "sell": []}
-            for change in _decode_changes(book.changes):
-                level = number_text(change.price), number_text(change.size)
-                sides[change.side].append(level)
-            levels += write_levels(sides["buy"]), write_levels(sides["sell"])
+            levels += sides_with_care(book.changes)
     return levels
-
-
-def _checked(raw: Raw) -> Raw:
-    try:
-        read_levels(raw)
-    except MalformedLevels as error:
-        raise NotANumber(str(error)) from error
-    return raw.copy()

@@ -4,32 +4,25 @@ Responses are newest first and are reversed here. Events have ``source="rest"``,
 where a caller fills a gap. Each structure quotes the response it reads.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct, field
 
 from penstock.errors import UnknownInterval
-from penstock.exchanges.answers import (
-    UNREADABLE,
-    Text,
-    Whole,
-    decoded,
-    plain_number,
-    surely_over_ms,
-)
+from penstock.exchanges import rows
+from penstock.exchanges.answers import Text, Whole, decoded_or_none
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
 from penstock.exchanges.coinbase.symbols import NAME, read_info
-from penstock.exchanges.frames import Number, spelled_out
+from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import levels, progress_request
-from penstock.exchanges.times import MS_NS, epoch_ns
+from penstock.exchanges.resource import Params, Resource
+from penstock.exchanges.times import MS_NS, epoch_ns, iso_text
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
-from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 PAGE = 1000
@@ -50,13 +43,6 @@ class _Time(Struct):
     iso: str
 
 
-class _Level(Struct, array_like=True):
-    """["0.01825","24.34811287",2]: price, size, number of orders"""
-
-    price: Text
-    size: Text
-
-
 class _Book(Struct):
     """GET /products/{id}/book?level=2
 
@@ -64,26 +50,26 @@ class _Book(Struct):
      "auction":null,"time":"2026-01-07T23:47:25.201345Z"}
     """
 
-    bids: list[_Level]
-    asks: list[_Level]
+    bids: list[rows.LevelRow]
+    asks: list[rows.LevelRow]
     time: str | None = None
 
 
-class _Trade(Struct):
+class _Trade(Struct, kw_only=True):
     """An element of the response to GET /products/{id}/trades; the side is the maker's
 
     {"trade_id":280232,"side":"sell","size":"985","price":"0.00001305",
      "time":"2021-04-17T16:43:37.089723Z"}
     """
 
-    trade_id: Whole
+    id: Whole = field(name="trade_id")
     side: Side
-    size: Text
+    quantity: Text = field(name="size")
     price: Text
     time: str
 
 
-class _Candle(Struct, array_like=True):
+class _Candle(rows.CandleRow, Struct, array_like=True):
     """A row of the response to GET /products/{id}/candles
 
     Open time (s), low, high, open, close, volume:
@@ -98,24 +84,19 @@ class _Candle(Struct, array_like=True):
     volume: Number
 
 
-class _Ticker(Struct):
+class _Ticker(rows.TickerRow, Struct, kw_only=True):
     """GET /products/{id}/ticker
 
     {"trade_id":843439,"price":"0.997999","size":"80.29769","time":"2020-01-28T02:13:33.012523Z",
      "bid":"0.997094","ask":"0.998","volume":"1903188.03750000"}
     """
 
-    price: Text
+    trade_id: Whole
+    last: Text = field(name="price")
     time: str
     bid: Text
     ask: Text
     volume: Text
-
-
-class _Latest(Struct):
-    """The field of that response that changes with every trade."""
-
-    trade_id: Whole
 
 
 class _Spark(Struct, array_like=True):
@@ -138,30 +119,31 @@ class _ApiError(Struct):
     message: str
 
 
-_decode_time = msgspec.json.Decoder(_Time).decode
-_decode_book = msgspec.json.Decoder(_Book).decode
-_decode_trades = msgspec.json.Decoder(list[_Trade]).decode
-_decode_candles = msgspec.json.Decoder(list[_Candle], float_hook=str).decode
-_decode_ticker = msgspec.json.Decoder(_Ticker).decode
-_decode_latest = msgspec.json.Decoder(_Latest).decode
-_decode_sparks = msgspec.json.Decoder(dict[str, list[_Spark]], float_hook=str).decode
+_BOOK = Resource("/products/{}/book", _Book)
+_TRADES = Resource("/products/{}/trades", list[_Trade])
+_CANDLES = Resource("/products/{}/candles", list[_Candle], bare_numbers=True)
+_TICKER = Resource("/products/{}/ticker", _Ticker)
+_SPARKS = Resource("/products/spark-lines", dict[str, list[_Spark]], bare_numbers=True)
 _decode_api_error = msgspec.json.Decoder(_ApiError).decode
+
+_trades = rows.TradeRows[_Trade](
+    NAME,
+    at_ns=lambda row: epoch_ns(row.time),
+    taker=lambda row: TAKER[row.side],
+    newest_first=True,
+)
+_candles = rows.CandleRows[_Candle](
+    NAME, lambda row: row.open_s * 1000, spelled_out_all, newest_first=True
+)
 
 
 def read_api_error(body: bytes) -> ApiError | None:
     """The error in a response, which has no code; None if the body is HTML or the like."""
-    try:
-        words = _decode_api_error(body).message
-    except UNREADABLE:
-        return None
-    return ApiError(words, words)
+    error = decoded_or_none(_decode_api_error, body)
+    return None if error is None else ApiError(error.message, error.message)
 
 
-def _read_time(body: bytes) -> int:
-    return epoch_ns(_decode_time(body).iso) // MS_NS
-
-
-TIME: Request[int] = Request("/time", cost=1, read=lambda body, _at_ns: decoded(_read_time, body))
+TIME = Resource("/time", _Time).request(lambda answer, _at_ns: epoch_ns(answer.iso) // MS_NS)
 INFO = Request("/products", cost=1, read=read_info)
 
 
@@ -174,36 +156,26 @@ class CoinbaseRest:
     def book(self, symbol: Symbol, depth: int = PAGE) -> Request[BookSnapshot]:
         """The whole book, or its best level; it cannot be joined with the stream's books."""
 
-        def read(body: bytes, received_at_ns: int) -> BookSnapshot:
-            data = decoded(_decode_book, body)
-            return BookSnapshot(
-                exchange=NAME,
-                symbol=symbol,
-                received_at_ns=received_at_ns,
-                source="rest",
-                at_ns=None if data.time is None else epoch_ns(data.time),
-                bids_raw=_levels(data.bids),
-                asks_raw=_levels(data.asks),
-            )
+        def make(data: _Book, received_at_ns: int) -> BookSnapshot:
+            at_ns = None if data.time is None else epoch_ns(data.time)
+            bids, asks = rows.levels_of(data.bids), rows.levels_of(data.asks)
+            return rows.book_of((NAME, symbol, received_at_ns, rows.REST), bids, asks, at_ns)
 
-        return self._request_for(symbol, "book", read, level=1 if depth <= 1 else 2)
+        level = 1 if depth <= 1 else 2
+        return _BOOK.request(make, {"level": level}, of=self._native(symbol))
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
-        read = _trades_reader(symbol, "rest")
-        return self._request_for(symbol, "trades", read, limit=max(1, min(limit, PAGE)))
+        params: Params = {"limit": max(1, min(limit, PAGE))}
+        return _TRADES.request(_trades.reader(symbol), params, of=self._native(symbol))
 
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
         """The page of trades before the one whose id is the cursor."""
-        read_trades = _trades_reader(symbol, source)
-
-        def read(body: bytes, received_at_ns: int) -> TradePage:
-            trades = read_trades(body, received_at_ns)
-            return TradePage(trades, trades[0].id if trades else cursor)
-
-        return self._request_for(symbol, "trades", read, after=cursor, limit=PAGE)
+        make = _trades.page_reader(symbol, source, cursor, lambda trades: trades[0].id)
+        params: Params = {"after": cursor, "limit": PAGE}
+        return _TRADES.request(make, params, of=self._native(symbol))
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -220,16 +192,14 @@ class CoinbaseRest:
         # Both ends are included, so 300 candles are 299 steps.
         last_ms = min(end_ms - 1, first_ms + (CANDLES_PER_PAGE - 1) * step_ms)
         last_ms = max(first_ms, last_ms // step_ms * step_ms)
-
-        def read(body: bytes, received_at_ns: int) -> list[Candle]:
-            candles = decoded(lambda it: _read_candles(it, symbol, interval, received_at_ns), body)
-            # The response may have candles before the start too.
-            return [each for each in candles if start_ms <= each.open_ms < end_ms]
-
-        start, end = _iso(first_ms), _iso(last_ms)
-        return self._request_for(
-            symbol, "candles", read, granularity=granularity, start=start, end=end
-        )
+        # The response may have candles before the start too, which the reader drops.
+        make = _candles.reader(symbol, interval, start_ms, end_ms)
+        params: Params = {
+            "granularity": granularity,
+            "start": iso_text(first_ms),
+            "end": iso_text(last_ms),
+        }
+        return _CANDLES.request(make, params, of=self._native(symbol))
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The ticker of one market; of several, or of all if none is given, only the last price."""
@@ -237,116 +207,42 @@ class CoinbaseRest:
             return self._ticker(symbols[0])
         wanted = {self._symbols.native(symbol) for symbol in symbols}
 
-        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
-            return decoded(lambda it: self._read_sparks(it, wanted, received_at_ns), body)
+        def make(sparks: dict[str, list[_Spark]], received_at_ns: int) -> list[Ticker]:
+            # Only the newest price: the rest of a row covers less than a day.
+            newest = [
+                (native, sparks[native][0].close)
+                for native in sparks
+                if sparks[native] and (not wanted or native in wanted)
+            ]
+            return [
+                Ticker(
+                    exchange=NAME,
+                    symbol=symbol,
+                    received_at_ns=received_at_ns,
+                    source="rest",
+                    last_text=spelled_out(price),
+                )
+                for (_, price), symbol in rows.of_listed(self._symbols, newest, lambda it: it[0])
+            ]
 
-        return Request("/products/spark-lines", cost=1, read=read)
+        return _SPARKS.request(make)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id, or the best level of a book."""
         if channel == "book_deltas":
             return progress_request(self.book(symbol, 1), levels)
 
-        def read(body: bytes, _received_at_ns: int) -> MarketProgress:
-            trade_id = decoded(_decode_latest, body).trade_id
-            return MarketProgress(str(trade_id), trade_id if channel == "trades" else None)
+        def make(row: _Ticker, _received_at_ns: int) -> MarketProgress:
+            return MarketProgress(str(row.trade_id), row.trade_id if channel == "trades" else None)
 
-        return self._request_for(symbol, "ticker", read)
+        return _TICKER.request(make, of=self._native(symbol))
 
     def _ticker(self, symbol: Symbol) -> Request[list[Ticker]]:
-        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
-            data = decoded(_decode_ticker, body)
-            ticker = Ticker(
-                exchange=NAME,
-                symbol=symbol,
-                received_at_ns=received_at_ns,
-                source="rest",
-                at_ns=epoch_ns(data.time),
-                bid_text=plain_number(data.bid),
-                ask_text=plain_number(data.ask),
-                last_text=plain_number(data.price),
-                volume_text=plain_number(data.volume),
-            )
-            return [ticker]
+        def make(row: _Ticker, received_at_ns: int) -> list[Ticker]:
+            origin = NAME, symbol, received_at_ns, rows.REST
+            return [rows.ticker_of(row, origin, epoch_ns(row.time))]
 
-        return self._request_for(symbol, "ticker", read)
+        return _TICKER.request(make, of=self._native(symbol))
 
-    def _read_sparks(self, body: bytes, wanted: set[str], received_at_ns: int) -> list[Ticker]:
-        """The newest price of each market; the rest of a row covers less than a day."""
-        # A market listed after the map was made is skipped; it must not hide the others.
-        listed = [
-            (rows[0], symbol)
-            for native, rows in _decode_sparks(body).items()
-            if rows and (not wanted or native in wanted) and (symbol := self._symbols.get(native))
-        ]
-        return [
-            Ticker(
-                exchange=NAME,
-                symbol=symbol,
-                received_at_ns=received_at_ns,
-                source="rest",
-                last_text=spelled_out(row.close),
-            )
-            for row, symbol in listed
-        ]
-
-    def _request_for(
-        self, symbol: Symbol, what: str, read: Callable[[bytes, int], R], **params: str | int
-    ) -> Request[R]:
-        native = quote(self._symbols.native(symbol), safe="")
-        return Request(f"/products/{native}/{what}", 1, read, params)
-
-
-def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], list[Trade]]:
-    def read(body: bytes, received_at_ns: int) -> list[Trade]:
-        return [
-            Trade(
-                exchange=NAME,
-                symbol=symbol,
-                received_at_ns=received_at_ns,
-                source=source,
-                id=row.trade_id,
-                at_ns=epoch_ns(row.time),
-                price_text=plain_number(row.price),
-                quantity_text=plain_number(row.size),
-                taker=TAKER[row.side],
-            )
-            for row in reversed(decoded(_decode_trades, body))
-        ]
-
-    return read
-
-
-def _read_candles(
-    body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
-) -> list[Candle]:
-    rows = _decode_candles(body)[::-1]
-    # A candle is closed if a later one follows, or if it ended long enough ago.
-    over_ms = surely_over_ms(received_at_ns)
-    last_s = rows[-1].open_s if rows else 0
-    return [
-        Candle(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            source="rest",
-            interval=interval.text,
-            open_ms=row.open_s * 1000,
-            close_ms=(close_ms := interval.next_open(row.open_s * 1000) - 1),
-            open_text=spelled_out(row.open),
-            high_text=spelled_out(row.high),
-            low_text=spelled_out(row.low),
-            close_text=spelled_out(row.close),
-            volume_text=spelled_out(row.volume),
-            closed=row.open_s < last_s or close_ms < over_ms,
-        )
-        for row in rows
-    ]
-
-
-def _levels(rows: list[_Level]) -> Raw:
-    return write_levels((plain_number(row.price), plain_number(row.size)) for row in rows)
-
-
-def _iso(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    def _native(self, symbol: Symbol) -> str:
+        return quote(self._symbols.native(symbol), safe="")

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from penstock.books.rules import BookRules
-from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
 from penstock.exchanges.coinbase.payloads import (
@@ -25,9 +24,9 @@ from penstock.exchanges.coinbase.payloads import (
     spell_with_care,
 )
 from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.frames import NOT_READ, malformed, unreadable
-from penstock.market.events import AnyEvent
-from penstock.market.symbol import Symbol
+from penstock.exchanges.frame_reader import FrameReader
+from penstock.exchanges.frames import malformed
+from penstock.exchanges.stream_names import StreamNames
 from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
 
 # A snapshot is the whole book, with some tens of thousands of levels.
@@ -73,29 +72,23 @@ class CoinbaseDialect:
     channels: Sequence[str] = tuple(_CHANNELS)
 
     def __init__(self, symbols: SymbolMap) -> None:
-        self._symbols = symbols
-        self._streams: dict[str, tuple[str, str]] = {}
-        """The exchange's channel and product, by stream name."""
-        self._asked: dict[str, dict[str, Symbol]] = {name: {} for name in _CHANNELS.values()}
-        self._deferred = DeferredNumbers()
-        self._make = EventMaker(self._asked, self._deferred.texts).make
+        names, deferred = StreamNames(symbols, _CHANNELS), DeferredNumbers()
+        self.streams, self._streams = names.add, names.streams
+        make = EventMaker(names.symbols, deferred).make
+        self._reader = FrameReader(
+            largest_frame=LARGEST_FRAME,
+            deferred=deferred,
+            events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, spell_at_once),
+            answers=self._answers,
+            with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], spell_with_care),
+        )
+        self.read_many = self._reader.read_many
         self._unanswered: dict[int, set[str]] = {}
         """Streams that were requested and not listed since, by request, the oldest first."""
 
     def url(self, base: str) -> str:
         """The feed is at the root."""
         return base
-
-    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """See ``Dialect``; ``matches:BTC-USD``."""
-        theirs = _CHANNELS.get(channel)
-        if theirs is None:
-            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
-        self._asked[theirs].update(zip(natives, symbols, strict=True))
-        names = [f"{theirs}:{native}" for native in natives]
-        self._streams.update(zip(names, [(theirs, native) for native in natives], strict=True))
-        return names
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"type":"subscribe","product_ids":["BTC-USD"],"channels":["matches","heartbeat"]}``
@@ -116,43 +109,15 @@ class CoinbaseDialect:
         events = self.read_many((frame,), (received_at_ns,))
         if events is not None:
             return [*events]
-        if isinstance(frame, str):
-            frame = frame.encode(errors="replace")
-        said = self._read_carefully(frame, received_at_ns)
         return [
             each._replace(stream=_stream_of(frame)) if isinstance(each, Malformed) else each
-            for each in said
+            for each in self._reader.read_carefully(frame, received_at_ns)
         ]
 
-    def read_many(
-        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
-        """See ``ReadsMany``."""
-        if max(map(len, frames), default=0) <= LARGEST_FRAME:
-            try:
-                events = self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
-            except NOT_READ:
-                pass
-            else:
-                if self._deferred.are_plain():
-                    return events
-        self._deferred.forget()
-        return None
-
-    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
-        if len(frame) > LARGEST_FRAME:
-            return [malformed("too_large", f"{len(frame)} bytes", frame)]
-        try:
-            message = _decode_message(frame)
-            if message.type in TYPES:
-                events = self._make([decode(frame)], [received_at_ns], spell_with_care)
-                problem = self._deferred.problem()
-                if problem is not None:
-                    return [malformed("not_a_number", problem, frame)]
-                return [*events]
-        except NOT_READ as error:
-            self._deferred.forget()
-            return [unreadable(error, frame)]
+    def _answers(self, frame: bytes) -> list[Received] | None:
+        message = _decode_message(frame)
+        if message.type in TYPES:
+            return None
         if message.type == "subscriptions":
             return self._read_listing(message, frame)
         if message.type == "error":
@@ -204,8 +169,10 @@ class CoinbaseDialect:
         return _encode(message).decode()
 
 
-def _stream_of(frame: bytes) -> str:
+def _stream_of(frame: bytes | str) -> str:
     """The stream of a frame that cannot be read; empty if it may be any book."""
+    if isinstance(frame, str):
+        frame = frame.encode(errors="replace")
     kind, product = _find_kind(frame), _find_product(frame)
     if kind is None:
         return ""

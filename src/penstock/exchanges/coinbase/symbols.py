@@ -8,14 +8,12 @@ currencies as the ordinary one. Products that are offline or delisted are includ
 can still be requested.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import MalformedSymbol
 from penstock.exchanges.answers import decoded, step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails
+from penstock.exchanges.listing import info_of
 from penstock.market.symbol import Symbol
 
 NAME = "coinbase"
@@ -29,9 +27,11 @@ class _Product(Struct, frozen=True):
     base_increment: object = None
     status: object = None
 
-    def details(self) -> MarketDetails:
+    def listed(self) -> ListedMarket:
+        base, _, quote = self.id.partition("-")
         tick, lot = step_text(self.quote_increment), step_text(self.base_increment)
-        return MarketDetails(tick, lot, word(self.status))
+        details = MarketDetails(tick, lot, word(self.status))
+        return ListedMarket(self.id, Symbol(base, quote), details=details)
 
 
 _decode = msgspec.json.Decoder(list[_Product]).decode
@@ -43,14 +43,4 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     Raises:
         UnexpectedAnswer: the body is not a list of products.
     """
-    return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
-
-
-def _listed(products: list[_Product]) -> Iterator[ListedMarket]:
-    """All products with a valid name."""
-    for product in products:
-        base, _, quote = product.id.partition("-")
-        try:
-            yield ListedMarket(product.id, Symbol(base, quote), details=product.details())
-        except MalformedSymbol:
-            continue  # one bad name must not hide the others
+    return info_of(NAME, decoded(_decode, body), _Product.listed)

@@ -1,12 +1,12 @@
 """Kraken spot: https://docs.kraken.com/api."""
 
 from penstock.exchanges.base import AssetNames, Exchange
-from penstock.exchanges.kraken.limits import limits_at, usages
+from penstock.exchanges.kraken.limits import LIMITS
+from penstock.exchanges.kraken.payloads import MINUTES
 from penstock.exchanges.kraken.rest import (
     ASSETS,
     INFO,
     LATEST_CANDLES,
-    MINUTES,
     TIME,
     KrakenRest,
     info_with,
@@ -19,13 +19,12 @@ EXCHANGE = Exchange(
     name=NAME,
     rest_url="https://api.kraken.com",
     stream_url="wss://ws.kraken.com",
-    limits=limits_at,
+    limits_from={0: LIMITS},
     time=TIME,
     info=INFO,
     asset_names=AssetNames(ASSETS, info_with),
     rest=KrakenRest,
     dialect=KrakenDialect,
-    usages=usages,
     read_api_error=read_api_error,
     refuses_with_200=True,
     time_step_ms=1000,

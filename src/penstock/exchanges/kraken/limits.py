@@ -6,30 +6,16 @@ rejected for some seconds, and for longer if the client continues; no header has
 amount. So penstock keeps to one request per second in total, with a small burst, and one per pair.
 """
 
-from collections.abc import Mapping
-
-from penstock.exchanges.base import Usage
 from penstock.streaming.dialect import StreamLimits
 from penstock.throttle.gate import Limit
 
 PAIR = "pair/"
 """Prefix of the category of requests for one pair's trades or candles."""
-_LIMITS = (
+LIMITS = (
     # In a measurement, some hundred requests in a row passed before the first was rejected.
     Limit(1, 1000, "request", kind="paced", burst=5),
     Limit(1, 1000, "request", category=f"{PAIR}*", kind="paced"),
 )
-
-
-def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to apply at a time: always the same."""
-    return _LIMITS
-
-
-def usages(_headers: Mapping[str, str]) -> list[Usage]:
-    """The usage reported in a response's headers: none."""
-    return []
-
 
 STREAM_LIMITS = StreamLimits(
     # No maximum of streams or names is documented. The allowed rate of messages varies; a client

@@ -8,25 +8,33 @@ many frames are converted to the standard format together, and numbers are colle
 validation.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct, ValidationError
+from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Whole
-from penstock.exchanges.frames import NotANumber, Number, number_text
+from penstock.exchanges.deferred_numbers import DeferredNumbers
+from penstock.exchanges.frames import Number
 from penstock.exchanges.kraken.symbols import NAME
+from penstock.exchanges.rows import (
+    LIVE,
+    BookRow,
+    CandleRow,
+    DatedEvents,
+    TickerRow,
+    candle_of,
+    ticker_of,
+)
 from penstock.exchanges.times import MS_NS, epoch_ns
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Candle, Ticker, Trade
-from penstock.market.interval import MINUTE_MS
-from penstock.market.levels import plain_levels, plain_lines, write_levels
+from penstock.market.events import AnyEvent, Candle, Ticker
+from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
-Asked = Mapping[str, Symbol]
-"""Requested symbols by the exchange's name."""
-Candles = Mapping[tuple[str, int], tuple[Symbol, str]]
-"""Symbol and interval by the exchange's name and minutes."""
+MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
+"""Minutes by interval. 7 and 15 days exist too, but their first day is not documented."""
+_INTERVALS = {minutes: Interval.parse(text) for text, minutes in MINUTES.items()}
 
 
 class _Trade(Struct, gc=False):
@@ -39,9 +47,9 @@ class _Trade(Struct, gc=False):
     symbol: str
     side: Literal["buy", "sell"]
     price: Number
-    qty: Number
-    trade_id: Whole
-    timestamp: str
+    quantity: Number = field(name="qty")
+    id: Whole = field(name="trade_id")
+    at: str = field(name="timestamp")
     ord_type: str = ""
 
 
@@ -50,7 +58,7 @@ class _Trades(Struct, tag_field="channel", tag="trade", gc=False):
     data: list[_Trade]
 
 
-class _Book(Struct, gc=False):
+class _Book(BookRow, Struct, gc=False):
     """book; a snapshot has the same keys
 
     {"symbol":"MINA/GBP","bids":[{"price":0.0286,"qty":74198.19125726}],"asks":[],
@@ -61,7 +69,7 @@ class _Book(Struct, gc=False):
     bids: Raw
     asks: Raw
     checksum: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-    timestamp: str | None = None
+    at: str | None = field(name="timestamp", default=None)
 
 
 class _Books(Struct, tag_field="channel", tag="book", gc=False):
@@ -69,12 +77,7 @@ class _Books(Struct, tag_field="channel", tag="book", gc=False):
     data: list[_Book]
 
 
-class _Level(Struct, gc=False):
-    price: Number
-    qty: Number
-
-
-class _Ticker(Struct, gc=False):
+class _Ticker(TickerRow, Struct, gc=False, kw_only=True):
     """ticker
 
     {"symbol":"ALGO/USD","bid":0.10025,"bid_qty":740.0,"ask":0.10036,"ask_qty":1361.44813783,
@@ -84,21 +87,21 @@ class _Ticker(Struct, gc=False):
 
     symbol: str
     bid: Number
-    bid_qty: Number
+    bid_quantity: Number = field(name="bid_qty")
     ask: Number
-    ask_qty: Number
+    ask_quantity: Number = field(name="ask_qty")
     last: Number
     volume: Number
     low: Number
     high: Number
-    timestamp: str | None = None
+    at: str | None = field(name="timestamp", default=None)
 
 
 class _Tickers(Struct, tag_field="channel", tag="ticker", gc=False):
     data: list[_Ticker]
 
 
-class _Candle(Struct, gc=False):
+class _Candle(CandleRow, Struct, gc=False):
     """ohlc
 
     {"symbol":"ETH/USDT","open":1642.2,"high":1642.2,"low":1642.2,"close":1642.2,"trades":12,
@@ -136,7 +139,6 @@ CHANNELS = ("book", "trade", "ticker", "ohlc")
 """Channels with data."""
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message, float_hook=str).decode
-_decode_levels = msgspec.json.Decoder(list[_Level], float_hook=str).decode
 
 Spelling = Callable[[Sequence[Raw]], Sequence[Raw]]
 """Converts the levels of sides to the standard format. Raises what msgspec raises."""
@@ -145,13 +147,16 @@ Spelling = Callable[[Sequence[Raw]], Sequence[Raw]]
 class EventMaker:
     """Makes events from decoded messages.
 
-    Numbers in the events are not validated: they are added to ``texts``, which the caller validates
-    before it passes the events on. Candles are as they were sent, none of them closed.
+    Numbers in the events are added to ``deferred``, which the caller validates before it passes the
+    events on. Candles are as they were sent, none of them closed.
     """
 
-    def __init__(self, asked: Mapping[str, Asked], candles: Candles, texts: list[str]) -> None:
-        self._trades, self._books, self._tickers = asked["trade"], asked["book"], asked["ticker"]
-        self._candles, self._texts = candles, texts
+    def __init__(
+        self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
+    ) -> None:
+        """``asked`` has the requested symbols by kind of stream and the exchange's name."""
+        self._asked, self._spell = asked, deferred.spell
+        self._dated = DatedEvents(NAME, {"buy": "buy", "sell": "sell"}, deferred)
 
     def make(
         self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
@@ -164,16 +169,17 @@ class EventMaker:
         """
         books = [row for each in messages if type(each) is _Books for row in each.data]
         levels = iter(spell([raw for row in books for raw in (row.bids, row.asks)]))
+        trades, asked_books, dated = self._asked["trade"], self._asked["book"], self._dated
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             # Comparing types takes half the time of ``match``.
             if type(message) is _Books:
-                make = self._delta if message.type == "update" else self._snapshot
+                make = dated.delta if message.type == "update" else dated.snapshot
                 for book in message.data:
-                    events.append(make(book, at_ns, levels))
+                    events.append(make(book, asked_books[book.symbol], at_ns, levels))
             elif type(message) is _Trades:
                 for trade in message.data:
-                    events.append(self._trade(trade, at_ns))
+                    events.append(dated.trade(trade, trades[trade.symbol], at_ns))
             elif type(message) is _Tickers:
                 for ticker in message.data:
                     events.append(self._ticker(ticker, at_ns))
@@ -183,122 +189,20 @@ class EventMaker:
                 events += candles
         return events
 
-    def _trade(self, row: _Trade, received_at_ns: int) -> Trade:
-        return Trade(
-            exchange=NAME,
-            symbol=self._trades[row.symbol],
-            received_at_ns=received_at_ns,
-            id=row.trade_id,
-            at_ns=epoch_ns(row.timestamp),
-            price_text=self._text(row.price),
-            quantity_text=self._text(row.qty),
-            taker=row.side,
-        )
-
-    def _delta(self, row: _Book, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
-        if row.timestamp is None:  # as in snapshots of an older server
-            raise ValidationError("a change without a time")
-        return BookDelta(
-            exchange=NAME,
-            symbol=self._books[row.symbol],
-            received_at_ns=received_at_ns,
-            at_ns=epoch_ns(row.timestamp),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-            checksum=row.checksum,
-        )
-
-    def _snapshot(self, row: _Book, received_at_ns: int, levels: Iterator[Raw]) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=NAME,
-            symbol=self._books[row.symbol],
-            received_at_ns=received_at_ns,
-            at_ns=None if row.timestamp is None else epoch_ns(row.timestamp),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-            checksum=row.checksum,
-        )
-
     def _ticker(self, row: _Ticker, received_at_ns: int) -> Ticker:
-        text = self._text
-        return Ticker(
-            exchange=NAME,
-            symbol=self._tickers[row.symbol],
-            received_at_ns=received_at_ns,
-            at_ns=None if row.timestamp is None else epoch_ns(row.timestamp),
-            bid_text=text(row.bid),
-            bid_quantity_text=text(row.bid_qty),
-            ask_text=text(row.ask),
-            ask_quantity_text=text(row.ask_qty),
-            last_text=text(row.last),
-            high_text=text(row.high),
-            low_text=text(row.low),
-            volume_text=text(row.volume),
-        )
+        at_ns = None if row.at is None else epoch_ns(row.at)
+        origin = NAME, self._asked["ticker"][row.symbol], received_at_ns, LIVE
+        return ticker_of(row, origin, at_ns, self._spell)
 
     def _candle(self, row: _Candle, received_at_ns: int) -> Candle:
-        symbol, interval = self._candles[row.symbol, row.interval]
-        open_ms, text = epoch_ns(row.interval_begin) // MS_NS, self._text
-        return Candle(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            interval=interval,
-            open_ms=open_ms,
-            close_ms=open_ms + row.interval * MINUTE_MS - 1,
-            open_text=text(row.open),
-            high_text=text(row.high),
-            low_text=text(row.low),
-            close_text=text(row.close),
-            volume_text=text(row.volume),
-            trades=row.trades,
-            closed=False,
-            vwap_text=text(row.vwap),
+        symbol = self._asked[f"ohlc-{row.interval}"][row.symbol]
+        origin, open_ms = (
+            (NAME, symbol, received_at_ns, LIVE),
+            epoch_ns(row.interval_begin) // MS_NS,
         )
-
-    def _text(self, number: Number) -> str:
-        text = number if type(number) is str else str(number)
-        self._texts.append(text)
-        return text
+        interval = _INTERVALS[row.interval]
+        return candle_of(row, origin, interval, open_ms, closed=False, spell=self._spell)
 
 
 def _opening(candle: Candle) -> int:
     return candle.open_ms
-
-
-def spell_at_once(raws: Sequence[Raw]) -> list[Raw]:
-    """Levels in the standard format: ``[{"price":0.0286,"qty":74.1}]`` as ``[["0.0286","74.1"]]``.
-
-    In the exchange's usual format, three replacements convert all of them.
-
-    Raises:
-        NotANumber: some have another format, or are not levels; ``spell_with_care`` decides.
-    """
-    if not raws:
-        return []
-    pairs = _as_pairs(b"\n".join(raws))
-    if not plain_lines(pairs):
-        raise NotANumber("not levels as they are usually written")
-    return list(map(Raw, pairs.split(b"\n")))
-
-
-def spell_with_care(raws: Sequence[Raw]) -> list[Raw]:
-    """The same for levels in any format.
-
-    Raises:
-        NotANumber: a value is not a number.
-        ValidationError: they are not levels.
-    """
-    return [_spelled(bytes(raw)) for raw in raws]
-
-
-def _spelled(written: bytes) -> Raw:
-    pairs = _as_pairs(written)
-    if plain_levels(pairs):
-        return Raw(pairs)
-    rows = _decode_levels(written)
-    return write_levels((number_text(row.price), number_text(row.qty)) for row in rows)
-
-
-def _as_pairs(written: bytes) -> bytes:
-    return written.replace(b'{"price":', b'["').replace(b',"qty":', b'","').replace(b"}", b'"]')

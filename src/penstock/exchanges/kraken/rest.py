@@ -7,13 +7,21 @@ id. Events have ``source="rest"``, or ``"backfill"`` where a caller fills a gap.
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.answers import UNREADABLE, Text, Whole, decoded, plain_number
+from penstock.errors import UnknownInterval
+from penstock.exchanges import rows
+from penstock.exchanges.answers import (
+    Text,
+    Whole,
+    decoded_or_none,
+    only,
+    plain_number,
+    plain_numbers,
+)
 from penstock.exchanges.base import (
     ApiError,
     Info,
@@ -25,12 +33,13 @@ from penstock.exchanges.base import (
 )
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
-from penstock.exchanges.kraken.symbols import NAME, read_assets, read_info
+from penstock.exchanges.kraken.payloads import MINUTES
+from penstock.exchanges.kraken.symbols import NAME, Answer, read_assets, read_info
 from penstock.exchanges.progress import latest_trade, levels, progress_request
-from penstock.exchanges.times import LATEST_NS, SECOND_NS
+from penstock.exchanges.resource import Resource
+from penstock.exchanges.times import seconds_ns
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
-from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 PAGE = 1000
@@ -38,9 +47,7 @@ PAGE = 1000
 DEEPEST_BOOK = 500
 LATEST_CANDLES = 720
 """Older ones are not available, whatever ``since`` is; the running one comes in addition."""
-MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
-"""Minutes by interval. 7 and 15 days exist too, but their first day is not documented."""
-_MEANINGS: dict[str, Meaning] = {
+_MEANINGS: Mapping[str, Meaning] = {
     "EGeneral:Too many requests": "too_fast",
     "EGeneral:Temporary lockout": "too_fast",
     "EAPI:Rate limit exceeded": "too_fast",
@@ -48,10 +55,7 @@ _MEANINGS: dict[str, Meaning] = {
 }
 
 R = TypeVar("R")
-
-
-class _Answer(Struct, Generic[R]):
-    result: R
+T = TypeVar("T")
 
 
 class _Errors(Struct):
@@ -66,18 +70,11 @@ class _Time(Struct):
     at_s: Annotated[int, Meta(ge=0, le=1 << 40)] = field(name="unixtime")
 
 
-class _Level(Struct, array_like=True):
-    """["105944.30000","0.136",1762820248]: price, quantity, time (s)"""
-
-    price: Text
-    quantity: Text
-
-
 class _Depth(Struct):
     """/0/public/Depth → {"XBTUSDT":{"asks":[["105944.30000","0.136",1762820248],…],"bids":[…]}}"""
 
-    asks: list[_Level]
-    bids: list[_Level]
+    asks: list[rows.LevelRow]
+    bids: list[rows.LevelRow]
 
 
 class _Trade(Struct, array_like=True):
@@ -95,7 +92,7 @@ class _Trade(Struct, array_like=True):
     id: Whole
 
 
-class _Candle(Struct, array_like=True):
+class _Candle(rows.CandleRow, Struct, array_like=True):
     """A row of /0/public/OHLC: open time (s), open, high, low, close, vwap, volume, trades
 
     [1762777020,"105433.6","105433.6","105433.6","105433.6","0.0","0.00000000",0]
@@ -129,36 +126,30 @@ class _Ticker(Struct):
     volume: tuple[Text, Text] = field(name="v")
     low: tuple[Text, Text] = field(name="l")
     high: tuple[Text, Text] = field(name="h")
+    trades: tuple[Whole, Whole] = field(name="t", default=(0, 0))
 
 
-class _Latest(Struct):
-    """The fields of that value that show the progress of a market; see ``_Ticker``."""
-
-    ask: tuple[Text, Text, Text] = field(name="a")
-    bid: tuple[Text, Text, Text] = field(name="b")
-    last: tuple[Text, Text] = field(name="c")
-    trades: tuple[Whole, Whole] = field(name="t")
-
-
+_BOOK = Resource("/0/public/Depth", Answer[dict[str, _Depth]])
+_ROWS = Resource("/0/public/{}", Answer[dict[str, Raw]])
+_TICKERS = Resource("/0/public/Ticker", Answer[dict[str, _Ticker]])
 _decode_errors = msgspec.json.Decoder(_Errors).decode
-_decode_time = msgspec.json.Decoder(_Answer[_Time]).decode
-_decode_depth = msgspec.json.Decoder(_Answer[dict[str, _Depth]]).decode
-_decode_rows = msgspec.json.Decoder(_Answer[dict[str, Raw]]).decode
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode
-_decode_tickers = msgspec.json.Decoder(_Answer[dict[str, _Ticker]]).decode
-_decode_latest = msgspec.json.Decoder(_Answer[dict[str, _Latest]]).decode
 _decode_last = msgspec.json.Decoder(Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]).decode
+
+_trades = rows.TradeRows[_Trade](
+    NAME,
+    at_ns=lambda row: seconds_ns(row.at_s),
+    taker=lambda row: "buy" if row.side == "b" else "sell",
+)
 
 
 def read_api_error(body: bytes) -> ApiError | None:
     """The error in a response; None if there is none, or if the body is HTML or the like."""
     if body.startswith(b'{"error":[]'):
         return None
-    try:
-        errors = [text for text in _decode_errors(body).error if text.startswith("E")]
-    except UNREADABLE:
-        return None
+    decoded = decoded_or_none(_decode_errors, body)
+    errors = [text for text in decoded.error if text.startswith("E")] if decoded else []
     if not errors:
         return None
     code, _, message = errors[0].partition(":")
@@ -166,10 +157,8 @@ def read_api_error(body: bytes) -> ApiError | None:
     return ApiError(code, message or code, meaning=meaning)
 
 
-TIME: Request[int] = Request(
-    "/0/public/Time",
-    cost=1,
-    read=lambda body, _at_ns: decoded(_decode_time, body).result.at_s * 1000,
+TIME = Resource("/0/public/Time", Answer[_Time]).request(
+    lambda answer, _at_ns: answer.result.at_s * 1000
 )
 ASSETS = Request("/0/public/Assets", cost=1, read=read_assets)
 
@@ -193,41 +182,32 @@ class KrakenRest:
     def book(self, symbol: Symbol, depth: int = DEEPEST_BOOK) -> Request[BookSnapshot]:
         """The best levels, at most 500 per side; they cannot be joined with the stream's books."""
 
-        def read(body: bytes, received_at_ns: int) -> BookSnapshot:
-            data = _only(decoded(_decode_depth, body).result)
-            return BookSnapshot(
-                exchange=NAME,
-                symbol=symbol,
-                received_at_ns=received_at_ns,
-                source="rest",
-                update_id=0,
-                bids_raw=_levels(data.bids),
-                asks_raw=_levels(data.asks),
-            )
+        def make(answer: Answer[dict[str, _Depth]], received_at_ns: int) -> BookSnapshot:
+            data = only(answer.result.values())
+            origin = NAME, symbol, received_at_ns, rows.REST
+            return rows.book_of(origin, rows.levels_of(data.bids), rows.levels_of(data.asks))
 
         count = max(1, min(depth, DEEPEST_BOOK))
-        return self._request_for("Depth", symbol, read, count=count)
+        return _BOOK.request(make, {"pair": self._symbols.native(symbol), "count": count})
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
-
-        def read(body: bytes, received_at_ns: int) -> list[Trade]:
-            trades, _ = _read_trades(body, symbol, received_at_ns, "rest")
-            return trades[-limit:]
-
+        read = _trades.reader(symbol)
         # Without ``count``: whether that takes the newest or the first of a page is not documented.
-        return self._request_for("Trades", symbol, read)
+        return self._rows(
+            "Trades", symbol, _decode_trades, lambda page, _, at_ns: read(page[-limit:], at_ns)
+        )
 
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
     ) -> Request[TradePage]:
         """A page of trades after a time in nanoseconds; 0 begins with the market's first trade."""
+        read = _trades.reader(symbol, source)
 
-        def read(body: bytes, received_at_ns: int) -> TradePage:
-            trades, last_ns = _read_trades(body, symbol, received_at_ns, source)
-            return TradePage(trades, last_ns if trades else cursor)
+        def make(page: list[_Trade], last_ns: int, received_at_ns: int) -> TradePage:
+            return TradePage(read(page, received_at_ns), last_ns if page else cursor)
 
-        return self._request_for("Trades", symbol, read, since=cursor, count=PAGE)
+        return self._rows("Trades", symbol, _decode_trades, make, since=cursor, count=PAGE)
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -236,30 +216,28 @@ class KrakenRest:
         if interval.text not in MINUTES:
             raise UnknownInterval(interval.text, MINUTES)
 
-        def read(body: bytes, received_at_ns: int) -> list[Candle]:
-            rows, last_s = _read_rows(_decode_candles, body)
+        def make(page: list[_Candle], last_s: int, at_ns: int) -> list[Candle]:
+            origin, spell = (NAME, symbol, at_ns, rows.REST), plain_numbers
+            opens = [(row, row.open_s * 1000, row.open_s <= last_s) for row in page]
             return [
-                _candle(row, symbol, interval, received_at_ns, closed=row.open_s <= last_s)
-                for row in rows
-                if start_ms <= row.open_s * 1000 < end_ms
+                rows.candle_of(row, origin, interval, open_ms, closed=closed, spell=spell)
+                for row, open_ms, closed in opens
+                if start_ms <= open_ms < end_ms
             ]
 
         # A second earlier: whether `since` itself is included is not documented.
-        since = max(0, start_ms // 1000 - 1)
-        return self._request_for("OHLC", symbol, read, interval=MINUTES[interval.text], since=since)
+        since, minutes = max(0, start_ms // 1000 - 1), MINUTES[interval.text]
+        return self._rows("OHLC", symbol, _decode_candles, make, interval=minutes, since=since)
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
 
-        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
-            rows = decoded(_decode_tickers, body).result
-            # A market listed after the map was made, or a dark pool, must not hide the others.
-            listed = [(row, self._symbols.get(native)) for native, row in rows.items()]
-            return [_ticker(row, symbol, received_at_ns) for row, symbol in listed if symbol]
+        def make(answer: Answer[dict[str, _Ticker]], at_ns: int) -> list[Ticker]:
+            listed = rows.of_listed(self._symbols, answer.result.items(), lambda named: named[0])
+            return [_ticker(row, symbol, at_ns) for (_, row), symbol in listed]
 
-        params: dict[str, str | int] = {"pair": ",".join(natives)} if natives else {}
-        return Request("/0/public/Ticker", cost=1, read=read, params=params)
+        return _TICKERS.request(make, {"pair": ",".join(natives)} if natives else {})
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id, a book's levels, the best prices, or the last trade and count."""
@@ -268,89 +246,31 @@ class KrakenRest:
         if channel == "book_deltas":
             return progress_request(self.book(symbol, CHECKSUM.levels), levels)
 
-        def read(body: bytes, _received_at_ns: int) -> MarketProgress:
-            row = _only(decoded(_decode_latest, body).result)
+        def make(answer: Answer[dict[str, _Ticker]], _at_ns: int) -> MarketProgress:
+            row = only(answer.result.values())
             if channel == "tickers":
                 return MarketProgress(f"{row.bid[0]} {row.ask[0]}")
             # The count since midnight: that of 24 hours decreases without trades.
             return MarketProgress(f"{' '.join(row.last)} {row.trades[0]}")
 
-        native = self._symbols.native(symbol)
-        return Request("/0/public/Ticker", cost=1, read=read, params={"pair": native})
+        return _TICKERS.request(make, {"pair": self._symbols.native(symbol)})
 
-    def _request_for(
+    def _rows(
         self,
-        endpoint: Literal["Depth", "Trades", "OHLC"],
+        endpoint: Literal["Trades", "OHLC"],
         symbol: Symbol,
-        read: Callable[[bytes, int], R],
-        **params: str | int,
-    ) -> Request[R]:
+        decode: Callable[[Raw], list[R]],
+        make: Callable[[list[R], int, int], T],
+        **params: int,
+    ) -> Request[T]:
+        """Rows of one pair; ``make`` is (page, ``last`` beside them, received_at_ns) → content."""
+
+        def read(answer: Answer[dict[str, Raw]], received_at_ns: int) -> T:
+            last = _decode_last(answer.result.pop("last", Raw(b"")))
+            return make(decode(only(answer.result.values())), int(last), received_at_ns)
+
         native = self._symbols.native(symbol)
-        category = "" if endpoint == "Depth" else PAIR + native
-        return Request(f"/0/public/{endpoint}", 1, read, {"pair": native, **params}, category)
-
-
-def _only(by_pair: dict[str, R]) -> R:
-    """The value of the only pair; its key may differ from the requested name."""
-    if len(by_pair) != 1:
-        raise UnexpectedAnswer(f"One pair was asked for, and {len(by_pair)} were answered")
-    return next(iter(by_pair.values()))
-
-
-def _read_rows(decode: Callable[[bytes], list[R]], body: bytes) -> tuple[list[R], int]:
-    """The rows of the only pair in a response, and the ``last`` beside them."""
-    by_pair = decoded(_decode_rows, body).result
-    last = by_pair.pop("last", Raw(b""))
-    return decoded(decode, bytes(_only(by_pair))), int(decoded(_decode_last, bytes(last)))
-
-
-def _read_trades(
-    body: bytes, symbol: Symbol, received_at_ns: int, source: Source
-) -> tuple[list[Trade], int]:
-    rows, last_ns = _read_rows(_decode_trades, body)
-    trades = [
-        Trade(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            source=source,
-            id=row.id,
-            at_ns=_ns(row.at_s),
-            price_text=plain_number(row.price),
-            quantity_text=plain_number(row.quantity),
-            taker="buy" if row.side == "b" else "sell",
-        )
-        for row in rows
-    ]
-    return trades, last_ns
-
-
-def _ns(at_s: Decimal) -> int:
-    if not (at_s.is_finite() and 0 <= at_s <= LATEST_NS // SECOND_NS):
-        raise UnexpectedAnswer(f"A trade is said to have happened at {at_s}")
-    return int(at_s * SECOND_NS)
-
-
-def _candle(
-    row: _Candle, symbol: Symbol, interval: Interval, received_at_ns: int, *, closed: bool
-) -> Candle:
-    return Candle(
-        exchange=NAME,
-        symbol=symbol,
-        received_at_ns=received_at_ns,
-        source="rest",
-        interval=interval.text,
-        open_ms=row.open_s * 1000,
-        close_ms=interval.next_open(row.open_s * 1000) - 1,
-        open_text=plain_number(row.open),
-        high_text=plain_number(row.high),
-        low_text=plain_number(row.low),
-        close_text=plain_number(row.close),
-        volume_text=plain_number(row.volume),
-        trades=row.trades,
-        closed=closed,
-        vwap_text=plain_number(row.vwap),
-    )
+        return _ROWS.request(read, {"pair": native, **params}, of=endpoint, category=PAIR + native)
 
 
 def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
@@ -358,7 +278,7 @@ def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
         exchange=NAME,
         symbol=symbol,
         received_at_ns=received_at_ns,
-        source="rest",
+        source=rows.REST,
         bid_text=plain_number(row.bid[0]),
         bid_quantity_text=plain_number(row.bid[2]),
         ask_text=plain_number(row.ask[0]),
@@ -368,7 +288,3 @@ def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
         low_text=plain_number(row.low[1]),
         volume_text=plain_number(row.volume[1]),
     )
-
-
-def _levels(rows: list[_Level]) -> Raw:
-    return write_levels((plain_number(row.price), plain_number(row.quantity)) for row in rows)

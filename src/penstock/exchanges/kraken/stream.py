@@ -12,22 +12,16 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.books.rules import BookRules
-from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.frames import NOT_READ, RunningCandles, malformed, unreadable
+from penstock.exchanges.frame_reader import FrameReader
+from penstock.exchanges.frames import RunningCandles, malformed
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
-from penstock.exchanges.kraken.payloads import (
-    CHANNELS,
-    EventMaker,
-    decode,
-    spell_at_once,
-    spell_with_care,
-)
-from penstock.exchanges.kraken.rest import DEEPEST_BOOK, MINUTES
-from penstock.market.events import AnyEvent, Candle
-from penstock.market.symbol import Symbol
+from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, decode
+from penstock.exchanges.kraken.rest import DEEPEST_BOOK
+from penstock.exchanges.level_formats import objects_at_once, objects_with_care
+from penstock.exchanges.stream_names import StreamNames
 from penstock.streaming.counting import AckCounts
 from penstock.streaming.dialect import Ack, Received, Refusal
 
@@ -35,15 +29,22 @@ from penstock.streaming.dialect import Ack, Received, Refusal
 LARGEST_FRAME = 1_000_000
 DEPTH = CHECKSUM.levels
 _REMEMBERED_REQUESTS = 100
+_TEXTS = {minutes: text for text, minutes in MINUTES.items()}
 
+_KINDS = {
+    "trades": "trade",
+    "book_deltas": "book",
+    "tickers": "ticker",
+    **{f"candles_{text}": f"ohlc-{minutes}" for text, minutes in MINUTES.items()},
+}
 _OPTIONS: dict[str, dict[str, Any]] = {
     # The snapshot has the fifty newest trades: those missed during a short disconnect.
-    "trades": {"channel": "trade", "snapshot": True},
-    "book_deltas": {"channel": "book", "depth": DEPTH, "snapshot": True},
-    "tickers": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
+    "trade": {"channel": "trade", "snapshot": True},
+    "book": {"channel": "book", "depth": DEPTH, "snapshot": True},
+    "ticker": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
     **{
-        f"candles_{text}": {"channel": "ohlc", "interval": minutes, "snapshot": True}
-        for text, minutes in MINUTES.items()
+        f"ohlc-{minutes}": {"channel": "ohlc", "interval": minutes, "snapshot": True}
+        for minutes in MINUTES.values()
     },
 }
 
@@ -90,17 +91,22 @@ class KrakenDialect:
         fetched_levels=DEEPEST_BOOK,
         fetched_decimals=3,
     )
-    channels: Sequence[str] = tuple(_OPTIONS)
+    channels: Sequence[str] = tuple(_KINDS)
 
     def __init__(self, symbols: SymbolMap) -> None:
-        self._symbols = symbols
-        self._streams: dict[str, tuple[str, str]] = {}
-        """penstock's channel and the exchange's symbol, by stream name."""
-        self._asked: dict[str, dict[str, Symbol]] = {"trade": {}, "book": {}, "ticker": {}}
-        self._candles_asked: dict[tuple[str, int], tuple[Symbol, str]] = {}
+        names, deferred = StreamNames(symbols, _KINDS), DeferredNumbers()
+        self.streams, self._streams, self._asked = names.add, names.streams, names.symbols
         self._running = RunningCandles()
-        self._deferred = DeferredNumbers()
-        self._make = EventMaker(self._asked, self._candles_asked, self._deferred.texts).make
+        make = EventMaker(names.symbols, deferred).make
+        reader = FrameReader(
+            largest_frame=LARGEST_FRAME,
+            deferred=deferred,
+            events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, objects_at_once),
+            answers=self._answers,
+            with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], objects_with_care),
+            accepted=self._running.closed,
+        )
+        self.read, self.read_many = reader.read, reader.read_many
         self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
         """Stream names by the exchange's symbol, for the newest requests: a refusal does not name
@@ -110,92 +116,27 @@ class KrakenDialect:
         """The endpoint of version 2."""
         return base.rstrip("/") + "/v2"
 
-    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """See ``Dialect``; ``book:BTC/USD``, ``ohlc-5:BTC/USD``."""
-        options = _OPTIONS.get(channel)
-        if options is None:
-            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        kind, minutes = options["channel"], options.get("interval")
-        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
-        for native, symbol in zip(natives, symbols, strict=True):
-            if minutes is None:
-                self._asked[kind][native] = symbol
-            else:
-                interval = channel.removeprefix("candles_")
-                self._candles_asked[native, minutes] = symbol, interval
-        names = [_name(kind, minutes, native) for native in natives]
-        self._streams.update(zip(names, [(channel, native) for native in natives], strict=True))
-        return names
-
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"method":"subscribe","params":{"channel":"book","symbol":["BTC/USD"],…},"req_id":7}``
 
         All streams are of one channel.
         """
-        for name in names:
-            channel, native = self._streams[name]
-            if "interval" in _OPTIONS[channel]:
-                stream = self._candles_asked[native, _OPTIONS[channel]["interval"]]
-                self._running.forget(stream)
+        for kind, native in map(self._streams.__getitem__, names):
+            if minutes := _OPTIONS[kind].get("interval"):
+                self._running.forget((self._asked[kind][native], _TEXTS[minutes]))
         return self._control("subscribe", names, request_id)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
         """The same with ``"method":"unsubscribe"``."""
         return self._control("unsubscribe", names, request_id)
 
-    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
-        """See ``Dialect``."""
-        events = self.read_many((frame,), (received_at_ns,))
-        if events is not None:
-            return [*events]
-        if isinstance(frame, str):
-            frame = frame.encode(errors="replace")
-        return self._read_carefully(frame, received_at_ns)
-
-    def read_many(
-        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
-        """See ``ReadsMany``."""
-        if max(map(len, frames), default=0) <= LARGEST_FRAME:
-            try:
-                events = self._make(list(map(decode, frames)), received_at_ns, spell_at_once)
-            except NOT_READ:
-                pass
-            else:
-                if self._deferred.are_plain():
-                    return self._closed(events)
-        self._deferred.forget()
+    def _answers(self, frame: bytes) -> list[Received] | None:
+        message = _decode_message(frame)
+        if message.data is UNSET:
+            return self._read_control(message, frame)
+        if message.channel not in CHANNELS:
+            raise KeyError(message.channel)
         return None
-
-    def _closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The same events; a candle that is closed by a later one is repeated before it."""
-        if Candle not in map(type, events):
-            return events
-        closed: list[AnyEvent] = []
-        for event in events:
-            if type(event) is Candle:
-                closed += self._running.note((event.symbol, event.interval), event)
-            else:
-                closed.append(event)
-        return closed
-
-    def _read_carefully(self, frame: bytes, received_at_ns: int) -> list[Received]:
-        if len(frame) > LARGEST_FRAME:
-            return [malformed("too_large", f"{len(frame)} bytes", frame)]
-        try:
-            message = _decode_message(frame)
-            if message.data is UNSET:
-                return self._read_control(message, frame)
-            if message.channel not in CHANNELS:
-                raise KeyError(message.channel)
-            events = self._make([decode(frame)], [received_at_ns], spell_with_care)
-        except NOT_READ as error:
-            self._deferred.forget()
-            return [unreadable(error, frame)]
-        problem = self._deferred.problem()
-        if problem is not None:
-            return [malformed("not_a_number", problem, frame)]
-        return [*self._closed(events)]
 
     def _read_control(self, message: _Message, frame: bytes) -> list[Received]:
         if message.error or message.success is False:
@@ -225,14 +166,14 @@ class KrakenDialect:
         return Refusal(request_id, message.method, message.error, (name,) if name else ())
 
     def _control(self, method: str, names: Sequence[str], request_id: int) -> str:
-        (channel,) = {self._streams[name][0] for name in names}
+        (kind,) = {self._streams[name][0] for name in names}
         natives = {self._streams[name][1]: name for name in names}
         if method == "subscribe":
             self._requests[request_id] = natives
             self._counts.ask(_key(method, names[0]), names)
             if len(self._requests) > _REMEMBERED_REQUESTS:
                 del self._requests[next(iter(self._requests))]
-        params = {**_OPTIONS[channel], "symbol": list(natives)}
+        params = {**_OPTIONS[kind], "symbol": list(natives)}
         if method == "unsubscribe":
             del params["snapshot"]
         return _encode({"method": method, "params": params, "req_id": request_id}).decode()

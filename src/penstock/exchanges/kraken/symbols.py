@@ -13,15 +13,16 @@ Letters are never stripped: XXBT is XBT, but XTZ is XTZ. Pairs without a ``wsnam
 pools (``XXBTZUSD.d``), which have neither streams nor public trades.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import MalformedSymbol, UnexpectedAnswer
-from penstock.exchanges.answers import UNREADABLE, step_of_digits, step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.answers import decoded, step_of_digits, step_text, word
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails
+from penstock.exchanges.listing import info_of
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"
@@ -45,26 +46,23 @@ class _Pair(Struct, frozen=True):
         return MarketDetails(step_text(self.tick_size), lot, word(self.status))
 
 
-class _Pairs(Struct, frozen=True):
-    """The response to GET /0/public/AssetPairs."""
-
-    result: dict[str, _Pair]
-
-
 class _Asset(Struct, frozen=True):
     """A value of ``Assets.result``; its key is the asset's id."""
 
     altname: str
 
 
-class _Assets(Struct, frozen=True):
-    """The response to GET /0/public/Assets."""
-
-    result: dict[str, _Asset]
+R = TypeVar("R")
 
 
-_decode = msgspec.json.Decoder(_Pairs).decode
-_decode_assets = msgspec.json.Decoder(_Assets).decode
+class Answer(Struct, Generic[R]):
+    """Any response without an error."""
+
+    result: R
+
+
+_decode = msgspec.json.Decoder(Answer[dict[str, _Pair]]).decode
+_decode_assets = msgspec.json.Decoder(Answer[dict[str, _Asset]]).decode
 
 
 def read_assets(body: bytes, _received_at_ns: int) -> dict[str, str]:
@@ -73,10 +71,7 @@ def read_assets(body: bytes, _received_at_ns: int) -> dict[str, str]:
     Raises:
         UnexpectedAnswer: the body is not an ``Assets`` response.
     """
-    try:
-        return {asset_id: each.altname for asset_id, each in _decode_assets(body).result.items()}
-    except UNREADABLE as error:
-        raise UnexpectedAnswer(f"Assets cannot be read: {error}") from error
+    return {key: asset.altname for key, asset in decoded(_decode_assets, body).result.items()}
 
 
 def read_info(
@@ -89,25 +84,16 @@ def read_info(
     Raises:
         UnexpectedAnswer: the body is not an ``AssetPairs`` response.
     """
-    try:
-        pairs = _decode(body).result
-    except UNREADABLE as error:
-        raise UnexpectedAnswer(f"AssetPairs cannot be read: {error}") from error
-    return Info(SymbolMap(NAME, _listed(pairs, names)), limits=())
 
-
-def _listed(pairs: dict[str, _Pair], names: Mapping[str, str]) -> Iterator[ListedMarket]:
-    """All pairs with a valid name."""
-    for pair_id, pair in pairs.items():
+    def market_of(listed: tuple[str, _Pair]) -> ListedMarket | None:
+        pair_id, pair = listed
         base, slash, quote = pair.wsname.partition("/")
         if not slash:
-            continue
+            return None
         base, quote = names.get(pair.base, base), names.get(pair.quote, quote)
         base, quote = _RENAMED.get(base, base), _RENAMED.get(quote, quote)
-        try:
-            symbol = Symbol(base, quote)
-        except MalformedSymbol:
-            continue  # one bad name must not hide the others
         # Streams require the exchange's own case, which a symbol does not keep: AAPLx/USD.
-        typed = (pair.altname, pair.wsname)
-        yield ListedMarket(pair_id, symbol, f"{base}/{quote}", typed, pair.details())
+        streamed, typed = f"{base}/{quote}", (pair.altname, pair.wsname)
+        return ListedMarket(pair_id, Symbol(base, quote), streamed, typed, pair.details())
+
+    return info_of(NAME, decoded(_decode, body).result.items(), market_of)

@@ -1,7 +1,7 @@
 """Upbit, as in Korea: https://docs.upbit.com."""
 
 from penstock.exchanges.base import Exchange
-from penstock.exchanges.upbit.limits import limits_at, usages
+from penstock.exchanges.upbit.limits import LIMITS, usages
 from penstock.exchanges.upbit.rest import (
     CANDLE_DAYS,
     CANDLES_PER_PAGE,
@@ -18,7 +18,7 @@ EXCHANGE = Exchange(
     name=NAME,
     rest_url="https://api.upbit.com",
     stream_url="wss://api.upbit.com",
-    limits=limits_at,
+    limits_from={0: LIMITS},
     time=None,
     info=INFO,
     rest=UpbitRest,

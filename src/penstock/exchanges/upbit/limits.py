@@ -14,26 +14,28 @@ from penstock.throttle.gate import Limit
 
 GROUPS = ("market", "candle", "trade", "ticker", "orderbook")
 """Categories of requests."""
-_PER_SECOND = 10
+PER_SECOND = 10
+"""Requests of each."""
 # Eight, and no burst: requests delayed by the network arrive closer together than they were sent,
 # and the margin of one request covers an eighth of a second of delay.
-_LIMITS = tuple(Limit(8, 1000, "request", category=group, kind="paced") for group in GROUPS)
+LIMITS = tuple(Limit(8, 1000, "request", category=group, kind="paced") for group in GROUPS)
 # Remaining-Req: group=candle; min=600; sec=9
 _REMAINING = re.compile(r"group=([\w-]{1,40})\s*;.*\bsec=([0-9]{1,6})\b", re.ASCII)
 
 
-def limits_at(_at_ms: int) -> tuple[Limit, ...]:
-    """The limits known to apply at a time: always the same."""
-    return _LIMITS
-
-
-def usages(headers: Mapping[str, str]) -> list[Usage]:
-    """The usage of a group in this second, as reported in a response; ``min`` is obsolete.
+def remaining(headers: Mapping[str, str]) -> tuple[str, int] | None:
+    """The group of a response, and the requests it has left in this second; ``min`` is obsolete.
 
     The group has the exchange's name for it, which has changed before.
     """
     found = _REMAINING.search(headers.get("remaining-req", ""))
-    return [Usage(found[1], max(0, _PER_SECOND - int(found[2])), 1000)] if found else []
+    return (found[1], int(found[2])) if found else None
+
+
+def usages(headers: Mapping[str, str]) -> list[Usage]:
+    """The usage of a group in this second, as reported in a response."""
+    left = remaining(headers)
+    return [Usage(left[0], max(0, PER_SECOND - left[1]), 1000)] if left else []
 
 
 STREAM_LIMITS = StreamLimits(

@@ -7,20 +7,21 @@ which the page ends.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Literal, TypeVar
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
 
-from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.answers import UNREADABLE, Whole, decoded, surely_over_ms
+from penstock.errors import UnknownInterval
+from penstock.exchanges import rows
+from penstock.exchanges.answers import Whole, decoded_or_none, only
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
-from penstock.exchanges.frames import Number, spelled_out
+from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import last_trade_only, latest_trade, progress_request
 from penstock.exchanges.progress import levels as shown_levels
-from penstock.exchanges.times import MS_NS, Millis, epoch_ns
+from penstock.exchanges.resource import Params, Resource
+from penstock.exchanges.times import MS_NS, Millis, epoch_ns, iso_text
 from penstock.exchanges.upbit.payloads import TAKER, levels
 from penstock.exchanges.upbit.symbols import NAME, read_info
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -48,8 +49,6 @@ OPENED_MS = 1_504_224_000_000
 _IDS_PER_MS = 10_000
 _MS_DIGITS = 13
 _SHUT_OUT = re.compile(r"([0-9]{1,7})\s*(seconds?|secs?|초|minutes?|mins?|분)", re.IGNORECASE)
-
-R = TypeVar("R")
 
 
 class _Unit(Struct):
@@ -80,14 +79,14 @@ class _Trade(Struct):
      "sequential_id":17510687993360000}
     """
 
-    timestamp: Millis
-    trade_price: Number
-    trade_volume: Number
-    ask_bid: Literal["ASK", "BID"]
-    sequential_id: Whole
+    at_ms: Millis = field(name="timestamp")
+    price: Number = field(name="trade_price")
+    quantity: Number = field(name="trade_volume")
+    side: Literal["ASK", "BID"] = field(name="ask_bid")
+    id: Whole = field(name="sequential_id")
 
 
-class _Candle(Struct):
+class _Candle(rows.CandleRow, Struct):
     """An element of the response to GET /v1/candles/minutes/1 and similar
 
     {"market":"KRW-BTC","candle_date_time_utc":"2025-06-30T23:59:00",
@@ -108,7 +107,7 @@ class _Candle(Struct):
     volume: Number = field(name="candle_acc_trade_volume")
 
 
-class _Ticker(Struct):
+class _Ticker(rows.TickerRow, Struct):
     """An element of the responses to GET /v1/ticker and /v1/ticker/all
 
     {"market":"KRW-BTC",…,"opening_price":7109000,…,"trade_price":7050000,…,
@@ -116,11 +115,11 @@ class _Ticker(Struct):
      "timestamp":1530510140578}
     """
 
-    market: str
-    trade_price: Number
-    acc_trade_price_24h: Number
-    acc_trade_volume_24h: Number
-    timestamp: Millis
+    native: str = field(name="market")
+    last: Number = field(name="trade_price")
+    quote_volume: Number = field(name="acc_trade_price_24h")
+    volume: Number = field(name="acc_trade_volume_24h")
+    at_ms: Millis = field(name="timestamp")
 
 
 class _Error(Struct):
@@ -134,11 +133,23 @@ class _Refused(Struct):
     error: _Error
 
 
-_decode_books = msgspec.json.Decoder(list[_Book], float_hook=str).decode
-_decode_trades = msgspec.json.Decoder(list[_Trade], float_hook=str).decode
-_decode_candles = msgspec.json.Decoder(list[_Candle], float_hook=str).decode
-_decode_tickers = msgspec.json.Decoder(list[_Ticker], float_hook=str).decode
+_BOOKS = Resource("/v1/orderbook", list[_Book], 1, "orderbook", bare_numbers=True)
+_TRADES = Resource("/v1/trades/ticks", list[_Trade], 1, "trade", bare_numbers=True)
+_CANDLES = Resource("/v1/candles/{}", list[_Candle], 1, "candle", bare_numbers=True)
+_TICKERS = Resource("/v1/ticker", list[_Ticker], 1, "ticker", bare_numbers=True)
+_ALL_TICKERS = Resource("/v1/ticker/all", list[_Ticker], 1, "ticker", bare_numbers=True)
 _decode_refused = msgspec.json.Decoder(_Refused).decode
+
+_trades = rows.TradeRows[_Trade](
+    NAME,
+    at_ns=lambda row: row.at_ms * MS_NS,
+    taker=lambda row: TAKER[row.side],
+    spell=spelled_out,
+    newest_first=True,
+)
+_candles = rows.CandleRows[_Candle](
+    NAME, lambda row: epoch_ns(f"{row.open_at}Z") // MS_NS, spelled_out_all, newest_first=True
+)
 
 
 def read_api_error(body: bytes) -> ApiError | None:
@@ -146,10 +157,10 @@ def read_api_error(body: bytes) -> ApiError | None:
 
     The message of a ban contains its length.
     """
-    try:
-        error = _decode_refused(body).error
-    except UNREADABLE:
+    refused = decoded_or_none(_decode_refused, body)
+    if refused is None:
         return None
+    error = refused.error
     found = _SHUT_OUT.search(error.message)
     if found is None:
         return ApiError(error.name, error.message)
@@ -169,17 +180,21 @@ class UpbitRest:
     def book(self, symbol: Symbol, depth: int = DEEPEST_BOOK) -> Request[BookSnapshot]:
         """The best levels, at most 30 per side."""
 
-        def read(body: bytes, received_at_ns: int) -> BookSnapshot:
-            return decoded(lambda it: _read_book(it, symbol, received_at_ns), body)
+        def make(books: list[_Book], received_at_ns: int) -> BookSnapshot:
+            data = only(books)
+            bids = levels([(each.bid_price, each.bid_size) for each in data.orderbook_units])
+            asks = levels([(each.ask_price, each.ask_size) for each in data.orderbook_units])
+            origin = NAME, symbol, received_at_ns, rows.REST
+            return rows.book_of(origin, bids, asks, data.timestamp * MS_NS)
 
         count = max(1, min(depth, DEEPEST_BOOK))
-        params: dict[str, str | int] = {"markets": self._symbols.native(symbol), "count": count}
-        return Request("/v1/orderbook", 1, read, params, "orderbook")
+        return _BOOKS.request(make, {"markets": self._symbols.native(symbol), "count": count})
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades of today, at most a page."""
-        read = _trades_reader(symbol, "rest")
-        return self._ticks(symbol, read, count=max(1, min(limit, PAGE)))
+        count = max(1, min(limit, PAGE))
+        params: Params = {"market": self._symbols.native(symbol), "count": count}
+        return _TRADES.request(_trades.reader(symbol), params)
 
     def trades(
         self, symbol: Symbol, cursor: int, source: Source = "backfill"
@@ -189,22 +204,22 @@ class UpbitRest:
         A page that is not full is the last of its day, and the next is of the day before.
         """
         day = _ms_of(cursor - 1) // DAY_MS
-        read_trades = _trades_reader(symbol, source)
+        read = _trades.reader(symbol, source)
 
-        def dated(now_ms: int) -> Mapping[str, str | int]:
+        def dated(now_ms: int) -> Params:
             days_ago = now_ms // DAY_MS - day
             return {"days_ago": days_ago} if days_ago > 0 else {}
 
-        def read(body: bytes, received_at_ns: int) -> TradePage:
-            told = read_trades(body, received_at_ns)
-            trades = [trade for trade in told if trade.id < cursor]
+        def make(page: list[_Trade], received_at_ns: int) -> TradePage:
+            trades = [trade for trade in read(page, received_at_ns) if trade.id < cursor]
             oldest, begins = min((each.id for each in trades), default=cursor), _first_id(day)
             if received_at_ns // 1_000_000 // DAY_MS - day < DAYS_OF_TRADES:
-                return TradePage(trades, begins if len(told) < PAGE else oldest)
+                return TradePage(trades, begins if len(page) < PAGE else oldest)
             # The exchange has no trades of the day before.
             return TradePage(trades, oldest if oldest > begins else cursor)
 
-        return self._ticks(symbol, read, dated, count=PAGE, cursor=cursor)
+        params: Params = {"market": self._symbols.native(symbol), "count": PAGE, "cursor": cursor}
+        return _TRADES.request(make, params, dated=dated)
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -218,31 +233,32 @@ class UpbitRest:
             raise UnknownInterval(interval.text, PATHS)
         first_ms = -(-start_ms // step_ms) * step_ms
         count = max(1, min(-(-(end_ms - first_ms) // step_ms), CANDLES_PER_PAGE))
-
-        def read(body: bytes, received_at_ns: int) -> list[Candle]:
-            candles = decoded(lambda it: _read_candles(it, symbol, interval, received_at_ns), body)
-            # For intervals without trades, the exchange returns as many candles before the start.
-            return [each for each in candles if start_ms <= each.open_ms < end_ms]
-
-        beyond = datetime.fromtimestamp((first_ms + count * step_ms) // 1000, UTC)
-        params: dict[str, str | int] = {
+        # For intervals without trades, the exchange returns as many candles before the start, which
+        # the reader drops.
+        make = _candles.reader(symbol, interval, start_ms, end_ms)
+        params: Params = {
             "market": self._symbols.native(symbol),
-            "to": f"{beyond:%Y-%m-%dT%H:%M:%SZ}",
+            "to": iso_text(first_ms + count * step_ms),
             "count": count,
         }
-        return Request(f"/v1/candles/{PATHS[interval.text]}", 1, read, params, "candle")
+        return _CANDLES.request(make, params, of=PATHS[interval.text])
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
 
-        def read(body: bytes, received_at_ns: int) -> list[Ticker]:
-            return decoded(lambda it: self._read_tickers(it, received_at_ns), body)
+        def make(page: list[_Ticker], received_at_ns: int) -> list[Ticker]:
+            listed = rows.of_listed(self._symbols, page, lambda row: row.native)
+            origins = [(row, (NAME, symbol, received_at_ns, rows.REST)) for row, symbol in listed]
+            return [
+                rows.ticker_of(row, origin, row.at_ms * MS_NS, spelled_out_all)
+                for row, origin in origins
+            ]
 
         if natives:
-            return Request("/v1/ticker", 1, read, {"markets": ",".join(natives)}, "ticker")
+            return _TICKERS.request(make, {"markets": ",".join(natives)})
         quotes = ",".join(sorted({symbol.quote for symbol in self._symbols}))
-        return Request("/v1/ticker/all", 1, read, {"quote_currencies": quotes}, "ticker")
+        return _ALL_TICKERS.request(make, {"quote_currencies": quotes})
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id, or all levels of a book."""
@@ -250,102 +266,6 @@ class UpbitRest:
             return progress_request(self.book(symbol), shown_levels)
         tell = latest_trade if channel == "trades" else last_trade_only
         return progress_request(self.recent_trades(symbol, 1), tell)
-
-    def _ticks(
-        self,
-        symbol: Symbol,
-        read: Callable[[bytes, int], R],
-        dated: Callable[[int], Mapping[str, str | int]] | None = None,
-        **params: int,
-    ) -> Request[R]:
-        asked: dict[str, str | int] = {"market": self._symbols.native(symbol), **params}
-        return Request("/v1/trades/ticks", 1, read, asked, "trade", dated)
-
-    def _read_tickers(self, body: bytes, received_at_ns: int) -> list[Ticker]:
-        # A market listed after the map was made is skipped; it must not hide the others.
-        listed = [(row, self._symbols.get(row.market)) for row in _decode_tickers(body)]
-        return [
-            Ticker(
-                exchange=NAME,
-                symbol=symbol,
-                received_at_ns=received_at_ns,
-                source="rest",
-                at_ns=row.timestamp * MS_NS,
-                last_text=spelled_out(row.trade_price),
-                volume_text=spelled_out(row.acc_trade_volume_24h),
-                quote_volume_text=spelled_out(row.acc_trade_price_24h),
-            )
-            for row, symbol in listed
-            if symbol
-        ]
-
-
-def _read_book(body: bytes, symbol: Symbol, received_at_ns: int) -> BookSnapshot:
-    books = _decode_books(body)
-    if len(books) != 1:
-        raise UnexpectedAnswer(f"One book was asked for, and {len(books)} were answered")
-    (data,) = books
-    return BookSnapshot(
-        exchange=NAME,
-        symbol=symbol,
-        received_at_ns=received_at_ns,
-        source="rest",
-        at_ns=data.timestamp * MS_NS,
-        bids_raw=levels([(each.bid_price, each.bid_size) for each in data.orderbook_units]),
-        asks_raw=levels([(each.ask_price, each.ask_size) for each in data.orderbook_units]),
-    )
-
-
-def _trades_reader(symbol: Symbol, source: Source) -> Callable[[bytes, int], list[Trade]]:
-    def read(body: bytes, received_at_ns: int) -> list[Trade]:
-        return decoded(lambda it: _read_trades(it, symbol, received_at_ns, source), body)
-
-    return read
-
-
-def _read_trades(body: bytes, symbol: Symbol, received_at_ns: int, source: Source) -> list[Trade]:
-    return [
-        Trade(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            source=source,
-            id=row.sequential_id,
-            at_ns=row.timestamp * MS_NS,
-            price_text=spelled_out(row.trade_price),
-            quantity_text=spelled_out(row.trade_volume),
-            taker=TAKER[row.ask_bid],
-        )
-        for row in reversed(_decode_trades(body))
-    ]
-
-
-def _read_candles(
-    body: bytes, symbol: Symbol, interval: Interval, received_at_ns: int
-) -> list[Candle]:
-    rows = [(row, epoch_ns(f"{row.open_at}Z") // MS_NS) for row in _decode_candles(body)]
-    # A candle is closed if a later one follows, or if it ended long enough ago.
-    over_ms = surely_over_ms(received_at_ns)
-    last_ms = rows[0][1] if rows else 0
-    return [
-        Candle(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            source="rest",
-            interval=interval.text,
-            open_ms=open_ms,
-            close_ms=(close_ms := interval.next_open(open_ms) - 1),
-            open_text=spelled_out(row.open),
-            high_text=spelled_out(row.high),
-            low_text=spelled_out(row.low),
-            close_text=spelled_out(row.close),
-            volume_text=spelled_out(row.volume),
-            quote_volume_text=spelled_out(row.quote_volume),
-            closed=open_ms < last_ms or close_ms < over_ms,
-        )
-        for row, open_ms in reversed(rows)
-    ]
 
 
 def _first_id(day: int) -> int:

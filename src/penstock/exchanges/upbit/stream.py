@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from penstock.books.rules import BookRules
-from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
 from penstock.exchanges.upbit.rest import DEEPEST_BOOK
@@ -59,12 +59,12 @@ class UpbitDialect:
     channels: Sequence[str] = tuple(_KINDS)
 
     def __init__(self, symbols: SymbolMap) -> None:
-        self._symbols = symbols
-        self._asked: dict[str, dict[str, Symbol]] = {kind: {} for kind in _KINDS.values()}
+        self._symbols, names = symbols, StreamNames(symbols, _KINDS)
+        self.streams = names.add
         self._readers: dict[str, Reader] = {
-            "trade": trade_reader(self._asked["trade"]),
-            "orderbook": book_reader(self._asked["orderbook"]),
-            "ticker": ticker_reader(self._asked["ticker"]),
+            "trade": trade_reader(names.symbols["trade"]),
+            "orderbook": book_reader(names.symbols["orderbook"]),
+            "ticker": ticker_reader(names.symbols["ticker"]),
         }
         self._heads: dict[bytes | str, tuple[str, Reader]] = {
             f'{{"ty":"{kind}"'.encode()[:_HEAD]: (kind, reader)
@@ -80,15 +80,6 @@ class UpbitDialect:
     def url(self, base: str) -> str:
         """The public endpoint."""
         return base.rstrip("/") + "/websocket/v1"
-
-    def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
-        """See ``Dialect``; ``orderbook:KRW-BTC``."""
-        kind = _KINDS.get(channel)
-        if kind is None:
-            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        natives = [self._symbols.stream_name(symbol) for symbol in symbols]
-        self._asked[kind].update(zip(natives, symbols, strict=True))
-        return [f"{kind}:{native}" for native in natives]
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``[{"ticket":"penstock-1"},{"type":"trade","codes":["KRW-BTC"]},{"format":"SIMPLE"}]``"""

@@ -5,14 +5,12 @@
 ``KRW-BTC`` is bitcoin priced in won, elsewhere BTC/KRW. Delisted markets are not included.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import MalformedSymbol
 from penstock.exchanges.answers import decoded
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info, ListedMarket
+from penstock.exchanges.listing import info_of
 from penstock.market.symbol import Symbol
 
 NAME = "upbit"
@@ -22,6 +20,10 @@ class _Market(Struct, frozen=True):
     """An element of the response to GET /v1/market/all."""
 
     market: str
+
+    def listed(self) -> ListedMarket:
+        quote, _, base = self.market.partition("-")
+        return ListedMarket(self.market, Symbol(base, quote))
 
 
 _decode = msgspec.json.Decoder(list[_Market]).decode
@@ -33,14 +35,4 @@ def read_info(body: bytes, _received_at_ns: int) -> Info:
     Raises:
         UnexpectedAnswer: the body is not a list of markets.
     """
-    return Info(SymbolMap(NAME, _listed(decoded(_decode, body))), limits=())
-
-
-def _listed(markets: list[_Market]) -> Iterator[tuple[str, Symbol]]:
-    """All markets with a valid name."""
-    for each in markets:
-        quote, _, base = each.market.partition("-")
-        try:
-            yield each.market, Symbol(base, quote)
-        except MalformedSymbol:
-            continue  # one bad name must not hide the others
+    return info_of(NAME, decoded(_decode, body), _Market.listed)

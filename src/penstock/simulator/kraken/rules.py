@@ -16,7 +16,6 @@ from penstock.simulator.kraken import refusals
 
 PUBLIC, PAIR, CONNECTS, MESSAGES = "public", "pair", "connects", "messages"
 _SUBSCRIBE_WITHIN_S = 60.0
-_TOO_MANY_CONNECTS = b"<html><head><title>Access denied</title></head><body>1015</body></html>"
 
 
 def rules_from(settings: Simulator) -> Sequence[Rule]:

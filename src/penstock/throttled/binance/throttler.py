@@ -17,15 +17,15 @@ from typing import Any, Unpack
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import UnknownMethod
+from penstock.exchanges.base import valid_at
+from penstock.exchanges.binance import limits as known
 from penstock.throttle import BaseThrottler, FixedWindow, Pipeline
 from penstock.throttle.events import LOG
-from penstock.throttle.gate import Gate, GateGrant
+from penstock.throttle.gate import Gate, GateGrant, Limit
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 from penstock.throttled.binance import costs
 from penstock.throttled.binance.client import GrantExpired, RequestTrace, ThreadedClient, connect
-from penstock.throttled.binance.limits import HISTORY, read_ban_end_ms, read_usage
 from penstock.throttled.foreign_usage import ForeignUsage
-from penstock.throttled.limits import LimitSpec, valid_at
 from penstock.throttled.semaphore import Deadline, PrioritySemaphore, WaitOptions
 from penstock.throttled.shared import SharedBudget
 
@@ -53,7 +53,7 @@ class BinanceSpotThrottler(BaseThrottler):
         *,
         base_url: str | None = None,
         connections: int = 64,
-        limits: Sequence[LimitSpec] | None = None,
+        limits: Sequence[Limit] | None = None,
         gate: Gate | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -66,20 +66,18 @@ class BinanceSpotThrottler(BaseThrottler):
             MissingExtra: binance-connector is not installed.
         """
         clock = clock or SystemClock()
-        limits = valid_at(HISTORY, clock.now_ms()) if limits is None else limits
+        limits = valid_at(known.LIMITS_FROM, clock.now_ms()) if limits is None else limits
         self._windows = [
-            FixedWindow(each.amount, each.period_s, clock, guard_ms=_GUARD_MS, answers=True)
+            FixedWindow(each.amount, each.period_ms / 1000, clock, guard_ms=_GUARD_MS, answers=True)
             for each in limits
         ]
         pairs = zip(limits, self._windows, strict=True)
-        super().__init__([Pipeline(each.timeframe, w, unit=each.unit) for each, w in pairs])
+        super().__init__([Pipeline(_timeframe(each), w, unit=each.unit) for each, w in pairs])
         self._clock = clock
         self._offset: Offset | None = None
         weights = [each for each in limits if each.unit == "weight"]
-        self._timeframes = {each.period_s: each.timeframe for each in weights}
-        self._foreign = {
-            each.timeframe: ForeignUsage(round(each.period_s * 1000)) for each in weights
-        }
+        self._timeframes = {each.period_ms: _timeframe(each) for each in weights}
+        self._foreign = {_timeframe(each): ForeignUsage(each.period_ms) for each in weights}
         self._shared = SharedBudget(gate, clock) if gate is not None else None
         self._semaphore = PrioritySemaphore(connections, clock)
         self._threaded_client = ThreadedClient(client or connect(base_url), connections, clock)
@@ -104,11 +102,11 @@ class BinanceSpotThrottler(BaseThrottler):
 
     async def get_time(self, **waiting: Unpack[WaitOptions]) -> Any:
         """GET /api/v3/time"""
-        return await self._ask(costs.TIME, "time", **waiting)
+        return await self._ask(known.TIME_COST, "time", **waiting)
 
     async def get_exchange_info(self, **options: Any) -> Any:
         """GET /api/v3/exchangeInfo, of a ``symbol``, of ``symbols``, by ``permissions``, or all."""
-        return await self._ask(costs.EXCHANGE_INFO, "exchange_info", **options)
+        return await self._ask(known.INFO_COST, "exchange_info", **options)
 
     async def get_depth(self, symbol: str, **options: Any) -> Any:
         """GET /api/v3/depth; a deeper book (``limit``) costs more."""
@@ -116,11 +114,11 @@ class BinanceSpotThrottler(BaseThrottler):
 
     async def get_trades(self, symbol: str, **options: Any) -> Any:
         """GET /api/v3/trades"""
-        return await self._ask(costs.TRADES, "trades", symbol, **options)
+        return await self._ask(known.TRADES_COST, "trades", symbol, **options)
 
     async def get_historical_trades(self, symbol: str, **options: Any) -> Any:
         """GET /api/v3/historicalTrades"""
-        return await self._ask(costs.HISTORICAL_TRADES, "historical_trades", symbol, **options)
+        return await self._ask(known.TRADES_COST, "historical_trades", symbol, **options)
 
     async def get_agg_trades(self, symbol: str, **options: Any) -> Any:
         """GET /api/v3/aggTrades"""
@@ -128,11 +126,11 @@ class BinanceSpotThrottler(BaseThrottler):
 
     async def get_kline(self, symbol: str, interval: str, **options: Any) -> Any:
         """GET /api/v3/klines"""
-        return await self._ask(costs.KLINES, "klines", symbol, interval, **options)
+        return await self._ask(known.CANDLES_COST, "klines", symbol, interval, **options)
 
     async def get_ui_kline(self, symbol: str, interval: str, **options: Any) -> Any:
         """GET /api/v3/uiKlines"""
-        return await self._ask(costs.KLINES, "ui_klines", symbol, interval, **options)
+        return await self._ask(known.CANDLES_COST, "ui_klines", symbol, interval, **options)
 
     async def get_avg_price(self, symbol: str, **waiting: Unpack[WaitOptions]) -> Any:
         """GET /api/v3/avgPrice"""
@@ -261,15 +259,15 @@ class BinanceSpotThrottler(BaseThrottler):
             self._stop(trace, str(getattr(error, "error_message", "")))
 
     def _sync_usage(self, trace: RequestTrace) -> None:
-        for used in read_usage(trace.headers):
+        headers = {name.lower(): value for name, value in trace.headers.items()}
+        for usage in known.usages(headers):
             if self._shared is not None:
-                period_ms = used.period_s * 1000
-                self._shared.gate.observe("", used.weight, period_ms, trace.sent_ms)
+                self._shared.gate.observe("", usage.used, usage.window_ms, trace.sent_ms)
                 continue
-            timeframe = self._timeframes.get(used.period_s)
+            timeframe = self._timeframes.get(usage.window_ms)
             if timeframe is not None:
                 sent_ms = self._exchange_ms(trace.sent_ms)
-                planned = self._foreign[timeframe].plan(used.weight, sent_ms)
+                planned = self._foreign[timeframe].plan(usage.used, sent_ms)
                 self.observe(None, planned, timeframe, trace.sent_ms)
 
     def _sync_clock(self, trace: RequestTrace) -> None:
@@ -290,7 +288,7 @@ class BinanceSpotThrottler(BaseThrottler):
         retry_after = trace.headers.get("Retry-After", "")
         if retry_after.isascii() and retry_after.isdecimal():
             until_ms = trace.received_ms + int(retry_after[:9]) * 1000
-        named_ms = read_ban_end_ms(words)
+        named_ms = known.ban_end_ms(words)
         if named_ms is not None:
             ahead_ms = self._offset.low_ms if self._offset else 0
             until_ms = max(until_ms, ceil(named_ms - ahead_ms))
@@ -299,6 +297,13 @@ class BinanceSpotThrottler(BaseThrottler):
 
     def _exchange_ms(self, at_ms: int) -> int:
         return at_ms + round(self._offset.middle_ms if self._offset else 0)
+
+
+def _timeframe(limit: Limit) -> str:
+    """A limit's name in events and statistics: ``REQUEST_WEIGHT 1m``, as the exchange calls it."""
+    kind = "REQUEST_WEIGHT" if limit.unit == "weight" else "RAW_REQUESTS"
+    seconds = limit.period_ms / 1000
+    return f"{kind} {seconds / 60:g}m" if seconds % 60 == 0 else f"{kind} {seconds:g}s"
 
 
 def _date_ms(headers: Mapping[str, str]) -> int | None:

@@ -15,14 +15,15 @@ from msgspec import Struct
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import BadRequest, Banned, ExchangeError, RateLimited
+from penstock.exchanges.base import valid_at
+from penstock.exchanges.upbit.limits import remaining
 from penstock.throttle import BaseThrottler, Pipeline, SlidingWindow
 from penstock.throttle.gate import Gate
 from penstock.throttle.gate import GateGrant as Paid
-from penstock.throttled.limits import valid_at
 from penstock.throttled.semaphore import Deadline, WaitOptions
 from penstock.throttled.shared import SharedBudget
 from penstock.throttled.upbit.client import ADDRESS, Answer, Client, UpbitClient
-from penstock.throttled.upbit.limits import ALIASES, HISTORY, read_left
+from penstock.throttled.upbit.limits import ALIASES, LIMITS_FROM
 
 _TOO_FAST, _SHUT_OUT = 429, 418
 # The length of a ban is only in the response's text; each further ban is longer.
@@ -60,7 +61,7 @@ class UpbitSpotThrottler(BaseThrottler):
         It has its own limits, in categories named like the groups.
         """
         clock = clock or SystemClock()
-        self._limits = valid_at(HISTORY, clock.now_ms())
+        self._limits = valid_at(LIMITS_FROM, clock.now_ms())
         groups = {
             group: Pipeline(
                 group,
@@ -239,10 +240,11 @@ class UpbitSpotThrottler(BaseThrottler):
                 answer = await self._paid_and_sent(group, priority, deadline, path, params)
             except _GrantExpired:
                 continue
-            left = read_left(answer.headers)
+            left = remaining(answer.headers)
             if left is not None:
                 amount, _ = self._limits[group]
-                self.observe(group, amount - left, group)
+                # The caller's group: the exchange's spelling of it has changed before.
+                self.observe(group, amount - left[1], group)
             return self._checked(group, answer)
 
     async def _paid_and_sent(

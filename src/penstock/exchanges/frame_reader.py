@@ -1,0 +1,74 @@
+"""Reads stream frames: many together where possible, else one by one and with care.
+
+The two ways are the same for all dialects; a dialect provides what differs, as functions that may
+raise one of ``NOT_READ``. Numbers are validated together, after all frames have been decoded
+(``deferred_numbers.py``).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.exchanges.deferred_numbers import DeferredNumbers
+from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.market.events import AnyEvent
+from penstock.streaming.dialect import Received
+
+
+def _unchanged(events: list[AnyEvent]) -> list[AnyEvent]:
+    return events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameReader:
+    """Reads the frames of one connection."""
+
+    largest_frame: int
+    deferred: DeferredNumbers
+    events: Callable[[Sequence[bytes | str], Sequence[int]], list[AnyEvent]]
+    """(frames, received_at_ns) → the events of frames in the exchange's usual format."""
+    answers: Callable[[bytes], list[Received] | None]
+    """The contents of a frame without events; None if it has events."""
+    with_care: Callable[[bytes, int], list[AnyEvent]]
+    """(frame, received_at_ns) → the events of a frame in any format."""
+    accepted: Callable[[list[AnyEvent]], list[AnyEvent]] = _unchanged
+    """Is called with valid events, and returns those to pass on."""
+
+    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        """See ``Dialect``."""
+        events = self.read_many((frame,), (received_at_ns,))
+        return [*events] if events is not None else self.read_carefully(frame, received_at_ns)
+
+    def read_many(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent] | None:
+        """See ``ReadsMany``."""
+        if max(map(len, frames), default=0) <= self.largest_frame:
+            try:
+                events = self.events(frames, received_at_ns)
+            except NOT_READ:
+                pass
+            else:
+                if self.deferred.are_plain():
+                    return self.accepted(events)
+        self.deferred.forget()
+        return None
+
+    def read_carefully(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        """The contents of a frame of any kind, or what is wrong with it."""
+        self.deferred.forget()
+        if isinstance(frame, str):
+            frame = frame.encode(errors="replace")
+        if len(frame) > self.largest_frame:
+            return [malformed("too_large", f"{len(frame)} bytes", frame)]
+        try:
+            said = self.answers(frame)
+            if said is not None:
+                return said
+            events = self.with_care(frame, received_at_ns)
+        except NOT_READ as error:
+            self.deferred.forget()
+            return [unreadable(error, frame)]
+        problem = self.deferred.problem()
+        if problem is not None:
+            return [malformed("not_a_number", problem, frame)]
+        return [*self.accepted(events)]

@@ -1,0 +1,143 @@
+"""Converts levels from the formats of exchanges to the standard one, ``[["0.0286","74.1"]]``.
+
+In an exchange's usual format, levels are converted by a few replacements, and those of many frames
+are validated together. Levels in any other format are decoded.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from penstock.errors import MalformedLevels
+from penstock.exchanges.answers import Text
+from penstock.exchanges.frames import NotANumber, Number, number_text
+from penstock.market.events import Side
+from penstock.market.levels import (
+    LevelText,
+    all_plain_levels,
+    plain_levels,
+    plain_lines,
+    read_levels,
+    write_levels,
+)
+
+
+class _Level(Struct, gc=False):
+    """{"price":0.0286,"qty":74.1}"""
+
+    price: Number
+    qty: Number
+
+
+class _Change(Struct, array_like=True, gc=False):
+    """["buy","1.5","2.0"]"""
+
+    side: Side
+    price: Text
+    quantity: Text
+
+
+_decode_levels = msgspec.json.Decoder(list[_Level], float_hook=str).decode
+_decode_changes = msgspec.json.Decoder(list[_Change]).decode
+_BID, _ASK = b'["buy",]', b'["sell",]'
+_find_bids = re.compile(rb'\["buy",([^\]]*)\]').findall
+_find_asks = re.compile(rb'\["sell",([^\]]*)\]').findall
+
+
+def objects_at_once(raws: Sequence[Raw]) -> list[Raw]:
+    """Levels that are written as ``[{"price":0.0286,"qty":74.1}]``.
+
+    Raises:
+        NotANumber: some have another format, or are not levels; ``objects_with_care`` decides.
+    """
+    if not raws:
+        return []
+    pairs = _as_pairs(b"\n".join(raws))
+    if not plain_lines(pairs):
+        raise NotANumber("not levels as they are usually written")
+    return list(map(Raw, pairs.split(b"\n")))
+
+
+def objects_with_care(raws: Sequence[Raw]) -> list[Raw]:
+    """The same for objects in any format.
+
+    Raises:
+        NotANumber: a value is not a number.
+        ValidationError: they are not levels.
+    """
+    return [_pairs_of(bytes(raw)) for raw in raws]
+
+
+def _pairs_of(written: bytes) -> Raw:
+    pairs = _as_pairs(written)
+    if plain_levels(pairs):
+        return Raw(pairs)
+    rows = _decode_levels(written)
+    return write_levels((number_text(row.price), number_text(row.qty)) for row in rows)
+
+
+def _as_pairs(written: bytes) -> bytes:
+    return written.replace(b'{"price":', b'["').replace(b',"qty":', b'","').replace(b"}", b'"]')
+
+
+def sides_at_once(changes: Raw) -> tuple[bytes, bytes]:
+    """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``
+
+    The numbers are not validated: see ``valid_together``.
+
+    Raises:
+        NotANumber: they have another format, or are not changes; ``sides_with_care`` decides.
+    """
+    bids, asks = _find_bids(changes), _find_asks(changes)
+    # If the lengths of the levels, the commas between them and the brackets around them add up to
+    # that of the whole, there is nothing else in it.
+    found = len(b"".join(bids)) + len(b"".join(asks))
+    around = len(_BID) * len(bids) + len(_ASK) * len(asks) + max(0, len(bids) + len(asks) - 1) + 2
+    if found + around != len(bytes(changes)):
+        raise NotANumber("not changes as they are usually written")
+    return _joined(bids), _joined(asks)
+
+
+def _joined(levels: Sequence[bytes]) -> bytes:
+    return b"[[" + b"],[".join(levels) + b"]]" if levels else b"[]"
+
+
+def sides_with_care(changes: Raw) -> tuple[Raw, Raw]:
+    """The same for changes in any format.
+
+    Raises:
+        NotANumber: a value is not a number.
+        ValidationError: they are not changes.
+    """
+    sides: dict[Side, list[LevelText]] = {"buy": [], "sell": []}
+    for change in _decode_changes(changes):
+        sides[change.side].append((number_text(change.price), number_text(change.quantity)))
+    return write_levels(sides["buy"]), write_levels(sides["sell"])
+
+
+def valid_together(lines: Sequence[bytes]) -> list[Raw]:
+    """Levels in the standard format, each side by itself, after validation.
+
+    Raises:
+        NotANumber: some have another format, or are not levels; ``valid`` decides.
+    """
+    if lines and not plain_lines(b"\n".join(lines)):
+        raise NotANumber("not levels as they are usually written")
+    # Copies: msgspec's ``Raw`` would keep the whole frame, with both sides, in memory.
+    return list(map(Raw, lines))
+
+
+def valid(raw: Raw) -> Raw:
+    """The same for one side.
+
+    Raises:
+        NotANumber: they are not levels.
+    """
+    try:
+        if not all_plain_levels([raw]):
+            read_levels(raw)
+    except MalformedLevels as error:
+        raise NotANumber(str(error)) from error
+    return raw.copy()

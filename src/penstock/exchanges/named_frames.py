@@ -1,0 +1,73 @@
+"""Decodes frames that begin with the name of their stream: ``{"stream":"…","data":{…}}``.
+
+The requested streams are a tagged union for the decoder: one call decodes any frame into the
+payload of its stream, and rejects a frame that is not as documented.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NoReturn, Union
+
+import msgspec
+from msgspec import Struct
+
+from penstock.market.events import AnyEvent
+from penstock.market.symbol import Symbol
+
+PayloadReader = Callable[[Any, Symbol, int], AnyEvent]
+"""(payload, symbol, received_at_ns) → event. Raises ValidationError."""
+
+
+def _decode_nothing(_frame: bytes | str) -> NoReturn:
+    raise msgspec.ValidationError("Nothing was asked for")
+
+
+class NamedFrames:
+    """The streams of one connection, and a decoder for their frames."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, type[Struct]] = {}
+        """The structure of each stream's frames."""
+        self._readers: dict[type[Struct], tuple[PayloadReader, Symbol]] = {}
+        self._decode: Callable[[bytes | str], Any] = _decode_nothing
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._streams
+
+    def add(
+        self, streams: Sequence[tuple[str, str, Symbol]], payload: Any, read: PayloadReader
+    ) -> None:
+        """Add streams, each with its name, the market's native name and its symbol.
+
+        A payload that is generic has the native name in a field; other names are rejected.
+        """
+        for name, native, symbol in streams:
+            if name not in self._streams:
+                envelope = self._streams[name] = _envelope(name, native, payload)
+                self._readers[envelope] = read, symbol
+        if self._streams:
+            any_of_them: Any = Union[tuple(self._streams.values())]  # noqa: UP007 (of any number)
+            self._decode = msgspec.json.Decoder(any_of_them).decode
+
+    def event(self, frame: bytes | str, received_at_ns: int) -> AnyEvent:
+        """The event of a frame. Raises what msgspec and the readers raise."""
+        envelope = self._decode(frame)
+        read, symbol = self._readers[type(envelope)]
+        return read(envelope.data, symbol, received_at_ns)
+
+    def events(
+        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
+    ) -> list[AnyEvent]:
+        """The same for many frames."""
+        envelopes = list(map(self._decode, frames))
+        readers = map(self._readers.__getitem__, map(type, envelopes))
+        return [
+            read(envelope.data, symbol, at_ns)
+            for (read, symbol), envelope, at_ns in zip(
+                readers, envelopes, received_at_ns, strict=True
+            )
+        ]
+
+
+def _envelope(stream: str, native: str, payload: Any) -> type[Struct]:
+    data = payload[Literal[native]] if hasattr(payload, "__parameters__") else payload
+    return msgspec.defstruct("Envelope", [("data", data)], tag_field="stream", tag=stream, gc=False)

@@ -1,0 +1,60 @@
+"""A REST resource: its path, cost and category, and the structure of its responses."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from penstock.exchanges.answers import decoded
+from penstock.exchanges.base import Request
+
+R = TypeVar("R")
+T = TypeVar("T")
+Params = Mapping[str, str | int]
+_NO_PARAMS: Params = MappingProxyType({})
+
+
+class Resource(Generic[R]):
+    """Makes requests whose responses have one structure."""
+
+    def __init__(
+        self,
+        path: str,
+        structure: type[R],
+        cost: int = 1,
+        category: str = "",
+        *,
+        bare_numbers: bool = False,
+    ) -> None:
+        """``path`` may have one ``{}``. Bare numbers with a decimal point are decoded as text."""
+        self._path, self._cost, self._category = path, cost, category
+        hook: Any = str if bare_numbers else None
+        self.decode: Callable[[bytes], R] = msgspec.json.Decoder(structure, float_hook=hook).decode
+
+    def request(
+        self,
+        make: Callable[[R, int], T],
+        params: Params = _NO_PARAMS,
+        *,
+        of: str = "",
+        cost: int = 0,
+        category: str = "",
+        dated: Callable[[int], Params] | None = None,
+    ) -> Request[T]:
+        """A request for the resource, or for the one that belongs to ``of``.
+
+        ``make`` is (response, received_at_ns) → content. It may raise what msgspec raises.
+        """
+
+        def read(body: bytes, received_at_ns: int) -> T:
+            return decoded(lambda it: make(self.decode(it), received_at_ns), body)
+
+        return Request(
+            self._path.format(of),
+            cost or self._cost,
+            read,
+            params,
+            category or self._category,
+            dated,
+        )

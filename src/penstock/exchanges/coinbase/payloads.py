@@ -6,7 +6,7 @@ in which they are sent, which msgspec reads fastest. Levels of many frames are c
 standard format together, and numbers are collected for later validation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -22,7 +22,7 @@ from penstock.exchanges.level_formats import (
 )
 from penstock.exchanges.rows import BookRow, DatedEvents
 from penstock.exchanges.times import epoch_ns
-from penstock.market.events import AnyEvent, Side, Ticker
+from penstock.market.events import AnyEvent, BookDelta, Side, Ticker
 from penstock.market.symbol import Symbol
 
 TAKER: Mapping[str, Side] = {"buy": "sell", "sell": "buy"}
@@ -86,7 +86,7 @@ class _Snapshot(BookRow, Struct, tag_field="type", tag="snapshot", gc=False):
     at: str | None = field(name="time", default=None)
 
 
-class _Update(BookRow, Struct, tag_field="type", tag="l2update", gc=False):
+class _Update(Struct, tag_field="type", tag="l2update", gc=False):
     """level2_batch, further frames: absolute sizes; zero in any format removes the level
 
     {"type":"l2update","product_id":"SKL-BTC","changes":[["sell","0.00001306","660.5"]],
@@ -123,7 +123,8 @@ class EventMaker:
         self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
     ) -> None:
         """``asked`` has the requested symbols by kind of stream and the exchange's name."""
-        self._asked, self._texts = asked, deferred.texts
+        self._matches, self._tickers = asked["matches"], asked["ticker"]
+        self._books, self._texts = asked["level2_batch"], deferred.texts
         self._dated = DatedEvents(NAME, TAKER, deferred)
 
     def make(
@@ -138,21 +139,29 @@ class EventMaker:
         # Comparing types takes half the time of any alternative.
         books = [each for each in messages if type(each) is _Update or type(each) is _Snapshot]
         levels = iter(spell(books))
-        dated, asked_books = self._dated, self._asked["level2_batch"]
-        matches = self._asked["matches"]
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             if type(message) is _Update:
-                symbol = asked_books[message.product_id]
-                events.append(dated.delta(message, symbol, at_ns, levels))
+                events.append(self._delta(message, at_ns, levels))
             elif type(message) is _Match or type(message) is _LastMatch:
-                events.append(dated.trade(message, matches[message.product_id], at_ns))
+                symbol = self._matches[message.product_id]
+                events.append(self._dated.trade(message, symbol, at_ns))
             elif type(message) is _Ticker:
                 events.append(self._ticker(message, at_ns))
             elif type(message) is _Snapshot:
-                symbol = asked_books[message.product_id]
-                events.append(dated.snapshot(message, symbol, at_ns, levels))
+                symbol = self._books[message.product_id]
+                events.append(self._dated.snapshot(message, symbol, at_ns, levels))
         return events
+
+    def _delta(self, data: _Update, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
+        return BookDelta(
+            exchange=NAME,
+            symbol=self._books[data.product_id],
+            received_at_ns=received_at_ns,
+            at_ns=epoch_ns(data.at),
+            bids_raw=next(levels),
+            asks_raw=next(levels),
+        )
 
     def _ticker(self, data: _Ticker, received_at_ns: int) -> Ticker:
         bid_size, ask_size = data.best_bid_size, data.best_ask_size
@@ -161,7 +170,7 @@ class EventMaker:
         self._texts += [size for size in (bid_size, ask_size) if size is not None]
         return Ticker(
             exchange=NAME,
-            symbol=self._asked["ticker"][data.product_id],
+            symbol=self._tickers[data.product_id],
             received_at_ns=received_at_ns,
             at_ns=epoch_ns(data.time),
             update_id=data.sequence,

@@ -155,7 +155,8 @@ class EventMaker:
         self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
     ) -> None:
         """``asked`` has the requested symbols by kind of stream and the exchange's name."""
-        self._asked, self._spell = asked, deferred.spell
+        self._asked, self._trades, self._books = asked, asked["trade"], asked["book"]
+        self._spell = deferred.spell
         self._dated = DatedEvents(NAME, {"buy": "buy", "sell": "sell"}, deferred)
 
     def make(
@@ -169,17 +170,16 @@ class EventMaker:
         """
         books = [row for each in messages if type(each) is _Books for row in each.data]
         levels = iter(spell([raw for row in books for raw in (row.bids, row.asks)]))
-        trades, asked_books, dated = self._asked["trade"], self._asked["book"], self._dated
         events: list[AnyEvent] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             # Comparing types takes half the time of ``match``.
             if type(message) is _Books:
-                make = dated.delta if message.type == "update" else dated.snapshot
+                make = self._dated.delta if message.type == "update" else self._dated.snapshot
                 for book in message.data:
-                    events.append(make(book, asked_books[book.symbol], at_ns, levels))
+                    events.append(make(book, self._books[book.symbol], at_ns, levels))
             elif type(message) is _Trades:
                 for trade in message.data:
-                    events.append(dated.trade(trade, trades[trade.symbol], at_ns))
+                    events.append(self._dated.trade(trade, self._trades[trade.symbol], at_ns))
             elif type(message) is _Tickers:
                 for ticker in message.data:
                     events.append(self._ticker(ticker, at_ns))

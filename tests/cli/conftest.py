@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.forked import command
 from tests.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
@@ -22,15 +23,18 @@ SYMBOLS = ["btc_usdt", "eth_usdt"]
 
 
 def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PENSTOCK, *words],
+    with command(
+        words,
         cwd=folder,
         env={**os.environ, "COLUMNS": "160", **environment},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(words, process.returncode, out, errors)
 
 
 def invoke(*words: str) -> subprocess.CompletedProcess[str]:
@@ -58,16 +62,17 @@ def started(
     folder: Path,
     environment: dict[str, str],
     before: Callable[[], None] | None = None,
+    forked: bool = True,
 ) -> Iterator[subprocess.Popen[str]]:
     """A command that runs meanwhile; killed in the end, if it still does."""
-    process = subprocess.Popen(
-        [*PENSTOCK, *words],
+    process = command(
+        words,
         cwd=folder,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=before,  # noqa: PLW1509 (there are no threads here)
+        preexec_fn=before,
+        forked=forked,
     )
     try:
         yield process
@@ -96,10 +101,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a simulator listens."""
     words = ["sim", "--port", "0", "--json", "--symbols", ",".join(SYMBOLS)]
     folder = tmp_path_factory.mktemp("sim")
-    with subprocess.Popen(
-        [*PENSTOCK, *words],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as process:  # fmt: skip
+    with command(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())["listening"]
         process.kill()

@@ -46,7 +46,9 @@ def streams(folder: Path) -> bool:
 
 def test_a_running_one_keeps_its_slot_and_can_be_looked_at(tmp_path: Path, exchange: str) -> None:
     data = str(tmp_path)
-    with started(*COLLECT, data, folder=tmp_path, environment=urls(exchange)) as process:
+    with started(
+        *COLLECT, data, folder=tmp_path, environment=urls(exchange), forked=False
+    ) as process:
         wait_until(lambda: streams(tmp_path), process)
         second = run(*COLLECT, data, folder=tmp_path, **urls(exchange))
         beside = run(

@@ -7,7 +7,6 @@ the simulator's address. It prints what it got as one JSON object; only the test
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from tests.forked import command
 from tests.waiting import PATIENCE_S
 
 FOLDER = Path(__file__).parent
@@ -129,12 +129,11 @@ def _simulator(exchange: str, symbols: str, **settings: str | int) -> Iterator[S
     options = ["--port", "0", "--seed", str(SEED), "--symbols", symbols, "--json"]
     with (
         TemporaryFile("w+") as log,
-        subprocess.Popen(
-            [sys.executable, "-m", "penstock", "sim", exchange, *options],
+        command(
+            ["sim", exchange, *options],
             env={**outside, **environment},
             stdout=subprocess.PIPE,
             stderr=log,
-            text=True,
         ) as process,
     ):
         assert process.stdout is not None

@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from tests.forked import command
 from tests.waiting import PATIENCE_S
 
 WEIGHT, WINDOW_S = 400, 2
@@ -51,12 +51,11 @@ class Simulated:
 def simulator(*exchange: str, **settings: object) -> Iterator[Simulated]:
     """A simulator: of the exchange that is named, or of Binance."""
     environment = {f"PENSTOCK_SIMULATOR_{name.upper()}": str(v) for name, v in settings.items()}
-    with subprocess.Popen(
-        [sys.executable, "-m", "penstock", "sim", *exchange, "--port", "0", "--json"],
+    with command(
+        ["sim", *exchange, "--port", "0", "--json"],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
     ) as process:
         assert process.stdout is not None
         try:

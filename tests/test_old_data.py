@@ -171,7 +171,12 @@ def test_the_api_shows_the_same_jobs_and_connectors(backend: str, written: Comma
         jobs = {status: get(f"jobs?status={status}") for status in (LIVING, PAUSED, ENDED)}
         connectors = get("connectors")["items"]
 
-    assert jobs == TOLD[backend]["jobs"]
+    for status, page in jobs.items():
+        assert page["next"] is None
+        assert [unchanged(job) for job in page["items"]] == [
+            unchanged(job) for job in _told(backend, status)
+        ]
+        assert all(job["target_key"] for job in page["items"])
     # What is used of a limit depends on the time, and on whether the machine was started again.
     kept = ("exchange_id", "creation_date", "status", "rate_limit", "jobs_count")
     assert [{name: each[name] for name in kept} for each in connectors] == [
@@ -219,7 +224,8 @@ def test_a_worker_finishes_what_was_half_done(
         stop(worker)
 
     after = jobs_of(commands, monkeypatch)
-    assert {id_: after[id_] for id_ in at_rest} == {id_: before[id_] for id_ in at_rest}
+    for id_ in at_rest:
+        assert unchanged(after[id_]) == unchanged(before[id_])
     for id_ in half | gaps:
         job = after[id_]
         since_ms = before[id_]["progress"]["first_ts"] or before[id_]["cursor"]["since_ms"]
@@ -292,6 +298,11 @@ def numbered(reader: LogReader, stream: str) -> dict[tuple[str, int], bytes]:
         for slot in reader.slots()
         for stored in reader.numbers(named, slot, 1)
     }
+
+
+def unchanged(job: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a job that no migration changes: it adds the target, as a new version."""
+    return {name: job[name] for name in job.keys() - {"target", "target_key", "version"}}
 
 
 def _told(backend: str, status: str) -> list[dict[str, Any]]:

@@ -134,7 +134,10 @@ def test_an_exchange_that_cannot_be_reached_is_tried_until_told_to_stop(
     ("words", "says"),
     [
         (["binance", "btc_usd"], "binance does not list 'btc_usd'. Did you mean btc_usdt"),
-        (["binance", "btc_usdt", "--channels", "trods"], "binance has no channel 'trods'. It has:"),
+        (
+            ["binance", "btc_usdt", "--channels", "trods"],
+            "penstock has no channel 'trods'. Did you mean trades?",
+        ),
         (
             ["binanse", "btc_usdt"],
             "Exchange 'binanse' is not supported. Did you mean binance",

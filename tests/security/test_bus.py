@@ -476,7 +476,8 @@ def test_tail_and_streams_go_on_whatever_is_published(tmp_path: Path) -> None:
 
 def test_log_lines_steer_no_terminal() -> None:
     script = (
-        "from penstock.telemetry import BusRefused, configure_logging, log_facts\n"
+        "from penstock.publish.facts import BusRefused\n"
+        "from penstock.telemetry import configure_logging, log_facts\n"
         f"for style in ('human', 'json'):\n"
         f"    configure_logging(style)\n"
         f"    log_facts(BusRefused(count=1, why={EVIL + chr(10)!r}))\n"

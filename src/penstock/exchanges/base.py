@@ -7,7 +7,7 @@ and a gateway has a gate. So no code can send a request without tokens.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.config import Exchanges
@@ -18,9 +18,6 @@ from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
 from penstock.throttle.gate import Gate, Limit
 from penstock.throttle.offset import Offset
-
-if TYPE_CHECKING:
-    from penstock.exchanges.gateway import Gateway
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -375,7 +372,7 @@ class Exchange:
     """Whether intervals without trades have a candle; if not, a missing candle may not be a gap."""
     asset_names: AssetNames | None = None
     """Requested before ``info``, where that does not name its assets."""
-    make_client: "Callable[[Gateway, Exchanges], ExchangeClient] | None" = None
+    make_client: Callable[[ExchangeClient, Exchanges], ExchangeClient] | None = None
     """Makes the client used instead of the gateway, where one call may take several requests. All
     requests go through the gateway; ``Exchanges`` has the addresses set by the operator."""
 

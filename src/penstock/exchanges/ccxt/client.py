@@ -13,11 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import MissingExtra, UnknownExchange
-from penstock.exchanges.base import RawRequest, Request
+from penstock.exchanges.base import ExchangeClient, RawRequest, Request
 from penstock.exchanges.ccxt.limits import UNITS, units
 from penstock.exchanges.ccxt.numbers import ExactNumber, exact_float
 from penstock.exchanges.ccxt.refusals import Parser, judge_of
-from penstock.exchanges.gateway import Gateway
 
 PREFIX = "ccxt:"
 
@@ -67,7 +66,7 @@ def _count_exactly(client: Any) -> None:
     client.number, client.safe_float, client.load_markets_helper = number, exact_float, listing
 
 
-def pay_through(client: Any, gateway: Gateway, rest_url: str | None) -> None:
+def pay_through(client: Any, gateway: ExchangeClient, rest_url: str | None) -> None:
     """Make a client send through a gateway, to ``rest_url`` instead of the exchange if given."""
     cost: ContextVar[float] = ContextVar("cost", default=1.0)
 

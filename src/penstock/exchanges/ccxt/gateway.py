@@ -8,12 +8,11 @@ import msgspec
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import BadRequest, RateLimited
-from penstock.exchanges.base import Exchange, Feed, Info, Request, SymbolMap
+from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Request, SymbolMap
 from penstock.exchanges.ccxt.calls import CALLS
 from penstock.exchanges.ccxt.client import PREFIX, make, move_streams, pay_through
 from penstock.exchanges.ccxt.feed import CcxtFeed, channels_of
 from penstock.exchanges.ccxt.refusals import CONFUSED, brought_home, is_ccxts
-from penstock.exchanges.gateway import Gateway
 from penstock.throttle.gate import Gate
 from penstock.throttle.offset import Offset
 
@@ -23,7 +22,7 @@ T = TypeVar("T")
 class CcxtGateway:
     """An ``ExchangeClient``. All REST requests of ccxt go through the given gateway."""
 
-    def __init__(self, gateway: Gateway, client: Any) -> None:
+    def __init__(self, gateway: ExchangeClient, client: Any) -> None:
         self._gateway, self._client = gateway, client
 
     @property
@@ -93,7 +92,7 @@ class CcxtGateway:
         return ours
 
 
-def opened(gateway: Gateway, places: Exchanges) -> CcxtGateway:
+def opened(gateway: ExchangeClient, places: Exchanges) -> CcxtGateway:
     """The client of an exchange that uses this gateway."""
     name = gateway.exchange.name
     client = make(name.removeprefix(PREFIX))

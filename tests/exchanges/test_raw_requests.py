@@ -144,9 +144,9 @@ async def test_what_is_dearer_than_passes_at_once_is_paid_in_parts() -> None:
 
 
 async def test_an_exchange_may_be_asked_through_something_else() -> None:
-    given: list[tuple[Gateway, Exchanges]] = []
+    given: list[tuple[ExchangeClient, Exchanges]] = []
 
-    def make_client(gateway: Gateway, places: Exchanges) -> ExchangeClient:
+    def make_client(gateway: ExchangeClient, places: Exchanges) -> ExchangeClient:
         given.append((gateway, places))
         return gateway
 

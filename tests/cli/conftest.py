@@ -25,6 +25,8 @@ SYMBOLS = ["btc_usdt", "eth_usdt"]
 def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     with command(
         words,
+        # Only a new interpreter reads this.
+        forked="PYTHONPATH" not in environment,
         cwd=folder,
         env={**os.environ, "COLUMNS": "160", **environment},
         stdout=subprocess.PIPE,

@@ -463,8 +463,9 @@ async def test_while_the_log_has_no_room_everything_waits_and_then_goes_on(
         refusing = refuse(life)
         await life.until(waits_for_room)
         before = recorded_ids(tmp_path, "btc_usdt")
-        waiting = life.collector.reporter.status("running").unrecorded
-        await life.until(lambda status: status.unrecorded > waiting)
+        last = before[-1]
+        assert last is not None
+        await trades_after(server, last, 5)
         assert recorded_ids(tmp_path, "btc_usdt") == before, "in the order they came"
         refusing.is_full = False
         await life.until(lambda status: status.trouble == "")

@@ -126,4 +126,6 @@ async def test_cut_short_it_says_what_was_not_asked() -> None:
     with pytest.raises(asyncio.CancelledError):
         await probing
     assert scene.last().asked == 240
-    assert "160 of 400 markets were not asked: told to stop at once" in scene.notes[-1]
+    assert (
+        "160 of 400 markets were not asked: stopped at once by a second signal" in scene.notes[-1]
+    )

@@ -10,7 +10,7 @@ from tests.connectors.conftest import START_MS
 
 from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
-from penstock.connectors.gate import LOOK_MS, SharedGate
+from penstock.connectors.gate import BLOCK_CHECK_MS, SharedGate
 from penstock.errors import RateLimited
 from penstock.storage.state import StateStore, open_store
 from penstock.throttle.gate import Limit
@@ -128,5 +128,5 @@ async def test_no_window_is_ever_overfull_and_nobody_sends_once_told_to_stop(
             # Who was slow to connect leaves after its instant, at most by the guard band.
             assert last - first >= PACED.period_ms - 150
     for told_ms, until_ms in exchange.stop_ms:
-        late = [at for at, _ in exchange.sent if told_ms + LOOK_MS < at < until_ms]
+        late = [at for at, _ in exchange.sent if told_ms + BLOCK_CHECK_MS < at < until_ms]
         assert not late, "told to stop, and some process sent all the same"

@@ -548,7 +548,7 @@ def test_a_stream_that_is_subscribed_again_leaves_a_marker_unless_another_brings
     last_message_ns = made.now_ns
     made.pass_s(1)
     made.shard.resubscribe("trades", B, made.now_ns)
-    assert markers(made.shard) == [(B.slug, ("trades",), "asked for anew", last_message_ns)]
+    assert markers(made.shard) == [(B.slug, ("trades",), "resubscribed", last_message_ns)]
 
     two = streaming(TRADES, plan=replace(QUICK, redundancy=2))
     two.open(2)

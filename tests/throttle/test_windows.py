@@ -38,7 +38,7 @@ def test_a_limit_is_a_whole_number_above_zero(kind: Callable[..., Any], limit: A
 @pytest.mark.parametrize("period_s", [0, -1, float("nan"), float("inf"), None, 1e-10])
 @pytest.mark.parametrize("kind", [FixedWindow, SlidingWindow])
 def test_a_period_is_above_zero_and_ends(kind: Callable[..., Any], period_s: Any) -> None:
-    with pytest.raises(BadLimit, match="say seconds"):
+    with pytest.raises(BadLimit, match="Allowed: seconds"):
         kind(10, period_s)
 
 

@@ -138,7 +138,7 @@ async def run(request: AnyRequest, app_state: GivenState, job_id: FromPath[str])
 async def events(
     request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
 ) -> Response[bytes] | ServerSentEvent:
-    """What befell a job lately; as text/event-stream, what befalls it from now on."""
+    """The latest events of a job; as text/event-stream, its events from now on."""
     job = await app_state.job_service.get(job_id)
     if "text/event-stream" not in request.headers.get("accept", ""):
         return json_answer(job.events)

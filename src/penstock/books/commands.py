@@ -1,4 +1,4 @@
-"""Commands of the books of a connection to whoever can send requests."""
+"""Commands by which the books of a connection request snapshots."""
 
 from typing import NamedTuple
 

@@ -63,7 +63,7 @@ class CollectorFailed(Fact, frozen=True, kw_only=True):
     slot: str
     reason: str
     traceback: str
-    """Where nobody foresaw it."""
+    """Of an error that was not expected."""
 
 
 class ConnectionOpened(Fact, frozen=True, kw_only=True):

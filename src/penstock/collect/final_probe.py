@@ -53,7 +53,7 @@ class FinalProber:
         except TimeoutError:
             round_.reason = "the time for it is over"
         except asyncio.CancelledError:
-            round_.reason = "told to stop at once"
+            round_.reason = "stopped at once by a second signal"
             raise
         finally:
             self._conclude(round_, len(symbols))

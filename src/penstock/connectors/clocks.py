@@ -62,7 +62,7 @@ class Clocks:
         self._store = narrowed(before, seen(shown_ms, 1, sent_ms, self.now_ms()))
         return step_ms(before, self._store)
 
-    def saw_exchange(self, offset_ms: float, error_ms: float) -> None:
+    def record_exchange_offset(self, offset_ms: float, error_ms: float) -> None:
         """Set how far the exchange's clock is ahead of this one."""
         self._measured = (offset_ms, error_ms)
 

@@ -33,7 +33,7 @@ from penstock.throttle.gate import Limit
 
 NEVER = float("-inf")
 # The document is read less often than the budget: it has operators' decisions.
-_DOCUMENT_MS = 100
+_CONNECTOR_AGE_MS = 100
 _RETRY_S = 0.5
 _SEEN_EVERY_MS = 100
 _FOREIGN_AHEAD_MS = 1_000
@@ -54,7 +54,7 @@ class Fleet:
         self.status = "active"
         self.blocked_until_ms = NEVER
         self.budget = Budget()
-        self.budget_at_ms = self.document_at_ms = self.free_at_ms = NEVER
+        self.budget_at_ms = self.document_at_ms = self.block_checked_at_ms = NEVER
         """When the budget, the document, and whether there is a stop were last read."""
         self._store, self._clocks, self._clock, self._tell = store, clocks, clock, listener
         self._chosen: tuple[Limit, ...] | None = None
@@ -76,7 +76,7 @@ class Fleet:
         self._is_lost = False
         self._reporting: asyncio.Task[None] | None = None
 
-    async def look(self) -> None:
+    async def read_store(self) -> None:
         """Read what other processes may have changed.
 
         Raises:
@@ -86,11 +86,11 @@ class Fleet:
             sent_ms = self._clocks.now_ms()
             if sent_ms - self._store_at_ms >= _STORE_CLOCK_MS:
                 await self._read_clock()
-            if sent_ms - self.document_at_ms >= _DOCUMENT_MS:
+            if sent_ms - self.document_at_ms >= _CONNECTOR_AGE_MS:
                 self._take_document(await self._store.get(CONNECTORS, self.exchange_id))
                 self.document_at_ms = self._clocks.now_ms()
             self._take_budget(await self._store.budget(self.exchange_id))
-            self.budget_at_ms = self.free_at_ms = self._clocks.now_ms()
+            self.budget_at_ms = self.block_checked_at_ms = self._clocks.now_ms()
 
     async def check(self) -> None:
         """Check whether the store can be read and written.
@@ -98,7 +98,7 @@ class Fleet:
         Raises:
             StorageError: it cannot.
         """
-        await self.look()
+        await self.read_store()
         with self._reaching():
             # An empty lease: a store that another process keeps locked can still be read.
             ask = self._ask((), (), _shortest_ms(self.limits))
@@ -121,7 +121,7 @@ class Fleet:
             grant = await self._store.lease(self.exchange_id, ask)
         self._saw_store(grant.now_ms, sent_ms)
         if grant.ok:
-            self.free_at_ms = self._clocks.now_ms()
+            self.block_checked_at_ms = self._clocks.now_ms()
         self._told(ask, news)
         return grant
 
@@ -153,7 +153,7 @@ class Fleet:
         use = self.budget.uses.get(name)
         return use[1] if use and use[0] == window else 0
 
-    def saw(self, limit: Limit, seen: ServerCount, held: int) -> None:
+    def record_server_count(self, limit: Limit, seen: ServerCount, held: int) -> None:
         """Record the exchange's count in a window, and the unspent tokens held here for it."""
         name, known = name_of(limit), (limit, NO_SERVER_COUNT)
         self._seen[name] = (limit, _higher(self._seen.get(name, known)[1], seen))
@@ -182,7 +182,7 @@ class Fleet:
             self._inherit(limit, before)
         self._report()
 
-    def measured(self) -> None:
+    def publish_offset(self) -> None:
         """Write a new measurement of the exchange's clock to the store, if it differs."""
         now_ms = self._clocks.now_ms()
         if now_ms - self._offset_at_ms >= _OFFSET_EVERY_MS and self._offset_is_news():

@@ -1,10 +1,10 @@
-"""A gate on the fleet's budget enforces limits across any number of processes.
+"""A rate limiter whose usage all processes share through the state store.
 
 Requests that aligned windows count use tokens that this process has leased; requests that a paced
 limit counts are sent at times that the store assigns (``token_pool.py``). Before a request is sent
-with held tokens, the store is checked for a stop, if the last check is older than ``LOOK_MS``. One
-task serves the gate while requests wait: it reads the store, leases and grants, one step at a time,
-so that a process never has two leases in progress.
+with held tokens, the store is checked for a block by the exchange, if the last check is older than
+``BLOCK_CHECK_MS``. One task serves the gate while requests wait: it reads the store, leases and
+grants, one step at a time, so that a process never has two leases in progress.
 
 What cannot be verified is not allowed: while the store is away nothing is granted, and grants that
 have not been sent expire soon.
@@ -28,14 +28,15 @@ from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import GateGrant, Limit
 
-LOOK_MS = 25
-# So that an operator's pause or changed limit also reaches a process that only waits.
-_DECIDED_MS = 1_000
-_DOCUMENT_MS = 100
+BLOCK_CHECK_MS = 25
+# A process that only waits reads the connector this often: an operator may pause it.
+_CONNECTOR_POLL_MS = 1_000
+# Nothing is granted by a connector that was read longer ago.
+_CONNECTOR_AGE_MS = 100
 # For a grant that is not sent by then, the store is no longer checked.
-_CONNECT_MS = 5_000
+_UNSENT_MS = 5_000
 
-_Step = RequestQueue | Literal["look"] | float
+_Step = RequestQueue | Literal["read"] | float
 """The next step: lease for a queue, read the store, or sleep until a time."""
 
 
@@ -49,19 +50,19 @@ class _SharedGrant:
         self._is_open = True
 
     def good(self) -> bool:
-        is_good = self._is_open and self._gate.holds(self.charges)
+        is_good = self._is_open and self._gate.may_send(self.charges)
         if is_good:
-            self._gate.left(self)
+            self._gate.forget_unsent(self)
         return is_good
 
     def answered(self) -> None:
         self._is_open = False
-        self._gate.left(self)
+        self._gate.forget_unsent(self)
 
     def refund(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._gate.left(self)
+            self._gate.forget_unsent(self)
             self._gate.give_back(self.charges)
 
 
@@ -89,8 +90,8 @@ class SharedGate:
         self._queues: dict[str, RequestQueue] = {}
         self._numbers = count()
         self._unsent: dict[_SharedGrant, float] = {}
-        self._keeper: asyncio.Task[None] | None = None
-        self._rest: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._sleeping: asyncio.Task[None] | None = None
 
     async def acquire(self, cost: int, category: str = "") -> GateGrant:
         """See ``Gate``.
@@ -105,20 +106,20 @@ class SharedGate:
         if self._fleet.document_at_ms > NEVER:
             queue.check(cost)
         if self._is_fresh(now_ms) and not self._has_waiters() and not queue.is_paced:
-            paid = self._pay(queue, cost, now_ms)
-            if paid is not None:
+            grant = self._try_grant(queue, cost, now_ms)
+            if grant is not None:
                 self._start()
-                return paid
+                return grant
         future: asyncio.Future[GateGrant] = asyncio.get_running_loop().create_future()
         deadline_ms = now_ms + self._acquire_timeout_ms
         queue.waiters.append(QueuedRequest(next(self._numbers), cost, deadline_ms, future))
-        self._look_again()
+        self._wake()
         try:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 future.result().refund()
-            self._look_again()
+            self._wake()
             raise
 
     def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
@@ -130,17 +131,17 @@ class SharedGate:
                 window = self._clocks.position(window_ms, at_ms).window
                 if window == self._clocks.position(window_ms, now_ms).window:
                     held = self._pool.cap(limit, window, used)
-                    self._fleet.saw(limit, ServerCount(window, used), held)
+                    self._fleet.record_server_count(limit, ServerCount(window, used), held)
 
     def block_until(self, at_ms: int) -> None:
         """See ``Gate``. The stop applies to every process."""
         self._fleet.block_until(at_ms)
-        self._look_again()
+        self._wake()
 
     def align(self, offset_ms: float, error_ms: float) -> None:
         """See ``Gate``."""
-        self._clocks.saw_exchange(offset_ms, error_ms)
-        self._fleet.measured()
+        self._clocks.record_exchange_offset(offset_ms, error_ms)
+        self._fleet.publish_offset()
 
     def used(self) -> Mapping[Limit, int]:
         """How much of each limit the fleet had used when the store was last read."""
@@ -153,7 +154,7 @@ class SharedGate:
     def adopt(self, limits: Sequence[Limit]) -> None:
         """See ``Gate``. Every process applies them from its next lease on."""
         self._fleet.announce(limits)
-        self._look_again()
+        self._wake()
 
     async def check(self) -> None:
         """Check whether requests are possible now. Nothing is spent.
@@ -168,7 +169,7 @@ class SharedGate:
 
     async def aclose(self) -> None:
         """Cancel waiting requests, and finish pending writes to the store."""
-        for task in (self._keeper, self._rest):
+        for task in (self._serving, self._sleeping):
             if task is not None:
                 task.cancel()
         for queue in self._queues.values():
@@ -176,32 +177,32 @@ class SharedGate:
                 waiter.future.cancel()
         await self._fleet.aclose()
 
-    def holds(self, charges: Sequence[Charge]) -> bool:
+    def may_send(self, charges: Sequence[Charge]) -> bool:
         """Whether a charged request may still be sent."""
         now_ms, fleet = self._clocks.now_ms(), self._fleet
         if fleet.status != "active" or now_ms < fleet.blocked_until_ms:
             return False
-        if now_ms - fleet.free_at_ms > max(self._guard_ms, 10 * LOOK_MS):
+        if now_ms - fleet.block_checked_at_ms > max(self._guard_ms, 10 * BLOCK_CHECK_MS):
             return False  # The last response of the store is too old.
-        return self._pool.holds(charges, now_ms)
+        return self._pool.may_send(charges, now_ms)
 
-    def left(self, paid: _SharedGrant) -> None:
+    def forget_unsent(self, grant: _SharedGrant) -> None:
         """Stop checking the store for this grant."""
-        self._unsent.pop(paid, None)
+        self._unsent.pop(grant, None)
 
     def give_back(self, charges: Sequence[Charge]) -> None:
         """Return the tokens of a request that was never sent, for use in the same window."""
         self._pool.give_back(charges)
-        self._look_again()
+        self._wake()
 
-    def _look_again(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
+    def _wake(self) -> None:
+        if self._sleeping is not None:
+            self._sleeping.cancel()
         self._start()
 
     def _start(self) -> None:
-        if self._keeper is None and self._has_work():
-            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        if self._serving is None and self._has_work():
+            self._serving = asyncio.get_running_loop().create_task(self._serve_all())
 
     def _has_work(self) -> bool:
         return bool(self._unsent) or self._has_waiters()
@@ -209,119 +210,123 @@ class SharedGate:
     def _has_waiters(self) -> bool:
         return any(queue.first() for queue in self._queues.values())
 
-    async def _keep(self) -> None:
+    async def _serve_all(self) -> None:
         try:
             while self._has_work():
                 step = self._step(self._clocks.now_ms())
-                if step == "look":
-                    await self._fleet.look()
+                if step == "read":
+                    await self._fleet.read_store()
                 elif isinstance(step, RequestQueue):
                     await self._pool.lease(step)
                 elif self._has_work():
-                    await self._rest_until(step)
+                    await self._sleep_until(step)
         except Exception as error:
-            self._send_away(error)
+            self._reject_all(error)
         finally:
-            self._keeper = None
-            self._forget_idle_lanes()
+            self._serving = None
+            self._drop_idle_queues()
 
-    async def _rest_until(self, at_ms: float) -> None:
+    async def _sleep_until(self, at_ms: float) -> None:
         seconds = ceil((at_ms - self._clocks.now_ms()) * 1000) / 1_000_000
-        self._rest = asyncio.get_running_loop().create_task(self._clock.sleep(max(0.0, seconds)))
+        self._sleeping = asyncio.get_running_loop().create_task(
+            self._clock.sleep(max(0.0, seconds))
+        )
         try:
-            await asyncio.wait({self._rest})
+            await asyncio.wait({self._sleeping})
         finally:
-            self._rest = None
+            self._sleeping = None
 
     def _step(self, now_ms: float) -> _Step:
         """Grant all requests that are due; the next step."""
         fleet = self._fleet
-        self._keep_limits()
-        if now_ms - fleet.document_at_ms >= _DECIDED_MS:
-            return "look"
+        self._apply_limits()
+        if now_ms - fleet.document_at_ms >= _CONNECTOR_POLL_MS:
+            return "read"
         if fleet.status != "active":
-            if now_ms - fleet.document_at_ms >= _DOCUMENT_MS:
-                return "look"
-            self._send_away(ConnectorPaused(self._exchange_id, fleet.status))
-        wake_ms = fleet.document_at_ms + _DECIDED_MS
-        self._unsent = {p: at for p, at in self._unsent.items() if now_ms - at < _CONNECT_MS}
-        if self._unsent and now_ms - fleet.free_at_ms >= LOOK_MS:
-            return "look"
-        claimed: set[str] = set()
+            if now_ms - fleet.document_at_ms >= _CONNECTOR_AGE_MS:
+                return "read"
+            self._reject_all(ConnectorPaused(self._exchange_id, fleet.status))
+        wake_ms = fleet.document_at_ms + _CONNECTOR_POLL_MS
+        self._unsent = {p: at for p, at in self._unsent.items() if now_ms - at < _UNSENT_MS}
+        if self._unsent and now_ms - fleet.block_checked_at_ms >= BLOCK_CHECK_MS:
+            return "read"
+        contended: set[str] = set()
         waiting = [
             (first.number, queue) for queue in self._queues.values() if (first := queue.first())
         ]
         for _, queue in sorted(waiting, key=lambda each: each[0]):
-            if claimed.isdisjoint(queue.names):
+            if contended.isdisjoint(queue.names):
                 step = self._serve(queue, now_ms)
                 if not isinstance(step, float):
                     return step
                 wake_ms = min(wake_ms, step)
-                claimed |= queue.names
-        return min(wake_ms, fleet.free_at_ms + LOOK_MS) if self._unsent else wake_ms
+                contended |= queue.names
+        return min(wake_ms, fleet.block_checked_at_ms + BLOCK_CHECK_MS) if self._unsent else wake_ms
 
     def _serve(self, queue: RequestQueue, now_ms: float) -> _Step:
         """Grant the requests of one queue that are due; the next step for the queue."""
         blocked_ms = self._fleet.blocked_until_ms
-        queue.send_away_hopeless(blocked_ms)
-        queue.send_away_late(now_ms)
+        queue.reject_unreachable(blocked_ms)
+        queue.reject_expired(now_ms)
         while (waiter := queue.first()) is not None:
             if now_ms < blocked_ms:
                 return min(blocked_ms, waiter.deadline_ms)
             due_ms = self._pool.due_ms(queue, waiter, now_ms)
             if due_ms > now_ms:
-                queue.send_away_hopeless(due_ms, len(queue.grants))
+                queue.reject_unreachable(due_ms, len(queue.grants))
                 return min(due_ms, waiter.deadline_ms)
             if due_ms == NEVER:
-                is_known = now_ms - self._fleet.budget_at_ms < LOOK_MS
-                return queue if is_known and self._is_decided(now_ms) else "look"
+                budget_is_fresh = now_ms - self._fleet.budget_at_ms < BLOCK_CHECK_MS
+                return queue if budget_is_fresh and self._connector_is_fresh(now_ms) else "read"
             if not self._is_fresh(now_ms):
-                return "look"
-            paid = self._pay(queue, waiter.cost, now_ms)
-            assert paid is not None, "it was due"
-            waiter.future.set_result(paid)
+                return "read"
+            grant = self._try_grant(queue, waiter.cost, now_ms)
+            assert grant is not None, "it was due"
+            waiter.future.set_result(grant)
         return inf
 
-    def _pay(self, queue: RequestQueue, cost: int, now_ms: float) -> _SharedGrant | None:
-        charges = self._pool.pay(queue, cost, now_ms)
+    def _try_grant(self, queue: RequestQueue, cost: int, now_ms: float) -> _SharedGrant | None:
+        charges = self._pool.charge(queue, cost, now_ms)
         if charges is None:
             return None
-        paid = _SharedGrant(self, charges)
-        self._unsent[paid] = now_ms
-        return paid
+        grant = _SharedGrant(self, charges)
+        self._unsent[grant] = now_ms
+        return grant
 
     def _queue(self, category: str) -> RequestQueue:
-        self._keep_limits()
+        self._apply_limits()
         queue = self._queues.get(category)
         if queue is None:
             queue = self._queues[category] = RequestQueue(category)
-            queue.keep(self._limits)
+            queue.set_limits(self._limits)
         return queue
 
-    def _keep_limits(self) -> None:
+    def _apply_limits(self) -> None:
         """Apply the limits that are in force now."""
         if self._limits is self._fleet.limits:
             return
-        self._pool.relimit(self._limits, self._fleet.limits)
+        self._pool.replace_limits(self._limits, self._fleet.limits)
         self._limits = self._fleet.limits
         for queue in self._queues.values():
-            queue.keep(self._limits)
-            queue.send_away(partial(_too_dear, queue))
+            queue.set_limits(self._limits)
+            queue.reject(partial(_cost_error, queue))
 
-    def _is_decided(self, now_ms: float) -> bool:
-        return now_ms - self._fleet.document_at_ms < _DOCUMENT_MS
+    def _connector_is_fresh(self, now_ms: float) -> bool:
+        return now_ms - self._fleet.document_at_ms < _CONNECTOR_AGE_MS
 
     def _is_fresh(self, now_ms: float) -> bool:
-        """Whether a recent check of the store found no stop and no pause."""
+        """Whether a recent check of the store found no block and no pause."""
         fleet = self._fleet
-        is_fresh = now_ms - fleet.free_at_ms < LOOK_MS and self._is_decided(now_ms)
+        is_fresh = now_ms - fleet.block_checked_at_ms < BLOCK_CHECK_MS and self._connector_is_fresh(
+            now_ms
+        )
         return is_fresh and fleet.status == "active" and now_ms >= fleet.blocked_until_ms
 
-    def _send_away(self, error: Exception) -> None:
+    def _reject_all(self, error: Exception) -> None:
         for queue in self._queues.values():
-            queue.send_away(lambda _: error)
+            queue.reject(lambda _: error)
 
-    def _forget_idle_lanes(self) -> None:
+    def _drop_idle_queues(self) -> None:
         now_ms = self._clocks.now_ms()
         self._queues = {
             name: queue
@@ -330,7 +335,7 @@ class SharedGate:
         }
 
 
-def _too_dear(queue: RequestQueue, waiter: QueuedRequest) -> PenstockError | None:
+def _cost_error(queue: RequestQueue, waiter: QueuedRequest) -> PenstockError | None:
     try:
         queue.check(waiter.cost)
     except CostExceedsLimit as error:

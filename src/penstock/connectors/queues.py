@@ -57,7 +57,7 @@ class RequestQueue:
     retry_at_ms: float = 0.0
     """When to request a lease again after a refusal."""
 
-    def keep(self, limits: Iterable[Limit]) -> None:
+    def set_limits(self, limits: Iterable[Limit]) -> None:
         """Apply those of these limits that count this category."""
         self.limits = tuple(each.of(self.category) for each in limits if each.counts(self.category))
         self.names = frozenset(map(name_of, self.limits))
@@ -115,7 +115,7 @@ class RequestQueue:
         """The waiting request at a position; the first is at 0."""
         return next(islice(self.waiting(), position, None), None)
 
-    def send_away_hopeless(self, due_ms: float, but_first: int = 0) -> None:
+    def reject_unreachable(self, due_ms: float, but_first: int = 0) -> None:
         """Reject requests with a deadline before ``due_ms``, except the first ``but_first``."""
         # No other can be sent before ``due_ms``. All have the same timeout, so later requests have
         # later deadlines.
@@ -127,13 +127,13 @@ class RequestQueue:
                 return
             waiter.future.set_exception(no_room_until(due_ms))
 
-    def send_away_late(self, now_ms: float) -> None:
+    def reject_expired(self, now_ms: float) -> None:
         """Reject requests whose deadline has passed."""
         retry_at_ms = max(now_ms + 1, self.retry_at_ms)
         while (waiter := self.first()) is not None and waiter.deadline_ms <= now_ms:
             waiter.future.set_exception(no_room_until(retry_at_ms))
 
-    def send_away(self, error_of: Callable[[QueuedRequest], Exception | None]) -> None:
+    def reject(self, error_of: Callable[[QueuedRequest], Exception | None]) -> None:
         """Reject all requests for which ``error_of`` returns an error."""
         for waiter in self.waiting():
             if (error := error_of(waiter)) is not None:
@@ -142,4 +142,4 @@ class RequestQueue:
 
 def no_room_until(due_ms: float) -> RateLimited:
     """The error for a request that would time out before ``due_ms``. Nothing was spent."""
-    return RateLimited("There is no room in time", retry_at_ms=ceil(due_ms))
+    return RateLimited("The limit has no capacity before the deadline", retry_at_ms=ceil(due_ms))

@@ -43,7 +43,7 @@ class TokenPool:
             return ready_ms
         return NEVER if may_lease else min(ready_ms, queue.retry_at_ms)
 
-    def pay(self, queue: RequestQueue, cost: int, now_ms: float) -> tuple[Charge, ...] | None:
+    def charge(self, queue: RequestQueue, cost: int, now_ms: float) -> tuple[Charge, ...] | None:
         """Charge one request if it is due; the charges to each window, else None."""
         if queue.is_paced:
             is_due = queue.grants and queue.grants[0].at_ms <= now_ms
@@ -58,7 +58,7 @@ class TokenPool:
             charges.append(charge)
         return tuple(charges)
 
-    def holds(self, charges: Sequence[Charge], now_ms: float) -> bool:
+    def may_send(self, charges: Sequence[Charge], now_ms: float) -> bool:
         """Whether a request sent now counts in the windows it was charged to."""
         positions = [
             (charge, self._clocks.position(charge.period_ms, now_ms)) for charge in charges
@@ -77,7 +77,7 @@ class TokenPool:
         """Discard held tokens beyond what the exchange's count leaves; the tokens still held."""
         return self._tokens.cap(name_of(limit), window, limit.amount - used)
 
-    def relimit(self, before: Sequence[Limit], after: Sequence[Limit]) -> None:
+    def replace_limits(self, before: Sequence[Limit], after: Sequence[Limit]) -> None:
         """Discard tokens that were leased under a higher limit."""
         kept = {name_of(limit): limit.amount for limit in after}
         for limit in before:

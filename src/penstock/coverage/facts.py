@@ -1,4 +1,4 @@
-"""What is told about the coverage of markets."""
+"""Facts about the coverage of markets."""
 
 from typing import ClassVar
 

@@ -41,7 +41,7 @@ def unreadable(error: Exception, frame: bytes) -> Malformed:
     """The ``Malformed`` for a frame for which a reader raised one of ``NOT_READ``."""
     match error:
         case KeyError():
-            return malformed("not_asked_for", f"nobody asked for {error.args[0]!r}", frame)
+            return malformed("not_asked_for", f"{error.args[0]!r} was not subscribed", frame)
         case RecursionError():
             return malformed("too_deep", "nested deeper than anything sensible", frame)
         case NotANumber():

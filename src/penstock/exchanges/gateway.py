@@ -255,7 +255,7 @@ class Gateway:
             raise Banned(name, until_ms=until_ms, status=status, words=words)
         if meaning == "too_fast":
             until_ms = self._stop(request, exchanged, api_error)
-            reason = f"{name} says stop: {words or 'too many requests'}"
+            reason = f"{name} blocks this address: {words or 'too many requests'}"
             raise RateLimited(reason, retry_at_ms=until_ms, status=status)
         if meaning == "failed":
             raise ExchangeError(

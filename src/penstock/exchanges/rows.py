@@ -148,6 +148,9 @@ class CandleRows(Generic[C]):
     open_ms: Callable[[C], int]
     spell: Spelling = plain_numbers
     newest_first: bool = False
+    is_exact: bool = False
+    """Whether the exchange returns only candles in the requested range: others are not dropped
+    then, so that the caller finds that the response is wrong."""
 
     def reader(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -173,7 +176,7 @@ class CandleRows(Generic[C]):
                     spell=self.spell,
                 )
                 for open_ms, row in opens
-                if start_ms <= open_ms < end_ms
+                if self.is_exact or start_ms <= open_ms < end_ms
             ]
 
         return read

@@ -209,7 +209,7 @@ class Worker:
             except StorageError as error:
                 self._store_said(str(error))
                 if self._clock.monotonic_ns() >= job_run.good_until_ns:
-                    job_run.lose("the store could not be told how it ended")
+                    job_run.lose("its end could not be written to the store")
                 await self._clock.sleep(_SILENCE_S)
                 continue
             if outcome.closed_ms:

@@ -145,7 +145,7 @@ def read_frame(data: bytes) -> Frame:
             raise NotOurRecord("a frame whose slot is no name")
         (number,) = _number.unpack_from(data, slot_end)
         if number > _MOST:
-            raise NotOurRecord("a frame with a number that nobody gave")
+            raise NotOurRecord("a frame with an invalid number")
         payload = data[slot_end + 8 :]
         return Frame(data[:end].decode(), slot.decode(), number, _KINDS[kind], payload, version)
     except (IndexError, KeyError, ValueError, struct.error) as error:

@@ -127,7 +127,7 @@ class Connection:
         """Unsubscribe a stream and subscribe again: it may be stalled."""
         name = self._wanted.name(channel, symbol)
         if name is not None and self.state == "connected":
-            self._interruptions.append(((channel, symbol), "asked for anew", "asked_anew"))
+            self._interruptions.append(((channel, symbol), "resubscribed", "asked_anew"))
             self._requests.resubscribe(name)
             self._send_due(at_ns)
 

@@ -20,7 +20,9 @@ class TokenBucket(Window[BucketUsage]):
 
     def __init__(self, capacity: int, rate_per_s: float, clock: Clock | None = None) -> None:
         if not 1e-9 <= rate_per_s <= 1e9:
-            raise BadLimit(f"A rate of {rate_per_s!r} per s cannot be: say a number above zero.")
+            raise BadLimit(
+                f"A rate of {rate_per_s!r} per s is not allowed. Allowed: a number above zero."
+            )
         # As an exact fraction: 0.1 is a tenth and 10 / 60 a sixth, not their binary approximations.
         rate = Fraction(rate_per_s).limit_denominator(SECOND_NS) / SECOND_NS
         checked(capacity, 1)

@@ -176,7 +176,9 @@ class LocalGate:
         wait_ms = ceil(round(wait_s * 1000, 3))
         if wait_ms > self._acquire_timeout_ms:
             retry_at_ms = self._clock.now_ms() + wait_ms
-            raise RateLimited(f"There is no room for {wait_ms} ms", retry_at_ms=retry_at_ms)
+            raise RateLimited(
+                f"The limit has no capacity for {wait_ms} ms", retry_at_ms=retry_at_ms
+            )
 
 
 def _key(limit: Limit) -> tuple[str, str, str, int]:

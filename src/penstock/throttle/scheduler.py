@@ -378,4 +378,6 @@ class Scheduler:
     def _timed_out(self, due: int, now: int) -> WaitTimedOut:
         wait_ms = ceil(max(0, due - now) / 1_000_000)
         retry_at_ms = self.clock.now_ms() + wait_ms
-        return WaitTimedOut("There is no room in time", retry_at_ms=retry_at_ms)
+        return WaitTimedOut(
+            "The limit has no capacity before the deadline", retry_at_ms=retry_at_ms
+        )

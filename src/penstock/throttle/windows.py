@@ -88,7 +88,9 @@ class Window(Generic[U]):
         usage, wait = self.take(self.usage, cost, now)
         if wait:
             retry_at_ms = self.clock.now_ms() + ceil(wait / MS_NS)
-            raise RateLimited(f"There is no room for {wait // MS_NS} ms", retry_at_ms=retry_at_ms)
+            raise RateLimited(
+                f"The limit has no capacity for {wait // MS_NS} ms", retry_at_ms=retry_at_ms
+            )
         self.usage = usage
         self._forget_gone(now)
         self._receipts[now, cost] = self._receipts.get((now, cost), 0) + 1
@@ -171,7 +173,7 @@ class FixedWindow(Window[FixedUsage]):
     ) -> None:
         """``answers``: the holder of a grant reports when its request was answered."""
         if guard_ms < 0:
-            raise BadLimit(f"A guard band of {guard_ms!r} ms cannot be: say 0 or more.")
+            raise BadLimit(f"A guard band of {guard_ms!r} ms is not allowed. Allowed: 0 or more.")
         self.guard_ms = guard_ms
         period_ns = checked(limit, period_s)
         super().__init__(
@@ -255,5 +257,5 @@ def checked(limit: int, period_s: float) -> int:
 def whole_ns(seconds: Any) -> int:
     """Seconds as whole nanoseconds. Raises ``BadLimit`` below 1 ns, and from 1e9 s on."""
     if not isinstance(seconds, int | float) or not 1 / SECOND_NS <= seconds < 1e9:
-        raise BadLimit(f"A period of {seconds!r} s cannot be: say seconds, above zero.")
+        raise BadLimit(f"A period of {seconds!r} s is not allowed. Allowed: seconds, above zero.")
     return round(seconds * SECOND_NS)

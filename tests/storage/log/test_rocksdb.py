@@ -291,6 +291,6 @@ def test_a_checkpoint_is_a_log_of_its_own(tmp_path: Path) -> None:
     owner = copy.writer("a")
     assert [s.number for s in owner.append([trade(3)])] == [3]
     owner.close()
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="already exists"):
         writer.checkpoint(tmp_path / "copy" / "log" / "a")
     writer.close()

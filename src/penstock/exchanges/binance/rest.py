@@ -115,7 +115,7 @@ _trades = rows.TradeRows[_Trade](
     at_ns=lambda row: row.at_ms * MS_NS,
     taker=lambda row: "sell" if row.maker_bought else "buy",
 )
-_candles = rows.CandleRows[_Candle](NAME, open_ms=lambda row: row.open_ms)
+_candles = rows.CandleRows[_Candle](NAME, open_ms=lambda row: row.open_ms, is_exact=True)
 
 
 def read_api_error(body: bytes) -> ApiError | None:

@@ -104,7 +104,9 @@ def brought_home(error: Exception, exchange: str, now_ms: int) -> PenstockError:
     if not is_ccxts(error):
         return UnexpectedAnswer(f"ccxt could not read what {exchange} answered: {error!r}")
     if meaning_of(error) == "too_fast":
-        return RateLimited(f"{exchange} says stop: {words}", retry_at_ms=now_ms + _STOP_MS)
+        return RateLimited(
+            f"{exchange} blocks this address: {words}", retry_at_ms=now_ms + _STOP_MS
+        )
     if "BadSymbol" in names:
         return _unlisted(exchange, words)
     if {"BadRequest", "NotSupported", "ArgumentsRequired"} & set(names):

@@ -136,7 +136,7 @@ class CoinbaseDialect:
         said: list[Received] = [Ack(None, known)] if known else []
         unknown = next((name for name in listed if name not in self._streams), None)
         if unknown is not None:
-            said.append(malformed("not_asked_for", f"nobody asked for {unknown!r}", frame))
+            said.append(malformed("not_asked_for", f"{unknown!r} was not subscribed", frame))
         return said
 
     def _read_refusal(self, message: _Message) -> Refusal:

@@ -153,7 +153,7 @@ class KrakenDialect:
             return [Ack(None, answered)] if answered else []
         self._counts.named(key, name)
         if name not in self._streams:
-            return [malformed("not_asked_for", f"nobody asked for {name!r}", frame)]
+            return [malformed("not_asked_for", f"{name!r} was not subscribed", frame)]
         return [Ack(message.req_id, (name,))]
 
     def _read_refusal(self, message: _Message) -> Ack | Refusal:

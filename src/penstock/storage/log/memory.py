@@ -15,7 +15,7 @@ def open_url(rest: str) -> "MemoryLog":
     """An empty log; ``memory:`` is the whole URL."""
     if rest:
         raise ConfigError(
-            f"memory:{rest}", problem="a log in memory has no place.", origin="log URL"
+            f"memory:{rest}", problem="a log in memory has no path.", origin="log URL"
         )
     return MemoryLog()
 

@@ -285,7 +285,7 @@ class SlotWriter:
 
     def checkpoint(self, path: Path) -> None:
         if path.exists():
-            raise StorageError(str(path), "is there already", "Name a folder that does not exist.")
+            raise StorageError(str(path), "already exists", "Name a folder that does not exist.")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._opened().checkpoint(str(path))
 

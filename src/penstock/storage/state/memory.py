@@ -28,7 +28,7 @@ from penstock.storage.state.schema import Schema, Table
 def open_url(url: str, clock: Clock, timeout_s: float) -> "MemoryBackend":  # noqa: ARG001
     """An empty store; ``memory:`` is the whole URL."""
     if url != "memory:":
-        raise ConfigError(url, problem="a store in memory has no place.", origin="state URL")
+        raise ConfigError(url, problem="a store in memory has no path.", origin="state URL")
     return MemoryBackend(clock)
 
 

@@ -293,7 +293,7 @@ class UpbitSpotThrottler(BaseThrottler):
         words = _words(answer)
         if answer.status == _TOO_FAST:
             raise RateLimited(
-                f"Upbit says stop in group {group}: {words}",
+                f"Upbit blocks requests of group {group}: {words}",
                 retry_at_ms=self._fill(group),
                 status=answer.status,
             )

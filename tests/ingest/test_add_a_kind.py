@@ -14,6 +14,7 @@ from tests.api.conftest import served
 from tests.cli.conftest import invoke
 from tests.waiting import PATIENCE_S
 
+from penstock.api import application
 from penstock.app.simulator import build_simulator
 from penstock.app.worker import open_worker
 from penstock.clock import SystemClock
@@ -41,7 +42,10 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (outside / "trades_by_id.py").write_text(code)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(outside)])
     importlib.invalidate_caches()
+    # The kinds of a process do not change while it runs.
+    application._description.cache_clear()
     yield
+    application._description.cache_clear()
     sys.modules.pop(f"{folder.__name__}.trades_by_id", None)
 
 

@@ -32,8 +32,9 @@ from penstock.telemetry import Listener
 from penstock.throttle.gate import Limit
 
 NEVER = float("-inf")
-# The document is read less often than the budget: it has operators' decisions.
-_CONNECTOR_AGE_MS = 100
+# The document is read less often than the budget: it has operators' decisions. Nothing is granted
+# by one that was read longer ago.
+CONNECTOR_AGE_MS = 100
 _RETRY_S = 0.5
 _SEEN_EVERY_MS = 100
 _FOREIGN_AHEAD_MS = 1_000
@@ -86,7 +87,7 @@ class Fleet:
             sent_ms = self._clocks.now_ms()
             if sent_ms - self._store_at_ms >= _STORE_CLOCK_MS:
                 await self._read_clock()
-            if sent_ms - self.document_at_ms >= _CONNECTOR_AGE_MS:
+            if sent_ms - self.document_at_ms >= CONNECTOR_AGE_MS:
                 self._take_document(await self._store.get(CONNECTORS, self.exchange_id))
                 self.document_at_ms = self._clocks.now_ms()
             self._take_budget(await self._store.budget(self.exchange_id))

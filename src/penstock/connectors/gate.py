@@ -19,7 +19,7 @@ from typing import Literal
 
 from penstock.clock import Clock
 from penstock.connectors.clocks import Clocks
-from penstock.connectors.fleet import NEVER, Fleet
+from penstock.connectors.fleet import CONNECTOR_AGE_MS, NEVER, Fleet
 from penstock.connectors.limits import ServerCount, state_of
 from penstock.connectors.queues import Charge, QueuedRequest, RequestQueue
 from penstock.connectors.token_pool import TokenPool
@@ -31,8 +31,6 @@ from penstock.throttle.gate import GateGrant, Limit
 BLOCK_CHECK_MS = 25
 # A process that only waits reads the connector this often: an operator may pause it.
 _CONNECTOR_POLL_MS = 1_000
-# Nothing is granted by a connector that was read longer ago.
-_CONNECTOR_AGE_MS = 100
 # For a grant that is not sent by then, the store is no longer checked.
 _UNSENT_MS = 5_000
 
@@ -243,7 +241,7 @@ class SharedGate:
         if now_ms - fleet.document_at_ms >= _CONNECTOR_POLL_MS:
             return "read"
         if fleet.status != "active":
-            if now_ms - fleet.document_at_ms >= _CONNECTOR_AGE_MS:
+            if now_ms - fleet.document_at_ms >= CONNECTOR_AGE_MS:
                 return "read"
             self._reject_all(ConnectorPaused(self._exchange_id, fleet.status))
         wake_ms = fleet.document_at_ms + _CONNECTOR_POLL_MS
@@ -312,7 +310,7 @@ class SharedGate:
             queue.reject(partial(_cost_error, queue))
 
     def _connector_is_fresh(self, now_ms: float) -> bool:
-        return now_ms - self._fleet.document_at_ms < _CONNECTOR_AGE_MS
+        return now_ms - self._fleet.document_at_ms < CONNECTOR_AGE_MS
 
     def _is_fresh(self, now_ms: float) -> bool:
         """Whether a recent check of the store found no block and no pause."""

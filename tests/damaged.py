@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests import events
 
-from penstock.market.events import AnyEvent, Ticker, Trade
+from penstock.market.events import Event, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import Span, open_log
 from penstock.storage.log.keys import Stream
@@ -34,7 +34,7 @@ def ticker(symbol: Symbol, number: int) -> Ticker:
     return events.ticker(at_ns, symbol, "binance", at_ns=at_ns, last_text="7")
 
 
-def everything(numbers: range) -> list[AnyEvent]:
+def everything(numbers: range) -> list[Event]:
     return [make(symbol, n) for symbol in SYMBOLS for n in numbers for make in (trade, ticker)]
 
 

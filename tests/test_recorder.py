@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.errors import StorageError, StorageFull
 from penstock.market.codec import decode
-from penstock.market.events import AnyEvent, Trade
+from penstock.market.events import Event, Trade
 from penstock.publish import Message, Published
 from penstock.publish.memory import MemoryPublisher
 from penstock.recorder import ListenerFailed, Recorder
@@ -46,9 +46,7 @@ class Disk:
         self.at_disk = threading.Event()
         self.synced_to: list[list[int]] = []
 
-    def append(
-        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
-    ) -> list[Stored]:
+    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         if self.full:
             raise StorageFull("here", "No space left on device")
         self.appended.set()

@@ -25,7 +25,7 @@ from penstock.clock import SystemClock
 from penstock.exchanges.base import Rest, SymbolMap
 from penstock.exchanges.registry import load
 from penstock.market.codec import encode
-from penstock.market.events import AggTrade, AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
+from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import Level, LevelText
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
@@ -39,7 +39,7 @@ CHANNELS = {
     "upbit": ("book_deltas", "trades"),
 }
 """What is streamed, by exchange: what its inputs hold."""
-_COUNTED: dict[type[AnyEvent], str] = {
+_COUNTED: dict[type[Event], str] = {
     Trade: "trades",
     AggTrade: "trades",
     Ticker: "tickers",
@@ -58,7 +58,7 @@ class Replay:
         self.exchange, self._exchange = name, load(name)
         self._channels = CHANNELS[name]
         whole = self._exchange.dialect(SymbolMap(name, ())).books.begins == "frame"
-        self.changes: type[AnyEvent] = BookSnapshot if whole else BookDelta
+        self.changes: type[Event] = BookSnapshot if whole else BookDelta
         """What tells that a book has changed."""
         self._frames = inputs.frames()
         self._snapshots = {native: body.encode() for native, body in inputs.snapshots().items()}
@@ -71,7 +71,7 @@ class Replay:
         """The frames of streams whose name holds this; all, if nothing is asked for."""
         return [frame for frame in self._frames if stream.encode() in frame[:40]]
 
-    def counted(self, seen: Counter[type[AnyEvent]]) -> dict[str, int]:
+    def counted(self, seen: Counter[type[Event]]) -> dict[str, int]:
         """How many events there were of what can be compared."""
         counts: Counter[str] = Counter()
         for kind, count in seen.items():
@@ -138,9 +138,9 @@ class Case:
     keep_levels, frames_at_once, events_at_once = True, FRAMES_AT_ONCE, FRAMES_AT_ONCE
 
     def __init__(self) -> None:
-        self.seen: Counter[type[AnyEvent]] = Counter()
+        self.seen: Counter[type[Event]] = Counter()
 
-    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+    def listen(self, events: Sequence[Event], _connection: Connection) -> None:
         """Look at every event once."""
         self.seen.update(map(type, events))
 
@@ -182,7 +182,7 @@ class Touches(Case):
 
     stream, frames_at_once, events_at_once = "@depth", 1, 1
 
-    def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
+    def listen(self, events: Sequence[Event], connection: Connection) -> None:
         for event in events:
             self.seen[type(event)] += 1
             if type(event) is BookDelta:
@@ -194,7 +194,7 @@ class Touches(Case):
 class Decimals(Case):
     """Reads every number of every event as a decimal."""
 
-    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+    def listen(self, events: Sequence[Event], _connection: Connection) -> None:
         for event in events:
             self.seen[type(event)] += 1
             match event:
@@ -211,7 +211,7 @@ class RecordOnly(Case):
 
     keep_levels = False
 
-    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+    def listen(self, events: Sequence[Event], _connection: Connection) -> None:
         for event in events:
             self.seen[type(event)] += 1
             encode(event)
@@ -272,7 +272,7 @@ class Witness(Case):
         self.names, self.testimony = replay.names, testimony
         self.exchange, self.changes = replay.exchange, replay.changes
 
-    def listen(self, events: Sequence[AnyEvent], _connection: Connection) -> None:
+    def listen(self, events: Sequence[Event], _connection: Connection) -> None:
         for event in events:
             name = self.names[event.symbol]
             match event:
@@ -290,7 +290,7 @@ class TouchWitness(Witness):
 
     frames_at_once = events_at_once = 1
 
-    def listen(self, events: Sequence[AnyEvent], connection: Connection) -> None:
+    def listen(self, events: Sequence[Event], connection: Connection) -> None:
         for event in events:
             if type(event) is self.changes:
                 book = connection.books[event.symbol].levels

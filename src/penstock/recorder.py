@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.publish import Publisher
 from penstock.storage.log import Durability, LogWriter, Stored
 from penstock.telemetry import Fact, Level, Listener, quiet
@@ -59,7 +59,7 @@ class Recorder:
         """The number of recorded batches, and how many of those are known to be on the disk."""
         self._syncing: asyncio.Task[None] | None = None
 
-    async def record(self, events: Sequence[AnyEvent]) -> list[Stored]:
+    async def record(self, events: Sequence[Event]) -> list[Stored]:
         """Record a batch; new records are then durable, published and passed to the taps.
 
         Blocks the loop about 4 µs per event, so pass hundreds at a time rather than millions.
@@ -111,7 +111,7 @@ class Recorder:
         finally:
             self._syncing = None
 
-    async def _record_synced(self, events: Sequence[AnyEvent]) -> list[Stored]:
+    async def _record_synced(self, events: Sequence[Event]) -> list[Stored]:
         async with self._one_at_a_time:
             stored = self._log.append(events)
             if stored:

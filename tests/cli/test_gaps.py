@@ -10,7 +10,7 @@ from tests import events
 
 from penstock.collect.status import CollectorStatus, write_status
 from penstock.coverage.stored import IdsStatus
-from penstock.market.events import AnyEvent, Disconnect, Trade
+from penstock.market.events import Disconnect, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
 
@@ -32,7 +32,7 @@ def lost(exchange: str, symbol: Symbol, second: int) -> Disconnect:
     )  # fmt: skip
 
 
-def record(folder: Path, slot: str, events: Sequence[AnyEvent]) -> None:
+def record(folder: Path, slot: str, events: Sequence[Event]) -> None:
     with closing(open_log(f"rocksdb:{folder}").writer(slot)) as writer:
         for event in events:
             writer.append([event])

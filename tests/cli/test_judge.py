@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.cli.judge import gather
 from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
-from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.events import BookSnapshot, Event, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log
@@ -21,7 +21,7 @@ from penstock.storage.log import open_log
 from .conftest import run
 
 SLOT = "collect-binance"
-Doctor = Callable[[list[AnyEvent]], Sequence[AnyEvent]]
+Doctor = Callable[[list[Event]], Sequence[Event]]
 
 
 def doctored(collected: Path, folder: Path, doctor: Doctor) -> Path:
@@ -38,27 +38,27 @@ def doctored(collected: Path, folder: Path, doctor: Doctor) -> Path:
     return folder
 
 
-def trades_only(change: Callable[[list[Trade]], Sequence[AnyEvent]]) -> Doctor:
-    def doctor(events: list[AnyEvent]) -> Sequence[AnyEvent]:
+def trades_only(change: Callable[[list[Trade]], Sequence[Event]]) -> Doctor:
+    def doctor(events: list[Event]) -> Sequence[Event]:
         trades = [event for event in events if isinstance(event, Trade)]
         return change(trades) if trades else events
 
     return doctor
 
 
-def removed(trades: list[Trade]) -> Sequence[AnyEvent]:
+def removed(trades: list[Trade]) -> Sequence[Event]:
     return trades[:5] + trades[6:]
 
 
-def altered(trades: list[Trade]) -> Sequence[AnyEvent]:
+def altered(trades: list[Trade]) -> Sequence[Event]:
     return [*trades[:5], replace(trades[5], price_text="1.23"), *trades[6:]]
 
 
-def invented(trades: list[Trade]) -> Sequence[AnyEvent]:
+def invented(trades: list[Trade]) -> Sequence[Event]:
     return [*trades, replace(trades[-1], id=10**12)]
 
 
-def book_altered(events: list[AnyEvent]) -> Sequence[AnyEvent]:
+def book_altered(events: list[Event]) -> Sequence[Event]:
     return [
         replace(event, bids_raw=write_levels([("1.00", "1.00")]))
         if isinstance(event, BookSnapshot)

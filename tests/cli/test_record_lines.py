@@ -7,11 +7,11 @@ from msgspec import Raw
 
 from penstock.cli.record_lines import record_line
 from penstock.market.events import (
-    AnyEvent,
     BookDelta,
     BookSnapshot,
     Candle,
     Disconnect,
+    Event,
     Ticker,
     Trade,
 )
@@ -52,5 +52,5 @@ NOON = 1_700_000_000_123_456_789
         ),
     ],
 )  # fmt: skip
-def test_a_line_says_when_where_and_what(event: AnyEvent, says: str) -> None:
+def test_a_line_says_when_where_and_what(event: Event, says: str) -> None:
     assert record_line(event, NOON) == f"2023-11-14 22:13:20.123  toy BTC/USDT  {says}"

@@ -13,7 +13,7 @@ from penstock.collect.facts import ConnectionLost
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
-from penstock.market.events import AnyEvent, BookSnapshot, Trade
+from penstock.market.events import BookSnapshot, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
 from penstock.streaming.shard import Shard
@@ -22,7 +22,7 @@ from penstock.telemetry import Fact
 BTC = Symbol("BTC", "USDT")
 
 
-async def record(events: Sequence[AnyEvent]) -> None:
+async def record(events: Sequence[Event]) -> None:
     for event in events:
         if isinstance(event, Trade):
             print("trade", event.id, flush=True)

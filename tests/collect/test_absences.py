@@ -23,7 +23,7 @@ from penstock.collect.missing import interruptions
 from penstock.collect.status import CollectorStatus, ShardStatus, read_status
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.errors import NotOurRecord
-from penstock.market.events import AnyEvent, Disconnect, Ticker, Ticker24h, Trade
+from penstock.market.events import Disconnect, Event, Ticker, Ticker24h, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
@@ -53,7 +53,7 @@ def status(at_s: int, **changed: object) -> CollectorStatus:
     return replace(plain, **changed)
 
 
-def after(before: CollectorStatus | None, *events: AnyEvent) -> Absences:
+def after(before: CollectorStatus | None, *events: Event) -> Absences:
     """What a collector knows that begins where another recorded these."""
     log: EventLog = open_log("memory:")
     absences = Absences("toy")
@@ -149,7 +149,7 @@ def test_statistics_of_an_older_version_are_looked_for_among_the_tickers() -> No
     ],
 )
 def test_an_interruption_ends_with_a_record_of_the_same_channel(
-    recorded: list[AnyEvent], back_s: int | None
+    recorded: list[Event], back_s: int | None
 ) -> None:
     log = open_log("memory:")
     log.writer(SLOT).append([*recorded, marker(10, "cut", "tickers_24h")])

@@ -27,7 +27,7 @@ from penstock.exchanges import registry
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot
+from penstock.market.events import BookDelta, BookSnapshot, Event
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
@@ -93,7 +93,7 @@ class Stage:
     gate: LocalGate
     maintainer: BookMaintainer
     books: BookSet
-    recorded: list[AnyEvent]
+    recorded: list[Event]
     facts: list[Fact]
 
     def numbered(self, symbol: Symbol) -> SequencedBook:
@@ -149,9 +149,9 @@ def stage(
     gateway = Gateway(EXCHANGE, market, gate, clock)
     books = BookSet(rules, BookRestarts(Backoff(first_s=1.0), lambda: 0.0, 0))
     books.add(SYMBOLS[:count])
-    recorded: list[AnyEvent] = []
+    recorded: list[Event] = []
 
-    async def record(events: Sequence[AnyEvent]) -> None:
+    async def record(events: Sequence[Event]) -> None:
         recorded.extend(events)
 
     maintainer = BookMaintainer(

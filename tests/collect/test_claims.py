@@ -20,7 +20,7 @@ from penstock.coverage.facts import RecordsLost
 from penstock.coverage.missing import missing_ids
 from penstock.coverage.stored import lacks_records
 from penstock.errors import StorageError
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.recorder import Recorder
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.telemetry import Fact, quiet
@@ -36,9 +36,7 @@ class Disk:
         self.failing = False
         self.claimed_before_sync: list[CollectorStatus | None] = []
 
-    def append(
-        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
-    ) -> list[Stored]:
+    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         return self._log.append(events, durability)
 
     def sync(self) -> None:

@@ -32,7 +32,7 @@ from penstock.collect.status import CollectorStatus, read_all, read_status
 from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.exchanges.facts import RequestSent
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
+from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event, Trade
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Judge
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
@@ -431,9 +431,7 @@ class Refusing:
     is_full: bool = True
     on_disk: bool = True
 
-    def append(
-        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
-    ) -> list[Stored]:
+    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         small = (isinstance(event, BookSnapshot) and len(event.bids) <= 7 for event in events)
         if self.is_full and any(small):
             raise StorageFull("/here", "no room")

@@ -19,7 +19,7 @@ from penstock.errors import (
     UnexpectedAnswer,
     UnknownChannel,
 )
-from penstock.market.events import AnyEvent, BookSnapshot, Disconnect, Trade
+from penstock.market.events import BookSnapshot, Disconnect, Event, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact
@@ -38,7 +38,7 @@ def book(bid: str, ask: str, symbol: Symbol = BTC) -> BookSnapshot:
     )  # fmt: skip
 
 
-Told = Sequence[AnyEvent] | Exception
+Told = Sequence[Event] | Exception
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Script:
     stubborn: bool = False
     """Whether it swallows the first cancellation, as some libraries do."""
 
-    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[AnyEvent]:
+    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[Event]:
         assert levels == 5
         said = self.told.get((channel, symbol), [])
         if not said:
@@ -72,7 +72,7 @@ class Stage:
     """A session that runs on a script."""
 
     session: FeedSession
-    recorded: list[AnyEvent]
+    recorded: list[Event]
     facts: list[Fact]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -87,9 +87,9 @@ class Stage:
 
 
 def staged(feed: Script, *channels: str, failure: Exception | None = None) -> Stage:
-    recorded, facts = list[AnyEvent](), list[Fact]()
+    recorded, facts = list[Event](), list[Fact]()
 
-    async def record(events: Sequence[AnyEvent]) -> None:
+    async def record(events: Sequence[Event]) -> None:
         if failure is not None:
             raise failure
         recorded.extend(events)

@@ -33,7 +33,7 @@ from penstock.errors import (
 )
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.gateway import Gateway
-from penstock.market.events import AnyEvent, Trade
+from penstock.market.events import Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.runtime.stores import open_state
 from penstock.simulator import registry as simulators
@@ -104,7 +104,7 @@ async def fetching(
                 await running
 
 
-def recorded(folder: Path, name: str, channel: str, slug: str) -> list[AnyEvent]:
+def recorded(folder: Path, name: str, channel: str, slug: str) -> list[Event]:
     with closing(open_log(f"rocksdb:{folder}").reader()) as reader:
         return [stored.event for stored in reader.scan(Stream(name, channel, slug))]
 

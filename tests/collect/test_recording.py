@@ -14,7 +14,7 @@ from penstock.clock import ManualClock
 from penstock.collect.facts import LogUnwritable, LogWritable
 from penstock.collect.recording import RetryingRecorder
 from penstock.errors import LogDamaged, StorageFull
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.recorder import Recorder
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.storage.log.keys import Stream
@@ -23,7 +23,7 @@ from penstock.telemetry import Fact
 TRADES = Stream("toy", "trades", "btc_usdt")
 
 
-def trades(*numbers: int) -> list[AnyEvent]:
+def trades(*numbers: int) -> list[Event]:
     return [events.trade(number) for number in numbers]
 
 
@@ -36,9 +36,7 @@ class Full:
     attempts: int = 0
     on_disk: bool = True
 
-    def append(
-        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
-    ) -> list[Stored]:
+    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         self.attempts += 1
         if self.is_full:
             raise StorageFull("/here", "no room")
@@ -55,7 +53,7 @@ class Scene:
     durability: Durability = "flushed"
     clock: ManualClock = field(default_factory=ManualClock)
     facts: list[Fact] = field(default_factory=list)
-    recovered: list[AnyEvent] = field(default_factory=list)
+    recovered: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._events = open_log("memory:")

@@ -20,7 +20,7 @@ from penstock.collect.sockets import LARGEST_FRAME, Socket
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Disconnect, Trade
+from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Subscription
@@ -40,7 +40,7 @@ QUICK = Backoff(first_s=0.05, multiplier=2.0, longest_s=0.4, jitter=0.0)
 class Backend:
     """Where a session under test hands everything in."""
 
-    batches: list[list[AnyEvent]] = field(default_factory=list)
+    batches: list[list[Event]] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     """Raised one by one when somebody records."""
@@ -53,7 +53,7 @@ class Backend:
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def record(self, events: Sequence[AnyEvent]) -> None:
+    async def record(self, events: Sequence[Event]) -> None:
         self.asked += 1
         await self.open.wait()
         if self.failures:

@@ -20,7 +20,7 @@ from penstock.collect.facts import (
 from penstock.collect.stall_detector import ProbeContext, StallDetector
 from penstock.errors import ConnectorPaused, NoAnswer
 from penstock.exchanges.base import MarketProgress, Request, Rest
-from penstock.market.events import AnyEvent, BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.events import BookSnapshot, Candle, Event, Source, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact
 
@@ -71,7 +71,7 @@ class Bench:
         assert reason
         self.done.append(("rotated", f"{channel} {symbol.slug}"))
 
-    def bring(self, *events: AnyEvent) -> None:
+    def bring(self, *events: Event) -> None:
         self.detector.heard(events)
 
     async def trade_for(self, seconds: int, first_id: int = 1, symbol: Symbol = BTC) -> int:

@@ -16,7 +16,7 @@ from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Exchanges, Settings, Simulator
 from penstock.exchanges import registry
 from penstock.exchanges.gateway import gateway_for
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import BookSnapshot, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Subscription
@@ -95,10 +95,10 @@ class Proxy:
 class Backend:
     """Where a session's events and facts go."""
 
-    events: list[AnyEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
 
-    async def record(self, events: Sequence[AnyEvent]) -> None:
+    async def record(self, events: Sequence[Event]) -> None:
         self.events += events
 
     def pending(self) -> list[StreamsPending]:

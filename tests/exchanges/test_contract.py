@@ -36,7 +36,7 @@ from penstock.errors import (
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, Info, ListedMarket, Request, SymbolMap
 from penstock.exchanges.gateway import Gateway, gateway_for
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
+from penstock.market.events import BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.interval import COMMON, MINUTE_MS, Interval
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -271,7 +271,7 @@ class Live:
         async with self.http.post(url, json={"plan": plan}) as answer:
             assert answer.status == 200, await answer.text()
 
-    async def judged(self, symbol: Symbol, events: Sequence[AnyEvent]) -> None:
+    async def judged(self, symbol: Symbol, events: Sequence[Event]) -> None:
         """Hold trades and books against the ledger."""
         consecutive = "trades" in self.exchange.consecutive
         evidence = Evidence(synced=True, consecutive=consecutive)
@@ -442,15 +442,15 @@ async def test_27_a_market_that_is_gone_is_a_bad_request(live: Live) -> None:
 
 
 @asynccontextmanager
-async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[AnyEvent]]]:
+async def streaming(live: Live) -> AsyncIterator[tuple[Shard, list[Event]]]:
     """A connection to the simulator for two markets, and everything it brings."""
     dialect, rest = live.exchange.dialect(live.info.symbols), live.exchange.rest(live.info.symbols)
-    symbols, seen = tuple(live.symbols[:2]), list[AnyEvent]()
+    symbols, seen = tuple(live.symbols[:2]), list[Event]()
     wanted = [Subscription(each, symbols) for each in ("trades", "book_deltas", "tickers")]
     make, stop = partial(live.exchange.dialect, live.info.symbols), asyncio.Event()
     shard = Shard(live.exchange.name, make, wanted, lambda: 0.5)
 
-    async def record(events: Sequence[AnyEvent]) -> None:
+    async def record(events: Sequence[Event]) -> None:
         seen.extend(events)
 
     async def fetch_book(command: FetchSnapshot, _: Callable[[], bool]) -> BookSnapshot:
@@ -496,7 +496,7 @@ async def test_28_streams_bring_every_kind_and_books_that_are_right(live: Live) 
         await live.judged(symbol, [*counted, book])
 
 
-def _all_kinds(seen: Sequence[AnyEvent], shard: Shard) -> bool:
+def _all_kinds(seen: Sequence[Event], shard: Shard) -> bool:
     kinds = {(type(event), event.symbol) for event in seen}
     return all(
         sync.state == "synced"

@@ -20,7 +20,6 @@ from penstock.market.channels import Channel, Probe
 from penstock.market.codec import decode, encode
 from penstock.market.events import (
     AggTrade,
-    AnyEvent,
     BookDelta,
     BookSnapshot,
     Candle,
@@ -41,7 +40,7 @@ BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 HEAD: dict[str, Any] = {"exchange": "toy", "symbol": BTC, "received_at_ns": 77}
 PRICES: dict[str, Any] = {"at_ns": 5, "price_text": "1.0", "quantity_text": "2", "taker": "buy"}
 SIDES: dict[str, Any] = {"at_ns": 5, "bids_raw": Raw(b'[["1","2"]]'), "asks_raw": Raw(b"[]")}
-EXAMPLES: list[tuple[AnyEvent, AnyEvent]] = [
+EXAMPLES: list[tuple[Event, Event]] = [
     (Trade(**HEAD, id=4, **PRICES), Trade(**HEAD, id=5, **PRICES)),
     (
         AggTrade(**HEAD, id=4, first_trade_id=6, last_trade_id=7, **PRICES),
@@ -77,7 +76,7 @@ ROWS = [
 each_row = pytest.mark.parametrize(("row", "one", "other"), ROWS)
 
 
-def key_of(event: AnyEvent) -> Hashable | None:
+def key_of(event: Event) -> Hashable | None:
     return channels.DEDUPE_KEYS[type(event)](event)
 
 
@@ -88,9 +87,7 @@ def test_every_row_has_an_example() -> None:
 
 
 @each_row
-def test_a_channel_is_found_by_name_and_by_event(
-    row: Channel, one: AnyEvent, other: AnyEvent
-) -> None:
+def test_a_channel_is_found_by_name_and_by_event(row: Channel, one: Event, other: Event) -> None:
     assert type(one) is type(other) is row.event
     assert channels.find(row.name_of(one)) is row
     assert row.name_of(one) == row.name_of(other) in row.names()
@@ -99,7 +96,7 @@ def test_a_channel_is_found_by_name_and_by_event(
 
 @each_row
 def test_a_record_is_read_back_from_its_stream_under_its_key(
-    row: Channel, one: AnyEvent, other: AnyEvent
+    row: Channel, one: Event, other: Event
 ) -> None:
     log = open_log("memory:")
     written = log.writer("test").append([one, other])
@@ -115,7 +112,7 @@ def test_a_record_is_read_back_from_its_stream_under_its_key(
 
 
 @each_row
-def test_a_topic_names_the_stream(row: Channel, one: AnyEvent, other: AnyEvent) -> None:
+def test_a_topic_names_the_stream(row: Channel, one: Event, other: Event) -> None:
     (stored,) = open_log("memory:").writer("test").append([one])
     exchange, channel, symbol = stored.topic.split(".")
 
@@ -125,7 +122,7 @@ def test_a_topic_names_the_stream(row: Channel, one: AnyEvent, other: AnyEvent) 
 
 @each_row
 def test_copies_share_a_key_and_no_other_event_has_it(
-    row: Channel, one: AnyEvent, other: AnyEvent
+    row: Channel, one: Event, other: Event
 ) -> None:
     key = key_of(one)
     copy = decode(encode(one))
@@ -141,7 +138,7 @@ def test_copies_share_a_key_and_no_other_event_has_it(
 
 @each_row
 def test_liveness_and_price_are_read_from_its_events(
-    row: Channel, one: AnyEvent, other: AnyEvent
+    row: Channel, one: Event, other: Event
 ) -> None:
     assert (row.liveness is not None) is row.is_subscribed
     probe = row.liveness or Probe()
@@ -152,7 +149,7 @@ def test_liveness_and_price_are_read_from_its_events(
 
 
 @each_row
-def test_no_other_channel_shares_its_stream(row: Channel, one: AnyEvent, other: AnyEvent) -> None:
+def test_no_other_channel_shares_its_stream(row: Channel, one: Event, other: Event) -> None:
     writer = open_log("memory:").writer("test")
     stored = writer.append([event for event, _ in EXAMPLES])
 

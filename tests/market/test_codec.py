@@ -13,11 +13,11 @@ from penstock.errors import MalformedLevels, NotOurRecord
 from penstock.market.codec import VERSION, decode, encode
 from penstock.market.events import (
     AggTrade,
-    AnyEvent,
     BookDelta,
     BookSnapshot,
     Candle,
     Disconnect,
+    Event,
     Ticker,
     Ticker24h,
     Trade,
@@ -72,7 +72,7 @@ disconnects = st.builds(
 
 
 @given(trades | agg_trades | deltas | snapshots | tickers | tickers_24h | candles | disconnects)
-def test_every_event_comes_back_as_it_was(event: AnyEvent) -> None:
+def test_every_event_comes_back_as_it_was(event: Event) -> None:
     assert decode(encode(event)) == event
 
 
@@ -119,7 +119,7 @@ def test_a_record_is_json_anybody_can_read() -> None:
 HEAD_1 = '"exchange":"binance","symbol":"BTC/USDT","received_at_ns":1633998523970123456'
 AT_1 = 1_633_998_523_963_000_000
 # Written by the version before ``at_ns``; what each must be read as.
-FORMAT_1: list[tuple[str, type[AnyEvent], dict[str, object]]] = [
+FORMAT_1: list[tuple[str, type[Event], dict[str, object]]] = [
     (
         f'{{"kind":"trade",{HEAD_1},"id":7,"at_ms":1633998523963,"price":"1.10","quantity":"2",'
         '"taker":"buy"}',
@@ -187,7 +187,7 @@ FORMAT_1: list[tuple[str, type[AnyEvent], dict[str, object]]] = [
 
 @pytest.mark.parametrize(("written", "kind", "told"), FORMAT_1)
 def test_records_that_tell_milliseconds_are_still_read(
-    written: str, kind: type[AnyEvent], told: dict[str, Any]
+    written: str, kind: type[Event], told: dict[str, Any]
 ) -> None:
     base: dict[str, Any] = {
         "exchange": "binance", "symbol": Symbol("BTC", "USDT"),

@@ -11,7 +11,7 @@ from tests import events
 
 from penstock.books.commands import FetchSnapshot
 from penstock.books.rules import BookRules, Checksum
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
+from penstock.market.events import BookDelta, BookSnapshot, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import (
@@ -82,7 +82,7 @@ class HastyDialect(ToyDialect):
 
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
+    ) -> list[Event] | None:
         said = [self.read(*each)[0] for each in zip(frames, received_at_ns, strict=True)]
         events = [each for each in said if not isinstance(each, tuple)]
         return events if len(events) == len(frames) else None

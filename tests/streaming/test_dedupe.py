@@ -13,7 +13,7 @@ from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.kraken.stream import KrakenDialect
 from penstock.market.channels import DEDUPE_KEYS
-from penstock.market.events import AnyEvent, Candle, Disconnect, Ticker, Ticker24h
+from penstock.market.events import Candle, Disconnect, Event, Ticker, Ticker24h
 from penstock.market.symbol import Symbol
 from penstock.streaming.dedupe import Deduplicator, RecentKeys
 from penstock.streaming.dialect import HasDedupeKeys
@@ -22,7 +22,7 @@ BTC = Symbol("BTC", "USDT")
 NOTHING = Raw(b"[]")
 
 
-def dedupe_key(event: AnyEvent) -> Hashable | None:
+def dedupe_key(event: Event) -> Hashable | None:
     return DEDUPE_KEYS[type(event)](event)
 
 
@@ -34,7 +34,7 @@ def candle(volume: str) -> Candle:
     return events.candle(0, volume_text=volume)
 
 
-KEYED: list[AnyEvent] = [
+KEYED: list[Event] = [
     trade(1), trade(2), delta(1, 2), delta(2, 2), snapshot(3), ticker(5), ticker(6),
     ticker(5, "2"), ticker(update_id=7), ticker(update_id=8), candle("1"), candle("2"),
     Disconnect(exchange="x", symbol=BTC, received_at_ns=1, channels=(), reason="cut"),

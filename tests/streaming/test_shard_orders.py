@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.books.commands import CancelFetch, FetchSnapshot
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Trade
+from penstock.market.events import BookDelta, BookSnapshot, Event, Trade
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Close, Open, Send, Subscription, WakeAt
 from penstock.streaming.shard import SHARD, Shard
@@ -38,7 +38,7 @@ class World:
     fetching: list[int] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
     """Trades that came on some connection."""
-    told: list[AnyEvent] = field(default_factory=list)
+    told: list[Event] = field(default_factory=list)
     closed_ns: dict[int, int] = field(default_factory=dict)
     given_up_ns: int = -(10**12)
     cut: bool = False
@@ -294,7 +294,7 @@ def test_while_no_connection_is_cut_nothing_is_missing(
         replay(world.told)
 
 
-def replay(told: list[AnyEvent]) -> None:
+def replay(told: list[Event]) -> None:
     """Whoever reads along from the first snapshot has the right book after every event."""
     held: dict[str, str] = {}
     for event in told:

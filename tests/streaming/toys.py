@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from penstock.books.rules import BookRules
 from penstock.market.channels import DedupeKey
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Ticker, Trade
+from penstock.market.events import BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import (
@@ -75,7 +75,7 @@ class NumberedDialect:
                 return [Notice("closing", None)]
         return [self.event(words, received_at_ns)]
 
-    def event(self, words: list[object], at_ns: int) -> AnyEvent | Malformed:
+    def event(self, words: list[object], at_ns: int) -> Event | Malformed:
         match words:
             case ["trade", str(slug), int(number)]:
                 return Trade(
@@ -101,7 +101,7 @@ class StreamedDialect(NumberedDialect):
 
     books = BookRules(begins="stream")
 
-    def event(self, words: list[object], at_ns: int) -> AnyEvent | Malformed:
+    def event(self, words: list[object], at_ns: int) -> Event | Malformed:
         match words:
             case ["whole", str(slug), int(number)]:
                 return BookSnapshot(
@@ -124,4 +124,4 @@ def _bid(ticker: Ticker) -> Hashable:
 class StampingDialect(NumberedDialect):
     """It knows that two tickers alike are one."""
 
-    dedupe_keys: Mapping[type[AnyEvent], DedupeKey] = {Ticker: _bid}
+    dedupe_keys: Mapping[type[Event], DedupeKey] = {Ticker: _bid}

@@ -19,7 +19,7 @@ from penstock.collect.snapshot_queue import Urgency
 from penstock.collect.snapshots import SnapshotFetcher
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE, MalformedLevels
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener
 
@@ -35,7 +35,7 @@ class Auditor:
     book_event: Callable[[Symbol, BookEvent], None]
     """Passes an event to a book."""
     rules: BookRules
-    record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
+    record: Callable[[Sequence[Event]], Awaitable[object]]
     clock: Clock
     settings: Collect
     availability: RestAvailability

@@ -24,7 +24,7 @@ from penstock.collect.snapshots import SnapshotFetcher
 from penstock.config import Collect
 from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import ExchangeClient, Rest
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import BookSnapshot, Event
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener, quiet
 
@@ -42,7 +42,7 @@ class BookMaintainer:
     book_event: Callable[[Symbol, BookEvent], None]
     """Passes an event to a book."""
     rules: BookRules
-    record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
+    record: Callable[[Sequence[Event]], Awaitable[object]]
     clock: Clock
     settings: Collect
     availability: RestAvailability

@@ -24,7 +24,7 @@ from penstock.errors import (
 )
 from penstock.exchanges.base import Feed
 from penstock.market.channels import check
-from penstock.market.events import AnyEvent, BookSnapshot, Cause
+from penstock.market.events import BookSnapshot, Cause, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import State
@@ -84,7 +84,7 @@ class FeedSession:
     def __init__(
         self,
         options: FeedOptions,
-        record: Callable[[Sequence[AnyEvent]], Awaitable[object]],
+        record: Callable[[Sequence[Event]], Awaitable[object]],
         clock: Clock,
         flushing: Flushing,
         tell: Listener = quiet,
@@ -99,7 +99,7 @@ class FeedSession:
         """The last recorded levels of each book."""
         self._heard_ns: dict[StreamKey, int] = {}
         """The time of each stream's last response, until an interruption is marked."""
-        self._events: list[AnyEvent] = []
+        self._events: list[Event] = []
         self._room = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_running = self._is_over = False
@@ -214,7 +214,7 @@ class FeedSession:
                 marker = Disconnects(exchange, [(stream_key[0], (stream_key[1],))])
                 self._events += marker.mark(reason, now_ns, since_ns, cause)
 
-    def _take(self, events: Sequence[AnyEvent]) -> None:
+    def _take(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, BookSnapshot) and not self._is_news(event):
                 continue

@@ -18,7 +18,7 @@ from penstock.connectors.markets import Markets
 from penstock.errors import ConfigError
 from penstock.exchanges.base import Exchange, ExchangeClient, Request, Rest, TradePage
 from penstock.market.channels import TRADES
-from penstock.market.events import AnyEvent, Trade
+from penstock.market.events import Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import LogReader
 from penstock.storage.log.keys import Stream
@@ -76,7 +76,7 @@ class FetchContext:
         await self.turn()
         return await self.gateway.fetch(request)
 
-    async def record(self, events: Sequence[AnyEvent]) -> int:
+    async def record(self, events: Sequence[Event]) -> int:
         """Record and broadcast; return how many were new in this slot."""
         return len(await self.recorder.record(events))
 

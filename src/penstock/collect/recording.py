@@ -15,7 +15,7 @@ from random import random
 from penstock.clock import Clock, wait_for
 from penstock.collect.facts import LogUnwritable, LogWritable
 from penstock.errors import LogDamaged, StorageError, StorageFull
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.recorder import Recorder
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log import Stored
@@ -36,7 +36,7 @@ class RetryingRecorder:
         folder: Path,
         clock: Clock,
         tell: Listener = quiet,
-        recovered: Callable[[Sequence[AnyEvent]], None] = lambda _: None,
+        recovered: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         """``recovered`` receives batches that failed once: parts may have been recorded then."""
         self.gathered: Callable[[], int] = lambda: 0
@@ -68,7 +68,7 @@ class RetryingRecorder:
         waiting = self._held + self.gathered()
         return f"{what}: {self._folder}{left}: {waiting:,} records wait ({failure.problem})"
 
-    async def record(self, events: Sequence[AnyEvent]) -> list[Stored]:
+    async def record(self, events: Sequence[Event]) -> list[Stored]:
         """Record a batch; return once it is recorded. A cancelled call is still recorded.
 
         Raises:
@@ -126,9 +126,7 @@ class RetryingRecorder:
             failure = task.exception()  # retrieved in any case: its caller may be gone
             self._loss = self._loss or failure
 
-    async def _in_turn(
-        self, events: Sequence[AnyEvent], failure: StorageError | None
-    ) -> list[Stored]:
+    async def _in_turn(self, events: Sequence[Event], failure: StorageError | None) -> list[Stored]:
         self._held += len(events)
         try:
             async with self._turn:
@@ -137,7 +135,7 @@ class RetryingRecorder:
             self._held -= len(events)
 
     async def _until_recorded(
-        self, events: Sequence[AnyEvent], failure: StorageError | None
+        self, events: Sequence[Event], failure: StorageError | None
     ) -> list[Stored]:
         has_failed = failure is not None
         for retry in count():

@@ -27,7 +27,7 @@ from penstock.collect.facts import (
 )
 from penstock.collect.sockets import ConnectFailed, Socket, open_socket
 from penstock.errors import UNAVAILABLE
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import BookSnapshot, Event
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Close, Open, Rotate, Send, Subscription, WakeAt
 from penstock.streaming.facts import facts_of
@@ -63,11 +63,11 @@ class Endpoint:
 class SessionHooks:
     """What a session calls: to record, to fetch books, and to report."""
 
-    record: Callable[[Sequence[AnyEvent]], Awaitable[object]]
+    record: Callable[[Sequence[Event]], Awaitable[object]]
     fetch_book: Callable[[FetchSnapshot, Callable[[], bool]], Awaitable[BookSnapshot | None]]
     """Fetches a snapshot; None if the given check returned False when its turn came."""
     tell: Listener = quiet
-    hear: Callable[[Sequence[AnyEvent]], None] = lambda _: None
+    hear: Callable[[Sequence[Event]], None] = lambda _: None
     """Receives what streams delivered, before it is recorded."""
     limiter: ConnectLimiter | None = None
     """Determines when a connection may be opened; shared by all sessions of an exchange."""

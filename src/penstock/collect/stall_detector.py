@@ -19,7 +19,7 @@ from penstock.collect.facts import StreamProbed, StreamRecovered, StreamStalled,
 from penstock.errors import UNAVAILABLE
 from penstock.exchanges.base import MarketProgress, Request, Rest
 from penstock.market.channels import BY_EVENT, find
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 from penstock.streaming.liveness import (
     FIRST_S,
@@ -101,14 +101,14 @@ class StallDetector:
     ) -> None:
         self._context, self._clock, self._tell, self._limits = context, clock, tell, limits
         self._live = Liveness[StreamKey](least_s=limits.least_s, first_s=limits.first_s)
-        self._streams: dict[tuple[type[AnyEvent], Symbol], StreamKey] = {}
+        self._streams: dict[tuple[type[Event], Symbol], StreamKey] = {}
         """The stream of an event by class and symbol, except those of families of channels."""
-        self._families: set[type[AnyEvent]] = set()
+        self._families: set[type[Event]] = set()
         """The classes of events whose channel depends on more, such as the interval of a candle."""
-        self._pending_events: dict[tuple[type[AnyEvent], Symbol], AnyEvent] = {}
+        self._pending_events: dict[tuple[type[Event], Symbol], Event] = {}
         """The last events received and not noted yet."""
         self._next_flush_ns = 0
-        self._latest: dict[StreamKey, AnyEvent] = {}
+        self._latest: dict[StreamKey, Event] = {}
         self._cases: dict[StreamKey, _SilencePeriod] = {}
         self._rotated_ns: dict[StreamKey, int] = {}
         self._stalled: set[StreamKey] = set()
@@ -147,7 +147,7 @@ class StallDetector:
             self._latest.pop(stream_key, None)
             self._cases.pop(stream_key, None)
 
-    def heard(self, events: Sequence[AnyEvent]) -> None:
+    def heard(self, events: Sequence[Event]) -> None:
         """Note what streams delivered, in this order."""
         # Of each stream the last one only, and ten times a second: this is called with every
         # event and must be fast.
@@ -187,7 +187,7 @@ class StallDetector:
             if stream_key is not None:
                 self._note(stream_key, event)
 
-    def _note(self, stream_key: StreamKey, event: AnyEvent) -> None:
+    def _note(self, stream_key: StreamKey, event: Event) -> None:
         if event.source != "live":
             return
         self._latest[stream_key] = event

@@ -11,7 +11,7 @@ from penstock.coverage.facts import GapFound, RecordsLost
 from penstock.coverage.id_runs import IdGap, IdRuns
 from penstock.coverage.stored import GapCount, IdsStatus, StreamIds, claimed, confirmed
 from penstock.market.channels import DISCONNECTS
-from penstock.market.events import AnyEvent, Disconnect
+from penstock.market.events import Disconnect, Event
 from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
 from penstock.telemetry import Listener
@@ -75,7 +75,7 @@ class Continuity:
                     self._tell_gap(stored.stream, IdGap(runs.last + 1, number - 1))
                 runs.add(number)
 
-    def recovered(self, events: Sequence[AnyEvent]) -> None:
+    def recovered(self, events: Sequence[Event]) -> None:
         """Add events that are in the log; a failed attempt may have written some of them."""
         for event in events:
             stream = stream_of(event)

@@ -12,7 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
-from penstock.market.events import AnyEvent, BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.events import BookSnapshot, Candle, Event, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
@@ -285,7 +285,7 @@ class Feed(Protocol):
         """The channels that it provides. ``book_deltas`` are whole books."""
         ...
 
-    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[AnyEvent]:
+    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[Event]:
         """Wait for the next events of a channel; books have at most ``levels`` levels per side.
 
         Raises:

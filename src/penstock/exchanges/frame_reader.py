@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.streaming.dialect import Received
 
 
-def _unchanged(events: list[AnyEvent]) -> list[AnyEvent]:
+def _unchanged(events: list[Event]) -> list[Event]:
     return events
 
 
@@ -24,13 +24,13 @@ class FrameReader:
 
     largest_frame: int
     deferred: DeferredNumbers
-    events: Callable[[Sequence[bytes | str], Sequence[int]], list[AnyEvent]]
+    events: Callable[[Sequence[bytes | str], Sequence[int]], list[Event]]
     """(frames, received_at_ns) → the events of frames in the exchange's usual format."""
     answers: Callable[[bytes], list[Received] | None]
     """The contents of a frame without events; None if it has events."""
-    with_care: Callable[[bytes, int], list[AnyEvent]]
+    with_care: Callable[[bytes, int], list[Event]]
     """(frame, received_at_ns) → the events of a frame in any format."""
-    accepted: Callable[[list[AnyEvent]], list[AnyEvent]] = _unchanged
+    accepted: Callable[[list[Event]], list[Event]] = _unchanged
     """Is called with valid events, and returns those to pass on."""
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
@@ -40,7 +40,7 @@ class FrameReader:
 
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
+    ) -> list[Event] | None:
         """See ``ReadsMany``."""
         if max(map(len, frames), default=0) <= self.largest_frame:
             try:

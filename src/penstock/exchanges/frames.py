@@ -13,7 +13,7 @@ from msgspec import UNSET, ValidationError
 from msgspec.structs import replace
 
 from penstock.exchanges.answers import UNREADABLE
-from penstock.market.events import AnyEvent, Candle
+from penstock.market.events import Candle, Event
 from penstock.market.numbers import is_plain
 from penstock.streaming.dialect import Malformed, Reason
 
@@ -107,11 +107,11 @@ class RunningCandles:
             return [replace(candle, closed=True)]
         return [replace(before, closed=True, received_at_ns=candle.received_at_ns), candle]
 
-    def closed(self, events: list[AnyEvent]) -> list[AnyEvent]:
+    def closed(self, events: list[Event]) -> list[Event]:
         """The same events; a candle that is closed by a later one is repeated before it."""
         if Candle not in map(type, events):
             return events
-        closed: list[AnyEvent] = []
+        closed: list[Event] = []
         for event in events:
             if type(event) is Candle:
                 closed += self.note((event.symbol, event.interval), event)

@@ -10,10 +10,10 @@ from typing import Any, Literal, NoReturn, Union
 import msgspec
 from msgspec import Struct
 
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 
-PayloadReader = Callable[[Any, Symbol, int], AnyEvent]
+PayloadReader = Callable[[Any, Symbol, int], Event]
 """(payload, symbol, received_at_ns) → event. Raises ValidationError."""
 
 
@@ -48,15 +48,13 @@ class NamedFrames:
             any_of_them: Any = Union[tuple(self._streams.values())]  # noqa: UP007 (of any number)
             self._decode = msgspec.json.Decoder(any_of_them).decode
 
-    def event(self, frame: bytes | str, received_at_ns: int) -> AnyEvent:
+    def event(self, frame: bytes | str, received_at_ns: int) -> Event:
         """The event of a frame. Raises what msgspec and the readers raise."""
         envelope = self._decode(frame)
         read, symbol = self._readers[type(envelope)]
         return read(envelope.data, symbol, received_at_ns)
 
-    def events(
-        self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent]:
+    def events(self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]) -> list[Event]:
         """The same for many frames."""
         envelopes = list(map(self._decode, frames))
         readers = map(self._readers.__getitem__, map(type, envelopes))

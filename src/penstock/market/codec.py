@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.errors import MalformedSymbol, NotOurRecord
 from penstock.market import channels
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 
 VERSION = 2
@@ -27,17 +27,17 @@ FORMATS = (1, VERSION)
 _PREFIX = bytes([VERSION])
 
 
-def encode(event: AnyEvent) -> bytes:
+def encode(event: Event) -> bytes:
     """Return the record of an event."""
     return _PREFIX + _encode(event)
 
 
-def encode_many(events: Iterable[AnyEvent]) -> list[bytes]:
+def encode_many(events: Iterable[Event]) -> list[bytes]:
     """Return the records of several events, faster than one by one."""
     return list(map(_PREFIX.__add__, map(_encode, events)))
 
 
-def decode(record: bytes) -> AnyEvent:
+def decode(record: bytes) -> Event:
     """Return the event of a record.
 
     Raises:
@@ -51,7 +51,7 @@ def decode(record: bytes) -> AnyEvent:
             " written by a newer version (upgrade), or is no record at all"
         )
     try:
-        event: AnyEvent = _decode(json_of(record))
+        event: Event = _decode(json_of(record))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         unknown = str(error).endswith("`$.kind`")
         problem = "a record of an unknown channel" if unknown else "a damaged record"
@@ -94,6 +94,6 @@ def _make_decoder() -> None:
     _decode = msgspec.json.Decoder(any_of_them, dec_hook=_read_symbol).decode
 
 
-_decode: Callable[[bytes], AnyEvent]
+_decode: Callable[[bytes], Event]
 _make_decoder()
 channels.when_registered(_make_decoder)

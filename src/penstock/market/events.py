@@ -292,10 +292,6 @@ class Disconnect(Event, frozen=True, kw_only=True, gc=False, tag="disconnect"):
         return f"connection of {', '.join(self.channels)} lost: {self.reason}"
 
 
-AnyEvent = Event
-"""An event of any channel."""
-
-
 def _decimal(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 

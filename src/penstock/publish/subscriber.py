@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.codec import decode
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.publish.endpoints import BusEndpoints
 from penstock.publish.frames import (
     JOIN,
@@ -69,7 +69,7 @@ class Delivery(Struct, frozen=True, gc=False):
     """Whether it was read from the log, because the bus had dropped it."""
 
     @property
-    def event(self) -> AnyEvent:
+    def event(self) -> Event:
         """The decoded event.
 
         Raises:

@@ -17,7 +17,7 @@ from penstock.books.book import BookView
 from penstock.books.book_set import BookSet
 from penstock.books.events import BookEvent
 from penstock.books.restarts import BookRestarts
-from penstock.market.events import AnyEvent, BookDelta, BookSnapshot, Cause
+from penstock.market.events import BookDelta, BookSnapshot, Cause, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import (
@@ -78,7 +78,7 @@ class Connection:
         """Frames that could not be read, by reason."""
         self.quarantine: deque[Malformed] = deque(maxlen=QUARANTINED)
         self.refusals: deque[Refusal] = deque(maxlen=QUARANTINED)
-        self.events: list[AnyEvent] = []
+        self.events: list[Event] = []
         """Received, and not taken yet."""
         self.commands: list[Command] = []
         """To be executed, and not taken yet."""
@@ -239,7 +239,7 @@ class Connection:
         self.books.cancel_fetches()
         self.state = "disconnected"
 
-    def take_events(self) -> list[AnyEvent]:
+    def take_events(self) -> list[Event]:
         """Return the events received since the last call, in order."""
         events, self.events = self.events, []
         return events
@@ -265,7 +265,7 @@ class Connection:
             else:
                 self._deliver((each,))
 
-    def _deliver(self, events: Sequence[AnyEvent]) -> None:
+    def _deliver(self, events: Sequence[Event]) -> None:
         self.events.extend(events)
         books, in_stream = self.books, self._in_stream
         for event in events:

@@ -10,7 +10,7 @@ dialect may replace some of them.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from penstock.market.channels import DEDUPE_KEYS, DedupeKey
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 
 REMEMBERED = 100_000
 """Keys in a generation: half a minute of three thousand events a second."""
@@ -41,7 +41,7 @@ class RecentKeys:
         return first
 
 
-Note = Callable[[AnyEvent, int, int | None, bool], None]
+Note = Callable[[Event, int, int | None, bool], None]
 """Called with an event, its connection, the one that had it before, and if it has a key."""
 
 
@@ -49,13 +49,13 @@ class Deduplicator:
     """Passes every event once, while enabled."""
 
     def __init__(self) -> None:
-        self._keys: Mapping[type[AnyEvent], DedupeKey] = DEDUPE_KEYS
-        self.passed: list[AnyEvent] = []
+        self._keys: Mapping[type[Event], DedupeKey] = DEDUPE_KEYS
+        self.passed: list[Event] = []
         self.dropped = 0
         """The number of dropped copies."""
         self._recent_keys: RecentKeys | None = None
 
-    def replace_keys(self, keys: Mapping[type[AnyEvent], DedupeKey]) -> None:
+    def replace_keys(self, keys: Mapping[type[Event], DedupeKey]) -> None:
         """Use these dedupe keys for some classes of events."""
         self._keys = {**DEDUPE_KEYS, **keys}
 
@@ -73,7 +73,7 @@ class Deduplicator:
         self._recent_keys = None
 
     def filter(
-        self, events: Sequence[AnyEvent], member: int, note: Note | None, *, is_primary: bool
+        self, events: Sequence[Event], member: int, note: Note | None, *, is_primary: bool
     ) -> None:
         """Pass events that are new; those without a key only from the primary."""
         assert self._recent_keys is not None

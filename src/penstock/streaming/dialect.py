@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from penstock.books.rules import BookRules
 from penstock.market.channels import DedupeKey
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 
 
@@ -65,7 +65,7 @@ class Malformed(NamedTuple):
     """Its stream, where that can be determined."""
 
 
-Received = AnyEvent | Ack | Refusal | Notice | Malformed
+Received = Event | Ack | Refusal | Notice | Malformed
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class ReadsMany(Protocol):
 
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
+    ) -> list[Event] | None:
         """Return the events that ``read`` would find in these frames, in order. Never raises.
 
         None unless the frames hold events and nothing else: the caller then reads smaller parts,
@@ -154,5 +154,5 @@ class ReadsMany(Protocol):
 class HasDedupeKeys(Protocol):
     """A dialect whose exchange sends an event with another timestamp on every connection."""
 
-    dedupe_keys: Mapping[type[AnyEvent], DedupeKey]
+    dedupe_keys: Mapping[type[Event], DedupeKey]
     """By class of events, the keys that replace those of the table of channels."""

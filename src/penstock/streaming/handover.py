@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.books.book import BookView
-from penstock.market.events import AnyEvent, BookSnapshot
+from penstock.market.events import BookSnapshot, Event
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.connection import Connection
 from penstock.streaming.shard_connection import ShardConnection
 
-_Kind = tuple[type[AnyEvent], Symbol]
+_Kind = tuple[type[Event], Symbol]
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Handover:
     met: set[_Kind] = field(default_factory=set)
     """Kinds of events that both delivered."""
 
-    def note(self, event: AnyEvent, member: int, first: int | None, keyed: bool) -> None:
+    def note(self, event: Event, member: int, first: int | None, keyed: bool) -> None:
         """Note an event of a connection; ``first`` delivered it before, if any did."""
         if event.source != "live":
             return  # fetched, for one connection only

@@ -6,7 +6,7 @@ When no connection delivers a stream any more, a ``Disconnect`` marker is delive
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from penstock.books.book import BookView
-from penstock.market.events import AnyEvent, Cause
+from penstock.market.events import Cause, Event
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Command, Subscription
 from penstock.streaming.connection import Connection
@@ -52,7 +52,7 @@ class ShardConnections:
         """The number of events not taken yet."""
         return len(self.deduplicator.passed) + len(self.primary.connection.events)
 
-    def take_events(self) -> list[AnyEvent]:
+    def take_events(self) -> list[Event]:
         """Return the events received since the last call, in order, without duplicates."""
         events, self.deduplicator.passed = self.deduplicator.passed, []
         if self.deduplicator.enabled:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests import events
 
-from penstock.market.events import AnyEvent, Candle, Ticker, Trade
+from penstock.market.events import Candle, Event, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, Span, open_log
 from penstock.storage.log.keys import Stream, key_of_id, key_text
@@ -38,7 +38,7 @@ class Slot:
     def __init__(self) -> None:
         self.log: EventLog = open_log("memory:")
         self.writer = self.log.writer("a")
-        self.told: dict[int, AnyEvent] = {}
+        self.told: dict[int, Event] = {}
         self.deleted: set[int] = set()
         self.at_ns, self.highest_id = NOON, 0
 

@@ -10,11 +10,11 @@ from msgspec import Raw
 from penstock.errors import NotOurRecord, UnusableId
 from penstock.market.events import (
     AggTrade,
-    AnyEvent,
     BookDelta,
     BookSnapshot,
     Candle,
     Disconnect,
+    Event,
     Ticker,
     Ticker24h,
     Trade,
@@ -134,7 +134,7 @@ def test_damaged_index_entries_are_named() -> None:
         ),
     ],
 )  # fmt: skip
-def test_every_event_has_a_place(event: AnyEvent, channel: str, key: bytes) -> None:
+def test_every_event_has_a_place(event: Event, channel: str, key: bytes) -> None:
     assert keys.place_of(event) == (Stream("sim", channel, "btc_usdt"), key)
 
 

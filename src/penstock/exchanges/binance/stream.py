@@ -28,7 +28,7 @@ from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import NOT_READ, malformed
 from penstock.exchanges.named_frames import NamedFrames
 from penstock.market.channels import DedupeKey, contents
-from penstock.market.events import AnyEvent, Ticker24h
+from penstock.market.events import Event, Ticker24h
 from penstock.market.interval import COMMON
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, Notice, Received, Refusal
@@ -42,7 +42,7 @@ class _Channel(NamedTuple):
     """The end of its streams' names."""
     payload: Any
     """The structure of its payloads; generic in the symbol, where they contain it."""
-    make: Callable[..., AnyEvent]
+    make: Callable[..., Event]
     """The method of ``EventMaker``."""
 
 
@@ -102,7 +102,7 @@ class BinanceDialect:
     books = BookRules(begins="rest", fetched_levels=DEEPEST_BOOK)
     channels: Sequence[str] = tuple(_CHANNELS)
     # ``E`` differs between connections.
-    dedupe_keys: Mapping[type[AnyEvent], DedupeKey] = {Ticker24h: _untimed}
+    dedupe_keys: Mapping[type[Event], DedupeKey] = {Ticker24h: _untimed}
 
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols = symbols

@@ -15,7 +15,7 @@ from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.ccxt.calls import book_row, ticker_row, trade_rows
 from penstock.exchanges.ccxt.payloads import read_book, read_tickers, read_trades
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 
 _WATCHES = {
@@ -43,7 +43,7 @@ class CcxtFeed:
     clock: Clock
     channels: Sequence[str]
 
-    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[AnyEvent]:
+    async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[Event]:
         """See ``Feed``."""
         if channel not in self.channels:
             raise UnknownChannel(self.exchange, channel, self.channels)

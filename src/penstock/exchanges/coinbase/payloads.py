@@ -22,7 +22,7 @@ from penstock.exchanges.level_formats import (
 )
 from penstock.exchanges.rows import BookRow, DatedEvents
 from penstock.exchanges.times import epoch_ns
-from penstock.market.events import AnyEvent, BookDelta, Side, Ticker
+from penstock.market.events import BookDelta, Event, Side, Ticker
 from penstock.market.symbol import Symbol
 
 TAKER: Mapping[str, Side] = {"buy": "sell", "sell": "buy"}
@@ -129,7 +129,7 @@ class EventMaker:
 
     def make(
         self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
-    ) -> list[AnyEvent]:
+    ) -> list[Event]:
         """The events of these messages, in order.
 
         Raises:
@@ -139,7 +139,7 @@ class EventMaker:
         # Comparing types takes half the time of any alternative.
         books = [each for each in messages if type(each) is _Update or type(each) is _Snapshot]
         levels = iter(spell(books))
-        events: list[AnyEvent] = []
+        events: list[Event] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             if type(message) is _Update:
                 events.append(self._delta(message, at_ns, levels))

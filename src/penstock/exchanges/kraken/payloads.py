@@ -28,7 +28,7 @@ from penstock.exchanges.rows import (
     ticker_of,
 )
 from penstock.exchanges.times import MS_NS, epoch_ns
-from penstock.market.events import AnyEvent, Candle, Ticker
+from penstock.market.events import Candle, Event, Ticker
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
@@ -161,7 +161,7 @@ class EventMaker:
 
     def make(
         self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
-    ) -> list[AnyEvent]:
+    ) -> list[Event]:
         """The events of these messages, in order.
 
         Raises:
@@ -170,7 +170,7 @@ class EventMaker:
         """
         books = [row for each in messages if type(each) is _Books for row in each.data]
         levels = iter(spell([raw for row in books for raw in (row.bids, row.asks)]))
-        events: list[AnyEvent] = []
+        events: list[Event] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             # Comparing types takes half the time of ``match``.
             if type(message) is _Books:

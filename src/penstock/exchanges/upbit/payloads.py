@@ -17,14 +17,14 @@ from penstock.exchanges.answers import Whole
 from penstock.exchanges.frames import Number, spelled_out
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.exchanges.upbit.symbols import NAME
-from penstock.market.events import AnyEvent, BookSnapshot, Side, Ticker, Trade
+from penstock.market.events import BookSnapshot, Event, Side, Ticker, Trade
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.numbers import all_plain
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Symbol]
 """Requested symbols by the exchange's name."""
-Reader = Callable[[bytes | str, int], AnyEvent]
+Reader = Callable[[bytes | str, int], Event]
 """(frame, received_at_ns) → event. Raises what msgspec raises, and KeyError for other symbols."""
 
 TAKER: Mapping[str, Side] = {"BID": "buy", "ASK": "sell"}
@@ -101,7 +101,7 @@ _decode_ticker = msgspec.json.Decoder(_Ticker, float_hook=str).decode
 def trade_reader(asked: Asked) -> Reader:
     """Reads ``trade``."""
 
-    def read(frame: bytes | str, received_at_ns: int) -> AnyEvent:
+    def read(frame: bytes | str, received_at_ns: int) -> Event:
         data = _decode_trade(frame)
         return Trade(
             exchange=NAME,
@@ -120,7 +120,7 @@ def trade_reader(asked: Asked) -> Reader:
 def book_reader(asked: Asked) -> Reader:
     """Reads ``orderbook``."""
 
-    def read(frame: bytes | str, received_at_ns: int) -> AnyEvent:
+    def read(frame: bytes | str, received_at_ns: int) -> Event:
         data = _decode_book(frame)
         bids, asks = spell_units(data.obu)
         return BookSnapshot(
@@ -138,7 +138,7 @@ def book_reader(asked: Asked) -> Reader:
 def ticker_reader(asked: Asked) -> Reader:
     """Reads ``ticker``."""
 
-    def read(frame: bytes | str, received_at_ns: int) -> AnyEvent:
+    def read(frame: bytes | str, received_at_ns: int) -> Event:
         data = _decode_ticker(frame)
         return Ticker(
             exchange=NAME,

@@ -17,7 +17,7 @@ from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
 from penstock.exchanges.upbit.rest import DEEPEST_BOOK
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, Received, Refusal
 
@@ -113,7 +113,7 @@ class UpbitDialect:
 
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
-    ) -> list[AnyEvent] | None:
+    ) -> list[Event] | None:
         """See ``ReadsMany``; None while a frame may be the acknowledgement of a stream."""
         if self._unheard or max(map(len, frames), default=0) > LARGEST_FRAME:
             return None

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from penstock.errors import ConfigError, NotOurRecord, near_matches
 from penstock.market.codec import decode
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.storage.log.keys import Stream
 
 Durability = Literal["flushed", "synced"]
@@ -39,11 +39,11 @@ class Stored(Struct, frozen=True, gc=False):
     """The encoded event, as it is in the log and on the bus."""
     topic: str
     """The topic under which it is published."""
-    known: AnyEvent | None = None
+    known: Event | None = None
     """The decoded event, if it was available when this was created."""
 
     @property
-    def event(self) -> AnyEvent:
+    def event(self) -> Event:
         """The event itself, decoded on access."""
         return decode(self.record) if self.known is None else self.known
 
@@ -163,9 +163,7 @@ class LogWriter(Protocol):
         """Whether there is anything to sync."""
         ...
 
-    def append(
-        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
-    ) -> list[Stored]:
+    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         """Record the new events, all or none; return them with their numbers.
 
         They are returned stream by stream, in the order of the events within each.

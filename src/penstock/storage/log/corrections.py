@@ -13,7 +13,7 @@ from msgspec.structs import astuple, replace
 from penstock.errors import NotOurRecord
 from penstock.market import channels
 from penstock.market.codec import decode
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 
@@ -24,7 +24,7 @@ def has_corrections(stream: Stream) -> bool:
     return channel is not None and channel.is_final is not None
 
 
-def corrects(event: AnyEvent, held: bytes) -> bool:
+def corrects(event: Event, held: bytes) -> bool:
     """Whether an event contradicts an older record. Not if it only has more or fewer fields.
 
     Streams and requests do not provide the same fields, and records of older versions lack some.

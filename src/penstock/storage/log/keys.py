@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from penstock.errors import NotOurRecord, UnusableId
 from penstock.market.channels import BY_EVENT
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 
 VERSION = b"2"
 OLDER = (None, b"1")
@@ -55,17 +55,17 @@ class Stream(NamedTuple):
         return f"{self.exchange}.{self.channel}.{self.symbol}"
 
 
-def stream_of(event: AnyEvent) -> Stream:
+def stream_of(event: Event) -> Stream:
     """The stream an event belongs to."""
     return Stream(event.exchange, BY_EVENT[type(event)].name_of(event), event.symbol.slug)
 
 
-def id_of(event: AnyEvent) -> int | None:
+def id_of(event: Event) -> int | None:
     """The exchange's own id of an event; None if it has none."""
     return BY_EVENT[type(event)].id_of(event)
 
 
-def place_of(event: AnyEvent) -> tuple[Stream, bytes]:
+def place_of(event: Event) -> tuple[Stream, bytes]:
     """The stream and key of an event, as if nothing else had arrived in the same nanosecond.
 
     Raises:

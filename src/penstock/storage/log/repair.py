@@ -17,7 +17,7 @@ from msgspec import Struct
 from rocksdict import Rdict
 
 from penstock.errors import LogDamaged, NotOurRecord
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.storage.log import keys, received_at_ns
 from penstock.storage.log.checks import bad_records, check_files
 from penstock.storage.log.damage import (
@@ -153,7 +153,7 @@ class Repair:
             losses.holes += lone.holes
         shutil.rmtree(alone)
 
-    def mark(self, events: Sequence[AnyEvent]) -> None:
+    def mark(self, events: Sequence[Event]) -> None:
         """Record events that describe what was lost."""
         assert self._kv is not None, "there is nothing to put in its place"
         kv, self._kv = self._kv, None

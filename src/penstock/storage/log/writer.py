@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock.errors import StorageError
 from penstock.market.channels import BY_EVENT, SUFFIXES
 from penstock.market.codec import encode, encode_many
-from penstock.market.events import AnyEvent
+from penstock.market.events import Event
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.corrections import corrects
 from penstock.storage.log.heads import StreamHead
@@ -43,7 +43,7 @@ class _Append:
         self.heads: list[StreamHead] = []
         self.keys: list[bytes] = []
         self.numbers: list[int] = []
-        self.events: list[AnyEvent] = []
+        self.events: list[Event] = []
         self._pending: dict[tuple[Stream, bytes], bytes] = {}
         """Records of this batch by key, filled on lookup."""
         self._indexed = 0
@@ -96,9 +96,7 @@ class SlotWriter:
     def counts(self) -> Counts:
         return self._counts
 
-    def append(
-        self, events: Sequence[AnyEvent], durability: Durability = "flushed"
-    ) -> list[Stored]:
+    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         kv = self._opened()
         before = replace(self._counts)
         work = _Append(kv.batch())
@@ -114,9 +112,9 @@ class SlotWriter:
         self._counts.recorded += len(work.stored)
         return work.stored
 
-    def _add_new(self, events: Sequence[AnyEvent], work: _Append, kv: KeyValues) -> None:
+    def _add_new(self, events: Sequence[Event], work: _Append, kv: KeyValues) -> None:
         """Assign key and number to every new event, stream by stream."""
-        groups: dict[tuple[object, ...], list[AnyEvent]] = {}
+        groups: dict[tuple[object, ...], list[Event]] = {}
         for event in events:
             kind = type(event)
             address: tuple[object, ...] = (kind, event.symbol, event.exchange)
@@ -138,7 +136,7 @@ class SlotWriter:
             if not added:
                 self._add_with_lookup(group, head, work)
 
-    def _add_with_lookup(self, events: Sequence[AnyEvent], head: StreamHead, work: _Append) -> None:
+    def _add_with_lookup(self, events: Sequence[Event], head: StreamHead, work: _Append) -> None:
         """Add those events that are new, whatever the order of their keys."""
         found, received = list[bytes](), list[int]()
         for event in events:
@@ -156,9 +154,7 @@ class SlotWriter:
         if found:
             head.add_batch(found, received, work.batch)
 
-    def _place(
-        self, event: AnyEvent, record: bytes, head: StreamHead, work: _Append
-    ) -> bytes | None:
+    def _place(self, event: Event, record: bytes, head: StreamHead, work: _Append) -> bytes | None:
         """The key of an event that may be a duplicate; None if it is to be dropped."""
         if head.is_final is not None and not head.is_final(event):
             self._counts.unclosed += 1
@@ -203,7 +199,7 @@ class SlotWriter:
         value = self._opened().get(head.prefix + key)
         return None if value is None else value[8:]
 
-    def _load_head(self, event: AnyEvent, work: _Append, kv: KeyValues) -> StreamHead:
+    def _load_head(self, event: Event, work: _Append, kv: KeyValues) -> StreamHead:
         stream = keys.stream_of(event)
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
@@ -330,7 +326,7 @@ class SlotWriter:
             self._stream_ids = find_streams(self._kv)
 
 
-def _add_next(event: AnyEvent, head: StreamHead, work: _Append) -> bool:
+def _add_next(event: Event, head: StreamHead, work: _Append) -> bool:
     """Add an event that is newer than all others; False if it is not."""
     own_id, at_ns = head.id_of(event), event.received_at_ns
     if own_id is None:
@@ -353,7 +349,7 @@ def _add_next(event: AnyEvent, head: StreamHead, work: _Append) -> bool:
     return True
 
 
-def _add_ascending(events: Sequence[AnyEvent], head: StreamHead, work: _Append) -> bool:
+def _add_ascending(events: Sequence[Event], head: StreamHead, work: _Append) -> bool:
     """Add events, each newer than the one before and all others; False if they are not."""
     ids = list(map(head.id_of, events))
     received = [event.received_at_ns for event in events]

@@ -95,14 +95,14 @@ async def test_a_key_that_may_subscribe_may_not_publish(tmp_path: Path) -> None:
         town.publisher(**writes) as publisher,
         Subscriber(town.endpoints(**reads), [TOPIC]) as subscriber,
     ):
-        broker._tell = facts.append
+        broker._emit = facts.append
         await heard(publisher)
         await joined(subscriber)
         await eventually(lambda: broker.counts.refused >= 2)
         assert not forger._listen()
         publisher.publish(messages(1, 1))
         assert numbers(await take(subscriber, 1)) == [1]
-        broker.tell()
+        broker.report()
 
     assert isinstance(facts[0], BusRefused)
     assert "may subscribe only" in facts[0].why

@@ -206,10 +206,10 @@ def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: 
 def _cursor(text: str | None, **times: int | None) -> dict[str, Any] | None:
     given = {name: at_ms for name, at_ms in times.items() if at_ms is not None}
     try:
-        told = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+        decoded = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
     except msgspec.DecodeError as error:
         raise typer.BadParameter(f"--cursor is not a JSON object: {error}") from None
-    return {**told, **given} or None
+    return {**decoded, **given} or None
 
 
 def _instant(text: str | None) -> int | None:

@@ -87,10 +87,10 @@ class FeedSession:
         record: Callable[[Sequence[Event]], Awaitable[object]],
         clock: Clock,
         flushing: Flushing,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
     ) -> None:
         self._options, self._record, self._clock = options, record, clock
-        self._flushing, self._tell = flushing, tell
+        self._flushing, self._emit = flushing, emit
         self._batching = Batching(flushing, clock)
         self.feed_state = FeedState()
         self._stream_keys: dict[StreamKey, asyncio.Task[None] | None] = {}
@@ -236,7 +236,7 @@ class FeedSession:
         if channel == "book_deltas" and symbol in self.feed_state.books:
             self.feed_state.books[symbol].interrupt(str(error))
         if isinstance(error, ExchangeUnreachable):
-            self._tell(ConnectionLost(exchange=self._options.exchange, reason=str(error)))
+            self._emit(ConnectionLost(exchange=self._options.exchange, reason=str(error)))
 
     async def _flush_forever(self) -> None:
         while not self._is_over:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError
 from penstock.jobs.leases import Leases
+from penstock.jobs.permits import JobPermits
 from penstock.jobs.run import NS_PER_MS, AnyRun
-from penstock.jobs.slots import JobSlots
 
 # A store that does not answer is retried after the lease divided by this.
 _AGAIN_SHARE = 20
@@ -24,12 +24,12 @@ class Heartbeats:
     def __init__(
         self,
         leases: Leases,
-        slots: JobSlots,
+        permits: JobPermits,
         clock: Clock,
         lease_ms: int,
         heard: Callable[[str], None],
     ) -> None:
-        self._leases, self._slots = leases, slots
+        self._leases, self._permits = leases, permits
         self._clock, self._lease_ms = clock, lease_ms
         self._heard = heard
         """Called with the reason if the store did not answer, with an empty text if it did."""
@@ -92,7 +92,7 @@ class Heartbeats:
             job_run: self._unsaved.pop(job_run) for job_run in job_runs if job_run in self._unsaved
         }
         try:
-            await self._slots.renew()
+            await self._permits.renew()
             known = await self._leases.heartbeat(
                 [job_run.job for job_run in job_runs], self._lease_ms
             )

@@ -59,7 +59,7 @@ class JobService:
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
-        document = _told(_filed({}, job, job.next_run_at), now_ms, JobAction("created"))
+        document = _with_event(_filed({}, job, job.next_run_at), now_ms, JobAction("created"))
         async with self._range_of(job):
             inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
@@ -278,7 +278,7 @@ class JobService:
                 return None
             wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
             filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
-            return _told(filed, now_ms, action)
+            return _with_event(filed, now_ms, action)
 
         written = await self.store.update(JOBS, job_id, changed)
         if written is None and not seen:
@@ -306,7 +306,7 @@ def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
     return {**document, **as_document(job), "wake_at": wake_at}
 
 
-def _told(document: Document, at_ms: int, action: JobAction) -> Document:
+def _with_event(document: Document, at_ms: int, action: JobAction) -> Document:
     """Return the document with an event for a client's action."""
     event = {"at": at_ms, "what": action.what, "detail": action.why, "by": ""}
     return {**document, "orders": [*document.get("orders", ()), event][-EVENTS_KEPT // 2 :]}

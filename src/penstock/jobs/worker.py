@@ -20,9 +20,9 @@ from penstock.jobs.kinds import JobKind
 from penstock.jobs.leases import Leases, QueueHead
 from penstock.jobs.model import Job, claim_priority_of
 from penstock.jobs.outcomes import Outcomes
+from penstock.jobs.permits import JobPermits
 from penstock.jobs.run import NS_PER_MS, AnyRun
 from penstock.jobs.schedule import rank
-from penstock.jobs.slots import JobSlots
 from penstock.telemetry import Listener, quiet
 
 # At a stop the current page may be completed; then the job is released as it was last saved.
@@ -45,7 +45,7 @@ class Worker:
         kinds: Mapping[str, JobKind[Any, Any]],
         clock: Clock,
         settings: Jobs,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
     ) -> None:
         self.name = name
         """The holder in its leases."""
@@ -56,11 +56,13 @@ class Worker:
         self._leases, self._clock = leases, clock
         self.kinds = kinds
         """The kinds of jobs that it runs, by name."""
-        self._settings, self._tell = settings, tell
+        self._settings, self._emit = settings, emit
         self._lease_ms = round(settings.lease * 1000)
-        self._outcomes = Outcomes(leases, kinds, clock, settings, tell)
-        self._slots = JobSlots(leases.store, name, settings.per_exchange, self._lease_ms, clock)
-        self._heartbeats = Heartbeats(leases, self._slots, clock, self._lease_ms, self._store_said)
+        self._outcomes = Outcomes(leases, kinds, clock, settings, emit)
+        self._permits = JobPermits(leases.store, name, settings.per_exchange, self._lease_ms, clock)
+        self._heartbeats = Heartbeats(
+            leases, self._permits, clock, self._lease_ms, self._store_said
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed: dict[str, int] = {}
         """Exchanges without budget, and until when (monotonic ns)."""
@@ -97,9 +99,9 @@ class Worker:
     async def _look_around(self) -> float:
         """Start the jobs that can be started; return the seconds until the next check."""
         try:
-            self._slots.full.clear()
+            self._permits.full.clear()
             await self._claim()
-            await self._slots.release()
+            await self._permits.release()
             busy, due_ms = self._busy(), None
             if not self._room() or busy - self._closed.keys():
                 await self._make_room()
@@ -118,7 +120,7 @@ class Worker:
         while room := self._room():
             asked_ns = self._clock.monotonic_ns()
             jobs = await self._leases.claim(
-                self.name, room, self._lease_ms, self._busy(), self._slots
+                self.name, room, self._lease_ms, self._busy(), self._permits
             )
             if not jobs:
                 return
@@ -132,7 +134,7 @@ class Worker:
         """Exchanges of which no more jobs are claimed now."""
         now_ns = self._clock.monotonic_ns()
         self._closed = {name: end for name, end in self._closed.items() if end > now_ns}
-        return self._slots.full | self._closed.keys()
+        return self._permits.full | self._closed.keys()
 
     def _room(self) -> int:
         """How many more jobs this worker may run."""
@@ -192,7 +194,7 @@ class Worker:
             working.cancel()
             guarding.cancel()
             self.job_runs.pop(job_run.job.id, None)
-            self._slots.done(job_run.job.exchange_id)
+            self._permits.done(job_run.job.exchange_id)
             self._wake.set()
 
     async def _run(self, job_run: AnyRun) -> bool:
@@ -220,7 +222,7 @@ class Worker:
                 self.ended[outcome.how] += 1
                 return
         self.ended["lost"] += 1
-        self._tell(
+        self._emit(
             JobLost(job=job_run.job.id, exchange=job_run.job.exchange_id, reason=job_run.lost)
         )
 
@@ -242,7 +244,7 @@ class Worker:
             for job_run in self.job_runs.values():
                 job_run.gone.set()
             await self._within(_LET_GO_S, *self._tasks)
-        releasing = asyncio.create_task(self._slots.release())
+        releasing = asyncio.create_task(self._permits.release())
         await self._within(_LET_GO_S, releasing)
         releasing.cancel()
         await asyncio.gather(releasing, return_exceptions=True)
@@ -260,7 +262,7 @@ class Worker:
     def _store_said(self, trouble: str) -> None:
         """Report once when the store stops answering, and once when it answers again."""
         if trouble and not self._silent:
-            self._tell(StoreSilent(reason=trouble))
+            self._emit(StoreSilent(reason=trouble))
         elif self._silent and not trouble:
-            self._tell(StoreAnswers())
+            self._emit(StoreAnswers())
         self._silent = trouble

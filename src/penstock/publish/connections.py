@@ -39,9 +39,9 @@ class ConnectionLimiter:
         came: list[int] = []
         try:
             for _ in range(most):
-                told = parse_monitor_message(self.socket.recv_multipart(zmq.NOBLOCK))
-                connection = int(told["value"])
-                if told["event"] == zmq.EVENT_DISCONNECTED:
+                event = parse_monitor_message(self.socket.recv_multipart(zmq.NOBLOCK))
+                connection = int(event["value"])
+                if event["event"] == zmq.EVENT_DISCONNECTED:
                     self._open.discard(connection)
                     continue
                 came.append(connection)

@@ -137,7 +137,7 @@ class Subscriber:
         self._after: Delivery | None = None
         self._reading: asyncio.Future[list[tuple[int, bytes]]] | None = None
         self._disk = ThreadPoolExecutor(1, "subscriber")
-        self._told = 0
+        self._reported = 0
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.XSUB)
         endpoints.connect(self._socket, "subscribe")
@@ -184,8 +184,8 @@ class Subscriber:
 
     async def _receive(self) -> None:
         """Read messages from the bus; wait if there are none."""
-        if self.counts.missed != self._told:
-            missed, self._told = self.counts.missed - self._told, self.counts.missed
+        if self.counts.missed != self._reported:
+            missed, self._reported = self.counts.missed - self._reported, self.counts.missed
             self._say(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
         taken = drain(self._socket, _BATCH, _BATCH_BYTES)
         for data in taken:

@@ -93,7 +93,7 @@ class ZeroMqPublisher:
         clock: Clock | None = None,
     ) -> None:
         self.counts, self._clock = PublishedCounts(), clock or SystemClock()
-        self._slot, self._run_and_log, self._tell = slot, head, listener
+        self._slot, self._run_and_log, self._emit = slot, head, listener
         # From the log: records that a crash left unsent are announced, so subscribers detect them.
         self._numbers = dict(numbers or {})
         self._kind = _KINDS[endpoints.settings.payload]
@@ -103,7 +103,7 @@ class ZeroMqPublisher:
         self._batch_bytes = min(_BATCH_BYTES, room - 8)
         self._beginnings = _Beginnings(slot)
         self._heard = False
-        self._told = 0
+        self._reported = 0
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB)
         # With this, a full queue is an error that can be counted.
@@ -173,10 +173,10 @@ class ZeroMqPublisher:
                 # If the queue is full, it is skipped: the next announcement includes its numbers.
                 with suppress(zmq.Again):
                     self._socket.send(frame, zmq.NOBLOCK)
-        dropped = self.counts.dropped - self._told
+        dropped = self.counts.dropped - self._reported
         if dropped:
-            self._told = self.counts.dropped
-            self._tell(MessagesDropped(slot=self._slot, count=dropped))
+            self._reported = self.counts.dropped
+            self._emit(MessagesDropped(slot=self._slot, count=dropped))
 
     async def run(self) -> None:
         """Announce every second."""

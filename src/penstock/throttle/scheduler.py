@@ -128,9 +128,9 @@ class CategoryQueue:
             charge = 1 if pipeline.per_request else cost
             window.usage, wait = window.take(window.usage, charge, now)
             assert not wait, "who charges has looked"
-        self.tell(cost, due)
+        self.charged(cost, due)
 
-    def tell(self, cost: int, due: int) -> None:
+    def charged(self, cost: int, due: int) -> None:
         """Report its charge to every limit, for pacing and threshold events."""
         for pipeline in self.pipelines:
             pipeline.charged(1 if pipeline.per_request else cost, due)
@@ -207,7 +207,7 @@ class Scheduler:
             if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
                 crossed = True
         if crossed:
-            queue.tell(cost, now)
+            queue.charged(cost, now)
         return now
 
     def _take_with_care(self, queue: CategoryQueue, cost: int, now: int) -> int | None:

@@ -226,9 +226,9 @@ class ThrottlerCore(ABC):
 
     def _keep(self, by_category: Mapping[str | None, Sequence[Pipeline]]) -> None:
         for pipeline in _all_of(self._pipelines):
-            pipeline.remove_listener(self._listeners.tell)
+            pipeline.remove_listener(self._listeners.emit)
         for pipeline in _all_of(by_category):
-            pipeline.add_listener(self._listeners.tell)
+            pipeline.add_listener(self._listeners.emit)
         scheduler, everywhere = self._scheduler, by_category.get(None, ())
         in_use = [category for category, queue in scheduler.queues.items() if queue.first()]
         queues = {}

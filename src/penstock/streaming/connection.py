@@ -17,6 +17,7 @@ from penstock.books.book import BookView
 from penstock.books.book_set import BookSet
 from penstock.books.events import BookEvent
 from penstock.books.restarts import BookRestarts
+from penstock.market.channels import BOOK_DELTAS
 from penstock.market.events import BookDelta, BookSnapshot, Cause, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
@@ -116,7 +117,7 @@ class Connection:
         """Remove streams; the others are not affected."""
         names = self._wanted.remove(wanted)
         self.failures.clear(names)
-        for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
+        for symbol in wanted.symbols if wanted.channel == BOOK_DELTAS.name else ():
             self.books.remove(symbol)
         # Also while disconnected: some dialects request everything that was not unsubscribed.
         self._requests.end(names)
@@ -342,12 +343,12 @@ class Connection:
     def _restart(self, symbol: Symbol, at_ns: int) -> None:
         """Restart a lost book."""
         if self.books.restart(symbol, at_ns):
-            stream_key, reason = ("book_deltas", symbol), self.books[symbol].reason
+            stream_key, reason = (BOOK_DELTAS.name, symbol), self.books[symbol].reason
             self._interruptions.append((stream_key, reason, "book"))
             self._send_due(at_ns)
 
     def _add_books(self, stream_keys: Sequence[StreamKey]) -> None:
-        self.books.add(symbol for channel, symbol in stream_keys if channel == "book_deltas")
+        self.books.add(symbol for channel, symbol in stream_keys if channel == BOOK_DELTAS.name)
 
     def _issue(self, command: Command) -> None:
         self.commands.append(command)
@@ -369,7 +370,7 @@ class Connection:
         self._wake_for_next()
 
     def _book_stream(self, symbol: Symbol) -> str:
-        name = self._wanted.name("book_deltas", symbol)
+        name = self._wanted.name(BOOK_DELTAS.name, symbol)
         assert name is not None, "there is a book only where its stream is wanted"
         return name
 

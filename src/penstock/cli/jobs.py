@@ -19,7 +19,9 @@ from penstock.jobs.service import JobService
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
-jobs = typer.Typer(help="Jobs: what is fetched, how often, and progress.", no_args_is_help=True)
+jobs = typer.Typer(
+    help="Manage jobs: what is fetched, how often, and the progress.", no_args_is_help=True
+)
 
 JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
 _Change = Callable[[JobService, str], Awaitable[Job]]
@@ -96,7 +98,9 @@ def add(
     until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
     cursor: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Cursor of a type that does not advance in time."),
+        typer.Option(
+            metavar="JSON", help="Cursor as an object, for types whose position is not a time."
+        ),
     ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,

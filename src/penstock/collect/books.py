@@ -128,7 +128,7 @@ class BookMaintainer:
         await self.record(shown)
 
     def _has_left(self, symbol: Symbol, book: BookView) -> bool:
-        """Whether the price is beyond the known depth; then the book is told so."""
+        """Whether the price is beyond the known depth; if so, the book receives ``PriceLeft``."""
         if not self._known_depth.left(book):
             return False
         self.book_event(symbol, PriceLeft())

@@ -86,7 +86,7 @@ class Reporter:
         self._recording: RetryingRecorder | None = None
         self._file = StatusFile(location.folder, partial(self._emit_unwritable, location.slot))
         self.numbered = 0
-        """Broadcast numbers that the slot has assigned."""
+        """Record numbers that the slot has assigned."""
 
     def note(self, kind: str, words: str) -> None:
         """Set the current problem of a kind; "" clears it."""

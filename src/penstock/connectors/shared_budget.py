@@ -277,10 +277,11 @@ class SharedBudget:
         if limit.kind == "paced" or name in map(name_of, before):
             return
         now_ms, spent = self._clocks.now_ms(), 0
-        for kin in before:
-            if kin.kind == "aligned" and (kin.unit, kin.category) == (limit.unit, limit.category):
-                window = self._clocks.position(kin.period_ms, now_ms).window
-                spent = max(spent, self.used(name_of(kin), window))
+        for earlier in before:
+            is_same = (earlier.unit, earlier.category) == (limit.unit, limit.category)
+            if is_same and earlier.kind == "aligned":
+                window = self._clocks.position(earlier.period_ms, now_ms).window
+                spent = max(spent, self.used(name_of(earlier), window))
         window = self._clocks.position(limit.period_ms, now_ms).window
         self._taken[name] = (limit, ServerCount(window, spent))
 

@@ -27,11 +27,11 @@ class Heartbeats:
         permits: JobPermits,
         clock: Clock,
         lease_ms: int,
-        heard: Callable[[str], None],
+        on_reply: Callable[[str], None],
     ) -> None:
         self._leases, self._permits = leases, permits
         self._clock, self._lease_ms = clock, lease_ms
-        self._heard = heard
+        self._on_reply = on_reply
         """Called with the reason if the store did not answer, with an empty text if it did."""
         self._job_runs: dict[AnyRun, int] = {}
         """Every job run, and when it was last renewed."""
@@ -97,11 +97,11 @@ class Heartbeats:
                 [job_run.job for job_run in job_runs], self._lease_ms
             )
         except StorageError as error:
-            self._heard(str(error))
+            self._on_reply(str(error))
             self._put_back(saving)
             await self._clock.sleep(self._lease_ms / 1000 / _AGAIN_SHARE)
             return
-        self._heard("")
+        self._on_reply("")
         for job_run, job in zip(job_runs, known, strict=True):
             if job_run not in self._job_runs:
                 continue

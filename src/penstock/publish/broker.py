@@ -108,7 +108,7 @@ class Broker:
         while True:
             # Each socket is served in turn, so that a peer that sends without pause delays no
             # other. Sockets that were just written to must be read again before waiting for them.
-            busy = [self._admit(), self._pass_on(), self._serve_subscribers(), self._answer()]
+            busy = [self._admit(), self._forward_batch(), self._serve_subscribers(), self._answer()]
             if any(busy):
                 await self._clock.sleep(0)
             else:
@@ -129,7 +129,7 @@ class Broker:
     def close(self) -> None:
         self._open.close()
 
-    def _pass_on(self) -> bool:
+    def _forward_batch(self) -> bool:
         taken = drain(self._publishers, _AT_ONCE, _BYTES_AT_ONCE)
         for data in taken:
             try:
@@ -159,20 +159,20 @@ class Broker:
 
     def _serve_subscribers(self) -> bool:
         """Process new connections, subscriptions, and messages from subscribers."""
-        busy = bool(self._arrivals.look(_AT_ONCE))
-        for connection in self._audience.look(_AT_ONCE):
+        busy = bool(self._arrivals.process_events(_AT_ONCE))
+        for connection in self._audience.process_events(_AT_ONCE):
             self._subscriptions.opened(connection)
             busy = True
         try:
             for _ in range(_AT_ONCE):
                 frame = self._subscribers.recv(zmq.NOBLOCK, copy=False)
-                self._take_word(frame, frame.bytes)
+                self._take_message(frame, frame.bytes)
                 busy = True
         except zmq.Again:
             pass
         return busy
 
-    def _take_word(self, frame: zmq.Frame, data: bytes) -> None:
+    def _take_message(self, frame: zmq.Frame, data: bytes) -> None:
         if data[:1] == b"\x01":
             try:
                 connection = int(frame.get(zmq.SRCFD))

@@ -34,7 +34,7 @@ class ConnectionLimiter:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(address)
 
-    def look(self, most: int) -> list[int]:
+    def process_events(self, most: int) -> list[int]:
         """Process at most ``most`` monitor events; return the new connections."""
         came: list[int] = []
         try:

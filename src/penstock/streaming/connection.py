@@ -259,8 +259,8 @@ class Connection:
         commands, self.commands = self.commands, []
         return commands
 
-    def _note(self, said: Sequence[Received]) -> None:
-        for each in said:
+    def _note(self, received: Sequence[Received]) -> None:
+        for each in received:
             if isinstance(each, tuple):
                 self._control(each)
             else:
@@ -282,41 +282,41 @@ class Connection:
             elif in_stream and type(event) is BookSnapshot:
                 self._begun(event)
 
-    def _control(self, said: Ack | Refusal | Notice | Malformed) -> None:
-        if isinstance(said, Malformed):
-            self.malformed[said.reason] += 1
-            self.quarantine.append(said)
+    def _control(self, message: Ack | Refusal | Notice | Malformed) -> None:
+        if isinstance(message, Malformed):
+            self.malformed[message.reason] += 1
+            self.quarantine.append(message)
             if not self._dialect.books.shows_loss:
-                self._doubt_books(said)
-        elif isinstance(said, Notice):
+                self._doubt_books(message)
+        elif isinstance(message, Notice):
             self.commands.append(Rotate("the exchange announced its shutdown"))
         else:
-            if isinstance(said, Ack):
-                self.failures.clear(self._requests.answered(said.request_id, said.names))
+            if isinstance(message, Ack):
+                self.failures.clear(self._requests.answered(message.request_id, message.names))
             else:
-                self._refuse(said)
+                self._refuse(message)
             if self._requests.settled:
                 self._retry = 0  # every request is answered: the connection works
 
-    def _doubt_books(self, said: Malformed) -> None:
+    def _doubt_books(self, message: Malformed) -> None:
         """Restart books that may have lost a change, where no later message shows the loss."""
-        name = said.stream
+        name = message.stream
         for symbol in [self._wanted.book_of(name)] if name else [*self.books]:
             if symbol and self.books[symbol].state == "synced":
-                self.books[symbol].invalidate(f"a frame could not be read: {said.words}")
+                self.books[symbol].invalidate(f"a frame could not be read: {message.words}")
                 self._restart(symbol, self._now_ns)
 
-    def _refuse(self, said: Refusal) -> None:
+    def _refuse(self, message: Refusal) -> None:
         """Handle a refusal: request the streams again, after growing delays."""
-        self.refusals.append(said)
-        names = self._requests.answered(said.request_id, said.names)
-        if len(names) > 1 and not said.names:
+        self.refusals.append(message)
+        names = self._requests.answered(message.request_id, message.names)
+        if len(names) > 1 and not message.names:
             # One of them may be the cause, and it is not named: request each half separately.
             self._requests.ask_halves(names)
             self._send_due(self._now_ns)
             return
-        times = self.failures.refuse(said, names)
-        self._put_off(names, times, f"refused: {said.words}")
+        times = self.failures.refuse(message, names)
+        self._put_off(names, times, f"refused: {message.words}")
 
     def _put_off(self, names: Sequence[str], times: int, reason: str) -> None:
         """Request failed streams again, after a growing delay."""

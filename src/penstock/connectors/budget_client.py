@@ -44,7 +44,7 @@ _STORE_CLOCK_MS = 1_000
 _OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
 
 
-class SharedBudget:
+class BudgetClient:
     """The budget and the connector of one exchange, as read by one process."""
 
     def __init__(

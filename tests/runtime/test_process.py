@@ -112,8 +112,11 @@ async def test_a_cancelled_process_has_stopped(settings: Settings, store: StateS
 
 
 async def test_who_is_refused_a_slot_does_not_speak_for_its_owner(
-    settings: Settings, store: StateStore
+    settings: Settings, store: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The owner's next status must not hide what the other one wrote.
+    monkeypatch.setattr(heartbeat, "_EVERY_S", PATIENCE_S)
+
     async def intrude() -> None:
         async with RecordingProcess("fetch", settings, CLOCK) as second:
             await second.open_state()

@@ -126,7 +126,7 @@ class Collector:
             UnknownSymbol: the exchange does not list one of them; nothing was changed.
             One of ``UNAVAILABLE``: its markets cannot be fetched.
         """
-        wanted = await self._find_even_new(names)
+        wanted = await self._find_listed(names)
         gone = [symbol.unified for symbol in self._symbols if symbol not in wanted]
         self.add([symbol.unified for symbol in wanted])
         self.remove(gone)
@@ -161,7 +161,7 @@ class Collector:
         await self.recorder.record(self.absences.markers_at_start(stream_keys, now_ns))
         await (self._stream(self._info, stop) if feed is None else self._follow(feed, stop))
 
-    async def _find_even_new(self, names: Sequence[str]) -> list[Symbol]:
+    async def _find_listed(self, names: Sequence[str]) -> list[Symbol]:
         """Find symbols that may have been listed since, in the state store, then on the exchange.
 
         Raises:
@@ -287,10 +287,10 @@ class Collector:
                     self.emit(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
                 self.reporter.write("starting", trouble=str(error))
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
-            await self._wait_for_leave()
+            await self._wait_until_allowed()
         raise AssertionError("counting never ends")
 
-    async def _wait_for_leave(self) -> None:
+    async def _wait_until_allowed(self) -> None:
         """Wait until requests are possible, with the reason in the status."""
         while self.availability.suspended:
             await self.availability.check()

@@ -77,7 +77,7 @@ class FetchContext:
         return await self.gateway.fetch(request)
 
     async def record(self, events: Sequence[Event]) -> int:
-        """Record and broadcast; return how many were new in this slot."""
+        """Record and publish; return how many were new in this slot."""
         return len(await self.recorder.record(events))
 
 

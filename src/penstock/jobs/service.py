@@ -59,7 +59,9 @@ class JobService:
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
-        document = _with_event(_filed({}, job, job.next_run_at), now_ms, JobAction("created"))
+        document = _with_event(
+            _updated_document({}, job, job.next_run_at), now_ms, JobAction("created")
+        )
         async with self._range_of(job):
             inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
@@ -277,7 +279,7 @@ class JobService:
             if replace(new, updated_at=job.updated_at) == job:
                 return None
             wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
-            filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
+            filed = _updated_document(document, replace(new, updated_at=now_ms), wake_at)
             return _with_event(filed, now_ms, action)
 
         written = await self.store.update(JOBS, job_id, changed)
@@ -301,7 +303,7 @@ def _wake_at(job: Job) -> int | None:
     return None if job.state in ("failed", "success") else job.next_run_at
 
 
-def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
+def _updated_document(document: Document, job: Job, wake_at: int | None) -> Document:
     """Return the document of a job; its other fields stay."""
     return {**document, **as_document(job), "wake_at": wake_at}
 

@@ -61,7 +61,7 @@ class Worker:
         self._outcomes = Outcomes(leases, kinds, clock, settings, emit)
         self._permits = JobPermits(leases.store, name, settings.per_exchange, self._lease_ms, clock)
         self._heartbeats = Heartbeats(
-            leases, self._permits, clock, self._lease_ms, self._store_said
+            leases, self._permits, clock, self._lease_ms, self._report_store
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed: dict[str, int] = {}
@@ -81,14 +81,14 @@ class Worker:
                 if renewing.done():
                     renewing.result()  # a bug: raise it rather than let leases expire
                 self._wake.clear()
-                looking = asyncio.create_task(self._look_around())
+                looking = asyncio.create_task(self._start_due_jobs())
                 await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 # A store that answers does so soon; a stop does not wait for one that does not.
                 if not await self._within(_LET_GO_S, looking):
                     looking.cancel()
                     break
                 await wait_for(self._wake, self._clock, looking.result())
-            await self._park_all()
+            await self._release_all()
         finally:
             renewing.cancel()
             stopping.cancel()
@@ -96,7 +96,7 @@ class Worker:
                 task.cancel()
             await asyncio.gather(renewing, stopping, *self._tasks, return_exceptions=True)
 
-    async def _look_around(self) -> float:
+    async def _start_due_jobs(self) -> float:
         """Start the jobs that can be started; return the seconds until the next check."""
         try:
             self._permits.full.clear()
@@ -108,9 +108,9 @@ class Worker:
             if self._room():
                 due_ms = await self._leases.next_due_ms(busy)
         except StorageError as error:
-            self._store_said(str(error))
+            self._report_store(str(error))
             return _SILENCE_S
-        self._store_said("")
+        self._report_store("")
         waits_ms = [self._settings.poll_interval * 1000, *self._until_open_ms()]
         if due_ms is not None:
             waits_ms.append(due_ms - self.store_now_ms())
@@ -209,7 +209,7 @@ class Worker:
             try:
                 outcome = await self._outcomes.settle(job_run, result, self.store_now_ms())
             except StorageError as error:
-                self._store_said(str(error))
+                self._report_store(str(error))
                 if self._clock.monotonic_ns() >= job_run.good_until_ns:
                     job_run.lose("its end could not be written to the store")
                 await self._clock.sleep(_SILENCE_S)
@@ -236,7 +236,7 @@ class Worker:
             if await wait_for(job_run.gone, self._clock, left_ns / 1_000_000_000):
                 return
 
-    async def _park_all(self) -> None:
+    async def _release_all(self) -> None:
         """Wait a few seconds for current pages to be completed, then release all jobs."""
         for job_run in self.job_runs.values():
             job_run.stop("the worker stops")
@@ -259,7 +259,7 @@ class Worker:
             late.cancel()
         return not left
 
-    def _store_said(self, trouble: str) -> None:
+    def _report_store(self, trouble: str) -> None:
         """Report once when the store stops answering, and once when it answers again."""
         if trouble and not self._silent:
             self._emit(StoreSilent(reason=trouble))

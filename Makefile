@@ -33,7 +33,7 @@ $(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap
 	PYTHON=$(PYTHON) scripts/make-venv .venvs/$* $<
 	@touch $@
 
-demo: $(DEMO) ## Run the main job against the built-in simulator; ARGS="--seconds 15 --json"
+demo: $(DEMO) ## Collect from the built-in simulator and verify the records; ARGS="--seconds 15 --json"
 	@$(BIN)/penstock demo $(ARGS)
 
 # Files are shared out between processes: most tests wait for servers, so two cores are used better. In their

@@ -27,16 +27,16 @@ class Side:
 
     def ask(self, question: str) -> Answer:
         """Hand over a line and wait for the answer."""
-        self.tell(question)
-        return self.hear()
+        self.send(question)
+        return self.receive()
 
-    def tell(self, question: str) -> None:
+    def send(self, question: str) -> None:
         """Hand over a line."""
         assert self._process.stdin is not None
         self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Answer:
+    def receive(self) -> Answer:
         """Wait for the next line."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

@@ -99,12 +99,12 @@ class Asker:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def tell(self, command: str) -> None:
+    def send(self, command: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline().strip()
         if not line:
@@ -130,20 +130,20 @@ def demand(
             askers.append(Asker(url, server.address))
             stack.callback(askers[-1].close)
         for asker in askers:
-            asker.hear()
+            asker.receive()
         first = int(time.time() // WINDOW_S) + 1
         sleep_until(first * WINDOW_S + 0.05)
         for asker in askers:
-            asker.tell("ask")
+            asker.send("ask")
         if provoke:
             sleep_until((first + windows // 2) * WINDOW_S + PROVOKE_S)
             server.plan(f"http418@{PROVOKED}=1")
-            askers[0].tell("provoke")
+            askers[0].send("provoke")
         # Its last moments are not used anyway; the next window must not be begun.
         sleep_until((first + windows) * WINDOW_S - 0.2)
         for asker in askers:
-            asker.tell("end")
-        return first, [json.loads(asker.hear()) for asker in askers]
+            asker.send("end")
+        return first, [json.loads(asker.receive()) for asker in askers]
 
 
 def judged(

@@ -88,7 +88,7 @@ async def claims_per_s(leases: Leases) -> float:
     begun = time.perf_counter()
     for _ in range(CLAIMS):
         (job,) = await leases.claim("bench", 1, LEASE_MS)
-        await leases.park(job, job.next_run_at, "measured", job.next_run_at)
+        await leases.release(job, job.next_run_at, "measured", job.next_run_at)
     return CLAIMS / (time.perf_counter() - begun)
 
 
@@ -177,7 +177,7 @@ async def measure(urls: Mapping[int, str]) -> dict[str, object]:
         workers = await workers_figures(stores[MANY], stores[FEW], ids[MANY])
         markets = str(MANY + CLIENTS * CLIENT_ASKS)
         with running("ours", our_python(), "bench.ours.fleet", urls[MANY], markets) as side:
-            listens = await asyncio.to_thread(side.hear)
+            listens = await asyncio.to_thread(side.receive)
             return {**await api_figures(listens["url"], ids[MANY]), **workers}
 
 

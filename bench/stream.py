@@ -52,7 +52,7 @@ class Bench:
         url = f"ws://127.0.0.1:{self.sender.port}/stream"
         start, ours, theirs = stack.enter_context, our_python(), peer_python("cryptofeed")
         self._sink = start(running("sink", ours, "bench.inputs.sink", self._file))
-        self._port = self._sink.hear()["port"]
+        self._port = self._sink.receive()["port"]
         self.ours = start(running("ours", ours, "bench.ours.stream", url))
         self.peer = start(running("cryptofeed", theirs, "bench.peers.cryptofeed_stream", url))
 
@@ -63,7 +63,7 @@ class Bench:
         # Ours publishes the snapshots that books begin with, too.
         expected = messages + (len(inputs.markets()) if how == "whole" else 0)
         if published:
-            self._sink.tell(str(expected))
+            self._sink.send(str(expected))
         with tempfile.TemporaryDirectory(prefix="penstock-bench-log-") as folder:
             question = {
                 "inputs": str(inputs.folder),
@@ -75,7 +75,7 @@ class Bench:
             }
             answer = side.ask(json.dumps(question))
         if published:
-            answer |= self._sink.hear()
+            answer |= self._sink.receive()
             if side is self.ours and answer["records"] < expected:
                 raise SystemExit(f"{side.name} ({how}): {answer['records']} of {expected} arrived")
         return answer

@@ -13,7 +13,7 @@ from penstock.coverage.facts import GapFound
 from penstock.exchanges.facts import RequestSent
 from penstock.jobs.facts import JobFailed, StoreAnswers, StoreSilent
 from penstock.simulator.engine.facts import FaultInjected
-from penstock.telemetry import Fact, Level, configure_logging, log_facts, quiet, tell_all
+from penstock.telemetry import Fact, Level, configure_logging, fan_out, log_facts, quiet
 
 GAP = GapFound(exchange="binance", channel="trades", symbol="btc_usdt", first=3, last=5)
 FAULT = FaultInjected(exchange="binance", kind="drop", where="btcusdt@trade")
@@ -42,7 +42,7 @@ def test_a_listener_that_raises_does_not_silence_the_rest(
         raise RuntimeError("out of order")
 
     configure_logging("json")
-    tell_all([broken, quiet, heard.append])(GAP)
+    fan_out([broken, quiet, heard.append])(GAP)
 
     assert heard == [GAP]
     assert "out of order" in capsys.readouterr().err

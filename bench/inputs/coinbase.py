@@ -163,8 +163,8 @@ def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Sea
     frames = [product.snapshot(START_MS) for product in products]
     for at_ms in range(START_MS + len(products), START_MS + messages):
         product = chance.choice(products)
-        tell = product.update if chance.random() < 7 / 9 else product.trade
-        frames.append(tell(at_ms, truth))
+        make = product.update if chance.random() < 7 / 9 else product.trade
+        frames.append(make(at_ms, truth))
     for product in sorted(products, key=lambda each: each.name):
         product.tell_book(truth)
     listed = [product.market for product in products]

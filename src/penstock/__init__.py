@@ -1,4 +1,4 @@
-"""penstock: crypto market data, complete, provably gap-free, within every rate limit."""
+"""penstock collects crypto market data: it lists every gap and stays within every rate limit."""
 
 __version__ = "0.1.0"
 

@@ -52,7 +52,7 @@ class Recorder:
         self.failures: Counter[str] = Counter()
         """How often the publisher and each tap raised, by name."""
         self._log, self._publisher, self._taps = log, publisher, tuple(taps)
-        self.durability, self._tell = durability, listener
+        self.durability, self._emit = durability, listener
         self._one_at_a_time = asyncio.Lock()
         self._disk = ThreadPoolExecutor(1, "recorder")
         self._batches = self._synced = 0
@@ -136,7 +136,7 @@ class Recorder:
 
     def _count_failure(self, name: str, error: Exception) -> None:
         self.failures[name] += 1
-        self._tell(ListenerFailed(listener=name, error=repr(error)))
+        self._emit(ListenerFailed(listener=name, error=repr(error)))
 
     def close(self) -> None:
         """Wait for running writes."""

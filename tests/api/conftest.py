@@ -26,7 +26,7 @@ from penstock.jobs.service import JobService
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
 from penstock.storage.state import StateStore, open_store
-from penstock.telemetry import Fact, tell_all
+from penstock.telemetry import Fact, fan_out
 
 CANDLES = {
     "exchange_id": "binance",
@@ -100,7 +100,7 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     """An API on a store, on a port of its own."""
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
-    listener = tell_all([metrics, facts.append])
+    listener = fan_out([metrics, facts.append])
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
     app_state = AppState(admin, metrics, clock)
     application = build_application(app_state, rules_of(settings), listener)

@@ -92,7 +92,7 @@ class Exchange:
         )  # fmt: skip
 
 
-def tell(book: Book, event: BookDelta | BookSnapshot) -> None:
+def apply_to(book: Book, event: BookDelta | BookSnapshot) -> None:
     if isinstance(event, BookDelta):
         book.receive(event)
     else:
@@ -101,7 +101,7 @@ def tell(book: Book, event: BookDelta | BookSnapshot) -> None:
 
 def begun(exchange: Exchange) -> Book:
     book = new_book(exchange.rules)
-    tell(book, exchange.change({9: 2}))
+    apply_to(book, exchange.change({9: 2}))
     assert book.begin(exchange.snapshot())
     return book
 
@@ -132,7 +132,7 @@ def test_the_same_events_give_the_same_book(kind: str, steps: list[tuple[str, Ch
             if what == "cut":
                 book.interrupt("disconnected")
             elif what != "lose":
-                tell(book, event)
+                apply_to(book, event)
     assert whole(books[0]) == whole(books[1])
 
 
@@ -156,7 +156,7 @@ def test_after_every_message_a_book_is_the_exchanges_or_says_that_it_is_not(
                 continue
             assert book.begin(exchange.snapshot())
         else:
-            tell(book, exchange.change(change))
+            apply_to(book, exchange.change(change))
         if book.state == "synced":
             assert shown(book) == exchange.sides()
             assert not book.reason
@@ -174,10 +174,10 @@ def test_a_gap_is_noticed_and_after_a_resync_the_book_is_the_exchanges(
     exchange = Exchange(kind)
     book = begun(exchange)
     for change in before:
-        tell(book, exchange.change(change))
+        apply_to(book, exchange.change(change))
     for _ in range(lost):  # a change that shows at any depth
         exchange.change({9: exchange.quantities[9] + 1})
-    tell(book, exchange.change({11: exchange.quantities.get(11, 0) + 1}))
+    apply_to(book, exchange.change({11: exchange.quantities.get(11, 0) + 1}))
 
     if kind == "whole":
         assert book.resyncs == 0, "the next frame is the whole book"
@@ -185,7 +185,7 @@ def test_a_gap_is_noticed_and_after_a_resync_the_book_is_the_exchanges(
         assert (book.state, book.wants_snapshot, book.resyncs) == ("stale", True, 1)
         assert book.begin(exchange.snapshot())
     for change in after:
-        tell(book, exchange.change(change))
+        apply_to(book, exchange.change(change))
     assert shown(book) == exchange.sides()
     assert not book.wants_snapshot
 
@@ -199,7 +199,7 @@ def test_an_audit_of_a_correct_book_finds_nothing(
     book = begun(exchange)
     audit = book.audit(depth)
     for change in during:
-        tell(book, exchange.change(change))
+        apply_to(book, exchange.change(change))
     audit.receive(exchange.snapshot())
     assert audit.pause_s(waited_s=60.0) == 0
     audit.finish(book)
@@ -238,9 +238,9 @@ def test_a_wrong_book_is_found_by_audits_and_then_corrected_or_stale(kind: str) 
 def test_without_levels_a_book_says_only_whether_it_is_valid(kind: str) -> None:
     exchange = Exchange(kind)
     book = new_book(exchange.rules, keep_levels=False)
-    tell(book, exchange.change({9: 2}))
+    apply_to(book, exchange.change({9: 2}))
     book.begin(exchange.snapshot())
-    tell(book, exchange.change({9: 3}))
+    apply_to(book, exchange.change({9: 3}))
     book.forget_beyond(1)
 
     assert (book.state, book.levels) == ("synced", None)
@@ -268,10 +268,10 @@ def book_set(kind: str, issue: Callable[[BookCommand], None]) -> BookSet:
 def test_a_lost_book_is_restarted_in_the_way_of_its_kind(kind: str) -> None:
     commands: list[BookCommand] = []
     exchange, books = Exchange(kind), book_set(kind, commands.append)
-    tell(books[A], exchange.change({9: 2}))
+    apply_to(books[A], exchange.change({9: 2}))
     books[A].begin(exchange.snapshot())
     books.handle(A, PriceLeft())
-    tell(books[A], exchange.change({9: 3}))
+    apply_to(books[A], exchange.change({9: 3}))
     subscribed_again = books.restart(A, 0) if books[A].wants_snapshot else False
 
     assert subscribed_again == (kind == "checksummed")
@@ -311,7 +311,7 @@ def test_a_sequenced_book_that_waits_has_exactly_one_snapshot_on_the_way(
         else:
             event = exchange.change(change)
             if what == "deliver":
-                tell(books[A], event)
+                apply_to(books[A], event)
                 if books[A].wants_snapshot:
                     books.restart(A, 0)
         assert fetching == books[A].wants_snapshot
@@ -320,7 +320,7 @@ def test_a_sequenced_book_that_waits_has_exactly_one_snapshot_on_the_way(
 def test_a_snapshot_that_nobody_waits_for_is_cancelled_once() -> None:
     commands: list[BookCommand] = []
     exchange, books = Exchange("sequenced"), book_set("sequenced", commands.append)
-    tell(books[A], exchange.change({9: 2}))
+    apply_to(books[A], exchange.change({9: 2}))
     books.restart(A, 0)
     for _ in range(2):
         books.interrupt(A, "disconnected")
@@ -331,12 +331,12 @@ def test_a_snapshot_that_nobody_waits_for_is_cancelled_once() -> None:
 @every_kind
 def test_events_of_an_audit_and_of_the_depth_pass_through_the_set(kind: str) -> None:
     exchange, books = Exchange(kind), book_set(kind, lambda _: None)
-    tell(books[A], exchange.change({9: 2}))
+    apply_to(books[A], exchange.change({9: 2}))
     books[A].begin(exchange.snapshot())
     audit = books[A].audit(DEPTH)
     audit.receive(exchange.snapshot())
     books.handle(A, AuditDone(audit))
-    tell(books[A], exchange.change({1: 1, 19: 1}))
+    apply_to(books[A], exchange.change({1: 1, 19: 1}))
     books.handle(A, TrimLevels(depth=2))
 
     assert audit.finding is not None

@@ -60,7 +60,7 @@ class Flood:
             self._listening.discard(socket)
         return socket
 
-    async def tell(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         if "stop" in request.query:
             self.stopped.set()
         return web.json_response({"at": self.at, "connections": self.connections})
@@ -91,7 +91,7 @@ class Flood:
 async def serve(per_second: int) -> None:
     app, flood = web.Application(), Flood(per_second)
     app.router.add_get("/stream", flood.stream)
-    app.router.add_get("/at", flood.tell)
+    app.router.add_get("/at", flood.answer)
     app.cleanup_ctx.append(flood.run)
     runner = web.AppRunner(app)
     await runner.setup()

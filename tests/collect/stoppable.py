@@ -32,7 +32,7 @@ async def fetch_book(_: FetchSnapshot, __: Callable[[], bool]) -> BookSnapshot |
     return None
 
 
-def tell(fact: Fact) -> None:
+def emit(fact: Fact) -> None:
     if isinstance(fact, ConnectionLost):
         print("lost", fact.reason, flush=True)
 
@@ -42,7 +42,7 @@ async def main(url: str, silence_s: float) -> None:
     wanted = [Subscription("trades", (BTC,))]
     shard = Shard("binance", lambda: BinanceDialect(symbols), wanted, lambda: 0.0)
     endpoint = Endpoint("binance", url, silence_s)
-    session = Session(shard, endpoint, SessionHooks(record, fetch_book, tell), SystemClock())
+    session = Session(shard, endpoint, SessionHooks(record, fetch_book, emit), SystemClock())
     await session.run(asyncio.Event())
 
 

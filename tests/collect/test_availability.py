@@ -21,7 +21,7 @@ class Check:
 
 async def test_a_pause_is_told_once_and_whoever_waits_goes_on_after_it() -> None:
     clock, check, facts, notes = ManualClock(), Check(), list[Fact](), list[str]()
-    availability = RestAvailability("toy", clock, check, note=notes.append, tell=facts.append)
+    availability = RestAvailability("toy", clock, check, note=notes.append, emit=facts.append)
     running = asyncio.create_task(availability.run())
     check.failure = ConnectorPaused("toy", "paused")
     await clock.advance(2)

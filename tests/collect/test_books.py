@@ -157,8 +157,8 @@ def stage(
     maintainer = BookMaintainer(
         gateway=gateway, rest=EXCHANGE.rest(LISTED), books=lambda: books, rules=rules,
         book_event=books.handle,
-        record=record, clock=clock, tell=facts.append,
-        availability=RestAvailability("toy", clock, tell=facts.append),
+        record=record, clock=clock, emit=facts.append,
+        availability=RestAvailability("toy", clock, emit=facts.append),
         settings=Collect(**{"book_depth": 5, "audit_every": 0, **settings}),  # type: ignore[arg-type]
     )  # fmt: skip
     return Stage(clock, market, gate, maintainer, books, recorded, facts)

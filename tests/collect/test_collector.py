@@ -512,7 +512,7 @@ async def test_a_mistake_of_its_own_is_written_with_its_reason(
 
             monkeypatch.setattr(life.collector._detector, "heard", fail)
             for session in life.collector._sessions._sessions.values():  # type: ignore[union-attr]
-                session.session._hear = fail
+                session.session._on_events = fail
             async with asyncio.timeout(PATIENCE_S):
                 await asyncio.wait([life.running])
             facts.extend(life.facts)

@@ -64,7 +64,7 @@ class Scene:
         )
 
     def numbers(self) -> list[tuple[int, int]]:
-        """(broadcast number, id) of everything that was recorded."""
+        """(record number, id) of everything that was recorded."""
         found = self._events.reader().numbers(TRADES, "a", 1)
         return [(each.number, int.from_bytes(each.key, "big")) for each in found]
 

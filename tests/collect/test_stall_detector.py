@@ -48,7 +48,7 @@ class Bench:
     pause: ConnectorPaused | None = None
 
     def __post_init__(self) -> None:
-        self.availability = RestAvailability("toy", self.clock, tell=self.facts.append)
+        self.availability = RestAvailability("toy", self.clock, emit=self.facts.append)
         context = ProbeContext("toy", cast("Rest", Questions()), self.fetch, self.availability)
         self.detector = StallDetector(context, self.clock, self.facts.append)
 

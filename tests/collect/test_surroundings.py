@@ -256,7 +256,7 @@ async def test_a_market_that_another_process_found_listed_is_collected_without_a
             markets = Markets(store, None)  # type: ignore[arg-type]
             await markets.refresh("binance", Info(SymbolMap("binance", everything), ()))
         asked = sum(isinstance(f, RequestSent) and "exchangeInfo" in f.path for f in life.facts)
-        found = await collector._find_even_new(["btc_usdt", "eth_usdt"])
+        found = await collector._find_listed(["btc_usdt", "eth_usdt"])
         again = sum(isinstance(f, RequestSent) and "exchangeInfo" in f.path for f in life.facts)
         assert [each.slug for each in found] == ["btc_usdt", "eth_usdt"]
         assert asked == again

@@ -7,7 +7,7 @@ from tests.connectors.conftest import START_MS
 
 from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
-from penstock.connectors.limits import ServerCount, asked_of, in_force, name_of, told_of
+from penstock.connectors.limits import ServerCount, asked_of, in_force, name_of, server_demand
 from penstock.errors import (
     BadLimit,
     ConnectorInUse,
@@ -192,7 +192,7 @@ async def test_what_the_exchange_counts_is_shown_beside_what_was_granted(
     assert (await manager.get("binance")).limits[0].server_used is None
     seen = ServerCount(START_MS // 60_000, 7)
     await store.lease(
-        "binance", LeaseRequest((asked_of(WEIGHT, 0, seen=seen), told_of(WEIGHT, seen)))
+        "binance", LeaseRequest((asked_of(WEIGHT, 0, seen=seen), server_demand(WEIGHT, seen)))
     )
 
     main = (await manager.get("binance")).limits[0]

@@ -123,7 +123,7 @@ class LeaseMachine(RuleBasedStateMachine):
         elif how == "wait":
             written = self.do(self.leases.wait(job, now_ms, Reset(now_ms + 4_000), "x"))
         else:
-            written = self.do(self.leases.park(job, now_ms, "x"))
+            written = self.do(self.leases.release(job, now_ms, "x"))
         assert (written is not None) == mine
         if written:
             self.fences[job.id] = written.fence

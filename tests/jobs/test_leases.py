@@ -190,7 +190,7 @@ async def test_a_lease_that_ran_out_is_taken_over_and_its_holder_writes_nothing(
     assert await leases.finish([late], now_ms) == [None]
     assert await leases.fail(late, now_ms, "x") is None
     assert await leases.wait(late, now_ms, Reset(now_ms + 1), "x") is None
-    assert await leases.park(late, now_ms, "x") is None
+    assert await leases.release(late, now_ms, "x") is None
     found = await job_service.get(quick.id)
     assert (found.cursor, found.state, found.fence) == (Cursor(), "running", 2)
     assert found.lock.locked_by == "quick"
@@ -287,7 +287,7 @@ async def test_a_parked_job_is_taken_up_at_once_where_it_stood(
     pages = replace(held.progress, pages=3)
     held = replace(held, cursor=Cursor(since_ms=7, page=3), progress=pages)
 
-    await leases.park(held, await job_service.store.now_ms(), "stopping")
+    await leases.release(held, await job_service.store.now_ms(), "stopping")
     (taken,) = await leases.claim("other", 1, LEASE_MS)
 
     assert taken.cursor == held.cursor

@@ -266,7 +266,7 @@ async def test_a_cursor_is_left_alone_while_somebody_works_with_it(job_service: 
     with pytest.raises(JobRunning, match="is being run by me"):
         await job_service.edit(job.id, JobEdit(cursor=Cursor(since_ms=5)), version=None)
     kept = await job_service.edit(job.id, JobEdit(priority=3), version=None)
-    await leases.park(held, await job_service.store.now_ms(), "stopped")
+    await leases.release(held, await job_service.store.now_ms(), "stopped")
     moved = await job_service.edit(job.id, JobEdit(cursor=Cursor(since_ms=5)), version=None)
 
     assert kept.cursor == Cursor()
@@ -375,7 +375,9 @@ async def test_people_and_workers_do_not_overwrite_each_others_events(
     await job_service.pause(job.id)
     (known,) = await leases.heartbeat([held], LEASE_MS)
     await job_service.resume(job.id)
-    await leases.park(replace(held, cursor=Cursor(page=1)), await job_service.store.now_ms(), "x")
+    await leases.release(
+        replace(held, cursor=Cursor(page=1)), await job_service.store.now_ms(), "x"
+    )
 
     assert known is not None
     assert known.status == "paused"

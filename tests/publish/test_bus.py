@@ -304,7 +304,7 @@ async def test_a_second_broker_is_told_so(town: Town, at: str, unused_tcp_port: 
 async def test_what_the_broker_does_not_take_is_counted_to_the_last_message(town: Town) -> None:
     facts: list[Fact] = []
     async with town.publisher(queue=100) as publisher:
-        publisher._tell = facts.append
+        publisher._emit = facts.append
         async with town.bus() as first:
             await heard(publisher)
             publisher.publish(messages(1, 20))
@@ -348,7 +348,7 @@ async def test_a_slow_subscriber_loses_to_the_log_and_nobody_waits_for_it(tmp_pa
     town, last = Town(tmp_path, queue=50), 20_000
     async with town.bus() as broker, town.publisher() as publisher:
         facts: list[Fact] = []
-        broker._tell = facts.append
+        broker._emit = facts.append
         await heard(publisher)
         async with (
             town.subscriber(TOPIC, fill=Shelf(range(last + 1))) as slow,
@@ -365,7 +365,7 @@ async def test_a_slow_subscriber_loses_to_the_log_and_nobody_waits_for_it(tmp_pa
             missed = slow.counts.missed + quick.counts.missed
             await until(lambda: broker.counts.missed >= slow.counts.missed, slow)
             await until(lambda: broker.counts.missed >= missed, quick)
-            broker.tell()
+            broker.report()
 
     assert slow.counts.filled > 1000
     assert broker.counts.overflows

@@ -29,7 +29,7 @@ def _description() -> bytes:
     return msgspec.json.encode(document())
 
 
-def _told_methods(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+def _options_handlers(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
     """Return handlers for OPTIONS; the framework's own lists the methods of one handler only."""
     methods: dict[str, set[str]] = {}
     for handler in handlers:
@@ -43,10 +43,10 @@ def _told_methods(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler
 
 def _answering(path: str, allowed: str) -> HTTPRouteHandler:
     @route(path, http_method=["OPTIONS"], status_code=204)
-    async def told() -> Response[None]:
+    async def answer() -> Response[None]:
         return Response(None, headers={"Allow": allowed})
 
-    return told
+    return answer
 
 
 def routes_of(app_state: AppState, listener: Listener) -> Litestar:
@@ -58,9 +58,9 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     inside = [*connectors.ROUTES, *jobs.ROUTES, *markets.ROUTES, described]
     return Litestar(
         [
-            *_told_methods(health.ROUTES),
+            *_options_handlers(health.ROUTES),
             *health.ROUTES,
-            Router(PREFIX, route_handlers=[*_told_methods(inside), *inside]),
+            Router(PREFIX, route_handlers=[*_options_handlers(inside), *inside]),
         ],
         dependencies={"app_state": Provide(provide)},
         exception_handlers=exception_handlers(app_state.clock, listener),

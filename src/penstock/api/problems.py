@@ -137,9 +137,9 @@ def exception_handlers(clock: Clock, listener: Listener) -> dict[int | type[Exce
 
     def unforeseen(request: AnyRequest, error: Exception) -> Response[bytes]:
         id_ = token_hex(8)
-        told = "".join(traceback.format_exception(error))
+        trace = "".join(traceback.format_exception(error))
         path = request.scope["path"]
-        listener(RequestCrashed(id=id_, method=str(request.method), path=path, error=told))
+        listener(RequestCrashed(id=id_, method=str(request.method), path=path, error=trace))
         problem = msgspec.structs.replace(
             plain_problem(500, f"This is a bug in penstock. The log has details under {id_}."),
             id=id_,

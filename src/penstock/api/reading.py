@@ -43,15 +43,15 @@ async def body_of(request: AnyRequest, kind: type[S]) -> S:
     Raises:
         ProblemError: it is not a valid ``kind``.
     """
-    said = request.headers.get("content-type", "")
-    if said.partition(";")[0].strip().lower() != _JSON:
-        raise ProblemError(415, f"The Content-Type must be {_JSON}, not {said!r}.")
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != _JSON:
+        raise ProblemError(415, f"The Content-Type must be {_JSON}, not {content_type!r}.")
     try:
-        told = _decoder.decode(await request.body())
+        decoded = _decoder.decode(await request.body())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProblemError(400, f"The body is not valid JSON: {error}.") from None
     try:
-        return msgspec.convert(told, kind)
+        return msgspec.convert(decoded, kind)
     except msgspec.ValidationError as error:
         raise _invalid(str(error), kind) from None
 

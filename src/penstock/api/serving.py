@@ -11,7 +11,7 @@ from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
 from penstock.stats.metrics import Metrics
-from penstock.telemetry import Listener, tell_all
+from penstock.telemetry import Listener, fan_out
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def serving(
         PortInUse: another program listens there.
     """
     rules, metrics = rules_of(settings), Metrics(of_fleet=True)
-    heard = tell_all([metrics, listener])
+    heard = fan_out([metrics, listener])
     async with open_admin(heard) as admin:
         app_state = AppState(admin, metrics, clock)
         server = ApiServer(build_application(app_state, rules, heard), settings, holder_of)

@@ -10,9 +10,9 @@ from penstock.collect.absences import Absences
 from penstock.collect.availability import RestAvailability
 from penstock.collect.collector import Collector
 from penstock.collect.listings import Listings
-from penstock.collect.log_repair import damage_told
+from penstock.collect.log_repair import reporting_damage
 from penstock.collect.recording import RetryingRecorder
-from penstock.collect.reporter import Reporter, StatusLocation, ending_told
+from penstock.collect.reporter import Reporter, StatusLocation, reporting_the_end
 from penstock.collect.resuming import resume
 from penstock.collect.summary import summarize
 from penstock.config import Settings
@@ -50,7 +50,7 @@ async def open_collector(
     reporter = Reporter(StatusLocation(name, slot, folder), continuity, clock, listener)
     async with RecordingProcess("collect", settings, clock, listener) as process:
         absences = Absences(name)
-        with damage_told(folder, slot):
+        with reporting_damage(folder, slot):
             writer = process.own_slot(slot)
             with closing(process.log.reader()) as reader:
                 resume(reporter.location, reader, continuity, absences, listener)
@@ -63,7 +63,7 @@ async def open_collector(
             clock,
             lambda: gateways.check(name),
             note=partial(reporter.note, "asking"),
-            tell=listener,
+            emit=listener,
         )
 
         def say(error: Exception) -> None:
@@ -71,7 +71,7 @@ async def open_collector(
             reporter.write("starting", trouble=str(error))
 
         process.running(lambda: summarize(reporter.latest))
-        with ending_told(reporter):
+        with reporting_the_end(reporter):
             store = await process.open_state(say)
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
@@ -90,5 +90,5 @@ async def open_collector(
             clock=clock,
             settings=settings.collect,
             stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
-            tell=listener,
+            emit=listener,
         )

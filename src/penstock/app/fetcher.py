@@ -13,7 +13,7 @@ from penstock.collect.fetcher import Fetcher, FetcherServices, OperatorLimit, bu
 from penstock.collect.fetches import FetchContext, kinds_to_fetch
 from penstock.collect.listings import Listings
 from penstock.collect.recording import RetryingRecorder
-from penstock.collect.reporter import Reporter, StatusLocation, ending_told
+from penstock.collect.reporter import Reporter, StatusLocation, reporting_the_end
 from penstock.collect.summary import summarize
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
@@ -58,7 +58,7 @@ async def open_fetcher(
         clock,
         lambda: gateways.check(name),
         note=partial(reporter.note, "asking"),
-        tell=listener,
+        emit=listener,
     )
     async with RecordingProcess("fetch", settings, clock, listener) as process:
 
@@ -69,7 +69,7 @@ async def open_fetcher(
             reporter.write("starting", trouble=str(error))
 
         process.running(lambda: summarize(reporter.latest))
-        with ending_told(reporter, lambda: process.owns_slot):
+        with reporting_the_end(reporter, lambda: process.owns_slot):
             store = await process.open_state(say)
             # A fetch loop has its own retries, for longer.
             once = replace(settings, requests=replace(settings.requests, attempts=1))

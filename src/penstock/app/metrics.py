@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.app.extras import installed_with
 from penstock.config import Settings
 from penstock.net.port_owner import port_owner
-from penstock.telemetry import Listener, tell_all
+from penstock.telemetry import Listener, fan_out
 
 
 @contextmanager
@@ -24,4 +24,4 @@ def measured(settings: Settings, listener: Listener) -> Iterator[Listener]:
     with installed_with("api"):
         from penstock.stats.exposition import exposed  # noqa: PLC0415
     with exposed(settings.metrics, port_owner, Path(settings.collect.data_dir)) as metrics:
-        yield tell_all([metrics, listener])
+        yield fan_out([metrics, listener])

@@ -19,7 +19,7 @@ from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
-from penstock.telemetry import Listener, quiet, tell_all
+from penstock.telemetry import Listener, fan_out, quiet
 
 
 @asynccontextmanager
@@ -54,7 +54,7 @@ async def open_worker(
             registry.build(context),
             clock,
             settings.jobs,
-            tell_all([gateways.counters, listener]),
+            fan_out([gateways.counters, listener]),
         )
         process.running(lambda: _report(worker, settings.jobs.concurrency))
         yield worker

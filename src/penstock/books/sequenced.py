@@ -116,7 +116,7 @@ class SequencedBook:
             return False
         wanted = self.update_id + 1
         if self.held[0].delta.received_at_ns > until_ns and any(
-            other.may_bring(wanted) for other in others
+            other.may_deliver(wanted) for other in others
         ):
             return True
         held, self.held = self.held, deque()
@@ -124,7 +124,7 @@ class SequencedBook:
             self._take(delta)
         return False
 
-    def may_bring(self, update_id: int) -> bool:
+    def may_deliver(self, update_id: int) -> bool:
         """Whether this connection has not reached an update yet: it delivers them in order."""
         return not self._recent or self._recent[-1].final_id < update_id
 

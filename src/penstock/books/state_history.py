@@ -51,11 +51,11 @@ class StateHistory:
         self._start, self._at_ns, self._rules, self._depth = start, at_ns, rules, depth
         decimals = rules.fetched_decimals
         self._step = NOTHING if decimals is None else Decimal(1).scaleb(-decimals)
-        self._told: list[BookChange] = []
+        self._changes: list[BookChange] = []
 
     def append(self, change: BookChange) -> None:
         """Add the book's next change."""
-        self._told.append(change)
+        self._changes.append(change)
 
     def compare(self, snapshot: BookSnapshot) -> Comparison:
         """Find the state that differs least from a snapshot.
@@ -70,8 +70,8 @@ class StateHistory:
 
     def state(self, changes: int) -> tuple[Sides, int | None]:
         """Return the book after so many changes, as far as it is known, and its exchange time."""
-        *_, sides = self._states(self._told[:changes])
-        at_ns = self._told[changes - 1].at_ns if changes else self._at_ns
+        *_, sides = self._states(self._changes[:changes])
+        at_ns = self._changes[changes - 1].at_ns if changes else self._at_ns
         return (sides if self._rules.depth else self._ends().known(sides)), at_ns
 
     def _ends(self) -> Ends:
@@ -82,9 +82,9 @@ class StateHistory:
         ends = ends.within(self._ends())
         ours, truth = quantities(self._start, ends), quantities(theirs, ends)
         wrong = differing(ours, truth, self._step)
-        for changes, told in enumerate(self._told):
-            changed = quantities(_sides_of_change(told), ends)
-            if isinstance(told, BookSnapshot):
+        for changes, change in enumerate(self._changes):
+            changed = quantities(_sides_of_change(change), ends)
+            if isinstance(change, BookSnapshot):
                 changed = dict.fromkeys(ours, NOTHING) | changed
             yield self._comparison(wrong, changed, truth, changes)
             for price, quantity in changed.items():
@@ -93,25 +93,25 @@ class StateHistory:
                     wrong.discard(price)
                 else:
                     wrong.add(price)
-        yield Comparison(len(wrong), 0, len(self._told))
+        yield Comparison(len(wrong), 0, len(self._changes))
 
     def _walk_top(self, theirs: Sides, ends: Ends) -> Iterator[Comparison]:
         """Compare each state of a book with a depth, which does not report levels that drop out."""
-        states = self._states(self._told)
+        states = self._states(self._changes)
         now = next(states)
-        for changes, (told, after) in enumerate(zip(self._told, states, strict=True)):
+        for changes, (change, after) in enumerate(zip(self._changes, states, strict=True)):
             both = ends.within(ends_of(now, self._rules.depth))
             both = both.within(ends_of(after, self._rules.depth))
             ours, then, truth = (quantities(each, both) for each in (now, after, theirs))
             touched = differing(ours, then, NOTHING)
-            if isinstance(told, BookDelta):
-                touched |= quantities(_sides_of_change(told), both).keys()
+            if isinstance(change, BookDelta):
+                touched |= quantities(_sides_of_change(change), both).keys()
             changed = {price: then.get(price, NOTHING) for price in touched}
             yield self._comparison(differing(ours, truth, self._step), changed, truth, changes)
             now = after
         ends = ends.within(ends_of(now, self._rules.depth))
         wrong = differing(quantities(now, ends), quantities(theirs, ends), self._step)
-        yield Comparison(len(wrong), 0, len(self._told))
+        yield Comparison(len(wrong), 0, len(self._changes))
 
     def _comparison(
         self, wrong: set[LevelKey], changed: Quantities, truth: Quantities, changes: int
@@ -125,13 +125,13 @@ class StateHistory:
         ]
         return Comparison(len(wrong) - len(moving), len(unlike), changes + bool(moving))
 
-    def _states(self, told: Sequence[BookChange]) -> Iterator[Sides]:
+    def _states(self, change: Sequence[BookChange]) -> Iterator[Sides]:
         """Yield the book at the start, and after each change."""
         depth = self._rules.depth
         levels = OrderBook() if depth is None else TopBook(depth)
         yield self._start
         levels.load_plain(*self._start)
-        for each in told:
+        for each in change:
             if isinstance(each, BookSnapshot):
                 levels.load_plain(*_sides_of_change(each))
             else:
@@ -139,5 +139,5 @@ class StateHistory:
             yield levels.texts()
 
 
-def _sides_of_change(told: BookChange) -> Sides:
-    return split_levels(told.bids_raw), split_levels(told.asks_raw)
+def _sides_of_change(change: BookChange) -> Sides:
+    return split_levels(change.bids_raw), split_levels(change.asks_raw)

@@ -65,10 +65,10 @@ class StreamedBook(UnnumberedBook):
         else:
             self._check(levels, delta)
 
-    def _check(self, levels: OrderBook | TopBook, told: BookDelta | BookSnapshot) -> None:
+    def _check(self, levels: OrderBook | TopBook, event: BookDelta | BookSnapshot) -> None:
         if self._top is not None:
-            found = self._top.checksum()
-            if found != told.checksum:
-                self.invalidate(f"checksum: the exchange's is {told.checksum}, this book's {found}")
+            found, theirs = self._top.checksum(), event.checksum
+            if found != theirs:
+                self.invalidate(f"checksum: the exchange's is {theirs}, this book's {found}")
         elif levels.crossed():
             self.invalidate("crossed: somebody bids what is asked")

@@ -45,7 +45,7 @@ def apply(
         for step in steps:
             if not dry_run:
                 await carry_out(step, admin)
-            _tell(shown(step), as_json)
+            _print_change(shown(step), as_json)
         return steps
 
     steps = with_admin(context, data_dir, do)
@@ -53,7 +53,7 @@ def apply(
         typer.echo(_ending(len(steps), dry_run))
 
 
-def _tell(change: PlannedChange, as_json: bool) -> None:
+def _print_change(change: PlannedChange, as_json: bool) -> None:
     if as_json:
         say(change)
         return

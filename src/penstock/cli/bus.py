@@ -43,7 +43,8 @@ def run(
     """Run the message broker that carries new records from collectors and workers to subscribers.
 
     Publishers and subscribers connect and reconnect on their own, in any order. No record is lost
-    while the broker is stopped. Clients on other machines need keys; see docs/bus.md.
+    while the broker is stopped: subscribers read it from the log later. Clients on other machines
+    need keys; see docs/bus.md.
 
     Example: penstock bus --data-dir ~/market-data
     """

@@ -103,7 +103,7 @@ async def _collect(
     async with opened(opening, stop) as collector:
         if collector is None:
             return None
-        rereading = asyncio.create_task(_read_when_told(collector, markets, hangup, listener))
+        rereading = asyncio.create_task(_reread_symbols(collector, markets, hangup, listener))
         reporter = collector.reporter
         view = View(
             lambda viewport: draw_collector(
@@ -125,15 +125,15 @@ def state_of(reporter: Reporter, stop: asyncio.Event) -> str:
     return "stopping …" if stop.is_set() and not ended else ""
 
 
-async def _read_when_told(
-    collector: Collector, markets: SymbolSelection, told: asyncio.Event, tell: Listener
+async def _reread_symbols(
+    collector: Collector, markets: SymbolSelection, requested: asyncio.Event, emit: Listener
 ) -> None:
     """On each event, collect the markets now in the file; on an error, report it and continue."""
     if markets.file is None:
         return
     listings = collector.listings
-    while await told.wait():
-        told.clear()
+    while await requested.wait():
+        requested.clear()
         refused = ""
         try:
             await collector.replace(markets.names())
@@ -142,11 +142,11 @@ async def _read_when_told(
         except Exception as error:
             # Whatever the error, collecting continues, and so does waiting for signals.
             refused = repr(error)
-        tell(SymbolsReread(exchange=collector.exchange.name, refused=refused))
+        emit(SymbolsReread(exchange=collector.exchange.name, refused=refused))
         if refused:
-            await _either(told, listings.has_grown)
+            await _either(requested, listings.has_grown)
             if listings.has_grown.is_set():
-                told.set()  # unknown markets may be listed now
+                requested.set()  # unknown markets may be listed now
         listings.has_grown.clear()
 
 

@@ -37,9 +37,9 @@ def collector_lines(
     """The lines of the view, as many as fit; ``brief`` omits all notes."""
     head = packed(_title(status, state, brief=brief), viewport.width)
     height = None if viewport.height is None else max(1, viewport.height - len(head))
-    told = _fit_troubles(list(troubles(status)), Viewport(viewport.width, height))
-    told_notes = [] if brief else _notes(status)
-    notes = [line for each in told_notes for line in wrapped(each, viewport.width)]
+    trouble_lines = _fit_troubles(list(troubles(status)), Viewport(viewport.width, height))
+    shown_notes = [] if brief else _notes(status)
+    notes = [line for each in shown_notes for line in wrapped(each, viewport.width)]
     for note in notes:
         note.stylize("dim")
     columns, rows, wrong = (
@@ -47,12 +47,12 @@ def collector_lines(
         if status.fetches
         else (market_rows.COLUMNS, market_rows.market_rows(status), market_rows.TROUBLES)
     )
-    left = None if height is None else height - len(told)
+    left = None if height is None else height - len(trouble_lines)
     if left is not None and len(rows) + 1 + len(notes) > left:
         notes = notes[: max(0, left // 8)]
     left = None if left is None else left - len(notes)
     body = table(columns, rows, wrong, Viewport(viewport.width, left)) if rows else []
-    return [*head, *told, *body, *notes]
+    return [*head, *trouble_lines, *body, *notes]
 
 
 def describe_collector(status: CollectorStatus | None) -> str:

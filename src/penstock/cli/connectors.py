@@ -17,7 +17,10 @@ from penstock.ingest.admin import FleetAdmin
 from penstock.market.interval import Interval
 from penstock.throttle.gate import Limit
 
-connectors = typer.Typer(help="Connectors: one per exchange.", no_args_is_help=True)
+connectors = typer.Typer(
+    help="Manage connectors: one per exchange, with its limits, shared by all processes.",
+    no_args_is_help=True,
+)
 
 # The end of a stop is given by two clocks, which may differ by this much.
 _DOUBT_MS = 60_000

@@ -87,8 +87,8 @@ def demo(
     if as_json:
         say(findings if names is None else {**asdict(findings), "exchanges": found})
     else:
-        _tell(found)
-        _tell_next(chosen, settings, data_dir)
+        _print_findings(found)
+        _print_next_steps(chosen, settings, data_dir)
     raise typer.Exit(0 if findings.honest and all(each.trades for each in found.values()) else 1)
 
 
@@ -117,7 +117,7 @@ def _check(settings: Simulator, chosen: Sequence[str]) -> None:
         simulators.catalogue(name).find(settings.symbols)
 
 
-def _tell(found: Mapping[str, Findings]) -> None:
+def _print_findings(found: Mapping[str, Findings]) -> None:
     if len(found) == 1:
         typer.echo(summary(*found.values()))
         return
@@ -125,7 +125,7 @@ def _tell(found: Mapping[str, Findings]) -> None:
         typer.echo(f"{name}:\n  " + summary(findings).replace("\n", "\n  "))
 
 
-def _tell_next(chosen: Sequence[str], settings: Simulator, data_dir: str | None) -> None:
+def _print_next_steps(chosen: Sequence[str], settings: Simulator, data_dir: str | None) -> None:
     """Print the commands to run next."""
     if data_dir is not None:
         typer.echo(f"See what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")

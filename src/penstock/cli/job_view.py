@@ -27,17 +27,17 @@ def draw_jobs(found: Sequence[Job], kinds: Mapping[str, AnyKind]) -> None:
     if not found:
         console.print("There is no such job. Make one: penstock jobs add --help")
         return
-    told = [_progress(job, kinds.get(job.type)) for job in found]
+    texts = [_progress(job, kinds.get(job.type)) for job in found]
     rows = [
         Row((job.id, _state(job), market(job), job.type, words))
-        for job, words in zip(found, told, strict=True)
+        for job, words in zip(found, texts, strict=True)
     ]
     is_wide = len(columns_that_fit(_COLUMNS, rows, console.width)) == len(_COLUMNS)
     columns = _COLUMNS if is_wide else _COLUMNS[:3]
     width = max(console.width, 24)
     head, *lines = table(columns, rows, (), Viewport(width))
     console.print(head)
-    for job, words, line in zip(found, told, lines, strict=True):
+    for job, words, line in zip(found, texts, lines, strict=True):
         console.print(line)
         for detail in [] if is_wide else wrapped(f"{job.type}: {words}", width - 2):
             console.print(Text("  ").append_text(detail))

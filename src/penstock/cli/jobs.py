@@ -19,7 +19,9 @@ from penstock.jobs.service import JobService
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
-jobs = typer.Typer(help="Jobs: what is fetched, how often, and progress.", no_args_is_help=True)
+jobs = typer.Typer(
+    help="Manage jobs: what is fetched, how often, and the progress.", no_args_is_help=True
+)
 
 JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
 _Change = Callable[[JobService, str], Awaitable[Job]]
@@ -96,7 +98,9 @@ def add(
     until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
     cursor: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Cursor of a type that does not advance in time."),
+        typer.Option(
+            metavar="JSON", help="Cursor as an object, for types whose position is not a time."
+        ),
     ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
@@ -206,10 +210,10 @@ def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: 
 def _cursor(text: str | None, **times: int | None) -> dict[str, Any] | None:
     given = {name: at_ms for name, at_ms in times.items() if at_ms is not None}
     try:
-        told = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+        decoded = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
     except msgspec.DecodeError as error:
         raise typer.BadParameter(f"--cursor is not a JSON object: {error}") from None
-    return {**told, **given} or None
+    return {**decoded, **given} or None
 
 
 def _instant(text: str | None) -> int | None:

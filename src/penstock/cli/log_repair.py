@@ -38,7 +38,7 @@ def repair(
 
     If files are damaged, the command lists them and what is lost of each stream, then asks for
     confirmation. The damaged slot is kept beside the log as SLOT.damaged-TIME. penstock gaps lists
-    the lost records from then on, and broadcast numbers continue above all that were used. Stop
+    the lost records from then on, and record numbers continue above all that were used. Stop
     the process that writes the slot first.
 
     The exit code is 1 if a slot is damaged and was not repaired.

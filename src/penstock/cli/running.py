@@ -51,11 +51,11 @@ def in_foreground() -> bool:
 def unless_drawn(log: Listener) -> Listener:
     """Return a listener that logs only while no view is drawn; lines would break the view."""
 
-    def tell(fact: Fact) -> None:
+    def emit(fact: Fact) -> None:
         if not in_foreground():
             log(fact)
 
-    return tell
+    return emit
 
 
 @contextmanager

@@ -41,7 +41,8 @@ def status(
     Collectors and fetchers of the data folder are shown in full, and what workers recorded there;
     processes of other folders and machines in a row each. Rows with problems come first. A terminal
     shows as many rows as fit and the number of the rest; other outputs show all. Exits 1 if a
-    process should be running and is not, if one failed, or if the store or folder is not there.
+    process should be running and is not, if one failed, if the store does not answer, or if
+    the folder does not exist.
 
     Example: penstock status --data-dir ~/market-data --json
     """

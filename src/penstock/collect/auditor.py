@@ -39,7 +39,7 @@ class Auditor:
     clock: Clock
     settings: Collect
     availability: RestAvailability
-    tell: Listener
+    emit: Listener
     found: dict[Symbol, Audited] = field(default_factory=dict)
     _under_way: set[Symbol] = field(default_factory=set)
     _turns: dict[Symbol, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Auditor:
         except (*UNAVAILABLE, MalformedLevels) as error:
             if not self.availability.failed(error):
                 exchange, reason = self.fetcher.exchange, str(error)
-                self.tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
+                self.emit(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
         finally:
             self._under_way.discard(symbol)
 
@@ -114,4 +114,4 @@ class Auditor:
         self.found[symbol] = Audited(audits, drift, self.clock.now_ms())
         if drift:
             exchange = self.fetcher.exchange
-            self.tell(BookDrifted(exchange=exchange, symbol=symbol.slug, levels=drift))
+            self.emit(BookDrifted(exchange=exchange, symbol=symbol.slug, levels=drift))

@@ -29,11 +29,11 @@ class RestAvailability:
         check: Callable[[], Awaitable[None]] = _always,
         *,
         note: Callable[[str], None] = lambda _: None,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
     ) -> None:
         """``check`` raises one of ``SUSPENDED``; ``note`` receives the reason, and "" after it."""
         self._exchange, self._clock, self._check = exchange, clock, check
-        self._note, self._tell = note, tell
+        self._note, self._emit = note, emit
         self._reason = ""
 
     @property
@@ -49,7 +49,7 @@ class RestAvailability:
         if reason != self._reason:
             self._reason = reason
             self._note(reason)
-            self._tell(RequestsSuspended(exchange=self._exchange, reason=reason))
+            self._emit(RequestsSuspended(exchange=self._exchange, reason=reason))
         return True
 
     async def resumed(self, wanted: Callable[[], bool] = lambda: True) -> None:
@@ -73,4 +73,4 @@ class RestAvailability:
         if self._reason:
             self._reason = ""
             self._note("")
-            self._tell(RequestsResumed(exchange=self._exchange))
+            self._emit(RequestsResumed(exchange=self._exchange))

@@ -46,7 +46,7 @@ class BookMaintainer:
     clock: Clock
     settings: Collect
     availability: RestAvailability
-    tell: Listener = quiet
+    emit: Listener = quiet
     _fetcher: SnapshotFetcher = field(init=False)
     _known_depth: KnownDepth = field(init=False)
     _auditor: Auditor = field(init=False)
@@ -66,7 +66,7 @@ class BookMaintainer:
             clock=self.clock,
             settings=self.settings,
             availability=self.availability,
-            tell=self.tell,
+            emit=self.emit,
         )
 
     async def run(self) -> None:
@@ -128,7 +128,7 @@ class BookMaintainer:
         await self.record(shown)
 
     def _has_left(self, symbol: Symbol, book: BookView) -> bool:
-        """Whether the price is beyond the known depth; then the book is told so."""
+        """Whether the price is beyond the known depth; if so, the book receives ``PriceLeft``."""
         if not self._known_depth.left(book):
             return False
         self.book_event(symbol, PriceLeft())

@@ -27,7 +27,7 @@ from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.final_probe import FinalProber
 from penstock.collect.listings import Listings
 from penstock.collect.recording import RetryingRecorder
-from penstock.collect.reporter import Reporter, ending_told
+from penstock.collect.reporter import Reporter, reporting_the_end
 from penstock.collect.session import Session, SessionHooks
 from penstock.collect.sessions import Sessions, endpoint_of, plan_by
 from penstock.collect.stall_detector import ProbeContext, SilenceLimits, StallDetector
@@ -71,7 +71,7 @@ class Collector:
     clock: Clock
     settings: Collect
     stream_url: str
-    tell: Listener
+    emit: Listener
     listings: Listings
     _info: Info | None = field(init=False, default=None)
     _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
@@ -126,7 +126,7 @@ class Collector:
             UnknownSymbol: the exchange does not list one of them; nothing was changed.
             One of ``UNAVAILABLE``: its markets cannot be fetched.
         """
-        wanted = await self._find_even_new(names)
+        wanted = await self._find_listed(names)
         gone = [symbol.unified for symbol in self._symbols if symbol not in wanted]
         self.add([symbol.unified for symbol in wanted])
         self.remove(gone)
@@ -142,7 +142,7 @@ class Collector:
         self.reporter.watch_recording(self.recorder)
         self.reporter.write("starting")
         try:
-            with ending_told(self.reporter):
+            with reporting_the_end(self.reporter):
                 await self._run(names, stop)
                 self.reporter.write("stopped")
         finally:
@@ -161,7 +161,7 @@ class Collector:
         await self.recorder.record(self.absences.markers_at_start(stream_keys, now_ns))
         await (self._stream(self._info, stop) if feed is None else self._follow(feed, stop))
 
-    async def _find_even_new(self, names: Sequence[str]) -> list[Symbol]:
+    async def _find_listed(self, names: Sequence[str]) -> list[Symbol]:
         """Find symbols that may have been listed since, in the state store, then on the exchange.
 
         Raises:
@@ -197,7 +197,7 @@ class Collector:
         flushing = flushing_by(settings)
         again = replace(RECONNECT, multiplier=settings.retry_multiplier)
         options = FeedOptions(self.exchange.name, feed, settings.book_levels, again)
-        feed_session = FeedSession(options, self.recorder.record, self.clock, flushing, self.tell)
+        feed_session = FeedSession(options, self.recorder.record, self.clock, flushing, self.emit)
         feed_session.add(self._stream_keys(self._symbols))
         self._feed_session = feed_session
         self.reporter.watch_feed(feed_session.feed_state, self.gateway)
@@ -284,13 +284,13 @@ class Collector:
                 return await self.gateway.learn()
             except UNAVAILABLE as error:
                 if not self.availability.failed(error):
-                    self.tell(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
+                    self.emit(ExchangeSilent(exchange=self.exchange.name, reason=str(error)))
                 self.reporter.write("starting", trouble=str(error))
             await self.clock.sleep(_LEARN_AGAIN.delay(retry, random()))
-            await self._wait_for_leave()
+            await self._wait_until_allowed()
         raise AssertionError("counting never ends")
 
-    async def _wait_for_leave(self) -> None:
+    async def _wait_until_allowed(self) -> None:
         """Wait until requests are possible, with the reason in the status."""
         while self.availability.suspended:
             await self.availability.check()
@@ -308,14 +308,14 @@ class Collector:
             clock=self.clock,
             settings=self.settings,
             availability=self.availability,
-            tell=self.tell,
+            emit=self.emit,
         )
 
     def _make_detector(self, rest: Rest, dialect: Dialect) -> StallDetector:
         self._detector = StallDetector(
             ProbeContext(self.exchange.name, rest, self.gateway.fetch, self.availability),
             self.clock,
-            self.tell,
+            self.emit,
             SilenceLimits(self.settings.min_silence, self.settings.first_message_timeout),
         )
         self._whole_books = dialect.books.begins != "rest"
@@ -335,7 +335,7 @@ class Collector:
         endpoint, plan = endpoint_of(name, dialect, self.stream_url), plan_by(settings)
         limiter = ConnectLimiter(limits)
         hooks = SessionHooks(
-            self.recorder.record, maintainer.fetch, self.tell, detector.heard, limiter
+            self.recorder.record, maintainer.fetch, self.emit, detector.heard, limiter
         )
 
         def begin(wanted: Subscriptions) -> Session:
@@ -383,7 +383,7 @@ class Collector:
             self.gateway,
             self.availability,
             self.settings.stop_timeout,
-            self.tell,
+            self.emit,
             partial(self.reporter.note, "last_look"),
         )
 

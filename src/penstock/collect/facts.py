@@ -1,4 +1,4 @@
-"""What collectors and fetchers tell of themselves."""
+"""Facts about collectors and fetchers."""
 
 from typing import ClassVar, Literal
 

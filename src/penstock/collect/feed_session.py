@@ -23,7 +23,7 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges.base import Feed
-from penstock.market.channels import check
+from penstock.market.channels import BOOK_DELTAS, check
 from penstock.market.events import BookSnapshot, Cause, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
@@ -87,10 +87,10 @@ class FeedSession:
         record: Callable[[Sequence[Event]], Awaitable[object]],
         clock: Clock,
         flushing: Flushing,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
     ) -> None:
         self._options, self._record, self._clock = options, record, clock
-        self._flushing, self._tell = flushing, tell
+        self._flushing, self._emit = flushing, emit
         self._batching = Batching(flushing, clock)
         self.feed_state = FeedState()
         self._stream_keys: dict[StreamKey, asyncio.Task[None] | None] = {}
@@ -122,7 +122,7 @@ class FeedSession:
                 self._stream_keys[stream_key] = (
                     self._begin(stream_key) if self._is_running else None
                 )
-                if stream_key[0] == "book_deltas":
+                if stream_key[0] == BOOK_DELTAS.name:
                     self.feed_state.books[stream_key[1]] = new_book(BookRules(begins="frame"))
         self._changed.set()
 
@@ -134,7 +134,7 @@ class FeedSession:
             task = self._stream_keys.pop(stream_key, None)
             if task is not None:
                 task.cancel()
-            if stream_key[0] == "book_deltas":
+            if stream_key[0] == BOOK_DELTAS.name:
                 self.feed_state.books.pop(stream_key[1], None)
         self._changed.set()
 
@@ -233,10 +233,10 @@ class FeedSession:
 
     def _note_failure(self, error: Exception, channel: str, symbol: Symbol) -> None:
         self.feed_state.note_failure(error, (channel, symbol))
-        if channel == "book_deltas" and symbol in self.feed_state.books:
+        if channel == BOOK_DELTAS.name and symbol in self.feed_state.books:
             self.feed_state.books[symbol].interrupt(str(error))
         if isinstance(error, ExchangeUnreachable):
-            self._tell(ConnectionLost(exchange=self._options.exchange, reason=str(error)))
+            self._emit(ConnectionLost(exchange=self._options.exchange, reason=str(error)))
 
     async def _flush_forever(self) -> None:
         while not self._is_over:

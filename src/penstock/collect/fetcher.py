@@ -24,7 +24,7 @@ from penstock.collect.fetches import (
     kinds_to_fetch,
 )
 from penstock.collect.listings import Listings
-from penstock.collect.reporter import Reporter, ending_told
+from penstock.collect.reporter import Reporter, reporting_the_end
 from penstock.collect.status import FetchStatus
 from penstock.collect.tasks import first_of, raise_first
 from penstock.config import Fetch as FetchSettings
@@ -60,7 +60,7 @@ class FetchLoop:
         self._next_ns = clock.now_ns()
         self._reason = ""
 
-    async def run(self, tell: Listener, availability: RestAvailability) -> None:
+    async def run(self, emit: Listener, availability: RestAvailability) -> None:
         """Fetch whenever it is due, except while requests are suspended."""
         while True:
             await self._clock.sleep(max(0, self._next_ns - self._clock.now_ns()) / SECOND_NS)
@@ -71,9 +71,9 @@ class FetchLoop:
             except LogDamaged:
                 raise  # nothing can be recorded before the slot is repaired
             except UNAVAILABLE as error:
-                self._failed(error, tell, is_told=availability.failed(error))
+                self._failed(error, emit, is_reported=availability.failed(error))
             else:
-                self._succeeded(began_ns, fetched, tell)
+                self._succeeded(began_ns, fetched, emit)
 
     def status(self) -> FetchStatus:
         """The status of this loop."""
@@ -89,13 +89,13 @@ class FetchLoop:
             reason=self._reason,
         )
 
-    def _succeeded(self, began_ns: int, fetched: Fetched, tell: Listener) -> None:
+    def _succeeded(self, began_ns: int, fetched: Fetched, emit: Listener) -> None:
         now_ns = self._clock.now_ns()
         self._fetches += 1
         self._records += fetched.records
         self._last_ms, self._reason = now_ns // 1_000_000, ""
         self._next_ns = self._schedule.succeeded(began_ns, now_ns, more=fetched.more)
-        tell(
+        emit(
             FetchDone(
                 exchange=self._exchange,
                 what=self._fetch.what,
@@ -105,13 +105,13 @@ class FetchLoop:
             )
         )
 
-    def _failed(self, error: Exception, tell: Listener, *, is_told: bool) -> None:
+    def _failed(self, error: Exception, emit: Listener, *, is_reported: bool) -> None:
         self._errors += 1
         self._reason = str(error)
         self._next_ns = self._schedule.failed(self._clock.now_ns())
-        if is_told:
+        if is_reported:
             return
-        tell(
+        emit(
             FetchFailed(
                 exchange=self._exchange,
                 what=self._fetch.what,
@@ -154,7 +154,7 @@ class Fetcher:
         """
         self.reporter.watch_recording(self.context.recorder)
         self.reporter.write("starting")
-        with ending_told(self.reporter):
+        with reporting_the_end(self.reporter):
             await self._run(stop)
             self.reporter.write("stopped")
 
@@ -162,7 +162,7 @@ class Fetcher:
         recorder, services = self.context.recorder, self.services
         stopping = asyncio.create_task(stop.wait())
         background = (self._report_forever(), services.availability.run(), services.listings.run())
-        loops = (loop.run(self.context.tell, services.availability) for loop in self.loops)
+        loops = (loop.run(self.context.emit, services.availability) for loop in self.loops)
         tasks = [asyncio.create_task(each) for each in (*loops, *background)]
         try:
             await first_of(stopping, *tasks)

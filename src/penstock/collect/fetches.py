@@ -69,7 +69,7 @@ class FetchContext:
     clock: Clock
     turn: Callable[[], Awaitable[None]]
     """Waits until the operator's limit allows a request."""
-    tell: Listener
+    emit: Listener
 
     async def ask(self, request: Request[T]) -> T:
         """Wait for the operator's limit and for tokens, and send the request."""
@@ -77,7 +77,7 @@ class FetchContext:
         return await self.gateway.fetch(request)
 
     async def record(self, events: Sequence[Event]) -> int:
-        """Record and broadcast; return how many were new in this slot."""
+        """Record and publish; return how many were new in this slot."""
         return len(await self.recorder.record(events))
 
 
@@ -157,16 +157,16 @@ class TradesFetch:
             pages.append(page.trades)
             cursor = page.next
             if len(pages) == MOST_PAGES and cursor > last.id + 1:
-                self._tell_short(last.id, cursor)
+                self._emit_short(last.id, cursor)
                 break
         records = 0
         for trades in reversed(pages):
             records += await self.context.record([each for each in trades if each.id > last.id])
         return Fetched(records)
 
-    def _tell_short(self, after_id: int, before_id: int) -> None:
+    def _emit_short(self, after_id: int, before_id: int) -> None:
         exchange = self.context.exchange.name
-        self.context.tell(
+        self.context.emit(
             FetchFellShort(
                 exchange=exchange, symbol=self.symbol, after_id=after_id, before_id=before_id
             )

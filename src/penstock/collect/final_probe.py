@@ -32,7 +32,7 @@ class FinalProber:
     gateway: ExchangeClient
     availability: RestAvailability
     most_s: float
-    tell: Listener
+    emit: Listener
     note: Callable[[str], None]
     """Receives the progress, and at the end what could not be fetched, or ""."""
 
@@ -67,7 +67,7 @@ class FinalProber:
             else ""
         )
         exchange = self.gateway.exchange.name
-        self.tell(FinalProbe(exchange=exchange, asked=round_.asked, markets=markets, reason=reason))
+        self.emit(FinalProbe(exchange=exchange, asked=round_.asked, markets=markets, reason=reason))
 
     async def _work(
         self,

@@ -44,7 +44,7 @@ def finish(repair: Repair, folder: Path, log: EventLog, at_ns: int) -> Path:
 
 
 @contextmanager
-def damage_told(folder: Path, slot: str) -> Iterator[None]:
+def reporting_damage(folder: Path, slot: str) -> Iterator[None]:
     """Write to a slot's status that this slot, or another, was found damaged on opening.
 
     The rest of the status is kept, for example the ids that were seen.

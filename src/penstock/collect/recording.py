@@ -23,7 +23,7 @@ from penstock.telemetry import Listener, quiet
 
 # Every attempt reopens the log, which takes some tenths of a second.
 _AGAIN = Backoff(first_s=0.5, longest_s=5.0)
-_TELL_EVERY_NS = 30_000_000_000
+_EMIT_EVERY_NS = 30_000_000_000
 
 
 class RetryingRecorder:
@@ -35,14 +35,14 @@ class RetryingRecorder:
         exchange: str,
         folder: Path,
         clock: Clock,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
         recovered: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         """``recovered`` receives batches that failed once: parts may have been recorded then."""
         self.gathered: Callable[[], int] = lambda: 0
         """Returns how many events the callers have not handed over yet."""
         self._recorder, self._exchange, self._folder = recorder, exchange, folder
-        self._clock, self._tell, self._recovered = clock, tell, recovered
+        self._clock, self._emit, self._recovered = clock, emit, recovered
         self._turn = asyncio.Lock()
         self._given_up = asyncio.Event()
         self._tasks: set[asyncio.Task[list[Stored]]] = set()
@@ -50,7 +50,7 @@ class RetryingRecorder:
         self._failure: StorageError | None = None
         self._loss: BaseException | None = None
         """The error of a batch that was never recorded."""
-        self._failed_ns = self._told_ns = 0
+        self._failed_ns = self._emitted_ns = 0
 
     @property
     def waiting(self) -> int:
@@ -164,9 +164,9 @@ class RetryingRecorder:
         self._failure = failure
         if is_new:
             self._failed_ns = now_ns
-        if is_new or now_ns - self._told_ns >= _TELL_EVERY_NS:
-            self._told_ns = now_ns
-            self._tell(
+        if is_new or now_ns - self._emitted_ns >= _EMIT_EVERY_NS:
+            self._emitted_ns = now_ns
+            self._emit(
                 LogUnwritable(
                     exchange=self._exchange,
                     path=str(self._folder),
@@ -182,7 +182,7 @@ class RetryingRecorder:
         self._failure = None
         after_s = (self._clock.monotonic_ns() - self._failed_ns) / 1_000_000_000
         path = str(self._folder)
-        self._tell(LogWritable(exchange=self._exchange, path=path, after_s=round(after_s, 1)))
+        self._emit(LogWritable(exchange=self._exchange, path=path, after_s=round(after_s, 1)))
 
     def _free_bytes(self) -> int | None:
         try:

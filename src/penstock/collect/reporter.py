@@ -63,10 +63,10 @@ class Reporter:
     """Counts recorded events, and writes the status file. It is also a tap of the recorder."""
 
     def __init__(
-        self, location: StatusLocation, continuity: Continuity, clock: Clock, tell: Listener = quiet
+        self, location: StatusLocation, continuity: Continuity, clock: Clock, emit: Listener = quiet
     ) -> None:
         # Missing ids are in the status from the start: without them it would be wrong.
-        self.location, self._continuity, self._clock, self._tell = location, continuity, clock, tell
+        self.location, self._continuity, self._clock, self._emit = location, continuity, clock, emit
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
         self._prices: dict[Stream, str] = {}
@@ -84,9 +84,9 @@ class Reporter:
         """The last status written."""
         self._troubles: dict[str, str] = {}
         self._recording: RetryingRecorder | None = None
-        self._file = StatusFile(location.folder, partial(self._tell_unwritable, location.slot))
+        self._file = StatusFile(location.folder, partial(self._emit_unwritable, location.slot))
         self.numbered = 0
-        """Broadcast numbers that the slot has assigned."""
+        """Record numbers that the slot has assigned."""
 
     def note(self, kind: str, words: str) -> None:
         """Set the current problem of a kind; "" clears it."""
@@ -148,8 +148,8 @@ class Reporter:
         self.note("starting", "")
         self.latest = await self._file.report(self.status("running"))
 
-    def _tell_unwritable(self, slot: str, reason: str) -> None:
-        self._tell(StatusUnwritable(slot=slot, reason=reason))
+    def _emit_unwritable(self, slot: str, reason: str) -> None:
+        self._emit(StatusUnwritable(slot=slot, reason=reason))
 
     def failed(self, error: BaseException) -> None:
         """Write that an error has ended the process, and log it."""
@@ -158,7 +158,7 @@ class Reporter:
         trace = "" if is_foreseen else "".join(traceback.format_exception(error))
         self.write("failed", reason)
         exchange, slot = self.location.exchange, self.location.slot
-        self._tell(CollectorFailed(exchange=exchange, slot=slot, reason=reason, traceback=trace))
+        self._emit(CollectorFailed(exchange=exchange, slot=slot, reason=reason, traceback=trace))
 
     def status(self, state: State) -> CollectorStatus:
         """The current status."""
@@ -243,7 +243,9 @@ class Reporter:
 
 
 @contextmanager
-def ending_told(reporter: Reporter, owned: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def reporting_the_end(
+    reporter: Reporter, owned: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
     """Write how the process ended if it ends early, and if it owns the slot."""
     try:
         yield

@@ -16,23 +16,23 @@ def resume(
     log: LogReader,
     continuity: Continuity,
     absences: Absences,
-    tell: Listener,
+    emit: Listener,
 ) -> None:
     """Restore the previous status of a slot, as far as the log confirms it.
 
     Raises:
         StorageError, NotOurRecord: the log or the status cannot be read.
     """
-    before = _known_before(location, tell)
+    before = _known_before(location, emit)
     doubted = lacks_records(before, log)
     continuity.resume(location.exchange, before.ids if before else (), log, doubted=doubted)
     absences.resume(location.slot, before, log, doubted=doubted)
 
 
-def _known_before(location: StatusLocation, tell: Listener) -> CollectorStatus | None:
+def _known_before(location: StatusLocation, emit: Listener) -> CollectorStatus | None:
     """The previous status of a slot; None if there is none or a power cut damaged it."""
     try:
         return read_status(location.folder, location.slot)
     except NotOurRecord as error:
-        tell(StatusUnreadable(slot=location.slot, reason=str(error)))
+        emit(StatusUnreadable(slot=location.slot, reason=str(error)))
         return None

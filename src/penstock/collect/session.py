@@ -66,8 +66,8 @@ class SessionHooks:
     record: Callable[[Sequence[Event]], Awaitable[object]]
     fetch_book: Callable[[FetchSnapshot, Callable[[], bool]], Awaitable[BookSnapshot | None]]
     """Fetches a snapshot; None if the given check returned False when its turn came."""
-    tell: Listener = quiet
-    hear: Callable[[Sequence[Event]], None] = lambda _: None
+    emit: Listener = quiet
+    on_events: Callable[[Sequence[Event]], None] = lambda _: None
     """Receives what streams delivered, before it is recorded."""
     limiter: ConnectLimiter | None = None
     """Determines when a connection may be opened; shared by all sessions of an exchange."""
@@ -87,7 +87,7 @@ class Session:
         self.shard = shard
         self._endpoint, self._clock, self._flushing = endpoint, clock, flushing
         self._record, self._fetch_book = hooks.record, hooks.fetch_book
-        self._tell, self._hear, self._limiter = hooks.tell, hooks.hear, hooks.limiter
+        self._emit, self._on_events, self._limiter = hooks.emit, hooks.on_events, hooks.limiter
         self._sockets: dict[int, Socket] = {}
         self._fetches: dict[tuple[int, Symbol], bool] = {}
         """The snapshots being fetched, by connection, and whether they are still wanted."""
@@ -167,7 +167,7 @@ class Session:
     def _start_commands(self, group: asyncio.TaskGroup) -> None:
         """Start all commands of the machine, each in its own task."""
         if self.shard.stats.failures:
-            self._tell_failures()
+            self._emit_failures()
         for number, command in self.shard.take_commands():
             match command:
                 case Open():
@@ -175,7 +175,7 @@ class Session:
                 case Send(text):
                     action = self._send(number, text)
                 case Close(reason):
-                    self._tell(ConnectionClosed(exchange=self._endpoint.exchange, reason=reason))
+                    self._emit(ConnectionClosed(exchange=self._endpoint.exchange, reason=reason))
                     action = self._close(number, reason)
                 case FetchSnapshot(symbol):
                     is_fetched = (number, symbol) in self._fetches
@@ -195,10 +195,10 @@ class Session:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _tell_failures(self) -> None:
+    def _emit_failures(self) -> None:
         failures = self.shard.stats.take_failures()
         for fact in facts_of(self._endpoint.exchange, failures):
-            self._tell(fact)
+            self._emit(fact)
 
     async def _stream(self, number: int) -> None:
         """Open a connection's socket and read it until it closes."""
@@ -217,7 +217,7 @@ class Session:
             lasted_ns = self._clock.monotonic_ns() - began_ns
             if self._limiter is not None and lasted_ns < _GOOD_AFTER_NS:
                 self._limiter.failed()
-            self._tell(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
+            self._emit(ConnectionLost(exchange=self._endpoint.exchange, reason=reason))
         self._advance()
 
     async def _wait_for_turn(self) -> None:
@@ -241,7 +241,7 @@ class Session:
             if self._limiter is not None:
                 self._limiter.succeeded()
             self.shard.opened(number, clock.now_ns())
-            self._tell(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
+            self._emit(ConnectionOpened(exchange=self._endpoint.exchange, url=self._endpoint.url))
             self._run_commands()
             ending = asyncio.create_task(socket.ended())
             silence = asyncio.create_task(self._watch_silence(socket))
@@ -328,7 +328,7 @@ class Session:
             snapshot = await self._fetch_book(command, lambda: self._fetches[number, symbol])
         except UNAVAILABLE as error:
             exchange, reason = self._endpoint.exchange, str(error)
-            self._tell(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
+            self._emit(SnapshotFailed(exchange=exchange, symbol=symbol.slug, reason=reason))
             snapshot = None
         finally:
             is_wanted = self._fetches.pop((number, symbol))
@@ -348,7 +348,7 @@ class Session:
         self._read()
         events = self.shard.take_events()
         if events:
-            self._hear(events)
+            self._on_events(events)
             await self._record(events)
         self._measure_room()
 

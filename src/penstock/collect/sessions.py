@@ -12,6 +12,7 @@ from penstock.books.book import BookView
 from penstock.books.events import BookEvent
 from penstock.collect.session import Endpoint, Session
 from penstock.config import Collect
+from penstock.market.channels import BOOK_DELTAS
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
 from penstock.streaming.shard import Shard
@@ -70,7 +71,7 @@ class Sessions:
 
     def book_event(self, symbol: Symbol, event: BookEvent) -> None:
         """Pass on an event of a book that does not come from its stream."""
-        session = self.session_of("book_deltas", symbol)
+        session = self.session_of(BOOK_DELTAS.name, symbol)
         if session is not None:
             session.book_event(symbol, event)
 

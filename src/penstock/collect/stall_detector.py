@@ -96,10 +96,10 @@ class StallDetector:
         self,
         context: ProbeContext,
         clock: Clock,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
         limits: SilenceLimits = SilenceLimits(),  # noqa: B008 (frozen)
     ) -> None:
-        self._context, self._clock, self._tell, self._limits = context, clock, tell, limits
+        self._context, self._clock, self._emit, self._limits = context, clock, emit, limits
         self._live = Liveness[StreamKey](least_s=limits.least_s, first_s=limits.first_s)
         self._streams: dict[tuple[type[Event], Symbol], StreamKey] = {}
         """The stream of an event by class and symbol, except those of families of channels."""
@@ -196,7 +196,7 @@ class StallDetector:
             self._stalled.discard(stream_key)
             channel, symbol = stream_key
             exchange = self._context.exchange
-            self._tell(StreamRecovered(exchange=exchange, channel=channel, symbol=symbol.slug))
+            self._emit(StreamRecovered(exchange=exchange, channel=channel, symbol=symbol.slug))
 
     async def _investigate(self, silence: Silence[StreamKey], control: StreamControl) -> None:
         """Determine the cause of a silence, and act on it."""
@@ -216,7 +216,7 @@ class StallDetector:
             return
         channel, symbol = stream_key
         exchange = self._context.exchange
-        self._tell(
+        self._emit(
             StreamProbed(exchange=exchange, channel=channel, symbol=symbol.slug, found=found)
         )
         if found == "news" and control.connected_since_ns(*stream_key) == connected_ns:
@@ -233,7 +233,7 @@ class StallDetector:
             case = self._cases[silence.stream] = _SilencePeriod(silence.since_ns)
             channel, symbol = silence.stream
             silent_s = (self._clock.now_ns() - silence.since_ns) / SECOND_NS
-            self._tell(
+            self._emit(
                 StreamSuspected(
                     exchange=self._context.exchange,
                     channel=channel,
@@ -305,7 +305,7 @@ class StallDetector:
         else:
             control.resubscribe(channel, symbol)
         self._stalled.add(stream_key)
-        self._tell(
+        self._emit(
             StreamStalled(
                 exchange=self._context.exchange,
                 channel=channel,

@@ -174,7 +174,7 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Resident memory of the process; None where the system does not report it."""
     shards: list[ShardStatus] = []
     numbered: int | None = None
-    """Broadcast numbers the slot had assigned at the log's last sync. None: an older version."""
+    """Record numbers the slot had assigned at the log's last sync. None: an older version."""
     synced_ms: int | None = None
     """Records from before this time survive a power cut, including all seen ids in ``ids``."""
     pending: list[str] = []

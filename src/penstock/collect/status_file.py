@@ -37,10 +37,10 @@ class _Claims(NamedTuple):
 class StatusFile:
     """Writes statuses in order. For one event loop."""
 
-    def __init__(self, folder: Path, tell_unwritable: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, on_unwritable: Callable[[str], None]) -> None:
         self.log: Syncs | None = None
         """None until something can be recorded."""
-        self._folder, self._tell = folder, tell_unwritable
+        self._folder, self._on_unwritable = folder, on_unwritable
         self._claims = _Claims()
         self._unwritable = ""
         self._turn = Lock()
@@ -96,5 +96,5 @@ class StatusFile:
 
     def _note(self, unwritable: str) -> None:
         if unwritable and unwritable != self._unwritable:
-            self._tell(unwritable)
+            self._on_unwritable(unwritable)
         self._unwritable = unwritable

@@ -91,7 +91,7 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     subscribe_within: Seconds | None = None
     """Seconds a connection may stay without a subscription; unset: the exchange's own limit."""
     markets_use_address_limit: bool = True
-    """Whether requests limited by market also count for the address, where undocumented."""
+    """Whether requests with a limit per market also count against the limit of the address."""
     refusals_before_ban: Count = 10
     """Refusals (429) in one window after which the address is banned (418)."""
     first_ban: Seconds = 120.0

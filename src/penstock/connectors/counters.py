@@ -42,9 +42,9 @@ class FleetCounters:
     def _count(self, exchange_id: str, counted: Mapping[str, int]) -> None:
         self._counted[exchange_id].update(counted)
         if self._adding is None or self._adding.done():
-            self._adding = asyncio.get_running_loop().create_task(self._add_until_told())
+            self._adding = asyncio.get_running_loop().create_task(self._add_until_stored())
 
-    async def _add_until_told(self) -> None:
+    async def _add_until_stored(self) -> None:
         while self._counted:
             await self._clock.sleep(_EVERY_S)
             await self._add()

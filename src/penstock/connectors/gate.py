@@ -18,8 +18,8 @@ from math import ceil, inf
 from typing import Literal
 
 from penstock.clock import Clock
+from penstock.connectors.budget_client import CONNECTOR_AGE_MS, NEVER, BudgetClient
 from penstock.connectors.clocks import Clocks
-from penstock.connectors.fleet import CONNECTOR_AGE_MS, NEVER, Fleet
 from penstock.connectors.limits import ServerCount, state_of
 from penstock.connectors.queues import Charge, QueuedRequest, RequestQueue
 from penstock.connectors.token_pool import TokenPool
@@ -82,9 +82,9 @@ class SharedGate:
         self._clock, self._exchange_id = clock, exchange_id
         self._acquire_timeout_ms, self._guard_ms = acquire_timeout_ms, guard_ms
         self._clocks = Clocks(clock, guard_ms)
-        self._fleet = Fleet(store, exchange_id, self._clocks, clock, listener)
-        self._fleet.limits = self._limits = tuple(limits)
-        self._pool = TokenPool(self._fleet, self._clocks, guard_ms)
+        self._budget_client = BudgetClient(store, exchange_id, self._clocks, clock, listener)
+        self._budget_client.limits = self._limits = tuple(limits)
+        self._pool = TokenPool(self._budget_client, self._clocks, guard_ms)
         self._queues: dict[str, RequestQueue] = {}
         self._numbers = count()
         self._unsent: dict[_SharedGrant, float] = {}
@@ -101,7 +101,7 @@ class SharedGate:
             StorageError: the store of the budget cannot be reached; nothing is sent without it.
         """
         queue, now_ms = self._queue(category), self._clocks.now_ms()
-        if self._fleet.document_at_ms > NEVER:
+        if self._budget_client.document_at_ms > NEVER:
             queue.check(cost)
         if self._is_fresh(now_ms) and not self._has_waiters() and not queue.is_paced:
             grant = self._try_grant(queue, cost, now_ms)
@@ -123,35 +123,36 @@ class SharedGate:
     def observe(self, category: str, used: int, window_ms: int, at_ms: int) -> None:
         """See ``Gate``. The count of a window that has ended is ignored."""
         now_ms = self._clocks.now_ms()
-        for limit in self._fleet.limits:
+        for limit in self._budget_client.limits:
             counted = (limit.category, limit.period_ms) == (category, window_ms)
             if counted and limit.unit == "weight" and limit.kind == "aligned":
                 window = self._clocks.position(window_ms, at_ms).window
                 if window == self._clocks.position(window_ms, now_ms).window:
                     held = self._pool.cap(limit, window, used)
-                    self._fleet.record_server_count(limit, ServerCount(window, used), held)
+                    self._budget_client.record_server_count(limit, ServerCount(window, used), held)
 
     def block_until(self, at_ms: int) -> None:
         """See ``Gate``. The stop applies to every process."""
-        self._fleet.block_until(at_ms)
+        self._budget_client.block_until(at_ms)
         self._wake()
 
     def align(self, offset_ms: float, error_ms: float) -> None:
         """See ``Gate``."""
         self._clocks.record_exchange_offset(offset_ms, error_ms)
-        self._fleet.publish_offset()
+        self._budget_client.publish_offset()
 
     def used(self) -> Mapping[Limit, int]:
         """How much of each limit the fleet had used when the store was last read."""
         now_ms = self._clocks.to_store(self._clocks.now_ms())
-        budget, offset_ms = self._fleet.budget, self._clocks.offset_ms()
+        budget, offset_ms = self._budget_client.budget, self._clocks.offset_ms()
         return {
-            limit: state_of(limit, budget, now_ms, offset_ms).used for limit in self._fleet.limits
+            limit: state_of(limit, budget, now_ms, offset_ms).used
+            for limit in self._budget_client.limits
         }
 
     def adopt(self, limits: Sequence[Limit]) -> None:
         """See ``Gate``. Every process applies them from its next lease on."""
-        self._fleet.announce(limits)
+        self._budget_client.announce(limits)
         self._wake()
 
     async def check(self) -> None:
@@ -161,9 +162,9 @@ class SharedGate:
             ConnectorPaused: the connector is paused or deleted.
             StorageError: the store of the budget cannot be used.
         """
-        await self._fleet.check()
-        if self._fleet.status != "active":
-            raise ConnectorPaused(self._exchange_id, self._fleet.status)
+        await self._budget_client.check()
+        if self._budget_client.status != "active":
+            raise ConnectorPaused(self._exchange_id, self._budget_client.status)
 
     async def aclose(self) -> None:
         """Cancel waiting requests, and finish pending writes to the store."""
@@ -173,14 +174,14 @@ class SharedGate:
         for queue in self._queues.values():
             for waiter in queue.waiting():
                 waiter.future.cancel()
-        await self._fleet.aclose()
+        await self._budget_client.aclose()
 
     def may_send(self, charges: Sequence[Charge]) -> bool:
         """Whether a charged request may still be sent."""
-        now_ms, fleet = self._clocks.now_ms(), self._fleet
-        if fleet.status != "active" or now_ms < fleet.blocked_until_ms:
+        now_ms, client = self._clocks.now_ms(), self._budget_client
+        if client.status != "active" or now_ms < client.blocked_until_ms:
             return False
-        if now_ms - fleet.block_checked_at_ms > max(self._guard_ms, 10 * BLOCK_CHECK_MS):
+        if now_ms - client.block_checked_at_ms > max(self._guard_ms, 10 * BLOCK_CHECK_MS):
             return False  # The last response of the store is too old.
         return self._pool.may_send(charges, now_ms)
 
@@ -213,7 +214,7 @@ class SharedGate:
             while self._has_work():
                 step = self._step(self._clocks.now_ms())
                 if step == "read":
-                    await self._fleet.read_store()
+                    await self._budget_client.read_store()
                 elif isinstance(step, RequestQueue):
                     await self._pool.lease(step)
                 elif self._has_work():
@@ -236,17 +237,17 @@ class SharedGate:
 
     def _step(self, now_ms: float) -> _Step:
         """Grant all requests that are due; the next step."""
-        fleet = self._fleet
+        client = self._budget_client
         self._apply_limits()
-        if now_ms - fleet.document_at_ms >= _CONNECTOR_POLL_MS:
+        if now_ms - client.document_at_ms >= _CONNECTOR_POLL_MS:
             return "read"
-        if fleet.status != "active":
-            if now_ms - fleet.document_at_ms >= CONNECTOR_AGE_MS:
+        if client.status != "active":
+            if now_ms - client.document_at_ms >= CONNECTOR_AGE_MS:
                 return "read"
-            self._reject_all(ConnectorPaused(self._exchange_id, fleet.status))
-        wake_ms = fleet.document_at_ms + _CONNECTOR_POLL_MS
+            self._reject_all(ConnectorPaused(self._exchange_id, client.status))
+        wake_ms = client.document_at_ms + _CONNECTOR_POLL_MS
         self._unsent = {p: at for p, at in self._unsent.items() if now_ms - at < _UNSENT_MS}
-        if self._unsent and now_ms - fleet.block_checked_at_ms >= BLOCK_CHECK_MS:
+        if self._unsent and now_ms - client.block_checked_at_ms >= BLOCK_CHECK_MS:
             return "read"
         contended: set[str] = set()
         waiting = [
@@ -259,11 +260,13 @@ class SharedGate:
                     return step
                 wake_ms = min(wake_ms, step)
                 contended |= queue.names
-        return min(wake_ms, fleet.block_checked_at_ms + BLOCK_CHECK_MS) if self._unsent else wake_ms
+        if self._unsent:
+            wake_ms = min(wake_ms, client.block_checked_at_ms + BLOCK_CHECK_MS)
+        return wake_ms
 
     def _serve(self, queue: RequestQueue, now_ms: float) -> _Step:
         """Grant the requests of one queue that are due; the next step for the queue."""
-        blocked_ms = self._fleet.blocked_until_ms
+        blocked_ms = self._budget_client.blocked_until_ms
         queue.reject_unreachable(blocked_ms)
         queue.reject_expired(now_ms)
         while (waiter := queue.first()) is not None:
@@ -274,7 +277,7 @@ class SharedGate:
                 queue.reject_unreachable(due_ms, len(queue.grants))
                 return min(due_ms, waiter.deadline_ms)
             if due_ms == NEVER:
-                budget_is_fresh = now_ms - self._fleet.budget_at_ms < BLOCK_CHECK_MS
+                budget_is_fresh = now_ms - self._budget_client.budget_at_ms < BLOCK_CHECK_MS
                 return queue if budget_is_fresh and self._connector_is_fresh(now_ms) else "read"
             if not self._is_fresh(now_ms):
                 return "read"
@@ -301,24 +304,23 @@ class SharedGate:
 
     def _apply_limits(self) -> None:
         """Apply the limits that are in force now."""
-        if self._limits is self._fleet.limits:
+        if self._limits is self._budget_client.limits:
             return
-        self._pool.replace_limits(self._limits, self._fleet.limits)
-        self._limits = self._fleet.limits
+        self._pool.replace_limits(self._limits, self._budget_client.limits)
+        self._limits = self._budget_client.limits
         for queue in self._queues.values():
             queue.set_limits(self._limits)
             queue.reject(partial(_cost_error, queue))
 
     def _connector_is_fresh(self, now_ms: float) -> bool:
-        return now_ms - self._fleet.document_at_ms < CONNECTOR_AGE_MS
+        return now_ms - self._budget_client.document_at_ms < CONNECTOR_AGE_MS
 
     def _is_fresh(self, now_ms: float) -> bool:
         """Whether a recent check of the store found no block and no pause."""
-        fleet = self._fleet
-        is_fresh = now_ms - fleet.block_checked_at_ms < BLOCK_CHECK_MS and self._connector_is_fresh(
-            now_ms
-        )
-        return is_fresh and fleet.status == "active" and now_ms >= fleet.blocked_until_ms
+        client = self._budget_client
+        is_checked = now_ms - client.block_checked_at_ms < BLOCK_CHECK_MS
+        is_fresh = is_checked and self._connector_is_fresh(now_ms)
+        return is_fresh and client.status == "active" and now_ms >= client.blocked_until_ms
 
     def _reject_all(self, error: Exception) -> None:
         for queue in self._queues.values():

@@ -10,12 +10,12 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.counters import FleetCounters
 from penstock.connectors.gate import SharedGate
-from penstock.connectors.stops import StopTeller
+from penstock.connectors.stops import StopRecorder
 from penstock.exchanges import registry
 from penstock.exchanges.base import ExchangeClient
 from penstock.exchanges.gateway import client_for
 from penstock.storage.state import StateStore
-from penstock.telemetry import Listener, quiet, tell_all
+from penstock.telemetry import Listener, fan_out, quiet
 
 
 class FleetGateways:
@@ -28,8 +28,8 @@ class FleetGateways:
         self._clock = clock
         self.counters = FleetCounters(store, clock)
         """Counts every request; other facts to be counted have to be passed to it."""
-        self._stops = StopTeller(store, clock)
-        self._listener = tell_all([self.counters, self._stops, listener])
+        self._stops = StopRecorder(store, clock)
+        self._listener = fan_out([self.counters, self._stops, listener])
         self._opened: dict[str, tuple[ExchangeClient, SharedGate]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 

@@ -59,7 +59,7 @@ def asked_of(
     )
 
 
-def told_of(limit: Limit, seen: ServerCount) -> WindowDemand:
+def server_demand(limit: Limit, seen: ServerCount) -> WindowDemand:
     """The exchange's own count of a limit, to be stored for display."""
     name = _SERVER + name_of(limit)
     return WindowDemand(name, _NO_AMOUNT, limit.period_ms, 0, 0, seen.used, seen.window)
@@ -121,7 +121,7 @@ def state_of(limit: Limit, budget: Budget, now_ms: int, offset_ms: int) -> Limit
     if limit.kind == "paced":
         missing_us = max(0, use[0] - now_ms * 1000) if use else 0
         used = min(limit.most, -(-missing_us // _unit_us(limit)))
-        window_start, reset_at, told = None, now_ms + -(-missing_us // 1000), None
+        window_start, reset_at, server_used = None, now_ms + -(-missing_us // 1000), None
     else:
         index = (now_ms + offset_ms) // limit.period_ms
         # Another process, whose estimate of the exchange's clock differs slightly, may be ahead.
@@ -129,7 +129,9 @@ def state_of(limit: Limit, budget: Budget, now_ms: int, offset_ms: int) -> Limit
         window_start = index * limit.period_ms - offset_ms
         reset_at = window_start + limit.period_ms
         server = budget.uses.get(_SERVER + name_of(limit))
-        told = server[1] if server and server[0] >= index and server[1] < _NO_AMOUNT else None
+        server_used = (
+            server[1] if server and server[0] >= index and server[1] < _NO_AMOUNT else None
+        )
     return LimitState(
         kind=limit.kind,
         unit=limit.unit,
@@ -140,5 +142,5 @@ def state_of(limit: Limit, budget: Budget, now_ms: int, offset_ms: int) -> Limit
         used=used,
         window_start=window_start,
         reset_at=reset_at,
-        server_used=told,
+        server_used=server_used,
     )

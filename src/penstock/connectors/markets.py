@@ -61,7 +61,7 @@ class Markets:
         *,
         oldest_ms: int = DAY_MS,
     ) -> None:
-        self._store, self._gateways, self._tell = store, gateways, listener
+        self._store, self._gateways, self._emit = store, gateways, listener
         self._oldest_ms = oldest_ms
         self._known: dict[str, tuple[int, SymbolMap]] = {}
         """By exchange: when the store was read, and the symbols."""
@@ -140,7 +140,7 @@ class Markets:
         change = ListingChange(present - old, old - present)
         if change.listed or change.delisted:
             listed, delisted = _slugs(change.listed), _slugs(change.delisted)
-            self._tell(MarketsChanged(exchange=exchange_id, listed=listed, delisted=delisted))
+            self._emit(MarketsChanged(exchange=exchange_id, listed=listed, delisted=delisted))
         return change
 
     async def _ask(self, exchange_id: str) -> Info:
@@ -204,8 +204,8 @@ _NONE = MarketDetails()
 
 def _read(document: Document) -> SymbolMap:
     rows = msgspec.convert(document["symbols"], list[_Row])
-    told = msgspec.convert(document.get("details", []), list[_DetailsRow])
-    details = {each.native: MarketDetails(*each[1:]) for each in told}
+    rows = msgspec.convert(document.get("details", []), list[_DetailsRow])
+    details = {each.native: MarketDetails(*each[1:]) for each in rows}
     listed = [
         ListedMarket(
             r.native, Symbol.parse(r.slug), r.streamed, r.typed, details.get(r.native, _NONE)

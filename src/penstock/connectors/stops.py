@@ -34,45 +34,45 @@ class Stop(Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class StopTeller:
+class StopRecorder:
     """A listener that stores responses that order a stop."""
 
     store: StateStore
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._heard: dict[str, Document] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._received: dict[str, Document] = {}
+        self._storing: asyncio.Task[None] | None = None
 
     def __call__(self, fact: Fact) -> None:
         """Store the response if the fact is a stop."""
         if isinstance(fact, SendingStopped):
-            self._heard[fact.exchange] = {
+            self._received[fact.exchange] = {
                 "status": fact.status,
                 "path": fact.path,
                 "words": fact.words,
                 "said_at": self.clock.now_ms(),
                 "asked_until": fact.asked_ms,
             }
-            if self._telling is None or self._telling.done():
-                self._telling = asyncio.get_running_loop().create_task(self._tell())
+            if self._storing is None or self._storing.done():
+                self._storing = asyncio.get_running_loop().create_task(self._store_all())
 
     async def aclose(self) -> None:
         """Wait for a pending write, for a short time."""
-        if self._telling is not None:
-            await asyncio.wait({self._telling}, timeout=_RETRY_S)
-            self._telling.cancel()
+        if self._storing is not None:
+            await asyncio.wait({self._storing}, timeout=_RETRY_S)
+            self._storing.cancel()
 
-    async def _tell(self) -> None:
-        while self._heard:
-            exchange_id, stop = next(iter(self._heard.items()))
+    async def _store_all(self) -> None:
+        while self._received:
+            exchange_id, stop = next(iter(self._received.items()))
             try:
                 await self.store.update(CONNECTORS, exchange_id, partial(_stopped, stop))
             except StorageError:
                 await self.clock.sleep(_RETRY_S)
                 continue
-            if self._heard.get(exchange_id) is stop:
-                del self._heard[exchange_id]
+            if self._received.get(exchange_id) is stop:
+                del self._received[exchange_id]
 
 
 def _stopped(stop: Document, found: Document) -> Document:

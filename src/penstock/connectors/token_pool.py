@@ -7,8 +7,8 @@ limit counts use grants, each for a given time.
 from collections.abc import Sequence
 from math import inf, nextafter
 
+from penstock.connectors.budget_client import NEVER, BudgetClient
 from penstock.connectors.clocks import Clocks, WindowPosition
-from penstock.connectors.fleet import NEVER, Fleet
 from penstock.connectors.held_tokens import HeldTokens
 from penstock.connectors.limits import name_of, paced_by
 from penstock.connectors.queues import Charge, QueuedRequest, RequestQueue, TimedGrant
@@ -20,8 +20,8 @@ from penstock.throttle.gate import Limit
 class TokenPool:
     """Tokens and timed grants of one process, for one exchange."""
 
-    def __init__(self, fleet: Fleet, clocks: Clocks, guard_ms: int) -> None:
-        self._fleet, self._clocks, self._guard_ms = fleet, clocks, guard_ms
+    def __init__(self, budget_client: BudgetClient, clocks: Clocks, guard_ms: int) -> None:
+        self._budget_client, self._clocks, self._guard_ms = budget_client, clocks, guard_ms
         self._tokens = HeldTokens()
 
     def due_ms(self, queue: RequestQueue, first: QueuedRequest, now_ms: float) -> float:
@@ -96,7 +96,7 @@ class TokenPool:
         cost = waiter.cost
         windows = [self._asked(queue, limit, cost) for limit in limits if limit.kind == "aligned"]
         paced = [limit for limit in limits if limit.kind == "paced"]
-        leased = await self._fleet.lease(
+        leased = await self._budget_client.lease(
             windows, [paced_by(limit, queue.charge(limit, cost)) for limit in paced]
         )
         if limits != queue.limits:
@@ -122,17 +122,19 @@ class TokenPool:
     def _asked(self, queue: RequestQueue, limit: Limit, cost: int) -> WindowDemand:
         charge = queue.charge(limit, cost)
         if queue.is_paced:
-            return self._fleet.asked(limit, charge, 0)
+            return self._budget_client.asked(limit, charge, 0)
         name = name_of(limit)
         position = self._clocks.position(limit.period_ms, self._clocks.now_ms())
         held = self._tokens.of(name, position.window)
-        left = self._fleet.open_to_us(limit) - self._fleet.used(name, position.window)
+        left = self._budget_client.open_to_us(limit) - self._budget_client.used(
+            name, position.window
+        )
         demand = max(0, queue.demand(limit) - held)
         most = self._tokens.block(limit, name, demand, (position.window, position.left_share))
         most = min(most, self._tokens.part(left))
         # Tokens that do not cover another whole request are left to other processes.
         want = most if most >= demand else queue.fitting(limit, held + most) - held
-        return self._fleet.asked(limit, max(0, charge - held), max(0, want))
+        return self._budget_client.asked(limit, max(0, charge - held), max(0, want))
 
     def _add_grant(self, queue: RequestQueue, cost: int, leased: LeaseReply) -> None:
         aligned = [limit for limit in queue.limits if limit.kind == "aligned"]

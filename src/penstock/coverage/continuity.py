@@ -23,8 +23,8 @@ _LOST = "lost"
 class Continuity:
     """The ids of every stream with consecutive ids."""
 
-    def __init__(self, channels: Collection[str], tell: Listener) -> None:
-        self._channels, self._tell = frozenset(channels), tell
+    def __init__(self, channels: Collection[str], emit: Listener) -> None:
+        self._channels, self._emit = frozenset(channels), emit
         self._ids: dict[Stream, StreamIds] = {}
         self._latest: dict[Stream, int] = {}
         """The latest ids of streams without a record yet."""
@@ -48,7 +48,7 @@ class Continuity:
             ids = claimed(stored)
             if doubted:
                 was, ids = len(ids.runs), confirmed(stored, stream, log)
-                self._tell_lost(stream, was - len(ids.runs))
+                self._emit_lost(stream, was - len(ids.runs))
             self._ids[stream] = ids
         for stream in log.streams():
             if stream.exchange == exchange and stream.channel in self._channels:
@@ -72,7 +72,7 @@ class Continuity:
             if number is not None:
                 if runs.last is not None and number > runs.last + 1:
                     self._gaps[stored.stream.channel, cause] += 1
-                    self._tell_gap(stored.stream, IdGap(runs.last + 1, number - 1))
+                    self._emit_gap(stored.stream, IdGap(runs.last + 1, number - 1))
                 runs.add(number)
 
     def recovered(self, events: Sequence[Event]) -> None:
@@ -130,13 +130,13 @@ class Continuity:
             else:
                 self._gaps[channel, marker.cause] += 1
 
-    def _tell_lost(self, stream: Stream, count: int) -> None:
+    def _emit_lost(self, stream: Stream, count: int) -> None:
         if count:
             exchange, channel, symbol = stream
-            self._tell(RecordsLost(exchange=exchange, channel=channel, symbol=symbol, count=count))
+            self._emit(RecordsLost(exchange=exchange, channel=channel, symbol=symbol, count=count))
 
-    def _tell_gap(self, stream: Stream, gap: IdGap) -> None:
-        self._tell(
+    def _emit_gap(self, stream: Stream, gap: IdGap) -> None:
+        self._emit(
             GapFound(
                 exchange=stream.exchange,
                 channel=stream.channel,

@@ -77,13 +77,13 @@ def plain_numbers(texts: Sequence[str | UnsetType]) -> list[str | None]:
     return [None if text is UNSET else plain_number(text) for text in texts]
 
 
-def step_text(told: object) -> str | None:
+def step_text(value: object) -> str | None:
     """A step of prices or quantities, without trailing zeros; None if it is missing or invalid.
 
     An invalid step does not invalidate the listing.
     """
     try:
-        step = Decimal(told) if isinstance(told, str) else None
+        step = Decimal(value) if isinstance(value, str) else None
     except InvalidOperation:
         return None
     if step is None or not step.is_finite() or not step > 0 or abs(step.adjusted()) > _MOST_DIGITS:
@@ -98,12 +98,12 @@ def step_of_digits(digits: object) -> str | None:
     return None
 
 
-def word(told: object) -> str | None:
+def word(value: object) -> str | None:
     """A short word, such as a status; None if it is missing or invalid."""
-    return told if isinstance(told, str) and 0 < len(told) <= _LONGEST_WORD else None
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_WORD else None
 
 
-def surely_over_ms(received_at_ns: int) -> int:
+def certainly_ended_ms(received_at_ns: int) -> int:
     """The time before which intervals had certainly ended when the response was made.
 
     It allows for the difference of the clocks.

@@ -187,7 +187,7 @@ class Gateway:
         try:
             answer = await self._carry(request, leaving)
         except (NeverSent, NoAnswer) as error:
-            self._tell_failure(request, error)
+            self._emit_failure(request, error)
             raise
         finally:
             # Also when this task was cancelled: a request that was not sent by then is never sent.
@@ -215,7 +215,7 @@ class Gateway:
         ahead_ms = self.offset.middle_ms if self.offset else 0
         return request.params_at(round(self.clock.now_ms() + ahead_ms))
 
-    def _tell_failure(self, request: Request[T], error: ExchangeUnreachable) -> None:
+    def _emit_failure(self, request: Request[T], error: ExchangeUnreachable) -> None:
         self.listener(
             RequestFailed(
                 exchange=self.exchange.name,

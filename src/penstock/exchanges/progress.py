@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def progress_request(
-    asked: Request[T], tell: Callable[[T], MarketProgress]
+    asked: Request[T], progress_of: Callable[[T], MarketProgress]
 ) -> Request[MarketProgress]:
     """The same request, reading only the progress from the response."""
 
     def read(body: bytes, received_at_ns: int) -> MarketProgress:
-        return tell(asked.read(body, received_at_ns))
+        return progress_of(asked.read(body, received_at_ns))
 
     return Request(asked.path, asked.cost, read, asked.params, asked.category, asked.dated)
 

@@ -17,7 +17,7 @@ from penstock.exchanges.base import ExchangeClient, Rest
 from penstock.ingest.candle_jobs import K
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.history import iso, kept_from_ms, longest, told_until
+from penstock.ingest.history import complete_until, iso, kept_from_ms, longest
 from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
 from penstock.market.events import Candle
@@ -93,10 +93,10 @@ class CandleWalk:
             end_ms, asked_ms = self._ends(now_ms)
             first_ms = max(start_ms, self._oldest_ms(now_ms))
             if first_ms >= end_ms:
-                self._tell_lost(start_ms, end_ms)
+                self._note_lost(start_ms, end_ms)
                 return True
             page = await self._page(self.interval, first_ms, asked_ms)
-            self._tell_lost(start_ms, page[0].open_ms if page else first_ms)
+            self._note_lost(start_ms, page[0].open_ms if page else first_ms)
             step = self._step(page, first_ms, now_ms)
             await self._record(step.closed)
             if not page and not step.is_last:
@@ -117,7 +117,7 @@ class CandleWalk:
         Returns the time up to which the page has every candle that exists.
         """
         page = await self._page(self.interval, start_ms, end_ms)
-        until_ms = told_until(self.gateway.exchange, self.interval, (start_ms, end_ms), page)
+        until_ms = complete_until(self.gateway.exchange, self.interval, (start_ms, end_ms), page)
         known = held.opens(start_ms, until_ms)
         missing = [candle for candle in page if candle.closed and candle.open_ms not in known]
         if missing:
@@ -137,10 +137,12 @@ class CandleWalk:
         if len(closed) < len(wanted):
             # A candle still open is left to a later run; one that should be closed will be soon.
             return _Step(closed, next_ms, is_last=wanted[-1].close_ms >= now_ms)
-        told_ms = told_until(self.gateway.exchange, self.interval, (start_ms, asked_ms), page)
+        complete_ms = complete_until(
+            self.gateway.exchange, self.interval, (start_ms, asked_ms), page
+        )
         # Not past the end: the candle that was requested as a proof is not recorded.
-        next_ms = max(next_ms, min(told_ms, self._settled_ms(now_ms), end_ms))
-        is_present = told_ms >= end_ms > self.interval.open_of(now_ms)
+        next_ms = max(next_ms, min(complete_ms, self._settled_ms(now_ms), end_ms))
+        is_present = complete_ms >= end_ms > self.interval.open_of(now_ms)
         return _Step(closed, next_ms, is_last=is_present or next_ms >= end_ms)
 
     async def _beyond_nothing(self, step: _Step, now_ms: int) -> _Step:
@@ -154,7 +156,7 @@ class CandleWalk:
             page = await self._page(far, at_ms, end_ms)
             if page:
                 return step._replace(next_ms=max(step.next_ms, min(page[0].open_ms, end_ms)))
-            at_ms = told_until(exchange, far, (at_ms, end_ms), page)
+            at_ms = complete_until(exchange, far, (at_ms, end_ms), page)
         return step._replace(next_ms=max(step.next_ms, end_ms))
 
     def _ends(self, now_ms: int) -> tuple[int, int]:
@@ -174,7 +176,7 @@ class CandleWalk:
         exchange = self.gateway.exchange
         return max(exchange.opened_ms, kept_from_ms(exchange, self.interval, now_ms))
 
-    def _tell_lost(self, start_ms: int, first_ms: int) -> None:
+    def _note_lost(self, start_ms: int, first_ms: int) -> None:
         """Add an event if the exchange no longer keeps the candles at the cursor."""
         kept_ms = kept_from_ms(self.gateway.exchange, self.interval, self.now_ms())
         if self.cursor_ms() is None or not start_ms < min(first_ms, kept_ms):

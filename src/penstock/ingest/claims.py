@@ -21,6 +21,7 @@ from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import NEAR, fetch_gap
 from penstock.ingest.history import first_open, length_ms
 from penstock.jobs.model import Job
+from penstock.market.channels import CANDLES
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
@@ -53,7 +54,7 @@ async def check_claims(context: HandlerContext) -> int:
         if job.symbol is None or job.timeframe is None:
             continue
         symbol, interval = Symbol.parse(job.symbol), Interval.parse(job.timeframe)
-        stream = Stream(job.exchange_id, f"candles_{interval}", symbol.slug)
+        stream = Stream(job.exchange_id, CANDLES.named(str(interval)), symbol.slug)
         if any(
             place.startswith(ours) and reached.get((place, stream), 0) < number
             for place, number in job.progress.recorded.items()

@@ -33,6 +33,6 @@ class HandlerContext:
     log: LogReader
     """The records of all processes."""
     job_service: JobService
-    tell: Listener = quiet
+    emit: Listener = quiet
     log_id: int = 0
     """Identifies the log: another machine's may have slots of the same names."""

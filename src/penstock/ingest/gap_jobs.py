@@ -26,7 +26,7 @@ async def fetch_gap(context: HandlerContext, job: Job, gap: CandleGap, origin: s
         made = await context.job_service.create(new, origin)
     except AlreadyExists:
         return None
-    context.tell(
+    context.emit(
         CandlesMissing(
             exchange=job.exchange_id,
             symbol=Symbol.parse(job.symbol or "").slug,

@@ -43,7 +43,7 @@ def span_end(interval: Interval, start_ms: int, span: int) -> int:
     return end_ms
 
 
-def told_until(
+def complete_until(
     exchange: Exchange, interval: Interval, asked: tuple[int, int], page: list[Candle]
 ) -> int:
     """The time up to which a page requested for [start, end) has every candle that exists."""

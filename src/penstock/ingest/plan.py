@@ -230,13 +230,13 @@ def shown(step: PlanStep) -> PlannedChange:
     match step:
         case MakeConnector() | EditConnector():
             action = "create" if isinstance(step, MakeConnector) else "edit"
-            told = [_limit_words(limit) for limit in step.limits or ()]
-            told += [f"notes {step.notes!r}"] if step.notes else []
+            details = [_limit_words(limit) for limit in step.limits or ()]
+            details += [f"notes {step.notes!r}"] if step.notes else []
             return PlannedChange(
                 action=action,
                 what="connector",
                 exchange_id=step.exchange_id,
-                detail=", ".join(told),
+                detail=", ".join(details),
             )
         case MakeJob(new):
             since_ms = new.cursor.since_ms if new.cursor else None

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError
 from penstock.jobs.leases import Leases
+from penstock.jobs.permits import JobPermits
 from penstock.jobs.run import NS_PER_MS, AnyRun
-from penstock.jobs.slots import JobSlots
 
 # A store that does not answer is retried after the lease divided by this.
 _AGAIN_SHARE = 20
@@ -24,14 +24,14 @@ class Heartbeats:
     def __init__(
         self,
         leases: Leases,
-        slots: JobSlots,
+        permits: JobPermits,
         clock: Clock,
         lease_ms: int,
-        heard: Callable[[str], None],
+        on_reply: Callable[[str], None],
     ) -> None:
-        self._leases, self._slots = leases, slots
+        self._leases, self._permits = leases, permits
         self._clock, self._lease_ms = clock, lease_ms
-        self._heard = heard
+        self._on_reply = on_reply
         """Called with the reason if the store did not answer, with an empty text if it did."""
         self._job_runs: dict[AnyRun, int] = {}
         """Every job run, and when it was last renewed."""
@@ -92,16 +92,16 @@ class Heartbeats:
             job_run: self._unsaved.pop(job_run) for job_run in job_runs if job_run in self._unsaved
         }
         try:
-            await self._slots.renew()
+            await self._permits.renew()
             known = await self._leases.heartbeat(
                 [job_run.job for job_run in job_runs], self._lease_ms
             )
         except StorageError as error:
-            self._heard(str(error))
+            self._on_reply(str(error))
             self._put_back(saving)
             await self._clock.sleep(self._lease_ms / 1000 / _AGAIN_SHARE)
             return
-        self._heard("")
+        self._on_reply("")
         for job_run, job in zip(job_runs, known, strict=True):
             if job_run not in self._job_runs:
                 continue

@@ -112,14 +112,14 @@ class JobKind(ABC, Generic[T, C]):
         """
 
     @classmethod
-    def read_cursor(cls, said: Any) -> C:
+    def read_cursor(cls, given: Any) -> C:
         """A cursor from a client's document, or from one of its own type.
 
         Raises:
             BadJob: it is invalid.
         """
         try:
-            return cast("C", msgspec.convert(msgspec.to_builtins(said), cls.cursor_type))
+            return cast("C", msgspec.convert(msgspec.to_builtins(given), cls.cursor_type))
         except msgspec.ValidationError as error:
             problem, _, path = str(error).partition(" - at `$.")
             if unknown := _UNKNOWN.search(problem):

@@ -15,8 +15,8 @@ from penstock.jobs import transitions
 from penstock.jobs.documents import as_document, as_job
 from penstock.jobs.kinds import AnyKind
 from penstock.jobs.model import Job, claim_priority_of
+from penstock.jobs.permits import JobPermits
 from penstock.jobs.schedule import rank, wake_ms
-from penstock.jobs.slots import JobSlots
 from penstock.storage.state import Claim, Document, Patch, Query, StateStore, Write
 from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import CONNECTORS, JOBS
@@ -81,12 +81,12 @@ class Leases:
         most: int,
         lease_ms: int,
         busy: Collection[str] = (),
-        slots: JobSlots | None = None,
+        permits: JobPermits | None = None,
     ) -> list[Job]:
         """Claim the first due jobs that no worker holds, except those of busy exchanges.
 
-        Jobs whose connector is paused are skipped too, and with ``slots`` those of exchanges that
-        have no free slot.
+        Jobs whose connector is paused are skipped too, and with ``permits`` those of exchanges that
+        have no free permit.
         """
         taken: list[Job] = []
         passed: set[JobQueue] = set()
@@ -96,12 +96,12 @@ class Leases:
                 if not heads:
                     break
                 room = most - len(taken)
-                if slots and not (room := await slots.take(heads[0].exchange_id, room)):
+                if permits and not (room := await permits.take(heads[0].exchange_id, room)):
                     busy = {*busy, heads[0].exchange_id}
                     continue
                 found = await self._claim_first(heads, worker, room, lease_ms)
-                if slots:
-                    slots.use(heads[0].exchange_id, len(found))
+                if permits:
+                    permits.use(heads[0].exchange_id, len(found))
                 taken += found
                 if not found:  # other workers claimed them first
                     passed.add(heads[0].queue)
@@ -166,12 +166,12 @@ class Leases:
         until_ms = wake_ms(reset.at_ms, ahead, reset.serves, reset.window_ms)
         return await self._write_one(job, transitions.waiting(job, at_ms, until_ms, reason))
 
-    async def park(
+    async def release(
         self, job: Job, at_ms: int, reason: str, due_ms: int | None = None
     ) -> Job | None:
         """Save a run that ended before the work is done. It is due at ``due_ms``, or at once."""
         due_ms = at_ms if due_ms is None else due_ms
-        return await self._write_one(job, transitions.parked(job, at_ms, reason, due_ms))
+        return await self._write_one(job, transitions.released(job, at_ms, reason, due_ms))
 
     async def _queue_heads(
         self, busy: Collection[str], awake: Condition, passed: Collection[JobQueue] = ()
@@ -214,8 +214,8 @@ class Leases:
             cursor = self._kinds[job.type].ended(job.cursor)
             held = {"cursor": cursor, "progress": job.progress, "events": job.events}
             done = transitions.ended(replace(as_job(document, self._kinds), **held), at_ms)
-            doings = transitions.worker_events_of(done)
-            rest = {"doings": doings, "wake_at": None, "unsettled": 0}
+            events = transitions.worker_events_of(done)
+            rest = {"doings": events, "wake_at": None, "unsettled": 0}
             return {**document, **as_document(done), **rest}
 
         written = await self.store.update(JOBS, job.id, change)

@@ -76,7 +76,7 @@ class JobProgress(Struct, frozen=True, kw_only=True):
     checked_ts: int | None = None
     """The end of the range that was checked for missing candles."""
     recorded: dict[str, int] = {}
-    """By log and slot, the last broadcast number assigned to its records there."""
+    """By log and slot, the last record number assigned to its records there."""
 
 
 class JobEvent(Struct, frozen=True, kw_only=True):

@@ -66,11 +66,11 @@ class Outcomes:
         kinds: Mapping[str, JobKind[Any, Any]],
         clock: Clock,
         settings: Jobs,
-        tell: Listener,
+        emit: Listener,
         draw: Callable[[], float] = random,
     ) -> None:
         self._leases, self._kinds = leases, kinds
-        self._clock, self._tell, self._draw = clock, tell, draw
+        self._clock, self._emit, self._draw = clock, emit, draw
         self._backoff = Backoff(
             attempts=settings.attempts,
             first_s=settings.first_delay,
@@ -90,16 +90,16 @@ class Outcomes:
             case Exception() if not isinstance(result, _NOT_ITS_FAULT):
                 return await self._fail(job_run, at_ms, result)
             case Exception():
-                return await self._park(job_run, at_ms, str(result), at_ms + _ASIDE_MS)
+                return await self._release(job_run, at_ms, str(result), at_ms + _ASIDE_MS)
             case _:
-                return await self._park(
+                return await self._release(
                     job_run, at_ms, job_run.stopping or "it was interrupted", at_ms
                 )
 
     async def _done(self, job_run: AnyRun, at_ms: int) -> Outcome:
         job = job_run.job
         if self._kept(job_run, *await self._leases.finish([job], at_ms)):
-            self._tell(
+            self._emit(
                 JobDone(
                     job=job.id,
                     kind=job.type,
@@ -117,10 +117,10 @@ class Outcomes:
         wait_ms = max(1, again_ms - self._clock.now_ms()) + _DOUBT_MS
         reset = Reset(at_ms + wait_ms, *await self._request_rate(job))
         if self._kept(job_run, await self._leases.wait(job, at_ms, reset, str(error))):
-            told = JobWaits(
+            fact = JobWaits(
                 job=job.id, exchange=job.exchange_id, wait_ms=wait_ms, reason=str(error)
             )
-            self._tell(told)
+            self._emit(fact)
         return Outcome("waiting", wait_ms)
 
     async def _request_rate(self, job: Job) -> RequestRate:
@@ -137,7 +137,7 @@ class Outcomes:
             delay_s = self._backoff.delay(job.attempts, self._draw())
             retry_ms = at_ms + max(1, round(delay_s * 1000))
         if self._kept(job_run, await self._leases.fail(job, at_ms, reason, retry_ms)):
-            self._tell(
+            self._emit(
                 JobFailed(
                     job=job.id,
                     kind=job.type,
@@ -148,10 +148,10 @@ class Outcomes:
             )
         return Outcome("failed")
 
-    async def _park(self, job_run: AnyRun, at_ms: int, reason: str, due_ms: int) -> Outcome:
+    async def _release(self, job_run: AnyRun, at_ms: int, reason: str, due_ms: int) -> Outcome:
         job = job_run.job
-        if self._kept(job_run, await self._leases.park(job, at_ms, reason, due_ms)):
-            self._tell(JobParked(job=job.id, exchange=job.exchange_id, reason=reason))
+        if self._kept(job_run, await self._leases.release(job, at_ms, reason, due_ms)):
+            self._emit(JobParked(job=job.id, exchange=job.exchange_id, reason=reason))
         return Outcome("parked")
 
     def _kept(self, job_run: AnyRun, written: Job | None) -> bool:

@@ -33,7 +33,7 @@ async def held(store: StateStore, job: Job, span: tuple[int, int]) -> AsyncItera
     """
     now_ms = await store.now_ms()
     id_ = f"ranges {job.exchange_id} {job.type} {job.symbol} {job.timeframe}"
-    # In the table of slots, but of no exchange, so that it is not claimed as one.
+    # In the table of job permits, but of no exchange, so that it is not claimed as a permit.
     empty = {"id": id_, "exchange_id": "", "number": 0, "until": 0, "fence": 0, "ranges": []}
 
     def taken(found: Document) -> Document:

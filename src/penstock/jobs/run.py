@@ -66,7 +66,7 @@ class JobRun(Generic[T, C]):
         self.job = with_event(self.job, self.job.updated_at, what, detail)
 
     def recorded(self, place: str, number: int) -> None:
-        """Set the last number that a slot assigned to its records; stored with the next save."""
+        """Set the last record number that a slot assigned; stored with the next save."""
         known = self.job.progress
         progress = replace(known, recorded={**known.recorded, place: number})
         self.job = replace(self.job, progress=progress)

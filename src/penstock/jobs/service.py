@@ -59,7 +59,9 @@ class JobService:
         """
         now_ms = await self.store.now_ms()
         job = replace(admitted(new, self.kinds, _fresh_id(now_ms), now_ms), origin=origin)
-        document = _told(_filed({}, job, job.next_run_at), now_ms, JobAction("created"))
+        document = _with_event(
+            _updated_document({}, job, job.next_run_at), now_ms, JobAction("created")
+        )
         async with self._range_of(job):
             inserted = await self.store.insert_if_absent(JOBS, document)
         if not inserted.created:
@@ -277,8 +279,8 @@ class JobService:
             if replace(new, updated_at=job.updated_at) == job:
                 return None
             wake_at = document.get("wake_at") if _held(job, now_ms) else _wake_at(new)
-            filed = _filed(document, replace(new, updated_at=now_ms), wake_at)
-            return _told(filed, now_ms, action)
+            filed = _updated_document(document, replace(new, updated_at=now_ms), wake_at)
+            return _with_event(filed, now_ms, action)
 
         written = await self.store.update(JOBS, job_id, changed)
         if written is None and not seen:
@@ -301,12 +303,12 @@ def _wake_at(job: Job) -> int | None:
     return None if job.state in ("failed", "success") else job.next_run_at
 
 
-def _filed(document: Document, job: Job, wake_at: int | None) -> Document:
+def _updated_document(document: Document, job: Job, wake_at: int | None) -> Document:
     """Return the document of a job; its other fields stay."""
     return {**document, **as_document(job), "wake_at": wake_at}
 
 
-def _told(document: Document, at_ms: int, action: JobAction) -> Document:
+def _with_event(document: Document, at_ms: int, action: JobAction) -> Document:
     """Return the document with an event for a client's action."""
     event = {"at": at_ms, "what": action.what, "detail": action.why, "by": ""}
     return {**document, "orders": [*document.get("orders", ()), event][-EVENTS_KEPT // 2 :]}

@@ -40,7 +40,7 @@ def finished(job: Job, at_ms: int) -> Patch:
     assert job.schedule is not None, "a job without a schedule ends for good"
     due_ms = next_due(job.id, job.schedule.interval_ms, at_ms)
     return {
-        **_released(job, at_ms, "done", due_ms=due_ms),
+        **_unlocked(job, at_ms, "done", due_ms=due_ms),
         "state": "idle",
         # This also completes a manual run.
         "claim_priority": job.priority,
@@ -55,7 +55,7 @@ def finished(job: Job, at_ms: int) -> Patch:
 def failed(job: Job, at_ms: int, reason: str, retry_ms: int | None) -> Patch:
     """The run failed; it is retried at ``retry_ms``, or only on a client's request if None."""
     return {
-        **_released(job, at_ms, "failed", reason, due_ms=retry_ms),
+        **_unlocked(job, at_ms, "failed", reason, due_ms=retry_ms),
         "state": "failed" if retry_ms is None else "idle",
         "attempts": job.attempts + 1,
         "stats.runs": Add(1),
@@ -67,15 +67,15 @@ def failed(job: Job, at_ms: int, reason: str, retry_ms: int | None) -> Patch:
 def waiting(job: Job, at_ms: int, until_ms: int, reason: str) -> Patch:
     """There is no budget. It does not count as a failure."""
     return {
-        **_released(job, at_ms, "waiting", reason, due_ms=until_ms),
+        **_unlocked(job, at_ms, "waiting", reason, due_ms=until_ms),
         "state": "waiting_rate_limit",
     }
 
 
-def parked(job: Job, at_ms: int, reason: str, due_ms: int) -> Patch:
+def released(job: Job, at_ms: int, reason: str, due_ms: int) -> Patch:
     """Its worker releases it in the middle; another may continue."""
     state = "queued" if job.status == "active" else "idle"
-    return {**_released(job, at_ms, "parked", reason, due_ms=due_ms), "state": state}
+    return {**_unlocked(job, at_ms, "parked", reason, due_ms=due_ms), "state": state}
 
 
 def ended(job: Job, at_ms: int) -> Job:
@@ -128,7 +128,7 @@ def _work(job: Job) -> Patch:
     }
 
 
-def _released(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int | None) -> Patch:
+def _unlocked(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int | None) -> Patch:
     patch = {
         **_work(with_event(job, at_ms, what, detail)),
         # Incremented here too: a heartbeat still under way must not renew the lease.

@@ -67,9 +67,9 @@ def edited(job: Job, edit: JobEdit, kinds: Mapping[str, AnyKind], now_ms: int) -
     return replace(job, updated_at=now_ms)
 
 
-def _moved(job: Job, kind: AnyKind, said: object) -> Job:
+def _moved(job: Job, kind: AnyKind, given: object) -> Job:
     """The job from another cursor, which may also change its target."""
-    cursor = kind.read_cursor(said)
+    cursor = kind.read_cursor(given)
     if cursor == job.cursor:
         return job
     target = kind.target(Market(job.symbol, job.timeframe), cursor)
@@ -91,19 +91,19 @@ def kind_of(name: str, kinds: Mapping[str, AnyKind]) -> AnyKind:
     raise BadJob("type", f"there is no kind {name!r}; {hint}")
 
 
-def _typed(said: S) -> S:
+def _typed(given: S) -> S:
     """The same, with the bounds of its types checked: its constructor does not check them."""
     try:
-        return msgspec.convert(msgspec.to_builtins(said), type(said))
+        return msgspec.convert(msgspec.to_builtins(given), type(given))
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$.")
         raise BadJob(path.rstrip("`") or "job", problem) from error
 
 
-def _schedule(said: Schedule | None, kind: AnyKind, target: Struct) -> Schedule | None:
+def _schedule(given: Schedule | None, kind: AnyKind, target: Struct) -> Schedule | None:
     interval_ms = kind.interval_ms(target)
     if interval_ms is None:
-        if said is not None:
+        if given is not None:
             raise BadJob("schedule", f"a {kind.name} has none: it runs until it is done")
         return None
-    return said or Schedule(interval_ms=interval_ms)
+    return given or Schedule(interval_ms=interval_ms)

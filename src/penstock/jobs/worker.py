@@ -20,9 +20,9 @@ from penstock.jobs.kinds import JobKind
 from penstock.jobs.leases import Leases, QueueHead
 from penstock.jobs.model import Job, claim_priority_of
 from penstock.jobs.outcomes import Outcomes
+from penstock.jobs.permits import JobPermits
 from penstock.jobs.run import NS_PER_MS, AnyRun
 from penstock.jobs.schedule import rank
-from penstock.jobs.slots import JobSlots
 from penstock.telemetry import Listener, quiet
 
 # At a stop the current page may be completed; then the job is released as it was last saved.
@@ -45,7 +45,7 @@ class Worker:
         kinds: Mapping[str, JobKind[Any, Any]],
         clock: Clock,
         settings: Jobs,
-        tell: Listener = quiet,
+        emit: Listener = quiet,
     ) -> None:
         self.name = name
         """The holder in its leases."""
@@ -56,11 +56,13 @@ class Worker:
         self._leases, self._clock = leases, clock
         self.kinds = kinds
         """The kinds of jobs that it runs, by name."""
-        self._settings, self._tell = settings, tell
+        self._settings, self._emit = settings, emit
         self._lease_ms = round(settings.lease * 1000)
-        self._outcomes = Outcomes(leases, kinds, clock, settings, tell)
-        self._slots = JobSlots(leases.store, name, settings.per_exchange, self._lease_ms, clock)
-        self._heartbeats = Heartbeats(leases, self._slots, clock, self._lease_ms, self._store_said)
+        self._outcomes = Outcomes(leases, kinds, clock, settings, emit)
+        self._permits = JobPermits(leases.store, name, settings.per_exchange, self._lease_ms, clock)
+        self._heartbeats = Heartbeats(
+            leases, self._permits, clock, self._lease_ms, self._report_store
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed: dict[str, int] = {}
         """Exchanges without budget, and until when (monotonic ns)."""
@@ -79,14 +81,14 @@ class Worker:
                 if renewing.done():
                     renewing.result()  # a bug: raise it rather than let leases expire
                 self._wake.clear()
-                looking = asyncio.create_task(self._look_around())
+                looking = asyncio.create_task(self._start_due_jobs())
                 await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 # A store that answers does so soon; a stop does not wait for one that does not.
                 if not await self._within(_LET_GO_S, looking):
                     looking.cancel()
                     break
                 await wait_for(self._wake, self._clock, looking.result())
-            await self._park_all()
+            await self._release_all()
         finally:
             renewing.cancel()
             stopping.cancel()
@@ -94,21 +96,21 @@ class Worker:
                 task.cancel()
             await asyncio.gather(renewing, stopping, *self._tasks, return_exceptions=True)
 
-    async def _look_around(self) -> float:
+    async def _start_due_jobs(self) -> float:
         """Start the jobs that can be started; return the seconds until the next check."""
         try:
-            self._slots.full.clear()
+            self._permits.full.clear()
             await self._claim()
-            await self._slots.release()
+            await self._permits.release()
             busy, due_ms = self._busy(), None
             if not self._room() or busy - self._closed.keys():
                 await self._make_room()
             if self._room():
                 due_ms = await self._leases.next_due_ms(busy)
         except StorageError as error:
-            self._store_said(str(error))
+            self._report_store(str(error))
             return _SILENCE_S
-        self._store_said("")
+        self._report_store("")
         waits_ms = [self._settings.poll_interval * 1000, *self._until_open_ms()]
         if due_ms is not None:
             waits_ms.append(due_ms - self.store_now_ms())
@@ -118,7 +120,7 @@ class Worker:
         while room := self._room():
             asked_ns = self._clock.monotonic_ns()
             jobs = await self._leases.claim(
-                self.name, room, self._lease_ms, self._busy(), self._slots
+                self.name, room, self._lease_ms, self._busy(), self._permits
             )
             if not jobs:
                 return
@@ -132,7 +134,7 @@ class Worker:
         """Exchanges of which no more jobs are claimed now."""
         now_ns = self._clock.monotonic_ns()
         self._closed = {name: end for name, end in self._closed.items() if end > now_ns}
-        return self._slots.full | self._closed.keys()
+        return self._permits.full | self._closed.keys()
 
     def _room(self) -> int:
         """How many more jobs this worker may run."""
@@ -192,7 +194,7 @@ class Worker:
             working.cancel()
             guarding.cancel()
             self.job_runs.pop(job_run.job.id, None)
-            self._slots.done(job_run.job.exchange_id)
+            self._permits.done(job_run.job.exchange_id)
             self._wake.set()
 
     async def _run(self, job_run: AnyRun) -> bool:
@@ -207,7 +209,7 @@ class Worker:
             try:
                 outcome = await self._outcomes.settle(job_run, result, self.store_now_ms())
             except StorageError as error:
-                self._store_said(str(error))
+                self._report_store(str(error))
                 if self._clock.monotonic_ns() >= job_run.good_until_ns:
                     job_run.lose("its end could not be written to the store")
                 await self._clock.sleep(_SILENCE_S)
@@ -220,7 +222,7 @@ class Worker:
                 self.ended[outcome.how] += 1
                 return
         self.ended["lost"] += 1
-        self._tell(
+        self._emit(
             JobLost(job=job_run.job.id, exchange=job_run.job.exchange_id, reason=job_run.lost)
         )
 
@@ -234,7 +236,7 @@ class Worker:
             if await wait_for(job_run.gone, self._clock, left_ns / 1_000_000_000):
                 return
 
-    async def _park_all(self) -> None:
+    async def _release_all(self) -> None:
         """Wait a few seconds for current pages to be completed, then release all jobs."""
         for job_run in self.job_runs.values():
             job_run.stop("the worker stops")
@@ -242,7 +244,7 @@ class Worker:
             for job_run in self.job_runs.values():
                 job_run.gone.set()
             await self._within(_LET_GO_S, *self._tasks)
-        releasing = asyncio.create_task(self._slots.release())
+        releasing = asyncio.create_task(self._permits.release())
         await self._within(_LET_GO_S, releasing)
         releasing.cancel()
         await asyncio.gather(releasing, return_exceptions=True)
@@ -257,10 +259,10 @@ class Worker:
             late.cancel()
         return not left
 
-    def _store_said(self, trouble: str) -> None:
+    def _report_store(self, trouble: str) -> None:
         """Report once when the store stops answering, and once when it answers again."""
         if trouble and not self._silent:
-            self._tell(StoreSilent(reason=trouble))
+            self._emit(StoreSilent(reason=trouble))
         elif self._silent and not trouble:
-            self._tell(StoreAnswers())
+            self._emit(StoreAnswers())
         self._silent = trouble

@@ -208,8 +208,8 @@ class Ticker(Event, frozen=True, kw_only=True, gc=False, tag="ticker"):
 
     @property
     def summary(self) -> str:
-        told = (("bid", self.bid_text), ("ask", self.ask_text), ("last", self.last_text))
-        return "ticker: " + ", ".join(f"{name} {text}" for name, text in told if text)
+        shown = (("bid", self.bid_text), ("ask", self.ask_text), ("last", self.last_text))
+        return "ticker: " + ", ".join(f"{name} {text}" for name, text in shown if text)
 
 
 class Ticker24h(Ticker, frozen=True, kw_only=True, gc=False, tag="ticker_24h"):

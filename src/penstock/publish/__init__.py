@@ -1,4 +1,4 @@
-"""Publishers send records to subscribers, by topic and number.
+"""Publishers send records to subscribers, by topic and record number.
 
 A publisher never waits for subscribers and never fails because of them: messages that cannot be
 delivered are dropped. No record is lost, because every message carries its number in its topic and

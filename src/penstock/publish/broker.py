@@ -43,7 +43,7 @@ from penstock.telemetry import Listener, quiet
 _AT_ONCE = 500
 _BYTES_AT_ONCE = 1024 * 1024
 _ANSWERS_AT_ONCE = 4
-_TELL_S = 1.0
+_REPORT_S = 1.0
 _REMEMBERED_BYTES = 16 * 1024 * 1024
 _SLOT = "_bus"
 
@@ -53,8 +53,8 @@ class Broker:
 
     def __init__(self, endpoints: BusEndpoints, clock: Clock, listener: Listener = quiet) -> None:
         self.counts = BusCounts()
-        self.endpoints, self._clock, self._tell = endpoints, clock, listener
-        self._told = BusCounts()
+        self.endpoints, self._clock, self._emit = endpoints, clock, listener
+        self._reported = BusCounts()
         self._why_cut, self._closed = "", 0
         self._registry = Registry(_REMEMBERED_BYTES)
         self._subscriptions = ClientSubscriptions(endpoints.settings.subscriptions)
@@ -80,7 +80,7 @@ class Broker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Forward until ``stop`` is set, and report drops and rejections every second."""
-        works = (self.forward(), self._keep_telling(), stop.wait())
+        works = (self.forward(), self._keep_reporting(), stop.wait())
         tasks = [asyncio.ensure_future(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -90,10 +90,10 @@ class Broker:
         for task in done:
             task.result()
 
-    async def _keep_telling(self) -> None:
+    async def _keep_reporting(self) -> None:
         while True:
-            await self._clock.sleep(_TELL_S)
-            self.tell()
+            await self._clock.sleep(_REPORT_S)
+            self.report()
 
     async def forward(self) -> None:
         """Forward for ever."""
@@ -108,28 +108,28 @@ class Broker:
         while True:
             # Each socket is served in turn, so that a peer that sends without pause delays no
             # other. Sockets that were just written to must be read again before waiting for them.
-            busy = [self._admit(), self._pass_on(), self._hear(), self._answer()]
+            busy = [self._admit(), self._forward_batch(), self._serve_subscribers(), self._answer()]
             if any(busy):
                 await self._clock.sleep(0)
             else:
                 await readable(*sockets)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report messages dropped and connections refused since the last call, if any."""
-        now, before = self.counts, self._told
+        now, before = self.counts, self._reported
         if (now.overflows, now.missed) != (before.overflows, before.missed):
             overflows, missed = now.overflows - before.overflows, now.missed - before.missed
-            self._tell(BusFell(overflows=overflows, missed=missed))
+            self._emit(BusFell(overflows=overflows, missed=missed))
         if self._guard is not None and now.refused > before.refused:
-            self._tell(BusRefused(count=now.refused - before.refused, why=self._guard.why))
+            self._emit(BusRefused(count=now.refused - before.refused, why=self._guard.why))
         if now.cut > before.cut:
-            self._tell(BusRefused(count=now.cut - before.cut, why=self._why_cut))
-        self._told = msgspec.structs.replace(now)
+            self._emit(BusRefused(count=now.cut - before.cut, why=self._why_cut))
+        self._reported = msgspec.structs.replace(now)
 
     def close(self) -> None:
         self._open.close()
 
-    def _pass_on(self) -> bool:
+    def _forward_batch(self) -> bool:
         taken = drain(self._publishers, _AT_ONCE, _BYTES_AT_ONCE)
         for data in taken:
             try:
@@ -157,22 +157,22 @@ class Broker:
         for head in self._registry.announced(announcement, self._clock.now_ms()):
             self._outbox.send(head)
 
-    def _hear(self) -> bool:
+    def _serve_subscribers(self) -> bool:
         """Process new connections, subscriptions, and messages from subscribers."""
-        busy = bool(self._arrivals.look(_AT_ONCE))
-        for connection in self._audience.look(_AT_ONCE):
+        busy = bool(self._arrivals.process_events(_AT_ONCE))
+        for connection in self._audience.process_events(_AT_ONCE):
             self._subscriptions.opened(connection)
             busy = True
         try:
             for _ in range(_AT_ONCE):
                 frame = self._subscribers.recv(zmq.NOBLOCK, copy=False)
-                self._take_word(frame, frame.bytes)
+                self._take_message(frame, frame.bytes)
                 busy = True
         except zmq.Again:
             pass
         return busy
 
-    def _take_word(self, frame: zmq.Frame, data: bytes) -> None:
+    def _take_message(self, frame: zmq.Frame, data: bytes) -> None:
         if data[:1] == b"\x01":
             try:
                 connection = int(frame.get(zmq.SRCFD))

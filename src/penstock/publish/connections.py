@@ -34,14 +34,14 @@ class ConnectionLimiter:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(address)
 
-    def look(self, most: int) -> list[int]:
+    def process_events(self, most: int) -> list[int]:
         """Process at most ``most`` monitor events; return the new connections."""
         came: list[int] = []
         try:
             for _ in range(most):
-                told = parse_monitor_message(self.socket.recv_multipart(zmq.NOBLOCK))
-                connection = int(told["value"])
-                if told["event"] == zmq.EVENT_DISCONNECTED:
+                event = parse_monitor_message(self.socket.recv_multipart(zmq.NOBLOCK))
+                connection = int(event["value"])
+                if event["event"] == zmq.EVENT_DISCONNECTED:
                     self._open.discard(connection)
                     continue
                 came.append(connection)

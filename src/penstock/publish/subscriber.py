@@ -137,7 +137,7 @@ class Subscriber:
         self._after: Delivery | None = None
         self._reading: asyncio.Future[list[tuple[int, bytes]]] | None = None
         self._disk = ThreadPoolExecutor(1, "subscriber")
-        self._told = 0
+        self._reported = 0
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.XSUB)
         endpoints.connect(self._socket, "subscribe")
@@ -184,9 +184,9 @@ class Subscriber:
 
     async def _receive(self) -> None:
         """Read messages from the bus; wait if there are none."""
-        if self.counts.missed != self._told:
-            missed, self._told = self.counts.missed - self._told, self.counts.missed
-            self._say(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
+        if self.counts.missed != self._reported:
+            missed, self._reported = self.counts.missed - self._reported, self.counts.missed
+            self._send(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
         taken = drain(self._socket, _BATCH, _BATCH_BYTES)
         for data in taken:
             try:
@@ -202,14 +202,14 @@ class Subscriber:
             self._todo.extend((read_frame(each), True) for each in unpack_frames(frame.payload))
             if not frame.number:
                 self._unanswered -= 1
-                self._say(f"\0{frame.topic}\0".encode())
+                self._send(f"\0{frame.topic}\0".encode())
         elif not frame.topic.startswith("_"):
             self._todo.append((frame, False))
 
-    def _say(self, word: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         # Without a broker the message is dropped; it only concerns counts and unsubscribing.
         with suppress(zmq.Again):
-            self._socket.send(word, zmq.NOBLOCK)
+            self._socket.send(message, zmq.NOBLOCK)
 
     def _take(self, frame: Frame, before: bool) -> None:
         try:

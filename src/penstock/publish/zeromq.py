@@ -93,7 +93,7 @@ class ZeroMqPublisher:
         clock: Clock | None = None,
     ) -> None:
         self.counts, self._clock = PublishedCounts(), clock or SystemClock()
-        self._slot, self._run_and_log, self._tell = slot, head, listener
+        self._slot, self._run_and_log, self._emit = slot, head, listener
         # From the log: records that a crash left unsent are announced, so subscribers detect them.
         self._numbers = dict(numbers or {})
         self._kind = _KINDS[endpoints.settings.payload]
@@ -102,8 +102,8 @@ class ZeroMqPublisher:
         room = self._most_bytes - len(self._batch_beginning) - _PACKED_BYTES
         self._batch_bytes = min(_BATCH_BYTES, room - 8)
         self._beginnings = _Beginnings(slot)
-        self._heard = False
-        self._told = 0
+        self._has_broker = False
+        self._reported = 0
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB)
         # With this, a full queue is an error that can be counted.
@@ -114,7 +114,7 @@ class ZeroMqPublisher:
 
     def publish(self, messages: Sequence[Published]) -> None:
         self._numbers.update({message.topic: message.number for message in messages})
-        if not (self._heard or self._listen()):
+        if not (self._has_broker or self._check_broker()):
             self.counts.unheard += len(messages)
             return
         frames = self._frames(messages)
@@ -156,7 +156,7 @@ class ZeroMqPublisher:
 
     def announce(self) -> None:
         """Send the last number of every topic to the broker; due every second."""
-        if self._listen():
+        if self._check_broker():
             announcement = Announcement(
                 slot=self._slot,
                 run=self._run_and_log.run,
@@ -173,10 +173,10 @@ class ZeroMqPublisher:
                 # If the queue is full, it is skipped: the next announcement includes its numbers.
                 with suppress(zmq.Again):
                     self._socket.send(frame, zmq.NOBLOCK)
-        dropped = self.counts.dropped - self._told
+        dropped = self.counts.dropped - self._reported
         if dropped:
-            self._told = self.counts.dropped
-            self._tell(MessagesDropped(slot=self._slot, count=dropped))
+            self._reported = self.counts.dropped
+            self._emit(MessagesDropped(slot=self._slot, count=dropped))
 
     async def run(self) -> None:
         """Announce every second."""
@@ -184,15 +184,15 @@ class ZeroMqPublisher:
             self.announce()
             await self._clock.sleep(_EVERY_S)
 
-    def _listen(self) -> bool:
+    def _check_broker(self) -> bool:
         """Whether a broker is or was connected: it subscribes to everything when it connects."""
-        for word in drain(self._socket, 100):
-            self._heard = word[:1] == b"\x01"
-        return self._heard
+        for message in drain(self._socket, 100):
+            self._has_broker = message[:1] == b"\x01"
+        return self._has_broker
 
     def close(self) -> None:
         """Close the socket; queued messages have ``bus.linger`` seconds to be sent."""
-        if not self._heard:
+        if not self._has_broker:
             self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.close()
         self._context.term()

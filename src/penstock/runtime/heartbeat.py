@@ -32,16 +32,16 @@ class Heartbeat:
     """Writes statuses. For one event loop."""
 
     def __init__(
-        self, current: Callable[[], Identified | None], clock: Clock, tell: Listener
+        self, current: Callable[[], Identified | None], clock: Clock, emit: Listener
     ) -> None:
         """``current`` returns the status; None while the process has no name of its own yet."""
-        self._current, self._clock, self._tell = current, clock, tell
+        self._current, self._clock, self._emit = current, clock, emit
         self.store: StateStore | None = None
         """None until it is open."""
         self.due = asyncio.Event()
         """Set when the status changed so much that it is written at once."""
         self._written_ns = clock.monotonic_ns()
-        self._told = False
+        self._warned = False
         self._cleaned_ns: int | None = None
 
     async def run(self) -> None:
@@ -81,10 +81,10 @@ class Heartbeat:
         except Exception as error:
             # Whatever it is: the process is more important than its status.
             silent_ns = self._clock.monotonic_ns() - self._written_ns
-            if not self._told and silent_ns > GONE_MS * 1_000_000:
-                self._told = True
+            if not self._warned and silent_ns > GONE_MS * 1_000_000:
+                self._warned = True
                 name = found.status.name if found is not None else ""
-                self._tell(StatusNotStored(process=name, reason=str(error)))
+                self._emit(StatusNotStored(process=name, reason=str(error)))
             return False
-        self._written_ns, self._told = self._clock.monotonic_ns(), False
+        self._written_ns, self._warned = self._clock.monotonic_ns(), False
         return True

@@ -106,14 +106,14 @@ class Process:
         self._tasks.append(asyncio.create_task(self._open_state_later()))
 
     async def _open_state_later(self) -> None:
-        told = False
+        warned = False
         while True:
             try:
                 await self.open_state()
             except Exception as error:
-                if not told:
+                if not warned:
                     self.listener(StatusNotStored(process=self.name, reason=str(error)))
-                told = True
+                warned = True
             else:
                 return
             await self.clock.sleep(_OPEN_AGAIN_S)

@@ -11,7 +11,7 @@ from penstock.publish.by_url import PreparedPublisher
 from penstock.publish.queued import QueuedPublisher
 from penstock.recorder import ListenerFailed
 
-_TELL_EVERY_NS = 10_000_000_000
+_EMIT_EVERY_NS = 10_000_000_000
 
 
 class Publishers:
@@ -67,8 +67,8 @@ class _OpenPublisher:
 
     def __init__(self, prepared: PreparedPublisher, source: PublishedSlot, capacity: int) -> None:
         self.name = prepared.name
-        self._tell, self._clock = source.listener, source.clock
-        self._told_ns: int | None = None
+        self._emit, self._clock = source.listener, source.clock
+        self._emitted_ns: int | None = None
         self.publisher = self._open(prepared, source, capacity)
         self._running = asyncio.create_task(self._run())
 
@@ -108,9 +108,9 @@ class _OpenPublisher:
     def _failed(self, error: Exception) -> None:
         """Log an error, but not more often than every ten seconds."""
         now_ns = self._clock.monotonic_ns()
-        if self._told_ns is None or now_ns - self._told_ns >= _TELL_EVERY_NS:
-            self._told_ns = now_ns
-            self._tell(ListenerFailed(listener=self.name, error=repr(error)))
+        if self._emitted_ns is None or now_ns - self._emitted_ns >= _EMIT_EVERY_NS:
+            self._emitted_ns = now_ns
+            self._emit(ListenerFailed(listener=self.name, error=repr(error)))
 
     def close(self) -> None:
         self._running.cancel()

@@ -26,12 +26,12 @@ def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) ->
     A second signal ends the process at once. SIGHUP sets ``stop`` only if the terminal was closed;
     otherwise it sets ``hangup``, also if it was received before this call.
     """
-    loop, main, told = asyncio.get_running_loop(), asyncio.current_task(), count()
+    loop, main, signals = asyncio.get_running_loop(), asyncio.current_task(), count()
     assert main is not None
     had_terminal = sys.stderr.isatty()
 
     def stop_or_end() -> None:
-        if next(told) == 0:
+        if next(signals) == 0:
             stop.set()
         else:
             # Records are already stored, so no shutdown is needed.
@@ -59,7 +59,7 @@ def end_in_time(seconds: float) -> None:
     Call it after ``stop_on_signals``. A thread receives signals before the event loop does, which
     may be busy or blocked in a library. For processes that have no data to lose.
     """
-    ours, heard = socket.socketpair()
+    ours, received = socket.socketpair()
     ours.setblocking(False)
     loops = signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
 
@@ -70,11 +70,11 @@ def end_in_time(seconds: float) -> None:
         os._exit(1)
 
     def watch() -> None:
-        told = False
-        with ours, heard:
-            while numbers := heard.recv(64):
-                if not told and set(numbers) & {signal.SIGINT, signal.SIGTERM}:
-                    told = True
+        is_timed = False
+        with ours, received:
+            while numbers := received.recv(64):
+                if not is_timed and set(numbers) & {signal.SIGINT, signal.SIGTERM}:
+                    is_timed = True
                     timer = threading.Timer(seconds, give_up)
                     timer.daemon = True
                     timer.start()
@@ -91,8 +91,8 @@ async def opened(
     """Open something that may take long; None if ``stop`` is set before it is open."""
     async with AsyncExitStack() as stack:
         found: T | None = None
-        with suppress(_ToldToStop):
-            async with _unless_told(stop):
+        with suppress(_Stopped):
+            async with _until_set(stop):
                 found = await stack.enter_async_context(opening)
         yield found
 
@@ -104,12 +104,12 @@ async def stop_after(seconds: float | None, stop: asyncio.Event, clock: Clock) -
         stop.set()
 
 
-class _ToldToStop(Exception):
+class _Stopped(Exception):
     """The process was stopped before it had started."""
 
 
 @asynccontextmanager
-async def _unless_told(stop: asyncio.Event) -> AsyncIterator[None]:
+async def _until_set(stop: asyncio.Event) -> AsyncIterator[None]:
     """End a block as soon as ``stop`` is set.
 
     Raises:
@@ -123,7 +123,7 @@ async def _unless_told(stop: asyncio.Event) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         if stop.is_set() and task.uncancel() == 0:
-            raise _ToldToStop from None
+            raise _Stopped from None
         raise
     finally:
         stopping.cancel()

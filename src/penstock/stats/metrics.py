@@ -204,9 +204,9 @@ def fleet_text(
 ) -> bytes:
     """The metrics from the state store, in Prometheus' text format."""
     registry = CollectorRegistry()
-    _tell_counters(counters, registry)
-    _tell_limits(connectors, registry)
-    _tell_connectors(connectors, registry)
+    _add_counters(counters, registry)
+    _add_limits(connectors, registry)
+    _add_connectors(connectors, registry)
     states = Gauge("penstock_jobs", "Live jobs by state.", ["exchange", "state"], registry=registry)
     for exchange, counts in jobs.items():
         for state, count in counts.items():
@@ -214,7 +214,7 @@ def fleet_text(
     return generate_latest(registry)
 
 
-def _tell_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegistry) -> None:
+def _add_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegistry) -> None:
     """Add the counters that all processes sum up in the store."""
     requests = Counter(
         "penstock_requests", "Requests that an exchange answered.", ["exchange", "status"],
@@ -247,7 +247,7 @@ def store_text(*, up: bool) -> bytes:
     return generate_latest(registry)
 
 
-def _tell_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
+def _add_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
     labels = ["exchange", "limit"]
     amount = Gauge("penstock_limit", "Amount allowed per period.", labels, registry=registry)
     used = Gauge("penstock_limit_used", "Amount used by all processes.", labels, registry=registry)
@@ -271,7 +271,7 @@ def _tell_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -
                 reset.labels(*where).set(limit.reset_at / 1000)
 
 
-def _tell_connectors(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
+def _add_connectors(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
     labels = ["exchange"]
     saturated = Counter(
         "penstock_limit_saturations",

@@ -17,6 +17,7 @@ from penstock.books.book import BookView
 from penstock.books.book_set import BookSet
 from penstock.books.events import BookEvent
 from penstock.books.restarts import BookRestarts
+from penstock.market.channels import BOOK_DELTAS
 from penstock.market.events import BookDelta, BookSnapshot, Cause, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
@@ -116,7 +117,7 @@ class Connection:
         """Remove streams; the others are not affected."""
         names = self._wanted.remove(wanted)
         self.failures.clear(names)
-        for symbol in wanted.symbols if wanted.channel == "book_deltas" else ():
+        for symbol in wanted.symbols if wanted.channel == BOOK_DELTAS.name else ():
             self.books.remove(symbol)
         # Also while disconnected: some dialects request everything that was not unsubscribed.
         self._requests.end(names)
@@ -258,8 +259,8 @@ class Connection:
         commands, self.commands = self.commands, []
         return commands
 
-    def _note(self, said: Sequence[Received]) -> None:
-        for each in said:
+    def _note(self, received: Sequence[Received]) -> None:
+        for each in received:
             if isinstance(each, tuple):
                 self._control(each)
             else:
@@ -281,41 +282,41 @@ class Connection:
             elif in_stream and type(event) is BookSnapshot:
                 self._begun(event)
 
-    def _control(self, said: Ack | Refusal | Notice | Malformed) -> None:
-        if isinstance(said, Malformed):
-            self.malformed[said.reason] += 1
-            self.quarantine.append(said)
+    def _control(self, message: Ack | Refusal | Notice | Malformed) -> None:
+        if isinstance(message, Malformed):
+            self.malformed[message.reason] += 1
+            self.quarantine.append(message)
             if not self._dialect.books.shows_loss:
-                self._doubt_books(said)
-        elif isinstance(said, Notice):
+                self._doubt_books(message)
+        elif isinstance(message, Notice):
             self.commands.append(Rotate("the exchange announced its shutdown"))
         else:
-            if isinstance(said, Ack):
-                self.failures.clear(self._requests.answered(said.request_id, said.names))
+            if isinstance(message, Ack):
+                self.failures.clear(self._requests.answered(message.request_id, message.names))
             else:
-                self._refuse(said)
+                self._refuse(message)
             if self._requests.settled:
                 self._retry = 0  # every request is answered: the connection works
 
-    def _doubt_books(self, said: Malformed) -> None:
+    def _doubt_books(self, message: Malformed) -> None:
         """Restart books that may have lost a change, where no later message shows the loss."""
-        name = said.stream
+        name = message.stream
         for symbol in [self._wanted.book_of(name)] if name else [*self.books]:
             if symbol and self.books[symbol].state == "synced":
-                self.books[symbol].invalidate(f"a frame could not be read: {said.words}")
+                self.books[symbol].invalidate(f"a frame could not be read: {message.words}")
                 self._restart(symbol, self._now_ns)
 
-    def _refuse(self, said: Refusal) -> None:
+    def _refuse(self, message: Refusal) -> None:
         """Handle a refusal: request the streams again, after growing delays."""
-        self.refusals.append(said)
-        names = self._requests.answered(said.request_id, said.names)
-        if len(names) > 1 and not said.names:
+        self.refusals.append(message)
+        names = self._requests.answered(message.request_id, message.names)
+        if len(names) > 1 and not message.names:
             # One of them may be the cause, and it is not named: request each half separately.
             self._requests.ask_halves(names)
             self._send_due(self._now_ns)
             return
-        times = self.failures.refuse(said, names)
-        self._put_off(names, times, f"refused: {said.words}")
+        times = self.failures.refuse(message, names)
+        self._put_off(names, times, f"refused: {message.words}")
 
     def _put_off(self, names: Sequence[str], times: int, reason: str) -> None:
         """Request failed streams again, after a growing delay."""
@@ -342,12 +343,12 @@ class Connection:
     def _restart(self, symbol: Symbol, at_ns: int) -> None:
         """Restart a lost book."""
         if self.books.restart(symbol, at_ns):
-            stream_key, reason = ("book_deltas", symbol), self.books[symbol].reason
+            stream_key, reason = (BOOK_DELTAS.name, symbol), self.books[symbol].reason
             self._interruptions.append((stream_key, reason, "book"))
             self._send_due(at_ns)
 
     def _add_books(self, stream_keys: Sequence[StreamKey]) -> None:
-        self.books.add(symbol for channel, symbol in stream_keys if channel == "book_deltas")
+        self.books.add(symbol for channel, symbol in stream_keys if channel == BOOK_DELTAS.name)
 
     def _issue(self, command: Command) -> None:
         self.commands.append(command)
@@ -369,7 +370,7 @@ class Connection:
         self._wake_for_next()
 
     def _book_stream(self, symbol: Symbol) -> str:
-        name = self._wanted.name("book_deltas", symbol)
+        name = self._wanted.name(BOOK_DELTAS.name, symbol)
         assert name is not None, "there is a book only where its stream is wanted"
         return name
 

@@ -53,7 +53,7 @@ def facts_of(exchange: str, failures: Sequence[SubscriptionFailure]) -> list[Fac
         named, times = streams[:_NAMED], max(each.times for each in some)
         reason, count = some[0].words, len(streams)
         if kind == "refused":
-            told: Fact = StreamsRefused(
+            fact: Fact = StreamsRefused(
                 exchange=exchange,
                 code=str(code),
                 reason=reason,
@@ -62,8 +62,8 @@ def facts_of(exchange: str, failures: Sequence[SubscriptionFailure]) -> list[Fac
                 times=times,
             )
         else:
-            told = StreamsPending(
+            fact = StreamsPending(
                 exchange=exchange, reason=reason, streams=named, count=count, times=times
             )
-        facts.append(told)
+        facts.append(fact)
     return facts

@@ -51,10 +51,10 @@ class SubscriptionFailures:
         """Whether there are unanswered streams."""
         return bool(self._unanswered)
 
-    def refuse(self, said: Refusal, names: Sequence[str]) -> int:
+    def refuse(self, refusal: Refusal, names: Sequence[str]) -> int:
         """Note a refusal of these streams; return the most refusals in a row of any."""
         self.totals.update(self._stream_keys(names))
-        return self._note(SubscriptionFailure("refused", said.code, said.words, (), 0), names)
+        return self._note(SubscriptionFailure("refused", refusal.code, refusal.words, (), 0), names)
 
     def miss(self, names: Sequence[str], within_s: float) -> None:
         """Note that these streams were not acknowledged in time."""

@@ -78,7 +78,7 @@ class WantedStreams:
         )
         self._names.update(zip(stream_keys, names, strict=True))
         self._stream_keys.update(zip(names, stream_keys, strict=True))
-        if channel == "book_deltas":
+        if channel == channels.BOOK_DELTAS.name:
             self._books.update(zip(names, fresh, strict=True))
         return stream_keys
 

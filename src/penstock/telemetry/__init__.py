@@ -19,14 +19,14 @@ def quiet(_: Fact) -> None:
     """Ignore a fact: the default listener."""
 
 
-def tell_all(listeners: Sequence[Listener]) -> Listener:
+def fan_out(listeners: Sequence[Listener]) -> Listener:
     """One listener that passes each fact to several; if one raises, the rest still receive it."""
 
-    def tell(fact: Fact) -> None:
+    def emit(fact: Fact) -> None:
         for listener in listeners:
             try:
                 listener(fact)
             except Exception as error:
                 log_error("listener_failed", listener=repr(listener), error=repr(error))
 
-    return tell
+    return emit

@@ -35,8 +35,8 @@ def log_facts(fact: Fact) -> None:
     level = logging.getLevelName(fact.logged_at().upper())
     if logging.getLogger(_OWN).isEnabledFor(level):
         fields: Mapping[str, Any] = msgspec.to_builtins(fact)
-        told = {name: value for name, value in fields.items() if name != "fact"}
-        structlog.get_logger(_OWN).log(level, type(fact).__name__, **told)
+        rest = {name: value for name, value in fields.items() if name != "fact"}
+        structlog.get_logger(_OWN).log(level, type(fact).__name__, **rest)
 
 
 def log_info(event: str, **fields: object) -> None:
@@ -95,8 +95,8 @@ def configure_logging(style: str, level: Level = "info") -> None:
     )
     logging.captureWarnings(True)
     sys.excepthook = _log_crash
-    threading.excepthook = lambda told: _log_crash(
-        told.exc_type, told.exc_value, told.exc_traceback
+    threading.excepthook = lambda args: _log_crash(
+        args.exc_type, args.exc_value, args.exc_traceback
     )
 
 

@@ -41,7 +41,7 @@ class BlockingThrottler(ThrottlerCore):
             deadline = FAR if timeout is None else deadline_of(self._scheduler.clock, timeout)
             waiter = Waiter(queue, cost, deadline, future)
             self._scheduler.join(waiter, priority)
-            self._look_again()
+            self._check_again()
         try:
             return granted(queue, cost, future.result())
         except BaseException:
@@ -50,7 +50,7 @@ class BlockingThrottler(ThrottlerCore):
                 if future.done() and future.exception() is None:
                     granted(queue, cost, future.result()).refund()
                 self._scheduler.leave(waiter)
-                self._look_again()
+                self._check_again()
             raise
 
     def try_acquire(self, cost: int = 1, category: str | None = None) -> Grant | None:
@@ -60,7 +60,7 @@ class BlockingThrottler(ThrottlerCore):
             at = self._scheduler.try_take(queue, cost)
         return None if at is None else granted(queue, cost, at)
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         with self._lock:
             at = self._scheduler.serve()
             self._news.notify()

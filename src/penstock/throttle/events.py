@@ -40,10 +40,10 @@ class Listeners:
             kept.remove(listener)
         self._all = tuple(kept)
 
-    def tell(self, event: CapacityLow) -> None:
+    def emit(self, event: CapacityLow) -> None:
         """Send an event to all listeners, in the order in which they were added."""
         for listener in self._all:
             try:
                 listener(event)
             except Exception:
-                LOG.exception("a listener failed: %r was told %r", listener, event)
+                LOG.exception("a listener failed: %r was given %r", listener, event)

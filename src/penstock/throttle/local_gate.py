@@ -149,10 +149,10 @@ class LocalGate:
     def _inherit(self, limit: Limit, old: dict[Limit, FixedWindow | TokenBucket]) -> None:
         """Count the usage of related windows, and of those just before, in a new window."""
         spent = 0
-        for each, kin in old.items():
+        for each, earlier in old.items():
             if (each.unit, each.category) == (limit.unit, limit.category):
-                before = kin.usage.before if isinstance(kin, FixedWindow) else 0
-                spent = max(spent, kin.used + before)
+                before = earlier.usage.before if isinstance(earlier, FixedWindow) else 0
+                spent = max(spent, earlier.used + before)
         window = self._windows[limit]
         if isinstance(window, TokenBucket):
             window.observe(min(spent, window.limit))

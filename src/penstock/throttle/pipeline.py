@@ -19,8 +19,8 @@ class Pipeline:
     """One limit of a throttler: a window, its name, its threshold and its pace."""
 
     __slots__ = (
-        "_listeners", "_max_soft_ns", "_pace_share", "_paced_at",
-        "_paces_from", "_told_in", "_warn_at",
+        "_listeners", "_low_in", "_max_soft_ns", "_pace_share", "_paced_at",
+        "_paces_from", "_warn_at",
         "care_from", "low_from", "per_request", "threshold", "timeframe", "window",
     )  # fmt: skip
 
@@ -49,7 +49,7 @@ class Pipeline:
         self._listeners = Listeners()
         self._paced_at = self._warn_at = -FAR
         self._pace_share = pace_from
-        self._told_in: int | None = None
+        self._low_in: int | None = None
         self.relimit()
 
     def relimit(self) -> None:
@@ -59,7 +59,7 @@ class Pipeline:
         self._paces_from = max(1, ceil(limit * self._pace_share)) if self._max_soft_ns else FAR
         self.care_from = min(self._paces_from, limit + 1)
         """Below this usage there is capacity, and nothing to pace."""
-        self._told_in = None
+        self._low_in = None
 
     @property
     def limit(self) -> int:
@@ -125,7 +125,7 @@ class Pipeline:
         if used >= self._paces_from:
             self._paced_at = at
         if used >= self.low_from and used - charge < self.low_from:
-            self._tell(used)
+            self._emit_low(used)
 
     def observe(self, used: int, at: int | None) -> None:
         """Apply the exchange's own count. Sends an event if the threshold is crossed."""
@@ -133,7 +133,7 @@ class Pipeline:
         self.window.observe(used, at)
         after = self.limit - self.remaining
         if before < self.low_from <= after:
-            self._tell(after)
+            self._emit_low(after)
 
     def _spacing(self, usage: tuple[Any, ...], before: int, charge: int, since: int) -> int:
         if before < self._paces_from:
@@ -156,16 +156,16 @@ class Pipeline:
             self.timeframe, charge, spacing / SECOND_NS, self._max_soft_ns / SECOND_NS,
         )  # fmt: skip
 
-    def _tell(self, used: int) -> None:
+    def _emit_low(self, used: int) -> None:
         usage = self.window.usage
         if isinstance(usage, FixedUsage):
             # Its usage may go down and up again while the exchange's count catches up with
             # requests in flight; each window has one event.
-            if usage.number == self._told_in:
+            if usage.number == self._low_in:
                 return
-            self._told_in = usage.number
+            self._low_in = usage.number
         left = max(0, self.limit - used)
-        self._listeners.tell(CapacityLow(self.timeframe, left / self.limit, left))
+        self._listeners.emit(CapacityLow(self.timeframe, left / self.limit, left))
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.timeframe}: {self.window!r}>"

@@ -108,7 +108,7 @@ class CategoryQueue:
             self.scheduler.leave(waiter)
         return None
 
-    def look(self, cost: int, now: int) -> tuple[int, list[Pipeline]]:
+    def due_at(self, cost: int, now: int) -> tuple[int, list[Pipeline]]:
         """When a request may be sent under all limits, and the limits it has to wait for."""
         due, blocking = -FAR, list[Pipeline]()
         for pipeline in self.pipelines:
@@ -127,10 +127,10 @@ class CategoryQueue:
             window = pipeline.window
             charge = 1 if pipeline.per_request else cost
             window.usage, wait = window.take(window.usage, charge, now)
-            assert not wait, "who charges has looked"
-        self.tell(cost, due)
+            assert not wait, "due_at() was not checked before"
+        self.charged(cost, due)
 
-    def tell(self, cost: int, due: int) -> None:
+    def charged(self, cost: int, due: int) -> None:
         """Report its charge to every limit, for pacing and threshold events."""
         for pipeline in self.pipelines:
             pipeline.charged(1 if pipeline.per_request else cost, due)
@@ -207,12 +207,12 @@ class Scheduler:
             if usage[0] >= pipeline.low_from and usage[0] - charge < pipeline.low_from:
                 crossed = True
         if crossed:
-            queue.tell(cost, now)
+            queue.charged(cost, now)
         return now
 
     def _take_with_care(self, queue: CategoryQueue, cost: int, now: int) -> int | None:
         # No take that is then discarded: the next one would have to copy the log.
-        if queue.look(cost, now)[0] > now:
+        if queue.due_at(cost, now)[0] > now:
             return None
         queue.charge(cost, now, now)
         return now
@@ -257,11 +257,11 @@ class Scheduler:
                 if queue.only is not None and queue.waiting == self.waiting:
                     self._let_many_go(queue, queue.only, now)
         while self.waiting:
-            waiter, due, look_at = self._next(now, not_before)
+            waiter, due, check_at = self._next(now, not_before)
             if waiter is None:
                 if self._expire(now):
                     continue  # A waiter behind an expired one may be granted now.
-                return min(look_at, self._deadlines[0][0] if self._deadlines else FAR)
+                return min(check_at, self._deadlines[0][0] if self._deadlines else FAR)
             if due <= now:
                 not_before = due
                 self._let_go(waiter, now, due)
@@ -273,14 +273,14 @@ class Scheduler:
         A waiter that cannot be granted by its deadline is rejected.
         """
         self._claimed.clear()
-        look_at = FAR
+        check_at = FAR
         for queue, waiter in self._in_order():
             if self._claimed and not self._claimed.isdisjoint(queue.pipelines):
                 continue  # It is behind a waiter of another queue.
             if waiter.cost > queue.most:  # The limits were lowered since it was queued.
                 self._send_away(waiter, queue.too_dear(waiter.cost))
                 return waiter, FAR, FAR
-            due, blocking = queue.look(waiter.cost, now)
+            due, blocking = queue.due_at(waiter.cost, now)
             due = max(due, not_before, self.blocked_until, waiter.due if waiter.due < now else now)
             if due > now:
                 if due > waiter.deadline:
@@ -288,10 +288,10 @@ class Scheduler:
                     return waiter, FAR, FAR
                 waiter.due = due
                 self._claimed.update(blocking)
-                look_at = min(look_at, due)
+                check_at = min(check_at, due)
                 continue
-            return waiter, due, look_at
-        return None, FAR, look_at
+            return waiter, due, check_at
+        return None, FAR, check_at
 
     def _in_order(self) -> list[tuple[CategoryQueue, Waiter[GrantFuture]]]:
         """The first waiter of each queue, in order."""
@@ -348,7 +348,7 @@ class Scheduler:
             entry = heappop(self._deadlines)
             waiter = entry[2]
             if waiter.waiting and not waiter.future.done():
-                due, _ = waiter.queue.look(waiter.cost, now)
+                due, _ = waiter.queue.due_at(waiter.cost, now)
                 due = max(due, self.blocked_until)
                 if due > now or waiter.queue.first() is not waiter:
                     self._send_away(waiter, self._timed_out(due, now))
@@ -366,7 +366,7 @@ class Scheduler:
         while self._deadlines and self._deadlines[0][0] <= now:
             waiter = heappop(self._deadlines)[2]
             if waiter.waiting and not waiter.future.done():
-                due, _ = waiter.queue.look(waiter.cost, now)
+                due, _ = waiter.queue.due_at(waiter.cost, now)
                 self._send_away(waiter, self._timed_out(max(due, self.blocked_until), now))
                 sent_away = True
         return sent_away

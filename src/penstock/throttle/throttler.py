@@ -159,7 +159,7 @@ class ThrottlerCore(ABC):
         by_category = _by_category(pipelines)
         clock = _one_clock(by_category)
         self._scheduler = Scheduler(
-            clock, whole_ns(ageing_s), self._look_again, lock or nullcontext()
+            clock, whole_ns(ageing_s), self._check_again, lock or nullcontext()
         )
         self._listeners = Listeners()
         self._pipelines: Mapping[str | None, Sequence[Pipeline]] = {}
@@ -187,13 +187,13 @@ class ThrottlerCore(ABC):
             for pipeline in self._pipelines.get(category, ()):
                 if pipeline.timeframe == window and not pipeline.per_request:
                     pipeline.observe(used, at)
-        self._look_again()
+        self._check_again()
 
     def block_until(self, at_ms: int) -> None:
         """Grant nothing before this time (ms since the epoch): the exchange ordered a stop."""
         with self._scheduler.lock:
             self._scheduler.blocked_until = max(self._scheduler.blocked_until, self._instant(at_ms))
-        self._look_again()
+        self._check_again()
 
     def stats(self) -> Stats:
         """The remaining capacity of each limit, and the number of waiters."""
@@ -222,13 +222,13 @@ class ThrottlerCore(ABC):
         """
         with self._scheduler.lock:
             self._keep(_by_category(pipelines))
-        self._look_again()
+        self._check_again()
 
     def _keep(self, by_category: Mapping[str | None, Sequence[Pipeline]]) -> None:
         for pipeline in _all_of(self._pipelines):
-            pipeline.remove_listener(self._listeners.tell)
+            pipeline.remove_listener(self._listeners.emit)
         for pipeline in _all_of(by_category):
-            pipeline.add_listener(self._listeners.tell)
+            pipeline.add_listener(self._listeners.emit)
         scheduler, everywhere = self._scheduler, by_category.get(None, ())
         in_use = [category for category, queue in scheduler.queues.items() if queue.first()]
         queues = {}
@@ -251,7 +251,7 @@ class ThrottlerCore(ABC):
         return at_ms * MS_NS - clock.now_ns() + clock.monotonic_ns()
 
     @abstractmethod
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """Grant all waiters that are due, and schedule the next check."""
 
 
@@ -312,7 +312,7 @@ class BaseThrottler(ThrottlerCore):
         deadline = FAR if timeout_s is None else deadline_of(self._scheduler.clock, timeout_s)
         waiter = Waiter(queue, cost, deadline, future)
         if self._scheduler.join(waiter, priority):
-            self._look_again()
+            self._check_again()
         return waiter
 
     def _abandon(self, waiter: Waiter[asyncio.Future[int]]) -> None:
@@ -321,9 +321,9 @@ class BaseThrottler(ThrottlerCore):
             granted(waiter.queue, waiter.cost, future.result()).refund()
         else:
             self._scheduler.leave(waiter)
-            self._look_again()
+            self._check_again()
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         at = self._scheduler.serve()
         timer = self._timer
         if at is None:

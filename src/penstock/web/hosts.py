@@ -49,10 +49,10 @@ def only_for(hosts: Hosts, inner: Application, setting: str) -> Application:
         if len(named) == 1 and hosts.accept(named[0]):
             await inner(scope, receive, send)
             return
-        said = f"The host {', '.join(named)!r} is not accepted. To allow it, add it to {setting}."
+        text = f"The host {', '.join(named)!r} is not accepted. To allow it, add it to {setting}."
         headers = [(b"content-type", b"text/plain; charset=utf-8")]
         await send({"type": "http.response.start", "status": 421, "headers": headers})
-        await send({"type": "http.response.body", "body": f"{said}\n".encode()})
+        await send({"type": "http.response.body", "body": f"{text}\n".encode()})
 
     return checked
 

@@ -15,7 +15,7 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges.base import Meaning
-from penstock.exchanges.ccxt.refusals import Parser, brought_home, is_ccxts, judge_of
+from penstock.exchanges.ccxt.refusals import Parser, as_penstock_error, is_ccxts, judge_of
 
 NOW_MS = 1_800_000_000_000
 NAME = "ccxt:okx"
@@ -42,7 +42,7 @@ NAME = "ccxt:okx"
     ],
 )
 def test_each_error_is_brought_to_one_of_ours(error: Exception, ours: type[PenstockError]) -> None:
-    found = brought_home(error, NAME, NOW_MS)
+    found = as_penstock_error(error, NAME, NOW_MS)
 
     assert type(found) is ours
     assert NAME in str(found)
@@ -53,12 +53,12 @@ def test_every_error_of_ccxts_is_brought_to_one_that_is_ours() -> None:
         error = getattr(theirs, name)
         if isinstance(error, type):
             assert is_ccxts(error("words"))
-            assert isinstance(brought_home(error("words"), NAME, NOW_MS), PenstockError)
+            assert isinstance(as_penstock_error(error("words"), NAME, NOW_MS), PenstockError)
     assert not is_ccxts(KeyError())
 
 
 def test_a_stop_without_an_end_lasts_a_while() -> None:
-    found = brought_home(theirs.RateLimitExceeded("slow"), NAME, NOW_MS)
+    found = as_penstock_error(theirs.RateLimitExceeded("slow"), NAME, NOW_MS)
 
     assert isinstance(found, RateLimited)
     assert found.retry_at_ms > NOW_MS
@@ -68,8 +68,8 @@ def test_a_market_refused_by_the_exchange_is_an_unknown_symbol() -> None:
     refused = BadRequest("/book {}", status=400, code="BadSymbol", message="no ZZZ")
     other = BadRequest("/book {}", status=400, code="BadRequest", message="no")
 
-    assert isinstance(brought_home(refused, NAME, NOW_MS), UnknownSymbol)
-    assert brought_home(other, NAME, NOW_MS) is other
+    assert isinstance(as_penstock_error(refused, NAME, NOW_MS), UnknownSymbol)
+    assert as_penstock_error(other, NAME, NOW_MS) is other
 
 
 class Client:

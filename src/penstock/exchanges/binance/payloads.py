@@ -43,7 +43,7 @@ class TradePayload(Struct, Generic[S], gc=False, kw_only=True):
     """
 
     event: str = field(name="e", default="")
-    told_ms: int = field(name="E", default=0)
+    event_ms: int = field(name="E", default=0)
     native: S = field(name="s")
     id: Whole = field(name="t")
     price: Text = field(name="p")
@@ -61,7 +61,7 @@ class AggTradePayload(Struct, Generic[S], gc=False, kw_only=True):
     """
 
     event: str = field(name="e", default="")
-    told_ms: int = field(name="E", default=0)
+    event_ms: int = field(name="E", default=0)
     native: S = field(name="s")
     id: Whole = field(name="a")
     price: Text = field(name="p")

@@ -36,10 +36,10 @@ async def load_markets(client: Any, _params: Params) -> list[Row]:
 
 def _step(client: Any, market: Row, of: str) -> str | None:
     """The step of a market's prices or amounts; None where only significant digits are given."""
-    told = (market.get("precision") or {}).get(of)
+    value = (market.get("precision") or {}).get(of)
     if client.precisionMode == _TICK_SIZE:
-        return text_of(told)
-    return step_of_digits(told) if client.precisionMode == _DECIMAL_PLACES else None
+        return text_of(value)
+    return step_of_digits(value) if client.precisionMode == _DECIMAL_PLACES else None
 
 
 async def fetch_time(client: Any, _params: Params) -> int:
@@ -131,5 +131,5 @@ def ticker_row(ticker: Mapping[str, Any]) -> Row:
         "volume": "baseVolume",
         "quote_volume": "quoteVolume",
     }
-    told = {ours: text_of(ticker.get(theirs)) for ours, theirs in numbers.items()}
-    return {"symbol": ticker.get("symbol"), "at_ms": ticker.get("timestamp"), **told}
+    values = {ours: text_of(ticker.get(theirs)) for ours, theirs in numbers.items()}
+    return {"symbol": ticker.get("symbol"), "at_ms": ticker.get("timestamp"), **values}

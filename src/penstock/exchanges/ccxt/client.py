@@ -31,7 +31,7 @@ def names() -> list[str]:
 
 
 def make(name: str) -> Any:
-    """A client of an exchange. It opens no connection; ``pay_through`` gives it a gateway.
+    """A client of an exchange. It opens no connection; ``send_through`` gives it a gateway.
 
     Raises:
         UnknownExchange: ccxt supports no exchange of that name.
@@ -66,7 +66,7 @@ def _count_exactly(client: Any) -> None:
     client.number, client.safe_float, client.load_markets_helper = number, exact_float, listing
 
 
-def pay_through(client: Any, gateway: ExchangeClient, rest_url: str | None) -> None:
+def send_through(client: Any, gateway: ExchangeClient, rest_url: str | None) -> None:
     """Make a client send through a gateway, to ``rest_url`` instead of the exchange if given."""
     cost: ContextVar[float] = ContextVar("cost", default=1.0)
 

@@ -10,9 +10,9 @@ from penstock.config import Exchanges
 from penstock.errors import BadRequest, RateLimited
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Request, SymbolMap
 from penstock.exchanges.ccxt.calls import CALLS
-from penstock.exchanges.ccxt.client import PREFIX, make, move_streams, pay_through
+from penstock.exchanges.ccxt.client import PREFIX, make, move_streams, send_through
 from penstock.exchanges.ccxt.feed import CcxtFeed, channels_of
-from penstock.exchanges.ccxt.refusals import CONFUSED, brought_home, is_ccxts
+from penstock.exchanges.ccxt.refusals import CONFUSED, as_penstock_error, is_ccxts
 from penstock.throttle.gate import Gate
 from penstock.throttle.offset import Offset
 
@@ -85,7 +85,7 @@ class CcxtGateway:
             raise self._ours(error) from error
 
     def _ours(self, error: Exception) -> Exception:
-        ours = brought_home(error, self.exchange.name, self.clock.now_ms())
+        ours = as_penstock_error(error, self.exchange.name, self.clock.now_ms())
         if isinstance(ours, RateLimited):
             # The error came from a socket, so the gate is not blocked yet.
             self.gate.block_until(ours.retry_at_ms)
@@ -96,7 +96,7 @@ def opened(gateway: ExchangeClient, places: Exchanges) -> CcxtGateway:
     """The client of an exchange that uses this gateway."""
     name = gateway.exchange.name
     client = make(name.removeprefix(PREFIX))
-    pay_through(client, gateway, places.rest_urls.get(name))
+    send_through(client, gateway, places.rest_urls.get(name))
     if (stream_url := places.stream_urls.get(name)) is not None:
         move_streams(client, stream_url)
     return CcxtGateway(gateway, client)

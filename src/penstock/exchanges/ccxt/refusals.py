@@ -96,7 +96,7 @@ def meaning_of(error: Exception) -> Meaning:
     return named[0] if named else "refused"
 
 
-def brought_home(error: Exception, exchange: str, now_ms: int) -> PenstockError:
+def as_penstock_error(error: Exception, exchange: str, now_ms: int) -> PenstockError:
     """The penstock error for an error that ccxt raised."""
     names, words = _names(error), _words(error)
     if isinstance(error, BadRequest):

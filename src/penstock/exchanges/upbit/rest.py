@@ -264,8 +264,8 @@ class UpbitRest:
         """The newest trade's id, or all levels of a book."""
         if channel == "book_deltas":
             return progress_request(self.book(symbol), shown_levels)
-        tell = latest_trade if channel == "trades" else last_trade_only
-        return progress_request(self.recent_trades(symbol, 1), tell)
+        progress_of = latest_trade if channel == "trades" else last_trade_only
+        return progress_request(self.recent_trades(symbol, 1), progress_of)
 
 
 def _first_id(day: int) -> int:

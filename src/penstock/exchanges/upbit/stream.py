@@ -108,7 +108,7 @@ class UpbitDialect:
             except NOT_READ:
                 pass  # _read_carefully finds out what is wrong
             else:
-                return [*self._heard(kind, event.symbol), event] if self._unheard else [event]
+                return [*self._first_ack(kind, event.symbol), event] if self._unheard else [event]
         return self._read_carefully(frame, received_at_ns)
 
     def read_many(
@@ -134,7 +134,7 @@ class UpbitDialect:
             read = self._readers.get(message.ty)
             if read is not None:
                 event = read(frame, received_at_ns)
-                return [*self._heard(message.ty, event.symbol), event]
+                return [*self._first_ack(message.ty, event.symbol), event]
         except NOT_READ as error:
             return [unreadable(error, frame)]
         if message.error is not UNSET:
@@ -146,7 +146,7 @@ class UpbitDialect:
             return []
         return [malformed("unknown_message", "neither data nor an answer", frame)]
 
-    def _heard(self, kind: str, symbol: Symbol) -> list[Ack]:
+    def _first_ack(self, kind: str, symbol: Symbol) -> list[Ack]:
         """The acknowledgement, if this is the first frame of a stream."""
         name = f"{kind}:{self._symbols.stream_name(symbol)}"
         if name not in self._unheard:

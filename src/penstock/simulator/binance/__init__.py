@@ -60,8 +60,8 @@ class Binance:
         self._limits = limits
         self.upkeep = upkeep or Upkeep()
         self.bans: BanPolicy | None = limits.bans
-        by_unit = {unit: [each.told_in(unit) for each in instruments] for unit in UNITS}
-        self._streams = {unit.dialect: Streams(told) for unit, told in by_unit.items()}
+        by_unit = {unit: [each.in_unit(unit) for each in instruments] for unit in UNITS}
+        self._streams = {unit.dialect: Streams(found) for unit, found in by_unit.items()}
         self._instants = {unit.dialect: unit.instant for unit in UNITS}
         self.rules: Sequence[Rule] = limits.rules
         self.routes: Mapping[str, Route] = rest.routes(by_unit, limits)

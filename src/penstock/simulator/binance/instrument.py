@@ -26,7 +26,7 @@ class Instrument:
         """The start of the history."""
         return self.market.listing.listed_at_ms
 
-    def told_in(self, unit: TimeUnit) -> "Instrument":
+    def in_unit(self, unit: TimeUnit) -> "Instrument":
         """The same instrument with times in another unit."""
         return replace(self, spelling=Spelling(self.market.listing, unit))
 

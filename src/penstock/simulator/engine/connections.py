@@ -56,5 +56,5 @@ class Ended:
 
     def descriptions(self) -> msgspec.Raw:
         """All descriptions as a JSON array, the latest last."""
-        told = (zlib.decompress(compressed) for _, compressed in self._descriptions)
-        return msgspec.Raw(b"[%b]" % b",".join(told))
+        described = (zlib.decompress(compressed) for _, compressed in self._descriptions)
+        return msgspec.Raw(b"[%b]" % b",".join(described))

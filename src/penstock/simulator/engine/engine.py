@@ -23,7 +23,7 @@ class Engine:
     router: Router
     settings: Simulator
     clock: Clock
-    tell: Listener
+    emit: Listener
     limiter: RequestLimiter
     injector: Injector
     windows: Windows
@@ -35,12 +35,12 @@ class Engine:
     failures: int = 0
     """Requests, messages and background tasks that failed by a defect of the simulator."""
 
-    def tell_refused(self, path: str, verdict: Verdict) -> None:
+    def emit_refused(self, path: str, verdict: Verdict) -> None:
         """Count a refusal and report it to the listener."""
         self.refusals += 1
         name = verdict.broken.name if verdict.broken else next(iter(verdict.used), "")
         limits = {rule.name: rule.limit for rule in self.limiter.rules}
-        self.tell(
+        self.emit(
             RequestRefused(
                 exchange=self.exchange.name,
                 path=path,
@@ -75,7 +75,7 @@ def build_engine(
         router=Router(exchange.routes),
         settings=settings,
         clock=clock,
-        tell=listener,
+        emit=listener,
         limiter=RequestLimiter(exchange.rules, exchange.bans),
         injector=Injector(plan, FaultLog(exchange.name, listener)),
         windows=windows,

@@ -47,7 +47,7 @@ class FaultLog:
 
     def __init__(self, exchange: str, listener: Listener, remembered: int = 20_000) -> None:
         self.counts: Counter[str] = Counter()
-        self._exchange, self._tell = exchange, listener
+        self._exchange, self._emit = exchange, listener
         self._log = History(Injected, remembered)
 
     def write(self, at_ms: int, kind: str, where: str, which: tuple[int, int], hid: bytes) -> None:
@@ -55,7 +55,7 @@ class FaultLog:
         self.counts[kind] += 1
         shown, seq = hid[:_SHOWN_BYTES].decode(errors="replace"), self._log.written + 1
         self._log.append(Injected(seq, at_ms, kind, kept_text(where), *which, shown))
-        self._tell(FaultInjected(exchange=self._exchange, kind=kind, where=where))
+        self._emit(FaultInjected(exchange=self._exchange, kind=kind, where=where))
 
     def entries(self, after_seq: int = 0, most: int | None = None) -> Page[Injected]:
         """Up to ``most`` faults after a sequence number."""

@@ -64,7 +64,7 @@ class RestServer:
         await self._think(seq, faults)
 
         if not verdict.admitted:
-            engine.tell_refused(path, verdict)
+            engine.emit_refused(path, verdict)
             refusal = _with_usage(engine, engine.exchange.refusal(verdict), verdict)
             return respond(engine.exchange, refusal)
         if faults.status is not None:

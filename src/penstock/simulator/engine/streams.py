@@ -44,7 +44,7 @@ class Streams:
             return respond(engine.exchange, engine.exchange.not_found(request.path))
         verdict = engine.limiter.connect(request.remote or "", request.path, now_ms, opening.group)
         if not verdict.admitted:
-            engine.tell_refused(request.path, verdict)
+            engine.emit_refused(request.path, verdict)
             return respond(engine.exchange, engine.exchange.refusal(verdict))
         socket = web.WebSocketResponse(
             autoping=False, compress=False, max_msg_size=_LONGEST_MESSAGE_BYTES
@@ -92,7 +92,7 @@ class Streams:
         )
         client.changed(now_ms)
         self.open[client.id] = client
-        engine.tell(
+        engine.emit(
             ClientConnected(exchange=engine.exchange.name, connection=client.id, path=request.path)
         )
         for payload in engine.exchange.greeting(client.id, now_ms):
@@ -108,7 +108,7 @@ class Streams:
         engine.limiter.forget(client.id)
         del self.open[client.id]
         self.ended.append(client)
-        engine.tell(
+        engine.emit(
             ClientGone(exchange=engine.exchange.name, connection=client.id, reason=client.reason)
         )
 

@@ -104,7 +104,7 @@ def _read(text: str) -> Said:
 
 def _said(message: Said, at_ms: int) -> Said:
     """The fields of every reply: the message's method and id, and the times in and out."""
-    at_us = times.told_us(at_ms)
+    at_us = times.reported_us(at_ms)
     answered = {"time_in": times.iso(at_us), "time_out": times.iso(at_us + _THINKING_US)}
     return {**_repeated(message), **answered}
 

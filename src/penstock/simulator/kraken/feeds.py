@@ -51,10 +51,10 @@ def trades(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
         first = max(1, end - TRADES_SHOWN)
         return [_trades(instrument, "snapshot", market.trades(first, end - first))]
 
-    def told(_at_ms: int, traded: list[Trade]) -> bytes:
+    def update(_at_ms: int, traded: list[Trade]) -> bytes:
         return _trades(instrument, "update", traded)
 
-    return StreamFeed(name, _on_trades(instrument, told), opening if snapshot else None)
+    return StreamFeed(name, _on_trades(instrument, update), opening if snapshot else None)
 
 
 def ticker(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
@@ -63,10 +63,10 @@ def ticker(name: str, instrument: Instrument, snapshot: bool) -> StreamFeed:
     def opening(at_ms: int) -> list[bytes]:
         return [_ticker(instrument, "snapshot", at_ms)]
 
-    def told(at_ms: int, _traded: list[Trade]) -> bytes:
+    def update(at_ms: int, _traded: list[Trade]) -> bytes:
         return _ticker(instrument, "update", at_ms)
 
-    return StreamFeed(name, _on_trades(instrument, told), opening if snapshot else None)
+    return StreamFeed(name, _on_trades(instrument, update), opening if snapshot else None)
 
 
 def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> StreamFeed:
@@ -81,13 +81,13 @@ def ohlc(name: str, instrument: Instrument, minutes: int, snapshot: bool) -> Str
         ]
         return [_candles("snapshot", at_ms, rows)]
 
-    def told(at_ms: int, _traded: list[Trade]) -> bytes:
+    def update(at_ms: int, _traded: list[Trade]) -> bytes:
         number = at_ms // step_ms
         start_ms = max(number * step_ms, instrument.listed_at_ms)
         sums = instrument.market.sums(start_ms, at_ms + 1)
         return _candles("update", at_ms, [_candle(instrument, number, minutes, sums)])
 
-    return StreamFeed(name, _on_trades(instrument, told), opening if snapshot else None)
+    return StreamFeed(name, _on_trades(instrument, update), opening if snapshot else None)
 
 
 def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> StreamFeed:
@@ -95,11 +95,11 @@ def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> Strea
     levels, cut = instrument.spelling.levels, Depth(instrument.book, depth)
 
     def frame(kind: str, slot: int, bids: str, asks: str) -> bytes:
-        told = times.iso(times.told_us((slot + 1) * Book.SLOT_MS))
+        timestamp = times.iso(times.reported_us((slot + 1) * Book.SLOT_MS))
         summed = checksum(*cut.after(slot), instrument.spelling.lot)
         return (
             f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{instrument.symbol}",'
-            f'"bids":{bids},"asks":{asks},"checksum":{summed},"timestamp":"{told}"}}]}}'
+            f'"bids":{bids},"asks":{asks},"checksum":{summed},"timestamp":"{timestamp}"}}]}}'
         ).encode()
 
     def opening(at_ms: int) -> list[bytes]:
@@ -107,22 +107,22 @@ def book(name: str, instrument: Instrument, depth: int, snapshot: bool) -> Strea
         return [frame("snapshot", slot, *map(levels, cut.after(slot)))]
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
-        told = []
+        updates = []
         for slot in range(after_ms // Book.SLOT_MS, upto_ms // Book.SLOT_MS):
             changes = cut.changes(slot)
             if changes is not None:
-                told.append(frame("update", slot, *map(levels, changes)))
-        return told
+                updates.append(frame("update", slot, *map(levels, changes)))
+        return updates
 
     return StreamFeed(name, frames, opening if snapshot else None)
 
 
-def _on_trades(instrument: Instrument, told: AtTrades) -> Frames:
+def _on_trades(instrument: Instrument, update: AtTrades) -> Frames:
     due = DueTrades(instrument.market)
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
         grouped = groupby(due(after_ms, upto_ms), key=lambda trade: trade.at_ms)
-        return [told(at_ms, list(traded)) for at_ms, traded in grouped]
+        return [update(at_ms, list(traded)) for at_ms, traded in grouped]
 
     return frames
 
@@ -153,14 +153,14 @@ def _ticker(instrument: Instrument, kind: str, at_ms: int) -> bytes:
         f'"last":{price(day.close)},"volume":{spelling.quantity(day.volume)},'
         f'"vwap":{price(spelling.average(day))},"low":{price(day.low)},"high":{price(day.high)},'
         f'"change":{price(change)},"change_pct":{exact(percent, 2)},'
-        f'"timestamp":"{times.iso(times.told_us(at_ms))}"}}]}}'
+        f'"timestamp":"{times.iso(times.reported_us(at_ms))}"}}]}}'
     ).encode()
 
 
 def _candles(kind: str, at_ms: int, rows: list[str]) -> bytes:
-    told = times.iso(times.told_us(at_ms))
+    timestamp = times.iso(times.reported_us(at_ms))
     return (
-        f'{{"channel":"ohlc","type":"{kind}","timestamp":"{told}","data":[{",".join(rows)}]}}'
+        f'{{"channel":"ohlc","type":"{kind}","timestamp":"{timestamp}","data":[{",".join(rows)}]}}'
     ).encode()
 
 

@@ -61,8 +61,8 @@ def routes(instruments: Sequence[Instrument]) -> dict[str, Route]:
 
 def server_time(_query: Query, as_of_ms: int) -> bytes:
     """``Time``."""
-    told = times.rfc1123(as_of_ms)
-    return f'{{"unixtime":{as_of_ms // 1000},"rfc1123":"{told}"}}'.encode()
+    text = times.rfc1123(as_of_ms)
+    return f'{{"unixtime":{as_of_ms // 1000},"rfc1123":"{text}"}}'.encode()
 
 
 def system_status(_query: Query, as_of_ms: int) -> bytes:

@@ -51,7 +51,7 @@ def first_after(market: Market, since_ns: int) -> int:
     return first + sum(at_ns <= since_ns for at_ns in times)
 
 
-def told_us(at_ms: int) -> int:
+def reported_us(at_ms: int) -> int:
     """The reported time of an event in a millisecond, in microseconds."""
     return at_ms * 1000 + within_ms(at_ms)
 

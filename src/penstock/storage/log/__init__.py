@@ -1,7 +1,7 @@
 """The log stores received events in order and without duplicates.
 
 Each writing process owns one *slot*; readers see all slots as one. Within a slot a key is recorded
-once, the first record wins, and every new record of a stream gets the next broadcast number.
+once, the first record wins, and every new record of a stream gets the next record number.
 Numbers start at 1, are never reused, and are stored with the records in one atomic write.
 ``append`` returns what was new, and that is never lost: by then it survives ``kill -9``
 (``flushed``), or a power cut (``synced``).
@@ -33,7 +33,7 @@ class Stored(Struct, frozen=True, gc=False):
     stream: Stream
     slot: str
     number: int
-    """Its broadcast number in this stream and slot."""
+    """Its record number in this stream and slot."""
     key: bytes
     record: bytes
     """The encoded event, as it is in the log and on the bus."""
@@ -238,7 +238,7 @@ class LogReader(Protocol):
     def numbers(
         self, stream: Stream, slot: str, first: int, last: int | None = None
     ) -> Iterator[Stored]:
-        """Records of one slot by broadcast number, ``last`` included, in that order.
+        """Records of one slot by record number, ``last`` included, in that order.
 
         A number that is missing was deleted, or its candle was corrected under a later number.
         """

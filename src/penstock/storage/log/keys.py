@@ -12,7 +12,7 @@ In a slot every entry begins with a letter and the stream's number within that s
 
     f                                   the layout's version
     s, stream                         → the stream's name
-    r, stream, key                    → broadcast number (8), record
+    r, stream, key                    → record number (8), record
     n, stream, number (8)             → the batch of records that begins with this number
     t, stream, second (8), number (8) → nothing: a batch at this number received in this second
 

@@ -114,10 +114,10 @@ class Repair:
             damaged = mend_wal(wal)
             losses.unknown += damaged
             if damaged:
-                self._told(wal.name, f"{damaged:,} bytes of its records are damaged")
+                self._report(wal.name, f"{damaged:,} bytes of its records are damaged")
         sizes = read_manifest(self._path).tables
         for name, problem in missing_tables(self._path).items():
-            self._told(name, problem)
+            self._report(name, problem)
             losses.unknown += sizes[int(Path(name).stem)] * _PACKED
         Rdict.repair(str(self._work), owners_options())
         kv = self._kv = open_alone(self._work)
@@ -132,7 +132,7 @@ class Repair:
             found.skip_numbers(kv, stream, margin)  # lost records may have had some
         shutil.rmtree(self._work / "lost", ignore_errors=True)
 
-    def _told(self, name: str, problem: str) -> None:
+    def _report(self, name: str, problem: str) -> None:
         files = self.findings.files
         if not any(file.name == name for file in files):
             files.append(DamagedFile(name, problem))
@@ -144,12 +144,12 @@ class Repair:
         try:
             lone = LoneTable(table, alone)
         except Exception as error:  # rocksdict raises no other
-            self._told(table.name, f"nothing of it can be read: {_short(error)}")
+            self._report(table.name, f"nothing of it can be read: {_short(error)}")
             losses.unknown += table.stat().st_size * _PACKED
         else:
             _add(lone.kv(), kv, numbers)
             lone.close()
-            self._told(table.name, _short(lone.problem) or "RocksDB does not take it")
+            self._report(table.name, _short(lone.problem) or "RocksDB does not take it")
             losses.holes += lone.holes
         shutil.rmtree(alone)
 

@@ -169,8 +169,8 @@ def lease(
     # Runs with a database locked: the usual path has comparisons, faster than max and min.
     lost = budget.era not in (era, "")
     forgot = lost or budget.forgot
-    told_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
-    blocked_ms = told_ms if told_ms > known_ms else known_ms
+    reported_ms, known_ms = ask.blocked_until_ms, budget.blocked_until_ms
+    blocked_ms = reported_ms if reported_ms > known_ms else known_ms
     at_ms, ready_ms = now_ms, now_ms if now_ms > blocked_ms else blocked_ms
     uses, spent, blocks = {} if lost else dict(budget.uses), dict[str, Use](), []
     if len(uses) > _MANY and not forgot:

@@ -227,10 +227,10 @@ class BinanceSpotThrottler(BaseThrottler):
 
         def good() -> bool:
             # A gate is not thread-safe, so the check runs in the event loop.
-            told: Future[bool] = Future()
-            loop.call_soon_threadsafe(lambda: told.set_result(grant.good()))
+            answer: Future[bool] = Future()
+            loop.call_soon_threadsafe(lambda: answer.set_result(grant.good()))
             try:
-                return told.result(_LOOP_S)
+                return answer.result(_LOOP_S)
             except TimeoutError:
                 return False
 

@@ -20,8 +20,8 @@ from penstock.connectors.limits import (
     in_force,
     name_of,
     restored,
+    server_demand,
     stored,
-    told_of,
 )
 from penstock.errors import StorageError
 from penstock.exchanges.facts import CapacityLow, ClockStepped
@@ -44,7 +44,7 @@ _STORE_CLOCK_MS = 1_000
 _OFFSET_MS, _OFFSET_EVERY_MS = 20, 10_000
 
 
-class Fleet:
+class BudgetClient:
     """The budget and the connector of one exchange, as read by one process."""
 
     def __init__(
@@ -57,18 +57,18 @@ class Fleet:
         self.budget = Budget()
         self.budget_at_ms = self.document_at_ms = self.block_checked_at_ms = NEVER
         """When the budget, the document, and whether there is a stop were last read."""
-        self._store, self._clocks, self._clock, self._tell = store, clocks, clock, listener
+        self._store, self._clocks, self._clock, self._emit = store, clocks, clock, listener
         self._chosen: tuple[Limit, ...] | None = None
         self._announced: tuple[Limit, ...] = ()
-        self._heard_ms = self._heard_at_ms = NEVER
+        self._stop_ms = self._stop_at_ms = NEVER
         """The end of a stop that this process received and the store does not have yet; and when
         it was received."""
         self._block_ms = 0
         """The stop in the store, as last read."""
         self._lifted_at: int | None = None
-        self._to_announce = self._to_show_offset = self._to_tell_seen = False
+        self._to_announce = self._to_show_offset = self._to_store_seen = False
         self._seen: dict[str, tuple[Limit, ServerCount]] = {}
-        self._told_seen: dict[str, ServerCount] = {}
+        self._stored_seen: dict[str, ServerCount] = {}
         self._taken: dict[str, tuple[Limit, ServerCount]] = {}
         """A lower bound of a window's usage: the exchange's count plus the tokens held here."""
         self._shown_offset_ms = 0
@@ -115,7 +115,7 @@ class Fleet:
         """
         periods_ms = [w.period_ms for w in windows] + [p.period_ms for p in paces]
         news = [*self._news({window.limit for window in windows})]
-        asked = (*windows, *(told_of(*each) for each in news))
+        asked = (*windows, *(server_demand(*each) for each in news))
         ask = self._ask(asked, tuple(paces), min(periods_ms))
         sent_ms = self._clocks.now_ms()
         with self._reaching():
@@ -123,7 +123,7 @@ class Fleet:
         self._saw_store(grant.now_ms, sent_ms)
         if grant.ok:
             self.block_checked_at_ms = self._clocks.now_ms()
-        self._told(ask, news)
+        self._mark_stored(ask, news)
         return grant
 
     def asked(self, limit: Limit, need: int, want: int) -> WindowDemand:
@@ -163,13 +163,13 @@ class Fleet:
         now_ms, is_more = self._clocks.now_ms(), taken.used > self.used(name, seen.window)
         if is_more and now_ms - self._seen_at_ms >= _SEEN_EVERY_MS:
             # More than the fleet is known to have leased: there may be a foreign client.
-            self._seen_at_ms, self._to_tell_seen = now_ms, True
+            self._seen_at_ms, self._to_store_seen = now_ms, True
             self._report()
 
     def block_until(self, at_ms: float) -> None:
         """Record a stop ordered by the exchange, and write it to the store."""
         self.blocked_until_ms = max(self.blocked_until_ms, at_ms)
-        self._heard_ms, self._heard_at_ms = max(self._heard_ms, at_ms), self._clocks.now_ms()
+        self._stop_ms, self._stop_at_ms = max(self._stop_ms, at_ms), self._clocks.now_ms()
         self._report()
 
     def announce(self, limits: Sequence[Limit]) -> None:
@@ -207,7 +207,7 @@ class Fleet:
     def _saw_store(self, shown_ms: int, sent_ms: float) -> None:
         self._store_at_ms = sent_ms
         if by_ms := self._clocks.saw_store(shown_ms, sent_ms):
-            self._tell(ClockStepped(exchange=self.exchange_id, clock="store", by_ms=by_ms))
+            self._emit(ClockStepped(exchange=self.exchange_id, clock="store", by_ms=by_ms))
             if self._clocks.measured:
                 # New processes use the offset between exchange and store, and that has changed.
                 self._to_show_offset = True
@@ -236,10 +236,10 @@ class Fleet:
     def _take_lift(self, lifted_at: int) -> None:
         """Drop stops from before the time at which an operator lifted them."""
         if self._lifted_at not in (None, lifted_at):
-            if self._heard_at_ms <= self._clocks.of_store(lifted_at):
-                self._heard_ms = NEVER
+            if self._stop_at_ms <= self._clocks.of_store(lifted_at):
+                self._stop_ms = NEVER
             # Later stops are in the store, which is read after this.
-            self.blocked_until_ms, self._block_ms = self._heard_ms, 0
+            self.blocked_until_ms, self._block_ms = self._stop_ms, 0
         self._lifted_at = lifted_at
 
     def _take_budget(self, budget: Budget) -> None:
@@ -257,14 +257,14 @@ class Fleet:
                 self._low_in[name] = window
                 left = max(0, limit.amount - used)
                 frame = f"{limit.period_ms}ms"
-                self._tell(CapacityLow(exchange=self.exchange_id, timeframe=frame, remaining=left))
+                self._emit(CapacityLow(exchange=self.exchange_id, timeframe=frame, remaining=left))
 
     def _ask(
         self, windows: tuple[WindowDemand, ...], paces: tuple[PacedDemand, ...], period_ms: int
     ) -> LeaseRequest:
         opening_ms, closing_ms = self._clocks.margins_ms(period_ms)
-        is_stopped = self._heard_ms > self._clocks.now_ms()
-        blocked_ms = self._clocks.to_store(self._heard_ms) if is_stopped else 0
+        is_stopped = self._stop_ms > self._clocks.now_ms()
+        blocked_ms = self._clocks.to_store(self._stop_ms) if is_stopped else 0
         offset_ms = self._clocks.offset_ms()
         exchange_ms = self._clocks.exchange_ms()
         return LeaseRequest(
@@ -277,18 +277,19 @@ class Fleet:
         if limit.kind == "paced" or name in map(name_of, before):
             return
         now_ms, spent = self._clocks.now_ms(), 0
-        for kin in before:
-            if kin.kind == "aligned" and (kin.unit, kin.category) == (limit.unit, limit.category):
-                window = self._clocks.position(kin.period_ms, now_ms).window
-                spent = max(spent, self.used(name_of(kin), window))
+        for earlier in before:
+            is_same = (earlier.unit, earlier.category) == (limit.unit, limit.category)
+            if is_same and earlier.kind == "aligned":
+                window = self._clocks.position(earlier.period_ms, now_ms).window
+                spent = max(spent, self.used(name_of(earlier), window))
         window = self._clocks.position(limit.period_ms, now_ms).window
         self._taken[name] = (limit, ServerCount(window, spent))
 
     def _report(self) -> None:
         if self._reporting is None:
-            self._reporting = asyncio.get_running_loop().create_task(self._report_until_told())
+            self._reporting = asyncio.get_running_loop().create_task(self._report_until_stored())
 
-    async def _report_until_told(self) -> None:
+    async def _report_until_stored(self) -> None:
         try:
             while self._has_news():
                 try:
@@ -299,19 +300,19 @@ class Fleet:
             self._reporting = None
 
     def _has_news(self) -> bool:
-        stop = self._heard_ms > self._clocks.now_ms()
-        return stop or self._to_tell_seen or self._to_announce or self._to_show_offset
+        stop = self._stop_ms > self._clocks.now_ms()
+        return stop or self._to_store_seen or self._to_announce or self._to_show_offset
 
     async def _report_once(self) -> None:
-        self._to_tell_seen, news = False, [*self._news()]
+        self._to_store_seen, news = False, [*self._news()]
         with self._reaching():
             if not self._clocks.knows_store:
                 await self._read_clock()
             windows = (asked_of(limit, 0, 0, seen) for limit, seen in self._taken.values())
-            shown = (told_of(*each) for each in news)
+            shown = (server_demand(*each) for each in news)
             ask = self._ask((*windows, *shown), (), _shortest_ms(self.limits))
             await self._store.lease(self.exchange_id, ask)
-            self._told(ask, news)
+            self._mark_stored(ask, news)
             if self._to_announce or self._to_show_offset:
                 await self._write_document()
 
@@ -341,13 +342,13 @@ class Fleet:
         now_ms = self._clocks.now_ms()
         for name, (limit, seen) in self._seen.items():
             is_present = self._clocks.position(limit.period_ms, now_ms).window == seen.window
-            if is_present and self._told_seen.get(name) != seen and (not among or name in among):
+            if is_present and self._stored_seen.get(name) != seen and (not among or name in among):
                 yield limit, seen
 
-    def _told(self, ask: LeaseRequest, news: Sequence[tuple[Limit, ServerCount]]) -> None:
-        if self._heard_ms > NEVER and self._clocks.to_store(self._heard_ms) <= ask.blocked_until_ms:
-            self._heard_ms = NEVER
-        self._told_seen |= {name_of(limit): seen for limit, seen in news}
+    def _mark_stored(self, ask: LeaseRequest, news: Sequence[tuple[Limit, ServerCount]]) -> None:
+        if self._stop_ms > NEVER and self._clocks.to_store(self._stop_ms) <= ask.blocked_until_ms:
+            self._stop_ms = NEVER
+        self._stored_seen |= {name_of(limit): seen for limit, seen in news}
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -356,11 +357,11 @@ class Fleet:
         except StorageError as error:
             if not self._is_lost:
                 self._is_lost = True
-                self._tell(BudgetUnreachable(exchange=self.exchange_id, reason=str(error)))
+                self._emit(BudgetUnreachable(exchange=self.exchange_id, reason=str(error)))
             raise
         if self._is_lost:
             self._is_lost = False
-            self._tell(BudgetReachable(exchange=self.exchange_id))
+            self._emit(BudgetReachable(exchange=self.exchange_id))
 
 
 def _higher(known: ServerCount, new: ServerCount) -> ServerCount:

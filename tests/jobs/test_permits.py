@@ -1,11 +1,11 @@
-"""Slots: no more jobs of an exchange at once than the whole fleet may run."""
+"""Permits: no more jobs of an exchange at once than the whole fleet may run."""
 
 import asyncio
 
 import pytest
 
 from penstock.clock import ManualClock, SystemClock
-from penstock.jobs.slots import JobSlots
+from penstock.jobs.permits import JobPermits
 from penstock.storage.state import StateStore, open_store
 
 LEASE_MS = 60_000
@@ -13,8 +13,8 @@ LEASE_MS = 60_000
 
 def worker(
     store: StateStore, name: str, per_exchange: int = 4, lease_ms: int = LEASE_MS
-) -> JobSlots:
-    return JobSlots(store, name, per_exchange, lease_ms, SystemClock())
+) -> JobPermits:
+    return JobPermits(store, name, per_exchange, lease_ms, SystemClock())
 
 
 async def test_many_workers_together_get_no_more_than_there_are(store: StateStore) -> None:
@@ -30,7 +30,7 @@ async def test_many_workers_together_get_no_more_than_there_are(store: StateStor
     }
 
 
-async def test_a_slot_is_given_back_when_no_job_runs_on_it(store: StateStore) -> None:
+async def test_a_permit_is_given_back_when_no_job_runs_on_it(store: StateStore) -> None:
     one, two = worker(store, "one"), worker(store, "two")
     assert await one.take("sim", 4) == 4
     one.use("sim", 3)
@@ -46,7 +46,7 @@ async def test_a_slot_is_given_back_when_no_job_runs_on_it(store: StateStore) ->
     assert await two.take("sim", 4) == 3, "the one it has, and the two that are left"
 
 
-async def test_slots_of_a_worker_that_is_gone_are_free_when_their_lease_has_run_out(
+async def test_permits_of_a_worker_that_is_gone_are_free_when_their_lease_has_run_out(
     store: StateStore,
 ) -> None:
     assert await worker(store, "gone", lease_ms=-1).take("sim", 4) == 4
@@ -67,7 +67,7 @@ async def test_a_worker_of_other_settings_keeps_to_its_own_number(store: StateSt
 async def test_what_another_took_meanwhile_is_held_no_longer() -> None:
     clock = ManualClock(1_700_000_000_000)
     store = await open_store("memory:", clock=clock)
-    slow, quick = (JobSlots(store, name, 2, LEASE_MS, clock) for name in ("slow", "quick"))
+    slow, quick = (JobPermits(store, name, 2, LEASE_MS, clock) for name in ("slow", "quick"))
     assert await slow.take("sim", 2) == 2
 
     await clock.advance(LEASE_MS / 1000 + 1)
@@ -77,10 +77,10 @@ async def test_what_another_took_meanwhile_is_held_no_longer() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 5])
-async def test_slots_that_are_renewed_are_kept(steps: int) -> None:
+async def test_permits_that_are_renewed_are_kept(steps: int) -> None:
     clock = ManualClock(1_700_000_000_000)
     store = await open_store("memory:", clock=clock)
-    holder, other = (JobSlots(store, name, 2, LEASE_MS, clock) for name in ("holder", "other"))
+    holder, other = (JobPermits(store, name, 2, LEASE_MS, clock) for name in ("holder", "other"))
     assert await holder.take("sim", 2) == 2
 
     for _ in range(steps):

@@ -24,11 +24,11 @@ def as_job(document: Document, kinds: Mapping[str, AnyKind]) -> Job:
     Events are stored in two lists: the job service and the worker that holds the job write
     concurrently, each to its own list.
     """
-    events = sorted(
+    told = sorted(
         [*document.get("orders", ()), *document.get("doings", ())], key=lambda event: event["at"]
     )
     # An older penstock that still runs may write a job without a target.
-    found = {**document, **(with_target(document) or {}), "events": events[-EVENTS_KEPT:]}
+    found = {**document, **(with_target(document) or {}), "events": told[-EVENTS_KEPT:]}
     kind = kinds.get(document["type"])
     if kind is not None:
         with suppress(msgspec.ValidationError):

@@ -48,7 +48,7 @@ def record(number: int) -> bytes:
 def publish(folder: str) -> None:
     publisher = ZeroMqPublisher(endpoints(folder), "toy", Head(1, 1))
     number = 0
-    while not publisher._check_broker():
+    while not publisher._listen():
         time.sleep(0.01)
     for line in sys.stdin:
         ticks = round(float(line) * TICKS)

@@ -34,7 +34,7 @@ async def main(folder: Path, rate: int, seconds: float) -> None:
         recorder, publishers = process.open_recorder()
         [publisher] = publishers
         assert isinstance(publisher, ZeroMqPublisher)
-        while not publisher._check_broker():  # noqa: ASYNC110
+        while not publisher._listen():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         print("publishing", flush=True)
         recorded, started = 0, time.monotonic()

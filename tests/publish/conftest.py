@@ -118,7 +118,7 @@ async def eventually(true: Callable[[], bool]) -> None:
 
 async def heard(publisher: ZeroMqPublisher) -> None:
     """Wait until the broker listens."""
-    await eventually(publisher._check_broker)
+    await eventually(publisher._listen)
 
 
 async def take(subscriber: Subscriber, many: int) -> list[Delivery | Missing]:

@@ -82,20 +82,20 @@ async def edited(
     request: AnyRequest, app_state: GivenState, job_id: FromPath[str]
 ) -> Response[bytes]:
     """Change a job's schedule, priority or cursor; If-Match says which version of it."""
-    edited = await body_of(request, EditedJob)
+    given = await body_of(request, EditedJob)
     version = await expected_version(
         request, lambda: app_state.job_service.get(job_id), needed=True
     )
-    edit = _edit_of(edited, await app_state.job_service.get(job_id), app_state.job_service.kinds)
+    edit = _edit_of(given, await app_state.job_service.get(job_id), app_state.job_service.kinds)
     return _answer(request, await app_state.job_service.edit(job_id, edit, version=version))
 
 
-def _edit_of(edited: EditedJob, job: Job, kinds: Mapping[str, AnyKind]) -> JobEdit:
+def _edit_of(given: EditedJob, job: Job, kinds: Mapping[str, AnyKind]) -> JobEdit:
     """Return the changes that a client requests; all other fields must be unchanged."""
-    if edited.cursor is not UNSET and job.is_known:
-        edited = replace(edited, cursor=kinds[job.type].read_cursor(edited.cursor))
+    if given.cursor is not UNSET and job.is_known:
+        given = replace(given, cursor=kinds[job.type].read_cursor(given.cursor))
     shown, changes = asdict(job_view(job)), {}
-    for field, value in asdict(edited).items():
+    for field, value in asdict(given).items():
         if value is UNSET or value == shown[field]:
             continue
         if field not in JobEdit.__struct_fields__ or value is None:

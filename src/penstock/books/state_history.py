@@ -125,13 +125,13 @@ class StateHistory:
         ]
         return Comparison(len(wrong) - len(moving), len(unlike), changes + bool(moving))
 
-    def _states(self, change: Sequence[BookChange]) -> Iterator[Sides]:
+    def _states(self, changes: Sequence[BookChange]) -> Iterator[Sides]:
         """Yield the book at the start, and after each change."""
         depth = self._rules.depth
         levels = OrderBook() if depth is None else TopBook(depth)
         yield self._start
         levels.load_plain(*self._start)
-        for each in change:
+        for each in changes:
             if isinstance(each, BookSnapshot):
                 levels.load_plain(*_sides_of_change(each))
             else:

@@ -204,8 +204,8 @@ _NONE = MarketDetails()
 
 def _read(document: Document) -> SymbolMap:
     rows = msgspec.convert(document["symbols"], list[_Row])
-    rows = msgspec.convert(document.get("details", []), list[_DetailsRow])
-    details = {each.native: MarketDetails(*each[1:]) for each in rows}
+    detail_rows = msgspec.convert(document.get("details", []), list[_DetailsRow])
+    details = {each.native: MarketDetails(*each[1:]) for each in detail_rows}
     listed = [
         ListedMarket(
             r.native, Symbol.parse(r.slug), r.streamed, r.typed, details.get(r.native, _NONE)

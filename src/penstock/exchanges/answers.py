@@ -103,7 +103,7 @@ def word(value: object) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_WORD else None
 
 
-def certainly_ended_ms(received_at_ns: int) -> int:
+def surely_over_ms(received_at_ns: int) -> int:
     """The time before which intervals had certainly ended when the response was made.
 
     It allows for the difference of the clocks.

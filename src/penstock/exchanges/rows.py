@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import UNSET, Raw, Struct, ValidationError
 
-from penstock.exchanges.answers import Text, certainly_ended_ms, plain_number, plain_numbers
+from penstock.exchanges.answers import Text, plain_number, plain_numbers, surely_over_ms
 from penstock.exchanges.base import SymbolMap, TradePage
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.times import epoch_ns
@@ -165,7 +165,7 @@ class CandleRows(Generic[C]):
             opens = [(self.open_ms(row), row) for row in rows]
             if self.newest_first:
                 opens.reverse()
-            over_ms, last_ms = certainly_ended_ms(received_at_ns), opens[-1][0] if opens else 0
+            over_ms, last_ms = surely_over_ms(received_at_ns), opens[-1][0] if opens else 0
             return [
                 candle_of(
                     row,

@@ -114,7 +114,7 @@ class ZeroMqPublisher:
 
     def publish(self, messages: Sequence[Published]) -> None:
         self._numbers.update({message.topic: message.number for message in messages})
-        if not (self._has_broker or self._check_broker()):
+        if not (self._has_broker or self._listen()):
             self.counts.unheard += len(messages)
             return
         frames = self._frames(messages)
@@ -156,7 +156,7 @@ class ZeroMqPublisher:
 
     def announce(self) -> None:
         """Send the last number of every topic to the broker; due every second."""
-        if self._check_broker():
+        if self._listen():
             announcement = Announcement(
                 slot=self._slot,
                 run=self._run_and_log.run,
@@ -184,7 +184,7 @@ class ZeroMqPublisher:
             self.announce()
             await self._clock.sleep(_EVERY_S)
 
-    def _check_broker(self) -> bool:
+    def _listen(self) -> bool:
         """Whether a broker is or was connected: it subscribes to everything when it connects."""
         for message in drain(self._socket, 100):
             self._has_broker = message[:1] == b"\x01"

@@ -17,10 +17,10 @@ from penstock.errors import MalformedSymbol
 from penstock.exchanges.answers import (
     Text,
     Whole,
-    certainly_ended_ms,
     decoded,
     plain_number,
     step_text,
+    surely_over_ms,
 )
 from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
@@ -182,8 +182,8 @@ def read_book(
 def read_candles(
     exchange: str, symbol: Symbol, interval: Interval, body: bytes, received_at_ns: int
 ) -> list[Candle]:
-    """Candles, oldest first; closed once they have certainly ended, see ``certainly_ended_ms``."""
-    over_ms = certainly_ended_ms(received_at_ns)
+    """Candles, oldest first; closed once they have certainly ended, see ``surely_over_ms``."""
+    over_ms = surely_over_ms(received_at_ns)
     rows = {row.open_ms: row for row in decoded(_decode_candles, body)}
     return [
         Candle(

@@ -90,17 +90,17 @@ def candle(name: str, instrument: Instrument, form: str, period: Period) -> Stre
     The frame of a second has the trades before that second.
     """
     kind, market = name.partition(":")[0], instrument.market
-    candle_at = partial(_candle, kind, instrument, period)
+    current = partial(_candle, kind, instrument, period)
 
     def at(due_ms: int) -> bytes | None:
         if market.id_at(due_ms - SECOND_MS) == market.id_at(due_ms):
             return None
-        fields = candle_at(due_ms - 1)
+        fields = current(due_ms - 1)
         return None if fields is None else _sent(fields, REALTIME, form)
 
     def opening(at_ms: int) -> list[bytes]:
         # The last candle with a trade, if the current one has none yet.
-        fields = candle_at(at_ms) or candle_at(market.last_before(at_ms + 1).at_ms)
+        fields = current(at_ms) or current(market.last_before(at_ms + 1).at_ms)
         return [] if fields is None else [_sent(fields, SNAPSHOT, form)]
 
     return StreamFeed(name, every(SECOND_MS, at, instrument.listed_at_ms), opening)

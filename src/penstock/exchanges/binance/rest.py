@@ -15,7 +15,7 @@ from penstock.exchanges.answers import Text, Whole, decoded_or_none, only
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.binance import limits
 from penstock.exchanges.binance.payloads import DepthPayload
-from penstock.exchanges.binance.symbols import NAME, read_info
+from penstock.exchanges.binance.symbols import NAME
 from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource
@@ -129,7 +129,6 @@ def read_api_error(body: bytes) -> ApiError | None:
 TIME = Resource("/api/v3/time", _Time, limits.TIME_COST).request(
     lambda answer, _at_ns: answer.server_ms
 )
-INFO = Request("/api/v3/exchangeInfo", cost=limits.INFO_COST, read=read_info)
 
 
 class BinanceRest:

@@ -16,7 +16,7 @@ from penstock.exchanges import rows
 from penstock.exchanges.answers import Text, Whole, decoded_or_none
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
-from penstock.exchanges.coinbase.symbols import NAME, read_info
+from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import levels, progress_request
 from penstock.exchanges.resource import Params, Resource
@@ -144,7 +144,6 @@ def read_api_error(body: bytes) -> ApiError | None:
 
 
 TIME = Resource("/time", _Time).request(lambda answer, _at_ns: epoch_ns(answer.iso) // MS_NS)
-INFO = Request("/products", cost=1, read=read_info)
 
 
 class CoinbaseRest:

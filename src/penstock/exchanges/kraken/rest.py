@@ -24,7 +24,6 @@ from penstock.exchanges.answers import (
 )
 from penstock.exchanges.base import (
     ApiError,
-    Info,
     MarketProgress,
     Meaning,
     Request,
@@ -34,7 +33,7 @@ from penstock.exchanges.base import (
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.payloads import MINUTES
-from penstock.exchanges.kraken.symbols import NAME, Answer, read_assets, read_info
+from penstock.exchanges.kraken.symbols import NAME, Answer
 from penstock.exchanges.progress import latest_trade, levels, progress_request
 from penstock.exchanges.resource import Resource
 from penstock.exchanges.times import seconds_ns
@@ -160,17 +159,6 @@ def read_api_error(body: bytes) -> ApiError | None:
 TIME = Resource("/0/public/Time", Answer[_Time]).request(
     lambda answer, _at_ns: answer.result.at_s * 1000
 )
-ASSETS = Request("/0/public/Assets", cost=1, read=read_assets)
-
-
-def info_with(names: Mapping[str, str]) -> Request[Info]:
-    """The request for the market listing, read with asset names by id."""
-    return Request(
-        "/0/public/AssetPairs", cost=1, read=lambda body, at_ns: read_info(body, at_ns, names)
-    )
-
-
-INFO = info_with({})
 
 
 class KrakenRest:

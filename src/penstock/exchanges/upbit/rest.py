@@ -23,7 +23,7 @@ from penstock.exchanges.progress import levels as shown_levels
 from penstock.exchanges.resource import Params, Resource
 from penstock.exchanges.times import MS_NS, Millis, epoch_ns, iso_text
 from penstock.exchanges.upbit.payloads import TAKER, levels
-from penstock.exchanges.upbit.symbols import NAME, read_info
+from penstock.exchanges.upbit.symbols import NAME
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import DAY_MS, MINUTE_MS, SECOND_MS, Interval
 from penstock.market.symbol import Symbol
@@ -166,9 +166,6 @@ def read_api_error(body: bytes) -> ApiError | None:
         return ApiError(error.name, error.message)
     unit_ms = MINUTE_MS if found[2][0] in "mM분" else SECOND_MS
     return ApiError(error.name, error.message, wait_ms=int(found[1]) * unit_ms)
-
-
-INFO = Request("/v1/market/all", cost=1, read=read_info, category="market")
 
 
 class UpbitRest:

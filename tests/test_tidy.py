@@ -18,8 +18,8 @@ TRACKED = subprocess.run(
 
 EXCHANGES = ("binance", "kraken", "coinbase", "upbit")
 
-# A package whose public names are exchanges' cannot offer them without naming them.
-NAMES_EXCHANGES = {"throttled/__init__.py"}
+# Public names and sections of settings that belong to one exchange have its name.
+NAMES_EXCHANGES = {"throttled/__init__.py", "config/__init__.py", "config/simulator.py"}
 
 # What may appear in one place only, and where.
 ONLY_IN = {

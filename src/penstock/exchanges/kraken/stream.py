@@ -121,7 +121,7 @@ class KrakenDialect:
         self._requests[request_id] = {self._streams[name].native: name for name in names}
         if len(self._requests) > _REMEMBERED_REQUESTS:
             del self._requests[next(iter(self._requests))]
-        # That of trades has the fifty newest: those missed during a short disconnect.
+        # The snapshot of trades has the fifty newest: those missed during a short disconnect.
         return self._control("subscribe", names, request_id, snapshot=True)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:

@@ -75,8 +75,8 @@ def serving() -> Iterator[Server]:
     """A simulator with short windows."""
     outside = {name: text for name, text in os.environ.items() if name[:9] != "PENSTOCK_"}
     limits = {
-        "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": str(LIMIT),
-        "PENSTOCK_SIMULATOR_WEIGHT_WINDOW": str(WINDOW_S),
+        "PENSTOCK_SIMULATOR_BINANCE_WEIGHT_LIMIT": str(LIMIT),
+        "PENSTOCK_SIMULATOR_BINANCE_WEIGHT_WINDOW": str(WINDOW_S),
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock", "sim", "--port", "0", "--json"],

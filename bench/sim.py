@@ -35,11 +35,11 @@ IN_TIME_MS = 100
 
 # No limit is what is measured here; the least latency that can be set keeps the load small.
 SETTINGS = {
-    "WEIGHT_LIMIT": 1_000_000_000,
-    "RAW_LIMIT": 1_000_000_000,
-    "CONNECT_LIMIT": 1_000_000,
-    "PING_EVERY": 600,
-    "PONG_WITHIN": 600,
+    "BINANCE_WEIGHT_LIMIT": 1_000_000_000,
+    "BINANCE_RAW_LIMIT": 1_000_000_000,
+    "BINANCE_CONNECT_LIMIT": 1_000_000,
+    "BINANCE_PING_EVERY": 600,
+    "BINANCE_PONG_WITHIN": 600,
     "UPLINK_MS": 0,
     "LATENCY_MS": 1,
 }

@@ -58,10 +58,7 @@ def settings_page() -> str:
         if table := table_of(hint):
             lines += _table_of_tables(section, table)
             continue
-        lines += [f"## `[{section}]`", "", inspect.cleandoc(hint.__doc__ or ""), ""]
-        lines += ["| setting | variable | default | allowed | |", "|---|---|---|---|---|"]
-        lines += _setting_rows(section, hint)
-        lines.append("")
+        lines += _section(section, hint)
     return "\n".join(lines + _short_names() + _renamed())
 
 
@@ -137,9 +134,24 @@ def _option_row(parameter: object) -> str | None:
     return f"| {spelled} | {parameter.help or ''}{default} |"
 
 
+def _section(section: str, struct: type[Struct]) -> Iterator[str]:
+    yield from (f"## `[{section}]`", "", inspect.cleandoc(struct.__doc__ or ""), "")
+    yield from ("| setting | variable | default | allowed | |", "|---|---|---|---|---|")
+    yield from (*_setting_rows(section, struct), "")
+    for field, hint in get_type_hints(struct).items():
+        if _is_section(hint):
+            yield from _section(f"{section}.{field}", hint)
+
+
+def _is_section(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
 def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
     defaults, notes = struct(), _field_notes(struct)
     for field, hint in get_type_hints(struct, include_extras=True).items():
+        if _is_section(hint):
+            continue
         default: Any = getattr(defaults, field)
         shown = ",".join(default) if isinstance(default, tuple) else default
         shown = shown.reveal() if isinstance(shown, Secret) else shown

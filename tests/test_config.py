@@ -88,7 +88,8 @@ def test_every_setting_has_a_row_with_its_origin() -> None:
         ({"PENSTOCK_SIMULATOR_PROT": "1"}, ["PENSTOCK_SIMULATOR_PROT", "PENSTOCK_SIMULATOR_PORT"]),
         ({"PENSTOCK_LOGGING_FORMAT": "xml"}, ["logging.format", "'xml'", "auto, human, json"]),
         ({"PENSTOCK_EXCHANGES_REST_URLS": "http://x"}, ["exchanges.rest_urls", "name=value pairs"]),
-        ({"PENSTOCK_SIMULATOR_PING_EVERY": "0"}, ["simulator.ping_every", "'0'", "> 0"]),
+        ({"PENSTOCK_SIMULATOR_FIRST_BAN": "0"}, ["simulator.first_ban", "'0'", "> 0"]),
+        ({"PENSTOCK_SIMULATOR_BINANCE_RAW_LIMIT": "0"}, ["simulator.binance.raw_limit", "≥ 1"]),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
@@ -254,9 +255,9 @@ def test_a_renamed_setting_still_works_under_its_old_name(
 ) -> None:
     section, _, field = old.partition(".")
     is_flag = setting_names(Settings)[new] is bool
-    file = write(tmp_path, f"[{section}]\n{field} = {'false' if is_flag else '7.5'}\n")
+    file = write(tmp_path, f"[{section}]\n{field} = {'false' if is_flag else '7'}\n")
     variable = environment_name(old)
-    wanted = False if is_flag else 7.5
+    wanted = False if is_flag else 7
 
     for sources, origin in (
         ({"file": file}, str(file)),

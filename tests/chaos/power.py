@@ -53,8 +53,8 @@ STARTING = 3
 def simulator(seed: int, errors: Path) -> Iterator[str]:
     """A simulator's address."""
     limits = {
-        "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "6000000",
-        "PENSTOCK_SIMULATOR_RAW_LIMIT": "900000",
+        "PENSTOCK_SIMULATOR_BINANCE_WEIGHT_LIMIT": "6000000",
+        "PENSTOCK_SIMULATOR_BINANCE_RAW_LIMIT": "900000",
     }
     words = ["--symbols", ",".join(SYMBOLS)]
     with errors.open("wb") as log, simulating(EXCHANGE, seed, words, limits, log) as address:

@@ -94,8 +94,8 @@ def test_cold_books_sync_as_fast_as_the_limit_allows_and_a_gap_costs_one_request
     tmp_path: Path,
 ) -> None:
     simulated = {
-        "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": str(WEIGHT),
-        "PENSTOCK_SIMULATOR_WEIGHT_WINDOW": str(WINDOW_S),
+        "PENSTOCK_SIMULATOR_BINANCE_WEIGHT_LIMIT": str(WEIGHT),
+        "PENSTOCK_SIMULATOR_BINANCE_WEIGHT_WINDOW": str(WINDOW_S),
     }
     words = ["sim", EXCHANGE, "--port", "0", "--json", "--symbols", ",".join(SYMBOLS)]
     with process(words, simulated, tmp_path / "sim") as simulator:

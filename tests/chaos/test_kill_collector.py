@@ -86,8 +86,8 @@ def simulator(seed: int, faults: str, errors: IO[bytes]) -> AbstractContextManag
     """A simulator's address."""
     # Books are begun anew in every life: more of them than an exchange allows a minute.
     limits = {
-        "PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "60000",
-        "PENSTOCK_SIMULATOR_CONNECT_LIMIT": "3000",
+        "PENSTOCK_SIMULATOR_BINANCE_WEIGHT_LIMIT": "60000",
+        "PENSTOCK_SIMULATOR_BINANCE_CONNECT_LIMIT": "3000",
     }
     words = ["--symbols", ",".join(SYMBOLS), "--faults", faults]
     return simulating(EXCHANGE, seed, words, limits, errors)

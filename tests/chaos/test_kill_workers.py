@@ -78,7 +78,7 @@ def schedule(seed: int, kills: int) -> list[list[Blow]]:
 def simulator(seed: int, errors: IO[bytes]) -> AbstractContextManager[str]:
     """A simulator's address."""
     # A year in minutes is more than an exchange allows.
-    limits = {"PENSTOCK_SIMULATOR_WEIGHT_LIMIT": "600000"}
+    limits = {"PENSTOCK_SIMULATOR_BINANCE_WEIGHT_LIMIT": "600000"}
     return simulating(EXCHANGE, seed, ["--symbols", ",".join(SYMBOLS)], limits, errors)
 
 

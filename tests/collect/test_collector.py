@@ -29,7 +29,15 @@ from penstock.collect.facts import (
     StreamStalled,
 )
 from penstock.collect.status import CollectorStatus, read_all, read_status
-from penstock.config import Collect, Exchanges, Metrics, Requests, Settings, Simulator
+from penstock.config import (
+    Collect,
+    Exchanges,
+    Metrics,
+    Requests,
+    Settings,
+    SimulatedBinance,
+    Simulator,
+)
 from penstock.errors import NotStreaming, SlotInUse, StorageFull, UnknownChannel, UnknownSymbol
 from penstock.exchanges.facts import RequestSent
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event, Trade
@@ -668,7 +676,12 @@ async def test_an_announced_shutdown_loses_nothing(tmp_path: Path, simulate: Sim
 async def test_an_exchange_that_ends_every_connection_after_a_while_is_never_cut_off(
     tmp_path: Path, simulate: Simulate
 ) -> None:
-    brief = Simulator(port=0, symbols=QUICK.symbols, uplink_ms=0, connection_lifetime=8.0)
+    brief = Simulator(
+        port=0,
+        symbols=QUICK.symbols,
+        uplink_ms=0,
+        binance=SimulatedBinance(connection_lifetime=8.0),
+    )
     server = await simulate(brief)
     wanted = settings(server.address, tmp_path, rotate_after=2.0, overlap=0.2, audit_every=0)
     async with collecting(wanted) as life:

@@ -151,7 +151,7 @@ def _simulator(exchange: str, symbols: str, **settings: str | int) -> Iterator[S
 @pytest.fixture(scope="session")
 def simulated() -> Iterator[Simulated]:
     """Every market, under the real limits; only pings come sooner, so that pongs are tried."""
-    with _simulator("binance", "all", ping_every=2, pong_within=3) as simulator:
+    with _simulator("binance", "all", binance_ping_every=2, binance_pong_within=3) as simulator:
         yield simulator
 
 
@@ -160,8 +160,8 @@ def _refusing() -> Iterator[Simulated]:
     with _simulator(
         "binance",
         "bnb_btc",
-        weight_limit=10,
-        weight_window=3,
+        binance_weight_limit=10,
+        binance_weight_window=3,
         refusals_before_ban=2,
         first_ban=1,
         faults="http500@*/ping=1,html@*/avgPrice=1",

@@ -18,7 +18,16 @@ from penstock.api import application
 from penstock.app.simulator import build_simulator
 from penstock.app.worker import open_worker
 from penstock.clock import SystemClock
-from penstock.config import Api, Collect, Exchanges, Jobs, Requests, Settings, Simulator
+from penstock.config import (
+    Api,
+    Collect,
+    Exchanges,
+    Jobs,
+    Requests,
+    Settings,
+    SimulatedBinance,
+    Simulator,
+)
 from penstock.ingest import kinds as folder
 from penstock.ingest import registry
 from penstock.jobs import JobService
@@ -52,7 +61,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Settings]:
     """A simulated exchange and a data folder, which the command line finds too."""
-    wide = Simulator(port=0, symbols=("btc_usdt",), weight_limit=600_000)
+    wide = Simulator(port=0, symbols=("btc_usdt",), binance=SimulatedBinance(weight_limit=600_000))
     server = build_simulator(wide, SystemClock())
     await server.start()
     address = f"http://{server.address}"

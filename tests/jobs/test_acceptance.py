@@ -18,7 +18,15 @@ from tests.waiting import PATIENCE_S
 from penstock.app.simulator import build_simulator
 from penstock.app.worker import open_worker
 from penstock.clock import SystemClock
-from penstock.config import Collect, Exchanges, Jobs, Requests, Settings, Simulator
+from penstock.config import (
+    Collect,
+    Exchanges,
+    Jobs,
+    Requests,
+    Settings,
+    SimulatedBinance,
+    Simulator,
+)
 from penstock.connectors import ConnectorManager
 from penstock.exchanges.facts import RequestSent
 from penstock.ingest.registry import kinds
@@ -34,7 +42,9 @@ from penstock.telemetry import Fact
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
-WITHOUT_END = Simulator(port=0, symbols=("btc_usdt",), weight_limit=600_000)
+WITHOUT_END = Simulator(
+    port=0, symbols=("btc_usdt",), binance=SimulatedBinance(weight_limit=600_000)
+)
 
 
 @dataclass
@@ -130,7 +140,10 @@ async def lab(tmp_path: Path) -> AsyncIterator[Open]:
 
 def scarce(weight: int, window_s: float) -> Simulator:
     return Simulator(
-        port=0, symbols=("btc_usdt",), weight_limit=weight, weight_window=window_s, uplink_ms=0
+        port=0,
+        symbols=("btc_usdt",),
+        binance=SimulatedBinance(weight_limit=weight, weight_window=window_s),
+        uplink_ms=0,
     )
 
 

@@ -19,7 +19,12 @@ from .assault import Attackers, HostileMiddle
 
 SYMBOLS = ("btc_usdt", "eth_usdt")
 _API_PATHS = ("/api/v1/connectors?limit={}", "/api/v1/jobs?after={}", "/api/v1/jobs/{}", "/metrics")
-_LIMITS = ("WEIGHT_LIMIT", "RAW_LIMIT", "CONNECT_LIMIT", "REFUSALS_BEFORE_BAN")
+_LIMITS = (
+    "BINANCE_WEIGHT_LIMIT",
+    "BINANCE_RAW_LIMIT",
+    "BINANCE_CONNECT_LIMIT",
+    "REFUSALS_BEFORE_BAN",
+)
 _SIM_PATHS = (
     "/ws", "/stream?streams={}", "/api/v3/depth?symbol=BTCUSDT&limit={}",
     "/api/v3/klines?symbol=BTCUSDT&interval=1m&startTime={}", "/_sim/ledger/trades?from_id={}",

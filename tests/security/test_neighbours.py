@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S
 from penstock.clock import SystemClock
 from penstock.collect.sockets import ConnectFailed, open_socket
 from penstock.config import Api
-from penstock.exchanges.binance.symbols import read_info
+from penstock.exchanges.binance.symbols import INFO
 from penstock.storage.state import open_store
 from penstock.web.facts import RequestServed
 
@@ -27,7 +27,7 @@ def test_one_odd_name_hides_no_other_market() -> None:
     names = [("BTCUSDT", "BTC", "USDT"), ("币安人生USDT", "币安 人生", "USDT"), ("X", "", "")]
     names.append(("ETHUSDT", "ETH", "USDT"))
     rows = [{"symbol": s, "baseAsset": b, "quoteAsset": q} for s, b, q in names]
-    info = read_info(msgspec.json.encode({"symbols": rows, "rateLimits": []}), 0)
+    info = INFO.read(msgspec.json.encode({"symbols": rows, "rateLimits": []}), 0)
 
     assert [str(each) for each in info.symbols] == ["BTC/USDT", "ETH/USDT"]
 

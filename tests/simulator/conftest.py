@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 import pytest
 from aiohttp import ClientSession
+from msgspec.structs import replace
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.config import Simulator
+from penstock.config import SimulatedBinance, Simulator
 from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
@@ -30,7 +31,14 @@ from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Listener, quiet
 
 STEP_MS = 10
+OF_BINANCE = set(SimulatedBinance.__struct_fields__)
 QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
+
+
+def quick(**changes: object) -> Simulator:
+    """The quick settings with changes; the toy's limits are set as those of Binance."""
+    own = {name: changes.pop(name) for name in OF_BINANCE & changes.keys()}
+    return replace(QUICK, binance=replace(QUICK.binance, **own), **changes)
 
 
 class ToyExchange:
@@ -42,22 +50,21 @@ class ToyExchange:
     binary = False
 
     def __init__(self, settings: Simulator) -> None:
-        weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)
-        connect_ms = round(settings.connect_window * 1000)
+        own = settings.binance
+        weight_ms, raw_ms = round(own.weight_window * 1000), round(own.raw_window * 1000)
+        connect_ms = round(own.connect_window * 1000)
         self.rules: Sequence[Rule] = (
-            Rule("weight", "aligned", weight_ms, settings.weight_limit, "ip", "weight"),
-            Rule("raw", "aligned", raw_ms, settings.raw_limit, "ip", "request"),
-            Rule("connects", "aligned", connect_ms, settings.connect_limit, "ip", "connect"),
-            Rule(
-                "messages", "sliding", 1000, settings.messages_per_second, "connection", "message"
-            ),
+            Rule("weight", "aligned", weight_ms, own.weight_limit, "ip", "weight"),
+            Rule("raw", "aligned", raw_ms, own.raw_limit, "ip", "request"),
+            Rule("connects", "aligned", connect_ms, own.connect_limit, "ip", "connect"),
+            Rule("messages", "sliding", 1000, own.messages_per_second, "connection", "message"),
         )
         self.bans: BanPolicy | None = ban_policy(settings)
         self.upkeep = Upkeep(
-            ping_every_ms=round(settings.ping_every * 1000),
-            pong_within_ms=round(settings.pong_within * 1000),
-            lifetime_ms=round(settings.connection_lifetime * 1000),
-            most_streams=settings.streams_per_connection,
+            ping_every_ms=round(own.ping_every * 1000),
+            pong_within_ms=round(own.pong_within * 1000),
+            lifetime_ms=round(own.connection_lifetime * 1000),
+            most_streams=own.streams_per_connection,
         )
         self.routes: Mapping[str, Route] = {
             "/time": Route("/time", _cost, lambda _, at_ms: b'{"at":%d}' % at_ms),

@@ -9,15 +9,14 @@ import aiohttp
 
 from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
-from penstock.config import Simulator
+from penstock.config import SimulatedBinance, Simulator
 
 LIMIT = 40
 WINDOW_MS = 1000
 SETTINGS = Simulator(
     port=0,
     symbols=("1inch_usdt",),
-    weight_limit=LIMIT,
-    weight_window=WINDOW_MS / 1000,
+    binance=SimulatedBinance(weight_limit=LIMIT, weight_window=WINDOW_MS / 1000),
     refusals_before_ban=3,
     first_ban=1.0,
     uplink_ms=0,

@@ -73,7 +73,7 @@ def _usual() -> Iterator[Simulated]:
 
 @pytest.fixture(scope="session")
 def _quick() -> Iterator[Simulated]:
-    with simulator(weight_limit=WEIGHT, weight_window=WINDOW_S) as simulated:
+    with simulator(binance_weight_limit=WEIGHT, binance_weight_window=WINDOW_S) as simulated:
         yield simulated
 
 

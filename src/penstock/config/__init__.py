@@ -32,12 +32,17 @@ from penstock.config.settings import (
     Requests,
     Secret,
     Settings,
-    Simulator,
     State,
     Storage,
     Text,
 )
 from penstock.config.short_names import named_symbols, short_names
+from penstock.config.simulator import (
+    SimulatedBinance,
+    SimulatedKraken,
+    SimulatedUpbit,
+    Simulator,
+)
 
 __all__ = [
     "RENAMED",
@@ -57,6 +62,9 @@ __all__ = [
     "Requests",
     "Secret",
     "Settings",
+    "SimulatedBinance",
+    "SimulatedKraken",
+    "SimulatedUpbit",
     "Simulator",
     "State",
     "Storage",

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from penstock.config.simulator import MOVED
+
 LOG = logging.getLogger("penstock")
 
 RENAMED: Mapping[str, str] = MappingProxyType(
@@ -20,6 +22,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "jobs.patience": "jobs.acquire_timeout",
         "jobs.turn": "jobs.time_slice",
         "jobs.look_every": "jobs.poll_interval",
+        **MOVED,
     }
 )
 """Old name → new name."""

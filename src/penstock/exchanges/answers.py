@@ -42,14 +42,6 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
         raise UnexpectedAnswer(f"An answer cannot be read: {error}. It begins {start!r}") from error
 
 
-def decoded_or_none(decode: Callable[[bytes], T], body: bytes) -> T | None:
-    """The decoded body; None if the body is HTML or the like."""
-    try:
-        return decode(body)
-    except UNREADABLE:
-        return None
-
-
 def only(found: Collection[T]) -> T:
     """The only element.
 

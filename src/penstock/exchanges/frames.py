@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, ValidationError
 from msgspec.structs import replace
 
@@ -24,12 +25,18 @@ NOT_READ = (*UNREADABLE, KeyError)
 """What readers of frames raise; KeyError for a symbol that was not requested."""
 
 _EXCERPT = 120
+_encode = msgspec.json.Encoder().encode
 # Exponents have at most two digits: three would expand to a very long, meaningless number.
 _as_scientific = re.compile(r"[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,2}").fullmatch
 
 
 class NotANumber(ValidationError):
     """A value is not a plain number."""
+
+
+def json_text(message: object) -> str:
+    """The text of a message to the exchange."""
+    return _encode(message).decode()
 
 
 def malformed(reason: Reason, words: str, frame: bytes) -> Malformed:

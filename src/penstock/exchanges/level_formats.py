@@ -5,7 +5,7 @@ are validated together. Levels in any other format are decoded.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,6 +22,9 @@ from penstock.market.levels import (
     read_levels,
     write_levels,
 )
+
+LevelSpelling = Callable[[Sequence[Raw]], Sequence[Raw]]
+"""Converts the levels of sides to the standard format. Raises what msgspec raises."""
 
 
 class _Level(Struct, gc=False):

@@ -4,7 +4,7 @@ The requested streams are a tagged union for the decoder: one call decodes any f
 payload of its stream, and rejects a frame that is not as documented.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NoReturn, Union
 
 import msgspec
@@ -34,7 +34,7 @@ class NamedFrames:
         return name in self._streams
 
     def add(
-        self, streams: Sequence[tuple[str, str, Symbol]], payload: Any, read: PayloadReader
+        self, streams: Iterable[tuple[str, str, Symbol]], payload: Any, read: PayloadReader
     ) -> None:
         """Add streams, each with its name, the market's native name and its symbol.
 
@@ -48,11 +48,11 @@ class NamedFrames:
             any_of_them: Any = Union[tuple(self._streams.values())]  # noqa: UP007 (of any number)
             self._decode = msgspec.json.Decoder(any_of_them).decode
 
-    def event(self, frame: bytes | str, received_at_ns: int) -> Event:
-        """The event of a frame. Raises what msgspec and the readers raise."""
+    def event(self, frame: bytes | str, received_at_ns: int) -> list[Event]:
+        """The event of a frame, in a list. Raises what msgspec and the readers raise."""
         envelope = self._decode(frame)
         read, symbol = self._readers[type(envelope)]
-        return read(envelope.data, symbol, received_at_ns)
+        return [read(envelope.data, symbol, received_at_ns)]
 
     def events(self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]) -> list[Event]:
         """The same for many frames."""

@@ -1,4 +1,4 @@
-"""A REST resource: its path, cost and category, and the structure of its responses."""
+"""A REST resource: its path, cost and category, and the structure of its responses and errors."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -6,8 +6,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.exchanges.answers import decoded
-from penstock.exchanges.base import Request
+from penstock.exchanges.answers import UNREADABLE, decoded
+from penstock.exchanges.base import ApiError, Request
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,3 +58,21 @@ class Resource(Generic[R]):
             category or self._category,
             dated,
         )
+
+
+def error_reader(
+    structure: type[R], make: Callable[[R], ApiError | None]
+) -> Callable[[bytes], ApiError | None]:
+    """(body) → the error in a response; None if the body is HTML or the like.
+
+    ``make`` returns None for a body of this structure that is not an error.
+    """
+    decode = msgspec.json.Decoder(structure).decode
+
+    def read(body: bytes) -> ApiError | None:
+        try:
+            return make(decode(body))
+        except UNREADABLE:
+            return None
+
+    return read

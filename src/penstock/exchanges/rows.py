@@ -4,37 +4,21 @@ A row is a structure whose fields have the names of the event's fields. A ``Spel
 texts of numbers, which it validates, or adds to those that are validated later.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from msgspec import UNSET, Raw, Struct, ValidationError
+from msgspec import UNSET, Raw, ValidationError
 
-from penstock.exchanges.answers import Text, plain_number, plain_numbers, surely_over_ms
-from penstock.exchanges.base import SymbolMap, TradePage
+from penstock.exchanges.answers import plain_numbers
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.times import epoch_ns
 from penstock.market.events import BookDelta, BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
-from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 
 Spelling = Callable[[Sequence[Any]], Sequence[Any]]
 """Returns the texts of numbers, and None for UNSET, which stands for one that is not sent."""
 _NO_TRADE = -1
-
-
-class TradeRow(Protocol):
-    """The fields of every trade."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def price(self) -> Any: ...
-
-    @property
-    def quantity(self) -> Any: ...
 
 
 class TickerRow:
@@ -75,16 +59,6 @@ class CandleRow:
     last_trade_id: Any = None
 
 
-class LevelRow(Struct, array_like=True):
-    """["105944.30000","0.136",…]: price, quantity, and values that are not used"""
-
-    price: Text
-    quantity: Text
-
-
-R = TypeVar("R")
-T = TypeVar("T", bound=TradeRow)
-C = TypeVar("C", bound=CandleRow)
 K = TypeVar("K", bound=Ticker)
 
 
@@ -92,94 +66,6 @@ Origin = tuple[str, Symbol, int, Source]
 """Of an event: exchange, symbol, received_at_ns and source. A plain tuple is made fastest."""
 LIVE: Source = "live"
 REST: Source = "rest"
-
-
-@dataclass(frozen=True)
-class TradeRows(Generic[T]):
-    """Makes trades from the rows of a response."""
-
-    exchange: str
-    at_ns: Callable[[T], int]
-    taker: Callable[[T], Side]
-    spell: Callable[[Any], str] = plain_number
-    newest_first: bool = False
-
-    def reader(
-        self, symbol: Symbol, source: Source = "rest"
-    ) -> Callable[[Sequence[T], int], list[Trade]]:
-        """(rows, received_at_ns) → trades, oldest first."""
-
-        def read(rows: Sequence[T], received_at_ns: int) -> list[Trade]:
-            return [
-                Trade(
-                    exchange=self.exchange,
-                    symbol=symbol,
-                    received_at_ns=received_at_ns,
-                    source=source,
-                    id=row.id,
-                    at_ns=self.at_ns(row),
-                    price_text=self.spell(row.price),
-                    quantity_text=self.spell(row.quantity),
-                    taker=self.taker(row),
-                )
-                for row in (reversed(rows) if self.newest_first else rows)
-            ]
-
-        return read
-
-    def page_reader(
-        self, symbol: Symbol, source: Source, cursor: int, after: Callable[[list[Trade]], int]
-    ) -> Callable[[Sequence[T], int], TradePage]:
-        """The same for a page; ``after`` is the cursor after a page that is not empty."""
-        read = self.reader(symbol, source)
-
-        def read_page(rows: Sequence[T], received_at_ns: int) -> TradePage:
-            trades = read(rows, received_at_ns)
-            return TradePage(trades, after(trades) if trades else cursor)
-
-        return read_page
-
-
-@dataclass(frozen=True)
-class CandleRows(Generic[C]):
-    """Makes candles from the rows of a response."""
-
-    exchange: str
-    open_ms: Callable[[C], int]
-    spell: Spelling = plain_numbers
-    newest_first: bool = False
-    is_exact: bool = False
-    """Whether the exchange returns only candles in the requested range: others are not dropped
-    then, so that the caller finds that the response is wrong."""
-
-    def reader(
-        self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
-    ) -> Callable[[Sequence[C], int], list[Candle]]:
-        """(rows, received_at_ns) → candles that begin in [start, end), oldest first.
-
-        A candle is closed if a later one follows, or if it ended long enough ago.
-        """
-
-        def read(rows: Sequence[C], received_at_ns: int) -> list[Candle]:
-            origin = self.exchange, symbol, received_at_ns, REST
-            opens = [(self.open_ms(row), row) for row in rows]
-            if self.newest_first:
-                opens.reverse()
-            over_ms, last_ms = surely_over_ms(received_at_ns), opens[-1][0] if opens else 0
-            return [
-                candle_of(
-                    row,
-                    origin,
-                    interval,
-                    open_ms,
-                    closed=open_ms < last_ms or interval.next_open(open_ms) <= over_ms,
-                    spell=self.spell,
-                )
-                for open_ms, row in opens
-                if self.is_exact or start_ms <= open_ms < end_ms
-            ]
-
-        return read
 
 
 def candle_of(
@@ -345,20 +231,3 @@ def book_of(
         bids_raw=bids,
         asks_raw=asks,
     )
-
-
-def levels_of(rows: Iterable[LevelRow]) -> Raw:
-    """Levels in the standard format.
-
-    Raises:
-        UnexpectedAnswer: a value is not a plain number.
-    """
-    return write_levels((plain_number(row.price), plain_number(row.quantity)) for row in rows)
-
-
-def of_listed(
-    symbols: SymbolMap, rows: Iterable[R], native: Callable[[R], str]
-) -> list[tuple[R, Symbol]]:
-    """The rows of markets in the map. One listed after the map was made must not hide others."""
-    listed = [(row, symbols.get(native(row))) for row in rows]
-    return [(row, symbol) for row, symbol in listed if symbol is not None]

@@ -1,6 +1,7 @@
 """Names the streams of one connection, ``kind:market``, and maps them to what they are of."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from penstock.errors import UnknownChannel
 from penstock.exchanges.base import SymbolMap
@@ -10,14 +11,25 @@ Asked = Mapping[str, Mapping[str, Symbol]]
 """Requested symbols, by kind of stream and the exchange's name."""
 
 
+class Stream(NamedTuple):
+    """What a stream is of."""
+
+    kind: str
+    """The exchange's name of the channel."""
+    native: str
+    """The exchange's name of the market."""
+    channel: str
+    symbol: Symbol
+
+
 class StreamNames:
     """The streams that a connection may request."""
 
     def __init__(self, symbols: SymbolMap, kinds: Mapping[str, str]) -> None:
         """``kinds`` has the exchange's name of each channel."""
         self._symbols, self._kinds = symbols, kinds
-        self.streams: dict[str, tuple[str, str]] = {}
-        """The exchange's names of channel and market, by the name of the stream."""
+        self.streams: dict[str, Stream] = {}
+        """Streams by name."""
         self.symbols: dict[str, dict[str, Symbol]] = {kind: {} for kind in kinds.values()}
         """Symbols by the exchange's name, of each kind."""
 
@@ -30,6 +42,6 @@ class StreamNames:
         for symbol in symbols:
             native = self._symbols.stream_name(symbol)
             self.symbols[kind][native] = symbol
-            self.streams[f"{kind}:{native}"] = kind, native
+            self.streams[f"{kind}:{native}"] = Stream(kind, native, channel, symbol)
             names.append(f"{kind}:{native}")
         return names

@@ -2,7 +2,7 @@
 
 A request for several streams of one channel is answered once for each. Answers that name their
 stream need no counting. Those that do not are counted for the oldest request with the same key
-(method and channel), and a request is answered as a whole when there are as many answers as it has
+(its channel), and a request is answered as a whole when there are as many answers as it has
 streams.
 """
 

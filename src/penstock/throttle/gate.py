@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+Unit = Literal["weight", "request"]
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -16,7 +18,7 @@ class Limit:
 
     amount: int
     period_ms: int
-    unit: Literal["weight", "request"] = "weight"
+    unit: Unit = "weight"
     """Whether a request counts with its cost, or as 1."""
     category: str = ""
     """The requests it counts; empty counts all. ``pair/*`` is a separate limit for each category

@@ -13,8 +13,9 @@ import pytest
 from penstock.books.order_book import OrderBook
 from penstock.errors import UnknownSymbol
 from penstock.exchanges.base import Info
-from penstock.exchanges.binance.rest import INFO, BinanceRest
+from penstock.exchanges.binance.rest import BinanceRest
 from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.binance.symbols import INFO
 from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Candle, Ticker
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.levels import read_levels

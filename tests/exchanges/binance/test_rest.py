@@ -4,7 +4,8 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
-from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_api_error
+from penstock.exchanges.binance.rest import TIME, BinanceRest, read_api_error
+from penstock.exchanges.binance.symbols import INFO
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 

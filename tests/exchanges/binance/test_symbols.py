@@ -6,13 +6,13 @@ import pytest
 
 from penstock.errors import UnknownSymbol
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.binance.symbols import read_info
+from penstock.exchanges.binance.symbols import INFO
 from penstock.market.symbol import Symbol
 
 
 def listing(*assets: tuple[str, str]) -> SymbolMap:
     symbols = [{"symbol": b + q, "baseAsset": b, "quoteAsset": q, "status": "X"} for b, q in assets]
-    return read_info(json.dumps({"symbols": symbols, "rateLimits": []}).encode(), 1).symbols
+    return INFO.read(json.dumps({"symbols": symbols, "rateLimits": []}).encode(), 1).symbols
 
 
 def test_names_are_never_split_by_guessing() -> None:

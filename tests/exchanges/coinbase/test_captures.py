@@ -16,8 +16,9 @@ import pytest
 
 from penstock.books.streamed import StreamedBook
 from penstock.exchanges.base import Info
-from penstock.exchanges.coinbase.rest import INFO, CoinbaseRest
+from penstock.exchanges.coinbase.rest import CoinbaseRest
 from penstock.exchanges.coinbase.stream import CoinbaseDialect
+from penstock.exchanges.coinbase.symbols import INFO
 from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol

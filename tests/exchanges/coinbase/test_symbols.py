@@ -6,13 +6,13 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.coinbase.symbols import read_info
+from penstock.exchanges.coinbase.symbols import INFO
 from penstock.market.symbol import Symbol
 
 
 def listing(*ids: str) -> SymbolMap:
     rows = [{"id": each, "base_currency": "BTC", "quote_currency": "USD"} for each in ids]
-    return read_info(json.dumps(rows).encode(), 1).symbols
+    return INFO.read(json.dumps(rows).encode(), 1).symbols
 
 
 def test_an_auction_book_is_a_market_of_its_own() -> None:
@@ -32,7 +32,7 @@ def test_a_name_that_is_none_hides_only_itself() -> None:
 def test_a_delisted_product_keeps_its_name() -> None:
     body = b'[{"id":"XRP-USD","status":"delisted","trading_disabled":true}]'
 
-    assert read_info(body, 1).symbols.find("xrp_usd") == Symbol("XRP", "USD")
+    assert INFO.read(body, 1).symbols.find("xrp_usd") == Symbol("XRP", "USD")
 
 
 def test_a_mistyped_symbol_is_named_with_near_matches() -> None:
@@ -44,4 +44,4 @@ def test_a_mistyped_symbol_is_named_with_near_matches() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'[{"name":"BTC-USD"}]', b'[{"id":7}]'])
 def test_a_listing_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(UnexpectedAnswer, match="cannot be read"):
-        read_info(body, 1)
+        INFO.read(body, 1)

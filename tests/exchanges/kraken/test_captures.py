@@ -21,8 +21,9 @@ from penstock.books.rules import BookRules
 from penstock.books.streamed import StreamedBook
 from penstock.exchanges.base import Info
 from penstock.exchanges.kraken.checksum import CHECKSUM
-from penstock.exchanges.kraken.rest import ASSETS, INFO, KrakenRest, info_with
+from penstock.exchanges.kraken.rest import KrakenRest
 from penstock.exchanges.kraken.stream import KrakenDialect
+from penstock.exchanges.kraken.symbols import ASSETS, INFO, info_with
 from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import read_levels

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.kraken.symbols import read_assets, read_info
+from penstock.exchanges.kraken.symbols import ASSETS, INFO, info_with
 from penstock.market.symbol import Symbol
 
 
@@ -16,7 +16,7 @@ def listing(*pairs: tuple[str, str, str | None]) -> SymbolMap:
         pair_id: {"altname": altname} | ({} if wsname is None else {"wsname": wsname})
         for pair_id, altname, wsname in pairs
     }
-    return read_info(json.dumps({"error": [], "result": result}).encode(), 1).symbols
+    return INFO.read(json.dumps({"error": [], "result": result}).encode(), 1).symbols
 
 
 REAL = listing(
@@ -60,7 +60,7 @@ def test_a_map_made_of_what_a_map_lists_is_the_same() -> None:
 def test_assets_are_called_as_the_list_of_assets_calls_them() -> None:
     assets = {"XXBT": "XBT", "XXDG": "XDG", "ZUSD": "USD", "XTZ": "XTZ", "AAPLx": "AAPLx"}
     rows = {name: {"aclass": "currency", "altname": altname} for name, altname in assets.items()}
-    names = read_assets(json.dumps({"error": [], "result": rows}).encode(), 1)
+    names = ASSETS.read(json.dumps({"error": [], "result": rows}).encode(), 1)
     # What the first streams called a pair need not be what its assets are called now.
     pairs = {
         "XXBTZUSD": {"altname": "XBTUSD", "wsname": "XBT/USD", "base": "XXBT", "quote": "ZUSD"},
@@ -70,7 +70,7 @@ def test_assets_are_called_as_the_list_of_assets_calls_them() -> None:
         "NEWUSD": {"altname": "NEWUSD", "wsname": "NEW/USD", "base": "NEW", "quote": "ZUSD"},
         "XXBTZUSD.d": {"altname": "XBTUSD.d", "base": "XXBT", "quote": "ZUSD"},
     }
-    symbols = read_info(json.dumps({"error": [], "result": pairs}).encode(), 1, names).symbols
+    symbols = info_with(names).read(json.dumps({"error": [], "result": pairs}).encode(), 1).symbols
 
     assert {symbols.native(symbol): symbols.stream_name(symbol) for symbol in symbols} == {
         "XXBTZUSD": "BTC/USD", "XDGUSD": "DOGE/USD", "XTZXBT": "XTZ/BTC", "AAPLxUSD": "AAPLx/USD",
@@ -83,7 +83,7 @@ def test_assets_are_called_as_the_list_of_assets_calls_them() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"error":[]}', b'{"result":{"XXBT":{}}}', b"\xff"])
 def test_a_list_of_assets_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(UnexpectedAnswer, match="cannot be read"):
-        read_assets(body, 1)
+        ASSETS.read(body, 1)
 
 
 def test_dark_pools_and_other_pairs_without_a_wsname_are_left_out() -> None:
@@ -117,4 +117,4 @@ def test_a_mistyped_symbol_is_named_with_near_matches() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"result":[]}', b'{"result":{"X":{}}}'])
 def test_a_listing_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(UnexpectedAnswer, match="cannot be read"):
-        read_info(body, 1)
+        INFO.read(body, 1)

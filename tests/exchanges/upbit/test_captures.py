@@ -15,8 +15,9 @@ import pytest
 from penstock.books.whole import WholeBook
 from penstock.errors import UnexpectedAnswer
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.upbit.rest import INFO, UpbitRest
+from penstock.exchanges.upbit.rest import UpbitRest
 from penstock.exchanges.upbit.stream import UpbitDialect
+from penstock.exchanges.upbit.symbols import INFO
 from penstock.market.events import BookSnapshot, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import open_log

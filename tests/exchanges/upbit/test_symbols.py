@@ -6,13 +6,13 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.upbit.symbols import read_info
+from penstock.exchanges.upbit.symbols import INFO
 from penstock.market.symbol import Symbol
 
 
 def listing(*markets: str) -> SymbolMap:
     rows = [{"market": each, "korean_name": "비트코인"} for each in markets]
-    return read_info(json.dumps(rows).encode(), 1).symbols
+    return INFO.read(json.dumps(rows).encode(), 1).symbols
 
 
 @pytest.mark.parametrize("typed", ["btc_krw", "BTC/KRW", "KRW-BTC", "krw-btc"])
@@ -39,4 +39,4 @@ def test_a_name_that_is_none_hides_only_itself() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'[{"code":"KRW-BTC"}]', b'[{"market":7}]'])
 def test_a_listing_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(UnexpectedAnswer, match="cannot be read"):
-        read_info(body, 1)
+        INFO.read(body, 1)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from penstock.config import Simulator
+from penstock.config import SimulatedBinance, Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.binance import Binance, build
 from penstock.simulator.binance.rules import Limits, limits_from
@@ -48,7 +48,7 @@ def test_the_limits_are_those_of_the_exchange() -> None:
 def test_a_window_is_named_in_its_largest_unit(
     seconds: float, interval: str, count: int, header: str
 ) -> None:
-    limits = limits_from(Simulator(weight_window=seconds))
+    limits = limits_from(Simulator(binance=SimulatedBinance(weight_window=seconds)))
 
     announced = limits.announcement()[0]
 
@@ -59,7 +59,7 @@ def test_a_window_is_named_in_its_largest_unit(
 @pytest.mark.parametrize("name", ["weight_window", "raw_window"])
 def test_a_window_that_cannot_be_announced_is_refused_at_the_start(name: str) -> None:
     with pytest.raises(ConfigError, match="whole number of seconds"):
-        build([], msgspec.convert({name: 1.5}, Simulator))
+        build([], msgspec.convert({"binance": {name: 1.5}}, Simulator))
 
 
 def test_a_limit_set_by_its_name_is_announced_and_must_be_one_that_can_be() -> None:
@@ -104,7 +104,7 @@ def test_a_ban_says_when_it_ends() -> None:
 
 
 def test_too_many_requests_or_connections_are_named_as_such() -> None:
-    limits = limits_from(Simulator(raw_limit=9, connect_limit=3))
+    limits = limits_from(Simulator(binance=SimulatedBinance(raw_limit=9, connect_limit=3)))
 
     requests = limits.refusal(verdict(limits, broken=limits.raw))
     connections = limits.refusal(verdict(limits, broken=limits.connects, used={}))

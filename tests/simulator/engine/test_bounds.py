@@ -9,9 +9,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 from aiohttp import ClientSession
+from tests.simulator.conftest import quick
 from tests.waiting import PATIENCE_S
 
-from penstock.config import Simulator
 from penstock.simulator.engine import limits
 from penstock.simulator.engine import server as serving
 from penstock.simulator.engine.connections import Ended
@@ -25,7 +25,6 @@ from penstock.simulator.engine.windows import Windows
 from penstock.simulator.engine.wire import Client
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
-QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
 PER_SECOND = Rule("r", "sliding", 1000, 1, "ip", "request")
 BANS = BanPolicy(refusals_before_ban=0, first_ban_ms=10_000, longest_ban_ms=10_000)
 
@@ -231,7 +230,7 @@ async def test_whoever_does_not_read_an_answer_is_hung_up_on(
 async def test_a_request_that_nobody_waits_for_is_not_held_until_it_is_due(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(msgspec.structs.replace(QUICK, faults="latency=1h"))
+    server = await serve(quick(faults="latency=1h"))
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /time HTTP/1.1\r\nHost: x\r\n\r\n")
     async with asyncio.timeout(PATIENCE_S):
@@ -247,7 +246,7 @@ async def test_a_request_that_nobody_waits_for_is_not_held_until_it_is_due(
 async def test_a_name_of_any_length_ends_a_connection_before_it_fills_memory(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(msgspec.structs.replace(QUICK, messages_per_second=1000))
+    server = await serve(quick(messages_per_second=1000))
 
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         for number in range(12):

@@ -5,12 +5,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from aiohttp import ClientSession
+from tests.simulator.conftest import quick
 from tests.waiting import PATIENCE_S
 
-from penstock.config import Simulator
 from penstock.simulator.engine.control import WORKED
 from penstock.simulator.engine.exchange import Query
 from penstock.simulator.engine.questions import BadQuestion
@@ -18,11 +17,6 @@ from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.market.pieces import Work
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
-QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
-
-
-def _with(**changes: object) -> Simulator:
-    return msgspec.structs.replace(QUICK, **changes)
 
 
 async def _get(server: SimulatorServer, session: ClientSession, path: str) -> Any:
@@ -118,7 +112,7 @@ async def test_connections_tell_what_they_carried_and_when(
 
 
 async def test_closed_windows_equal_the_log(serve: Serve, session: ClientSession) -> None:
-    server = await serve(_with(weight_window=1.0, weight_limit=5, refusals_before_ban=1000))
+    server = await serve(quick(weight_window=1.0, weight_limit=5, refusals_before_ban=1000))
     async with asyncio.timeout(PATIENCE_S):
         while len((await _get(server, session, "windows"))["windows"]) < 3:
             async with session.get(f"http://{server.address}/time?weight=2"):

@@ -5,21 +5,15 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, ClientWebSocketResponse, WSMsgType
+from tests.simulator.conftest import quick
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.config import Simulator
 from penstock.simulator.engine.server import SimulatorServer
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
-QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
-
-
-def _with(**changes: object) -> Simulator:
-    return msgspec.structs.replace(QUICK, **changes)
 
 
 async def _end(socket: ClientWebSocketResponse) -> tuple[list[str], int | None]:
@@ -40,7 +34,7 @@ async def _log(server: SimulatorServer, session: ClientSession) -> list[dict[str
 async def test_every_frame_is_either_seen_or_in_the_log(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="drop=0.2"))
+    server = await serve(quick(faults="drop=0.2"))
 
     async with session.ws_connect(f"http://{server.address}/ws/a@n") as socket:
         seen = [json.loads(await socket.receive_str(timeout=PATIENCE_S))["n"] for _ in range(40)]
@@ -55,7 +49,7 @@ async def test_every_frame_is_either_seen_or_in_the_log(
 async def test_a_broken_connection_ends_without_a_close_frame(
     serve: Serve, session: ClientSession, kind: str
 ) -> None:
-    server = await serve(_with(faults=f"{kind}=200ms"))
+    server = await serve(quick(faults=f"{kind}=200ms"))
 
     async with session.ws_connect(f"http://{server.address}/ws/a@n") as socket:
         frames, code = await _end(socket)
@@ -88,7 +82,7 @@ async def test_a_shutdown_is_announced_before_it_comes(
 async def test_a_planned_shutdown_gives_notice_by_itself(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="shutdown=100ms"))
+    server = await serve(quick(faults="shutdown=100ms"))
 
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         notice = json.loads(await socket.receive_str(timeout=PATIENCE_S))
@@ -99,7 +93,7 @@ async def test_a_planned_shutdown_gives_notice_by_itself(
 async def test_a_muted_connection_is_silent_but_still_pinged(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="mute=0ms", ping_every=0.2))
+    server = await serve(quick(faults="mute=0ms", ping_every=0.2))
 
     async with session.ws_connect(f"http://{server.address}/ws/a@n", autoping=False) as socket:
         kinds = [(await socket.receive(timeout=PATIENCE_S)).type for _ in range(2)]
@@ -109,7 +103,7 @@ async def test_a_muted_connection_is_silent_but_still_pinged(
 
 
 async def test_a_lifetime_can_be_shortened(serve: Serve, session: ClientSession) -> None:
-    server = await serve(_with(faults="lifetime=100ms"))
+    server = await serve(quick(faults="lifetime=100ms"))
 
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         assert (await _end(socket))[1] == 1001
@@ -118,7 +112,7 @@ async def test_a_lifetime_can_be_shortened(serve: Serve, session: ClientSession)
 async def test_an_acknowledgement_may_be_lost_and_the_stream_still_comes(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="lostack=1"))
+    server = await serve(quick(faults="lostack=1"))
 
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         await socket.send_str('{"join":["a@n"]}')
@@ -128,7 +122,7 @@ async def test_an_acknowledgement_may_be_lost_and_the_stream_still_comes(
 async def test_a_refused_subscription_brings_no_frames(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="refusedack=1"))
+    server = await serve(quick(faults="refusedack=1"))
 
     async with session.ws_connect(f"http://{server.address}/ws") as socket:
         await socket.send_str('{"join":["a@n"]}')
@@ -143,7 +137,7 @@ async def test_a_refused_subscription_brings_no_frames(
 async def test_a_storm_answers_with_a_status_but_breaks_no_limit(
     serve: Serve, session: ClientSession, plan: str, status: int
 ) -> None:
-    server = await serve(_with(faults=plan))
+    server = await serve(quick(faults=plan))
 
     async with session.get(f"http://{server.address}/time") as response:
         assert response.status == status
@@ -156,7 +150,7 @@ async def test_a_storm_answers_with_a_status_but_breaks_no_limit(
 
 
 async def test_a_page_comes_where_json_was_expected(serve: Serve, session: ClientSession) -> None:
-    server = await serve(_with(faults="html@/time=1"))
+    server = await serve(quick(faults="html@/time=1"))
 
     async with session.get(f"http://{server.address}/time") as response:
         assert response.content_type == "text/html"
@@ -168,7 +162,7 @@ async def test_a_page_comes_where_json_was_expected(serve: Serve, session: Clien
 async def test_a_body_can_end_before_its_promised_length(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="cutbody=1"))
+    server = await serve(quick(faults="cutbody=1"))
 
     for _ in range(2):
         async with session.get(f"http://{server.address}/time") as response:
@@ -183,7 +177,7 @@ async def test_a_snapshot_can_be_older_or_newer_than_its_admission(
     serve: Serve, session: ClientSession
 ) -> None:
     for plan, low, high in (("stale=1", -2000, -1), ("early=1", 1, 1000)):
-        server = await serve(_with(faults=plan))
+        server = await serve(quick(faults=plan))
         async with session.get(f"http://{server.address}/depth") as response:
             as_of = (await response.json())["at"]
         async with session.get(f"http://{server.address}/_sim/requests") as response:
@@ -192,7 +186,7 @@ async def test_a_snapshot_can_be_older_or_newer_than_its_admission(
 
 
 async def test_latency_is_added_after_admission(serve: Serve, session: ClientSession) -> None:
-    server = await serve(_with(faults="latency=300ms"))
+    server = await serve(quick(faults="latency=300ms"))
     clock = SystemClock()
 
     async with session.get(f"http://{server.address}/time") as response:
@@ -244,7 +238,7 @@ async def test_a_plan_takes_hold_of_connections_already_open(
 async def test_frames_held_back_are_sent_when_their_plan_ends(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="delay=1"))
+    server = await serve(quick(faults="delay=1"))
 
     async with session.ws_connect(f"http://{server.address}/ws/a@n") as socket:
         first = json.loads(await socket.receive_str(timeout=PATIENCE_S))["n"]

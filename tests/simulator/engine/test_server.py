@@ -6,9 +6,9 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from aiohttp import ClientSession, TCPConnector, WSServerHandshakeError
+from tests.simulator.conftest import quick
 
 from penstock.clock import SystemClock
 from penstock.config import Simulator
@@ -19,18 +19,13 @@ from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Fact
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
-QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
 HOUR = 3600.0  # long enough that no test crosses into the next window by bad luck
-
-
-def _with(**changes: object) -> Simulator:
-    return msgspec.structs.replace(QUICK, **changes)
 
 
 async def test_an_answer_is_as_of_the_instant_of_admission(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(latency_ms=200))
+    server = await serve(quick(latency_ms=200))
 
     async with session.get(f"http://{server.address}/time") as response:
         answer = await response.json()
@@ -46,7 +41,7 @@ async def test_over_the_limit_is_429_then_418_until_forgiven(
     serve: Serve, session: ClientSession
 ) -> None:
     facts: list[Fact] = []
-    settings = _with(weight_limit=10, weight_window=HOUR, refusals_before_ban=1)
+    settings = quick(weight_limit=10, weight_window=HOUR, refusals_before_ban=1)
     server = await serve(settings, facts.append)
     url = f"http://{server.address}/time?weight=6"
 
@@ -105,7 +100,7 @@ async def test_the_exchanges_own_no_keeps_its_status_and_body(
 async def test_every_answer_carries_the_exchanges_headers_and_no_others_name(
     serve: Serve, session: ClientSession, path: str, status: int
 ) -> None:
-    server = await serve(_with(weight_limit=10, weight_window=HOUR))
+    server = await serve(quick(weight_limit=10, weight_window=HOUR))
 
     async with session.get(f"http://{server.address}{path}") as response:
         assert response.status == status
@@ -125,7 +120,7 @@ async def test_an_endpoint_sees_the_headers_of_a_request(
 async def test_a_page_and_a_body_cut_short_carry_them_too(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(faults="html@/time=1,cutbody@/depth=1"))
+    server = await serve(quick(faults="html@/time=1,cutbody@/depth=1"))
 
     for path, content_type in (("/time", "text/html"), ("/depth", "application/json;toy=yes")):
         async with session.get(f"http://{server.address}{path}") as response:
@@ -151,7 +146,7 @@ async def test_a_defect_is_a_500_and_harms_nobody_else(
 async def test_work_for_one_request_does_not_delay_the_admission_of_others(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(latency_ms=30))
+    server = await serve(quick(latency_ms=30))
 
     async def ask() -> None:
         async with session.get(f"http://{server.address}/work?ms=15") as response:
@@ -164,7 +159,7 @@ async def test_work_for_one_request_does_not_delay_the_admission_of_others(
 
 
 async def test_two_addresses_have_two_budgets(serve: Serve, session: ClientSession) -> None:
-    server = await serve(_with(weight_limit=1, weight_window=HOUR))
+    server = await serve(quick(weight_limit=1, weight_window=HOUR))
     other = ClientSession(connector=TCPConnector(local_addr=("127.0.0.2", 0)))
     async with other:
         for asking in (session, other):
@@ -175,7 +170,7 @@ async def test_two_addresses_have_two_budgets(serve: Serve, session: ClientSessi
 async def test_a_port_in_use_names_its_holder() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
-        server = _server(_with(port=port))
+        server = _server(quick(port=port))
 
         with pytest.raises(PortInUse, match=rf"pid {os.getpid()}\)") as caught:
             await server.start()
@@ -184,20 +179,20 @@ async def test_a_port_in_use_names_its_holder() -> None:
 
 
 async def test_an_address_of_another_machine_is_a_setting_to_mend() -> None:
-    server = _server(_with(host="192.0.2.1"))
+    server = _server(quick(host="192.0.2.1"))
 
     with pytest.raises(ConfigError, match=r"simulator\.port.*192\.0\.2\.1"):
         await server.start()
 
 
 async def test_a_stopped_server_frees_its_port_and_can_be_followed_by_another() -> None:
-    first = _server(QUICK)
+    first = _server(quick())
     await first.start()
     port = first.port
     assert port != 0
     await first.stop()
 
-    second = _server(_with(port=port))
+    second = _server(quick(port=port))
     await second.start()
     assert second.address == f"127.0.0.1:{port}"
     await second.stop()
@@ -205,7 +200,7 @@ async def test_a_stopped_server_frees_its_port_and_can_be_followed_by_another() 
 
 def test_building_a_server_reads_the_plan_of_faults_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match="Did you mean drop"):
-        _server(_with(faults="dorp=0.1"))
+        _server(quick(faults="dorp=0.1"))
 
 
 async def test_a_defect_before_a_request_is_even_counted_is_a_500_too(

@@ -5,24 +5,18 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from tests.simulator.conftest import quick
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.config import Simulator
 from penstock.simulator.engine.facts import ClientConnected, ClientGone
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Fact
 
 Serve = Callable[..., Awaitable[SimulatorServer]]
-QUICK = Simulator(port=0, uplink_ms=0, latency_ms=1)
 HOUR = 3600.0
-
-
-def _with(**changes: object) -> Simulator:
-    return msgspec.structs.replace(QUICK, **changes)
 
 
 async def _next(socket: ClientWebSocketResponse) -> Any:
@@ -139,7 +133,7 @@ async def test_a_control_message_that_breaks_the_exchanges_file_ends_only_that_c
 async def test_a_ping_carries_the_time_and_its_pong_keeps_the_connection(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(ping_every=0.2, pong_within=0.3))
+    server = await serve(quick(ping_every=0.2, pong_within=0.3))
 
     async with session.ws_connect(f"http://{server.address}/ws", autoping=False) as socket:
         for _ in range(4):
@@ -153,7 +147,7 @@ async def test_a_ping_carries_the_time_and_its_pong_keeps_the_connection(
 async def test_without_the_right_pong_a_connection_is_closed(
     serve: Serve, session: ClientSession, answer: bytes | None
 ) -> None:
-    server = await serve(_with(ping_every=0.1, pong_within=0.3))
+    server = await serve(quick(ping_every=0.1, pong_within=0.3))
 
     async with session.ws_connect(f"http://{server.address}/ws", autoping=False) as socket:
         if answer is not None:
@@ -175,7 +169,7 @@ async def test_a_clients_ping_is_answered(serve: Serve, session: ClientSession) 
 async def test_too_many_messages_of_any_sort_end_a_connection_and_then_ban_the_address(
     serve: Serve, session: ClientSession
 ) -> None:
-    settings = _with(refusals_before_ban=1, weight_window=HOUR, messages_per_second=5)
+    settings = quick(refusals_before_ban=1, weight_window=HOUR, messages_per_second=5)
     server = await serve(settings)
     url = f"http://{server.address}/ws"
 
@@ -196,7 +190,7 @@ async def test_too_many_messages_of_any_sort_end_a_connection_and_then_ban_the_a
 async def test_more_streams_than_allowed_end_a_connection(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(streams_per_connection=2))
+    server = await serve(quick(streams_per_connection=2))
 
     async with session.ws_connect(f"http://{server.address}/ws/a@n/b@n/c@n") as opened:
         assert await _end(opened) == 1008
@@ -220,7 +214,7 @@ async def test_all_streams_a_connection_may_carry_fit_into_its_address(
 async def test_connections_beyond_the_limit_are_refused_at_the_door(
     serve: Serve, session: ClientSession
 ) -> None:
-    server = await serve(_with(connect_limit=1, connect_window=HOUR))
+    server = await serve(quick(connect_limit=1, connect_window=HOUR))
     url = f"http://{server.address}/ws"
 
     async with session.ws_connect(url):
@@ -271,7 +265,7 @@ async def test_nothing_at_a_path_is_not_found(serve: Serve, session: ClientSessi
 
 async def test_a_connection_ends_with_its_lifetime(serve: Serve, session: ClientSession) -> None:
     facts: list[Fact] = []
-    server = await serve(_with(connection_lifetime=0.2), facts.append)
+    server = await serve(quick(connection_lifetime=0.2), facts.append)
 
     async with session.ws_connect(f"http://{server.address}/ws/a@n") as socket:
         assert await _end(socket) == 1001

@@ -29,7 +29,7 @@ def instruments() -> dict[str, Instrument]:
 @pytest.fixture(scope="session")
 def exchange(instruments: dict[str, Instrument]) -> Kraken:
     settings = Simulator()
-    return Kraken(list(instruments.values()), rules_from(settings), upkeep_from(settings))
+    return Kraken(list(instruments.values()), rules_from(settings), upkeep_from(settings.kraken))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.config import Simulator
+from penstock.config import SimulatedKraken, Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.engine.limits import RequestLimiter, Verdict
 from penstock.simulator.engine.rules import LimitTarget
@@ -13,8 +13,9 @@ IP = "127.0.0.1"
 ETH, XTZ = LimitTarget("pair", "XETHZUSD"), LimitTarget("pair", "XTZUSD")
 
 
-def _admission(**settings: object) -> RequestLimiter:
-    return RequestLimiter(rules_from(Simulator(**settings)), None)  # type: ignore[arg-type]
+def _admission(*, markets_use_address_limit: bool = True) -> RequestLimiter:
+    own = SimulatedKraken(markets_use_address_limit=markets_use_address_limit)
+    return RequestLimiter(rules_from(Simulator(kraken=own)), None)
 
 
 def test_a_request_a_second_is_always_safe_and_a_burst_of_fifteen_is() -> None:
@@ -85,6 +86,6 @@ def test_an_operator_may_change_any_of_them() -> None:
 
 
 def test_only_a_connection_without_a_subscription_is_ended() -> None:
-    assert upkeep_from(Simulator()).subscribe_within_ms == 60_000
-    assert upkeep_from(Simulator(subscribe_within=0.5)).subscribe_within_ms == 500
-    assert upkeep_from(Simulator()).ping_every_ms is None
+    assert upkeep_from(SimulatedKraken()).subscribe_within_ms == 60_000
+    assert upkeep_from(SimulatedKraken(subscribe_within=0.5)).subscribe_within_ms == 500
+    assert upkeep_from(SimulatedKraken()).ping_every_ms is None

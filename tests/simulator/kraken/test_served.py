@@ -13,7 +13,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerH
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.config import Simulator
+from penstock.config import SimulatedKraken, Simulator
 from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
@@ -33,7 +33,7 @@ async def serve_kraken(instruments: Instruments) -> AsyncIterator[Serve]:
     async def start(**changes: object) -> SimulatorServer:
         settings = msgspec.structs.replace(QUICK, **changes)
         listed = list(instruments.values())
-        exchange = Kraken(listed, rules_from(settings), upkeep_from(settings))
+        exchange = Kraken(listed, rules_from(settings), upkeep_from(settings.kraken))
         truth = Ledger([each.market for each in listed], SystemClock())
         server = SimulatorServer(exchange, settings, SystemClock(), ledger=truth)
         await server.start()
@@ -285,7 +285,7 @@ async def test_too_many_messages_are_answered_and_too_many_connections_refused(
 async def test_a_connection_without_a_subscription_is_ended(
     serve_kraken: Serve, session: ClientSession
 ) -> None:
-    server = await serve_kraken(subscribe_within=0.2)
+    server = await serve_kraken(kraken=SimulatedKraken(subscribe_within=0.2))
     async with session.ws_connect(f"http://{server.address}/v2") as socket:
         await socket.receive_str(timeout=PATIENCE_S)
         assert (await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.CLOSE

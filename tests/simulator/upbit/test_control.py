@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config import Simulator
+from penstock.config import SimulatedUpbit, Simulator
 from penstock.simulator.engine.exchange import Asked, Subscriber
 from penstock.simulator.upbit import Upbit
 from penstock.simulator.upbit.control import TYPES, Stream, read_name
@@ -69,7 +69,9 @@ def test_a_name_says_all_that_shapes_a_stream(kind: str, form: str, part: str) -
 def test_a_new_request_takes_the_place_of_the_old(
     exchange: Upbit, instruments: dict[str, Instrument]
 ) -> None:
-    lasting = Upbit(list(instruments.values()), Simulator(requests_replace=False))
+    lasting = Upbit(
+        list(instruments.values()), Simulator(upbit=SimulatedUpbit(requests_replace=False))
+    )
     trade, ticker = ({"type": kind, "codes": ["KRW-BTC"]} for kind in ("trade", "ticker"))
 
     replaced, kept = Subscriber(), Subscriber()

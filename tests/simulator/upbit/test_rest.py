@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.config import Simulator
+from penstock.config import SimulatedUpbit, Simulator
 from penstock.simulator.market.book import Book
 from penstock.simulator.market.market import Sums
 from penstock.simulator.upbit import Upbit
@@ -143,7 +143,9 @@ def test_candles_of_a_second_do_not_reach_back_for_ever(
     get: Get, instruments: Instruments, as_of_ms: int
 ) -> None:
     old = "2024-11-01T00:00:00Z"
-    forgetful = Upbit([instruments["KRW-BTC"]], Simulator(second_candle_days=200))
+    forgetful = Upbit(
+        [instruments["KRW-BTC"]], Simulator(upbit=SimulatedUpbit(second_candle_days=200))
+    )
 
     assert get("candles/seconds", market="KRW-BTC", to=old) == []
     assert len(get("candles/seconds", market="KRW-BTC", to=old, of=forgetful)) == 1
@@ -210,7 +212,10 @@ def test_the_cursor_leads_back_to_midnight_and_days_before_it(
 
 def test_a_page_may_cross_midnight_if_it_is_set_so(get: Get, instruments: Instruments) -> None:
     as_of_ms = 1_741_132_800_000 + 1000
-    crossing = Upbit(list(instruments.values()), Simulator(trade_pages_end_at_midnight=False))
+    crossing = Upbit(
+        list(instruments.values()),
+        Simulator(upbit=SimulatedUpbit(trade_pages_end_at_midnight=False)),
+    )
 
     strict = get("trades/ticks", market="KRW-LINK", count=500, as_of_ms=as_of_ms)
     lenient = get("trades/ticks", market="KRW-LINK", count=500, as_of_ms=as_of_ms, of=crossing)

@@ -2,9 +2,9 @@
 
 from penstock.exchanges.base import Exchange
 from penstock.exchanges.binance.limits import LIMITS_FROM, usages
-from penstock.exchanges.binance.rest import INFO, TIME, BinanceRest, read_api_error
+from penstock.exchanges.binance.rest import TIME, BinanceRest, read_api_error
 from penstock.exchanges.binance.stream import BinanceDialect
-from penstock.exchanges.binance.symbols import NAME
+from penstock.exchanges.binance.symbols import INFO, NAME
 
 EXCHANGE = Exchange(
     name=NAME,

@@ -18,27 +18,20 @@ from msgspec import Struct, field
 from penstock.exchanges.base import Usage
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from penstock.streaming.dialect import StreamLimits
-from penstock.throttle.gate import Limit
+from penstock.throttle.gate import Limit, Unit
 
 _UNITS_MS = {"SECOND": SECOND_MS, "MINUTE": MINUTE_MS, "HOUR": HOUR_MS, "DAY": DAY_MS}
 _LETTERS_MS = {name[0].lower(): length_ms for name, length_ms in _UNITS_MS.items()}
 _BAN_END = re.compile(r"banned until ([0-9]{10,16})")
 # x-mbx-used-weight-1m: 25
 _USED_WEIGHT = re.compile(r"x-mbx-used-weight-([1-9][0-9]{0,5})([smhd])")
-
-
-def _spot(weight_per_minute: int, requests_per_5_minutes: int) -> tuple[Limit, ...]:
-    return (
-        Limit(weight_per_minute, MINUTE_MS, "weight"),
-        Limit(requests_per_5_minutes, 5 * MINUTE_MS, "request"),
-    )
-
+_COUNTED: dict[str, Unit] = {"REQUEST_WEIGHT": "weight", "RAW_REQUESTS": "request"}
 
 LIMITS_FROM = {
-    0: _spot(1200, 6100),
-    1_692_921_600_000: _spot(6000, 61_000),  # 2023-08-25
+    0: (Limit(1200, MINUTE_MS), Limit(6100, 5 * MINUTE_MS, "request")),
+    # 2023-08-25
+    1_692_921_600_000: (Limit(6000, MINUTE_MS), Limit(61_000, 5 * MINUTE_MS, "request")),
 }
-
 
 # Weights of requests, by the documentation of July 2026:
 # https://developers.binance.com/docs/binance-spot-api-docs/rest-api/market-data-endpoints
@@ -65,15 +58,10 @@ class RateLimit(Struct, frozen=True):
 
 def announced(entries: list[RateLimit]) -> tuple[Limit, ...]:
     """The limits that count penstock's requests; limits on orders do not."""
-    units = {"REQUEST_WEIGHT": "weight", "RAW_REQUESTS": "request"}
     return tuple(
-        Limit(
-            entry.limit,
-            entry.count * _UNITS_MS[entry.interval],
-            "weight" if units[entry.kind] == "weight" else "request",
-        )
+        Limit(entry.limit, entry.count * _UNITS_MS[entry.interval], _COUNTED[entry.kind])
         for entry in entries
-        if entry.kind in units and entry.interval in _UNITS_MS and entry.count > 0
+        if entry.kind in _COUNTED and entry.interval in _UNITS_MS and entry.count > 0
     )
 
 

@@ -6,19 +6,19 @@ Costs are in ``limits.py``. Events have ``source="rest"``, or
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct, field
 
-from penstock.errors import UnknownInterval
-from penstock.exchanges import rows
-from penstock.exchanges.answers import Text, Whole, decoded_or_none, only
+from penstock.exchanges.answers import Text, Whole, only
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.binance import limits
 from penstock.exchanges.binance.payloads import DepthPayload
-from penstock.exchanges.binance.symbols import NAME, read_info
+from penstock.exchanges.binance.symbols import NAME
+from penstock.exchanges.frames import json_text
 from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
-from penstock.exchanges.resource import Params, Resource
+from penstock.exchanges.resource import Params, Resource, error_reader
+from penstock.exchanges.rest_rows import CandleRows, TickerRows, TradeRows
+from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
@@ -49,7 +49,7 @@ class _Trade(Struct):
     maker_bought: bool = field(name="isBuyerMaker")
 
 
-class _Candle(rows.CandleRow, Struct, array_like=True):
+class _Candle(CandleRow, Struct, array_like=True):
     """A row of the response to GET /api/v3/klines
 
     [1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",
@@ -69,7 +69,7 @@ class _Candle(rows.CandleRow, Struct, array_like=True):
     taker_buy_quote_volume: Text
 
 
-class _Ticker(rows.TickerRow, Struct):
+class _Ticker(TickerRow, Struct):
     """An element of the response to GET /api/v3/ticker/24hr
 
     {"symbol":"BNBBTC","priceChange":"-94.99","priceChangePercent":"-95.960",
@@ -97,7 +97,7 @@ class _Ticker(rows.TickerRow, Struct):
 
 
 class _ApiError(Struct):
-    """{"code":-1121,"msg":"Invalid symbol."}"""
+    """{"code":-1121,"msg":"Invalid symbol."}; the message of a ban contains its end"""
 
     code: int
     msg: str
@@ -108,28 +108,25 @@ _RECENT_TRADES = Resource("/api/v3/trades", list[_Trade], limits.TRADES_COST)
 _OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], limits.TRADES_COST)
 _CANDLES = Resource("/api/v3/klines", list[_Candle], limits.CANDLES_COST)
 _TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], limits.TICKER_COSTS[0][1])
-_decode_api_error = msgspec.json.Decoder(_ApiError).decode
+read_api_error = error_reader(
+    _ApiError, lambda error: ApiError(error.code, error.msg, limits.ban_end_ms(error.msg))
+)
 
-_trades = rows.TradeRows[_Trade](
+_trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: row.at_ms * MS_NS,
     taker=lambda row: "sell" if row.maker_bought else "buy",
 )
-_candles = rows.CandleRows[_Candle](NAME, open_ms=lambda row: row.open_ms, is_exact=True)
-
-
-def read_api_error(body: bytes) -> ApiError | None:
-    """The error in a response; None if the body is HTML or the like. A ban contains its end."""
-    api_error = decoded_or_none(_decode_api_error, body)
-    if api_error is None:
-        return None
-    return ApiError(api_error.code, api_error.msg, limits.ban_end_ms(api_error.msg))
-
+_candles = CandleRows[_Candle](NAME, COMMON, lambda row: row.open_ms, is_exact=True)
+_tickers = TickerRows[_Ticker](
+    NAME,
+    native=lambda row: row.native,
+    make=lambda row, origin: ticker_of(row, origin, row.at_ms * MS_NS),
+)
 
 TIME = Resource("/api/v3/time", _Time, limits.TIME_COST).request(
     lambda answer, _at_ns: answer.server_ms
 )
-INFO = Request("/api/v3/exchangeInfo", cost=limits.INFO_COST, read=read_info)
 
 
 class BinanceRest:
@@ -143,8 +140,8 @@ class BinanceRest:
 
         def make(data: DepthPayload, received_at_ns: int) -> BookSnapshot:
             bids, asks = valid(data.bids), valid(data.asks)
-            origin = NAME, symbol, received_at_ns, rows.REST
-            return rows.book_of(origin, bids, asks, update_id=data.update_id)
+            origin = NAME, symbol, received_at_ns, REST
+            return book_of(origin, bids, asks, update_id=data.update_id)
 
         limit = max(1, min(depth, DEEPEST_BOOK))
         params: Params = {"symbol": self._symbols.native(symbol), "limit": limit}
@@ -168,8 +165,7 @@ class BinanceRest:
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
     ) -> Request[list[Candle]]:
         """A page of candles that begin in [start, end); the last may still be running."""
-        if interval.text not in COMMON:
-            raise UnknownInterval(interval.text, COMMON)
+        make = _candles.reader(symbol, interval, start_ms, end_ms)
         params: Params = {
             "symbol": self._symbols.native(symbol),
             "interval": interval.text,
@@ -177,22 +173,15 @@ class BinanceRest:
             "endTime": end_ms - 1,  # the exchange includes the end
             "limit": PAGE,
         }
-        return _CANDLES.request(_candles.reader(symbol, interval, start_ms, end_ms), params)
+        return _CANDLES.request(make, params)
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
-        natives = [self._symbols.native(symbol) for symbol in symbols]
-        cost = limits.ALL_TICKERS_COST
-        if natives:
-            cost = limits.cost_of(limits.TICKER_COSTS, len(natives), cost)
-
-        def make(page: list[_Ticker], received_at_ns: int) -> list[Ticker]:
-            return [
-                rows.ticker_of(row, (NAME, symbol, received_at_ns, rows.REST), row.at_ms * MS_NS)
-                for row, symbol in rows.of_listed(self._symbols, page, lambda row: row.native)
-            ]
-
-        return _TICKERS.request(make, _named(natives) if natives else {}, cost=cost)
+        make = _tickers.reader(self._symbols)
+        if not symbols:
+            return _TICKERS.request(make, cost=limits.ALL_TICKERS_COST)
+        cost = limits.cost_of(limits.TICKER_COSTS, len(symbols), limits.ALL_TICKERS_COST)
+        return _TICKERS.request(make, self._named(symbols), cost=cost)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The last trade's id or the best prices, for a cost of 2; a book's id or levels, for 5."""
@@ -208,8 +197,7 @@ class BinanceRest:
             numbered = channel in ("trades", "agg_trades")
             return MarketProgress(str(row.last_id), row.last_id if numbered else None)
 
-        return _TICKERS.request(make, _named([self._symbols.native(symbol)]))
+        return _TICKERS.request(make, self._named([symbol]))
 
-
-def _named(natives: Sequence[str]) -> Params:
-    return {"symbols": msgspec.json.encode(natives).decode()}
+    def _named(self, symbols: Sequence[Symbol]) -> Params:
+        return {"symbols": json_text([self._symbols.native(symbol) for symbol in symbols])}

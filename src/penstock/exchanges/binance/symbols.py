@@ -10,13 +10,13 @@ names both assets beside it:
 Symbols that are halted or closed are included: their history can still be requested.
 """
 
-import msgspec
 from msgspec import Struct, field
 
-from penstock.exchanges.answers import decoded, step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails
-from penstock.exchanges.binance.limits import RateLimit, announced
+from penstock.exchanges.answers import step_text, word
+from penstock.exchanges.base import ListedMarket, MarketDetails
+from penstock.exchanges.binance.limits import INFO_COST, RateLimit, announced
 from penstock.exchanges.listing import info_of
+from penstock.exchanges.resource import Resource
 from penstock.market.symbol import Symbol
 
 NAME = "binance"
@@ -53,14 +53,6 @@ class _ExchangeInfo(Struct, frozen=True):
     rate_limits: list[RateLimit] = field(name="rateLimits")
 
 
-_decode = msgspec.json.Decoder(_ExchangeInfo).decode
-
-
-def read_info(body: bytes, _received_at_ns: int) -> Info:
-    """The symbol map and the limits from an ``exchangeInfo`` response.
-
-    Raises:
-        UnexpectedAnswer: the body is not an ``exchangeInfo`` response.
-    """
-    info = decoded(_decode, body)
-    return info_of(NAME, info.symbols, _Listed.listed, announced(info.rate_limits))
+INFO = Resource("/api/v3/exchangeInfo", _ExchangeInfo, INFO_COST).request(
+    lambda info, _at_ns: info_of(NAME, info.symbols, _Listed.listed, announced(info.rate_limits))
+)

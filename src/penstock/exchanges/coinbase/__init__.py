@@ -5,14 +5,13 @@ from penstock.exchanges.coinbase.limits import LIMITS
 from penstock.exchanges.coinbase.rest import (
     CANDLES_PER_PAGE,
     GRANULARITIES,
-    INFO,
     OPENED_MS,
     TIME,
     CoinbaseRest,
     read_api_error,
 )
 from penstock.exchanges.coinbase.stream import CoinbaseDialect
-from penstock.exchanges.coinbase.symbols import NAME
+from penstock.exchanges.coinbase.symbols import INFO, NAME
 
 EXCHANGE = Exchange(
     name=NAME,

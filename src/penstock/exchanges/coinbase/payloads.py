@@ -21,9 +21,9 @@ from penstock.exchanges.level_formats import (
     valid_together,
 )
 from penstock.exchanges.rows import BookRow, DatedEvents
+from penstock.exchanges.stream_names import Asked
 from penstock.exchanges.times import epoch_ns
 from penstock.market.events import BookDelta, Event, Side, Ticker
-from penstock.market.symbol import Symbol
 
 TAKER: Mapping[str, Side] = {"buy": "sell", "sell": "buy"}
 """The taker's side by the maker's, which is the side in matches and trades."""
@@ -119,10 +119,7 @@ class EventMaker:
     events on.
     """
 
-    def __init__(
-        self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
-    ) -> None:
-        """``asked`` has the requested symbols by kind of stream and the exchange's name."""
+    def __init__(self, asked: Asked, deferred: DeferredNumbers) -> None:
         self._matches, self._tickers = asked["matches"], asked["ticker"]
         self._books, self._texts = asked["level2_batch"], deferred.texts
         self._dated = DatedEvents(NAME, TAKER, deferred)

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from typing import Annotated, TypeVar
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Meta, Struct, field
 
-from penstock.errors import UnknownInterval
-from penstock.exchanges import rows
-from penstock.exchanges.answers import Text, Whole, decoded_or_none
+from penstock.exchanges.answers import Text, Whole
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
-from penstock.exchanges.coinbase.symbols import NAME, read_info
+from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import levels, progress_request
-from penstock.exchanges.resource import Params, Resource
+from penstock.exchanges.resource import Params, Resource, error_reader
+from penstock.exchanges.rest_rows import CandleRows, LevelRow, TradeRows, levels_of, of_listed
+from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
 from penstock.exchanges.times import MS_NS, epoch_ns, iso_text
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -50,8 +49,8 @@ class _Book(Struct):
      "auction":null,"time":"2026-01-07T23:47:25.201345Z"}
     """
 
-    bids: list[rows.LevelRow]
-    asks: list[rows.LevelRow]
+    bids: list[LevelRow]
+    asks: list[LevelRow]
     time: str | None = None
 
 
@@ -69,7 +68,7 @@ class _Trade(Struct, kw_only=True):
     time: str
 
 
-class _Candle(rows.CandleRow, Struct, array_like=True):
+class _Candle(CandleRow, Struct, array_like=True):
     """A row of the response to GET /products/{id}/candles
 
     Open time (s), low, high, open, close, volume:
@@ -84,7 +83,7 @@ class _Candle(rows.CandleRow, Struct, array_like=True):
     volume: Number
 
 
-class _Ticker(rows.TickerRow, Struct, kw_only=True):
+class _Ticker(TickerRow, Struct, kw_only=True):
     """GET /products/{id}/ticker
 
     {"trade_id":843439,"price":"0.997999","size":"80.29769","time":"2020-01-28T02:13:33.012523Z",
@@ -114,7 +113,7 @@ class _Spark(Struct, array_like=True):
 
 
 class _ApiError(Struct):
-    """{"message":"NotFound"}"""
+    """{"message":"NotFound"}, without a code"""
 
     message: str
 
@@ -124,27 +123,19 @@ _TRADES = Resource("/products/{}/trades", list[_Trade])
 _CANDLES = Resource("/products/{}/candles", list[_Candle], bare_numbers=True)
 _TICKER = Resource("/products/{}/ticker", _Ticker)
 _SPARKS = Resource("/products/spark-lines", dict[str, list[_Spark]], bare_numbers=True)
-_decode_api_error = msgspec.json.Decoder(_ApiError).decode
+read_api_error = error_reader(_ApiError, lambda error: ApiError(error.message, error.message))
 
-_trades = rows.TradeRows[_Trade](
+_trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: epoch_ns(row.time),
     taker=lambda row: TAKER[row.side],
     newest_first=True,
 )
-_candles = rows.CandleRows[_Candle](
-    NAME, lambda row: row.open_s * 1000, spelled_out_all, newest_first=True
+_candles = CandleRows[_Candle](
+    NAME, GRANULARITIES, lambda row: row.open_s * 1000, spelled_out_all, newest_first=True
 )
 
-
-def read_api_error(body: bytes) -> ApiError | None:
-    """The error in a response, which has no code; None if the body is HTML or the like."""
-    error = decoded_or_none(_decode_api_error, body)
-    return None if error is None else ApiError(error.message, error.message)
-
-
 TIME = Resource("/time", _Time).request(lambda answer, _at_ns: epoch_ns(answer.iso) // MS_NS)
-INFO = Request("/products", cost=1, read=read_info)
 
 
 class CoinbaseRest:
@@ -158,8 +149,8 @@ class CoinbaseRest:
 
         def make(data: _Book, received_at_ns: int) -> BookSnapshot:
             at_ns = None if data.time is None else epoch_ns(data.time)
-            bids, asks = rows.levels_of(data.bids), rows.levels_of(data.asks)
-            return rows.book_of((NAME, symbol, received_at_ns, rows.REST), bids, asks, at_ns)
+            bids, asks = levels_of(data.bids), levels_of(data.asks)
+            return book_of((NAME, symbol, received_at_ns, REST), bids, asks, at_ns)
 
         level = 1 if depth <= 1 else 2
         return _BOOK.request(make, {"level": level}, of=self._native(symbol))
@@ -184,16 +175,14 @@ class CoinbaseRest:
 
         The last may still be running.
         """
-        granularity = GRANULARITIES.get(interval.text)
-        if granularity is None:
-            raise UnknownInterval(interval.text, GRANULARITIES)
+        # The response may have candles before the start too, which the reader drops.
+        make = _candles.reader(symbol, interval, start_ms, end_ms)
+        granularity = GRANULARITIES[interval.text]
         step_ms = granularity * 1000
         first_ms = -(-start_ms // step_ms) * step_ms
         # Both ends are included, so 300 candles are 299 steps.
         last_ms = min(end_ms - 1, first_ms + (CANDLES_PER_PAGE - 1) * step_ms)
         last_ms = max(first_ms, last_ms // step_ms * step_ms)
-        # The response may have candles before the start too, which the reader drops.
-        make = _candles.reader(symbol, interval, start_ms, end_ms)
         params: Params = {
             "granularity": granularity,
             "start": iso_text(first_ms),
@@ -222,7 +211,7 @@ class CoinbaseRest:
                     source="rest",
                     last_text=spelled_out(price),
                 )
-                for (_, price), symbol in rows.of_listed(self._symbols, newest, lambda it: it[0])
+                for (_, price), symbol in of_listed(self._symbols, newest, lambda it: it[0])
             ]
 
         return _SPARKS.request(make)
@@ -239,8 +228,8 @@ class CoinbaseRest:
 
     def _ticker(self, symbol: Symbol) -> Request[list[Ticker]]:
         def make(row: _Ticker, received_at_ns: int) -> list[Ticker]:
-            origin = NAME, symbol, received_at_ns, rows.REST
-            return [rows.ticker_of(row, origin, epoch_ns(row.time))]
+            origin = NAME, symbol, received_at_ns, REST
+            return [ticker_of(row, origin, epoch_ns(row.time))]
 
         return _TICKER.request(make, of=self._native(symbol))
 

@@ -25,7 +25,7 @@ from penstock.exchanges.coinbase.payloads import (
 )
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
-from penstock.exchanges.frames import malformed
+from penstock.exchanges.frames import json_text, malformed
 from penstock.exchanges.stream_names import StreamNames
 from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
 
@@ -61,7 +61,6 @@ class _Message(Struct):
 
 
 _decode_message = msgspec.json.Decoder(_Message).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class CoinbaseDialect:
@@ -145,9 +144,9 @@ class CoinbaseDialect:
         If the error names a product, that one is at fault. The other products of the request were
         refused too, and are requested again because nothing acknowledges them.
         """
-        named = set(message.reason.split()) & {native for _, native in self._streams.values()}
+        named = set(message.reason.split()) & {each.native for each in self._streams.values()}
         for request_id, names in self._unanswered.items():
-            at_fault = {name for name in names if self._streams[name][1] in named}
+            at_fault = {name for name in names if self._streams[name].native in named}
             if at_fault or not named:
                 self._forget(names.copy())
                 words = message.reason or message.message
@@ -163,10 +162,9 @@ class CoinbaseDialect:
                 del self._unanswered[request_id]
 
     def _control(self, kind: str, names: Sequence[str], *besides: str) -> str:
-        (channel,) = {self._streams[name][0] for name in names}
-        natives = [self._streams[name][1] for name in names]
-        message = {"type": kind, "product_ids": natives, "channels": [channel, *besides]}
-        return _encode(message).decode()
+        (channel,) = {self._streams[name].kind for name in names}
+        natives = [self._streams[name].native for name in names]
+        return json_text({"type": kind, "product_ids": natives, "channels": [channel, *besides]})
 
 
 def _stream_of(frame: bytes | str) -> str:

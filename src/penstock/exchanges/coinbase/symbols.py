@@ -8,12 +8,12 @@ currencies as the ordinary one. Products that are offline or delisted are includ
 can still be requested.
 """
 
-import msgspec
 from msgspec import Struct
 
-from penstock.exchanges.answers import decoded, step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails
+from penstock.exchanges.answers import step_text, word
+from penstock.exchanges.base import ListedMarket, MarketDetails
 from penstock.exchanges.listing import info_of
+from penstock.exchanges.resource import Resource
 from penstock.market.symbol import Symbol
 
 NAME = "coinbase"
@@ -34,13 +34,6 @@ class _Product(Struct, frozen=True):
         return ListedMarket(self.id, Symbol(base, quote), details=details)
 
 
-_decode = msgspec.json.Decoder(list[_Product]).decode
-
-
-def read_info(body: bytes, _received_at_ns: int) -> Info:
-    """The symbol map from a list of products; Coinbase announces no limits.
-
-    Raises:
-        UnexpectedAnswer: the body is not a list of products.
-    """
-    return info_of(NAME, decoded(_decode, body), _Product.listed)
+INFO = Resource("/products", list[_Product]).request(
+    lambda products, _at_ns: info_of(NAME, products, _Product.listed)
+)

@@ -3,17 +3,9 @@
 from penstock.exchanges.base import AssetNames, Exchange
 from penstock.exchanges.kraken.limits import LIMITS
 from penstock.exchanges.kraken.payloads import MINUTES
-from penstock.exchanges.kraken.rest import (
-    ASSETS,
-    INFO,
-    LATEST_CANDLES,
-    TIME,
-    KrakenRest,
-    info_with,
-    read_api_error,
-)
+from penstock.exchanges.kraken.rest import LATEST_CANDLES, TIME, KrakenRest, read_api_error
 from penstock.exchanges.kraken.stream import KrakenDialect
-from penstock.exchanges.kraken.symbols import NAME
+from penstock.exchanges.kraken.symbols import ASSETS, INFO, NAME, info_with
 
 EXCHANGE = Exchange(
     name=NAME,

@@ -8,7 +8,8 @@ many frames are converted to the standard format together, and numbers are colle
 validation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from penstock.exchanges.answers import Whole
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import Number
 from penstock.exchanges.kraken.symbols import NAME
+from penstock.exchanges.level_formats import LevelSpelling
 from penstock.exchanges.rows import (
     LIVE,
     BookRow,
@@ -27,10 +29,10 @@ from penstock.exchanges.rows import (
     candle_of,
     ticker_of,
 )
+from penstock.exchanges.stream_names import Asked
 from penstock.exchanges.times import MS_NS, epoch_ns
 from penstock.market.events import Candle, Event, Ticker
 from penstock.market.interval import Interval
-from penstock.market.symbol import Symbol
 
 MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
 """Minutes by interval. 7 and 15 days exist too, but their first day is not documented."""
@@ -140,9 +142,6 @@ CHANNELS = ("book", "trade", "ticker", "ohlc")
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message, float_hook=str).decode
 
-Spelling = Callable[[Sequence[Raw]], Sequence[Raw]]
-"""Converts the levels of sides to the standard format. Raises what msgspec raises."""
-
 
 class EventMaker:
     """Makes events from decoded messages.
@@ -151,16 +150,13 @@ class EventMaker:
     events on. Candles are as they were sent, none of them closed.
     """
 
-    def __init__(
-        self, asked: Mapping[str, Mapping[str, Symbol]], deferred: DeferredNumbers
-    ) -> None:
-        """``asked`` has the requested symbols by kind of stream and the exchange's name."""
+    def __init__(self, asked: Asked, deferred: DeferredNumbers) -> None:
         self._asked, self._trades, self._books = asked, asked["trade"], asked["book"]
         self._spell = deferred.spell
         self._dated = DatedEvents(NAME, {"buy": "buy", "sell": "sell"}, deferred)
 
     def make(
-        self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: Spelling
+        self, messages: Sequence[Message], received_at_ns: Sequence[int], spell: LevelSpelling
     ) -> list[Event]:
         """The events of these messages, in order.
 
@@ -185,7 +181,7 @@ class EventMaker:
                     events.append(self._ticker(ticker, at_ns))
             elif type(message) is _Candles:
                 candles = [self._candle(row, at_ns) for row in message.data]
-                candles.sort(key=_opening)
+                candles.sort(key=attrgetter("open_ms"))
                 events += candles
         return events
 
@@ -195,14 +191,6 @@ class EventMaker:
         return ticker_of(row, origin, at_ns, self._spell)
 
     def _candle(self, row: _Candle, received_at_ns: int) -> Candle:
-        symbol = self._asked[f"ohlc-{row.interval}"][row.symbol]
-        origin, open_ms = (
-            (NAME, symbol, received_at_ns, LIVE),
-            epoch_ns(row.interval_begin) // MS_NS,
-        )
-        interval = _INTERVALS[row.interval]
+        origin = NAME, self._asked[f"ohlc-{row.interval}"][row.symbol], received_at_ns, LIVE
+        interval, open_ms = _INTERVALS[row.interval], epoch_ns(row.interval_begin) // MS_NS
         return candle_of(row, origin, interval, open_ms, closed=False, spell=self._spell)
-
-
-def _opening(candle: Candle) -> int:
-    return candle.open_ms

@@ -12,31 +12,16 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from penstock.errors import UnknownInterval
-from penstock.exchanges import rows
-from penstock.exchanges.answers import (
-    Text,
-    Whole,
-    decoded_or_none,
-    only,
-    plain_number,
-    plain_numbers,
-)
-from penstock.exchanges.base import (
-    ApiError,
-    Info,
-    MarketProgress,
-    Meaning,
-    Request,
-    SymbolMap,
-    TradePage,
-)
+from penstock.exchanges.answers import Text, Whole, only, plain_number
+from penstock.exchanges.base import ApiError, MarketProgress, Meaning, Request, SymbolMap, TradePage
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.payloads import MINUTES
-from penstock.exchanges.kraken.symbols import NAME, Answer, read_assets, read_info
+from penstock.exchanges.kraken.symbols import NAME, Answer
 from penstock.exchanges.progress import latest_trade, levels, progress_request
-from penstock.exchanges.resource import Resource
+from penstock.exchanges.resource import Resource, error_reader
+from penstock.exchanges.rest_rows import CandleRows, LevelRow, TickerRows, TradeRows, levels_of
+from penstock.exchanges.rows import REST, CandleRow, Origin, book_of
 from penstock.exchanges.times import seconds_ns
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -63,6 +48,14 @@ class _Errors(Struct):
 
     error: list[str]
 
+    def api_error(self) -> ApiError | None:
+        error = next((text for text in self.error if text.startswith("E")), None)
+        if error is None:
+            return None
+        code, _, message = error.partition(":")
+        meaning = _MEANINGS.get(error, "failed" if code == "EService" else "refused")
+        return ApiError(code, message or code, meaning=meaning)
+
 
 class _Time(Struct):
     """/0/public/Time → {"unixtime":1762820224,"rfc1123":"Tue, 11 Nov 25 00:17:04 +0000"}"""
@@ -73,8 +66,8 @@ class _Time(Struct):
 class _Depth(Struct):
     """/0/public/Depth → {"XBTUSDT":{"asks":[["105944.30000","0.136",1762820248],…],"bids":[…]}}"""
 
-    asks: list[rows.LevelRow]
-    bids: list[rows.LevelRow]
+    asks: list[LevelRow]
+    bids: list[LevelRow]
 
 
 class _Trade(Struct, array_like=True):
@@ -92,7 +85,7 @@ class _Trade(Struct, array_like=True):
     id: Whole
 
 
-class _Candle(rows.CandleRow, Struct, array_like=True):
+class _Candle(CandleRow, Struct, array_like=True):
     """A row of /0/public/OHLC: open time (s), open, high, low, close, vwap, volume, trades
 
     [1762777020,"105433.6","105433.6","105433.6","105433.6","0.0","0.00000000",0]
@@ -132,45 +125,30 @@ class _Ticker(Struct):
 _BOOK = Resource("/0/public/Depth", Answer[dict[str, _Depth]])
 _ROWS = Resource("/0/public/{}", Answer[dict[str, Raw]])
 _TICKERS = Resource("/0/public/Ticker", Answer[dict[str, _Ticker]])
-_decode_errors = msgspec.json.Decoder(_Errors).decode
+_read_errors = error_reader(_Errors, _Errors.api_error)
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode
 _decode_last = msgspec.json.Decoder(Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]).decode
 
-_trades = rows.TradeRows[_Trade](
+_trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: seconds_ns(row.at_s),
     taker=lambda row: "buy" if row.side == "b" else "sell",
+)
+_candles = CandleRows[_Candle](NAME, MINUTES, lambda row: row.open_s * 1000)
+_tickers = TickerRows[tuple[str, _Ticker]](
+    NAME, native=lambda named: named[0], make=lambda named, origin: _ticker(named[1], origin)
 )
 
 
 def read_api_error(body: bytes) -> ApiError | None:
     """The error in a response; None if there is none, or if the body is HTML or the like."""
-    if body.startswith(b'{"error":[]'):
-        return None
-    decoded = decoded_or_none(_decode_errors, body)
-    errors = [text for text in decoded.error if text.startswith("E")] if decoded else []
-    if not errors:
-        return None
-    code, _, message = errors[0].partition(":")
-    meaning = _MEANINGS.get(errors[0], "failed" if code == "EService" else "refused")
-    return ApiError(code, message or code, meaning=meaning)
+    return None if body.startswith(b'{"error":[]') else _read_errors(body)
 
 
 TIME = Resource("/0/public/Time", Answer[_Time]).request(
     lambda answer, _at_ns: answer.result.at_s * 1000
 )
-ASSETS = Request("/0/public/Assets", cost=1, read=read_assets)
-
-
-def info_with(names: Mapping[str, str]) -> Request[Info]:
-    """The request for the market listing, read with asset names by id."""
-    return Request(
-        "/0/public/AssetPairs", cost=1, read=lambda body, at_ns: read_info(body, at_ns, names)
-    )
-
-
-INFO = info_with({})
 
 
 class KrakenRest:
@@ -184,8 +162,8 @@ class KrakenRest:
 
         def make(answer: Answer[dict[str, _Depth]], received_at_ns: int) -> BookSnapshot:
             data = only(answer.result.values())
-            origin = NAME, symbol, received_at_ns, rows.REST
-            return rows.book_of(origin, rows.levels_of(data.bids), rows.levels_of(data.asks))
+            origin = NAME, symbol, received_at_ns, REST
+            return book_of(origin, levels_of(data.bids), levels_of(data.asks))
 
         count = max(1, min(depth, DEEPEST_BOOK))
         return _BOOK.request(make, {"pair": self._symbols.native(symbol), "count": count})
@@ -213,17 +191,10 @@ class KrakenRest:
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
     ) -> Request[list[Candle]]:
         """Candles of the newest 720 that begin in [start, end); the last may still be running."""
-        if interval.text not in MINUTES:
-            raise UnknownInterval(interval.text, MINUTES)
+        read = _candles.reader(symbol, interval, start_ms, end_ms)
 
-        def make(page: list[_Candle], last_s: int, at_ns: int) -> list[Candle]:
-            origin, spell = (NAME, symbol, at_ns, rows.REST), plain_numbers
-            opens = [(row, row.open_s * 1000, row.open_s <= last_s) for row in page]
-            return [
-                rows.candle_of(row, origin, interval, open_ms, closed=closed, spell=spell)
-                for row, open_ms, closed in opens
-                if start_ms <= open_ms < end_ms
-            ]
+        def make(page: list[_Candle], last_s: int, received_at_ns: int) -> list[Candle]:
+            return read(page, received_at_ns, last_s * 1000)
 
         # A second earlier: whether `since` itself is included is not documented.
         since, minutes = max(0, start_ms // 1000 - 1), MINUTES[interval.text]
@@ -232,12 +203,11 @@ class KrakenRest:
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
-
-        def make(answer: Answer[dict[str, _Ticker]], at_ns: int) -> list[Ticker]:
-            listed = rows.of_listed(self._symbols, answer.result.items(), lambda named: named[0])
-            return [_ticker(row, symbol, at_ns) for (_, row), symbol in listed]
-
-        return _TICKERS.request(make, {"pair": ",".join(natives)} if natives else {})
+        read = _tickers.reader(self._symbols)
+        return _TICKERS.request(
+            lambda answer, at_ns: read(answer.result.items(), at_ns),
+            {"pair": ",".join(natives)} if natives else {},
+        )
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:
         """The newest trade's id, a book's levels, the best prices, or the last trade and count."""
@@ -273,12 +243,13 @@ class KrakenRest:
         return _ROWS.request(read, {"pair": native, **params}, of=endpoint, category=PAIR + native)
 
 
-def _ticker(row: _Ticker, symbol: Symbol, received_at_ns: int) -> Ticker:
+def _ticker(row: _Ticker, origin: Origin) -> Ticker:
+    exchange, symbol, received_at_ns, source = origin
     return Ticker(
-        exchange=NAME,
+        exchange=exchange,
         symbol=symbol,
         received_at_ns=received_at_ns,
-        source=rows.REST,
+        source=source,
         bid_text=plain_number(row.bid[0]),
         bid_quantity_text=plain_number(row.bid[2]),
         ask_text=plain_number(row.ask[0]),

@@ -15,7 +15,7 @@ from penstock.books.rules import BookRules
 from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
-from penstock.exchanges.frames import RunningCandles, malformed
+from penstock.exchanges.frames import RunningCandles, json_text, malformed
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
 from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, decode
@@ -29,7 +29,6 @@ from penstock.streaming.dialect import Ack, Received, Refusal
 LARGEST_FRAME = 1_000_000
 DEPTH = CHECKSUM.levels
 _REMEMBERED_REQUESTS = 100
-_TEXTS = {minutes: text for text, minutes in MINUTES.items()}
 
 _KINDS = {
     "trades": "trade",
@@ -38,14 +37,10 @@ _KINDS = {
     **{f"candles_{text}": f"ohlc-{minutes}" for text, minutes in MINUTES.items()},
 }
 _OPTIONS: dict[str, dict[str, Any]] = {
-    # The snapshot has the fifty newest trades: those missed during a short disconnect.
-    "trade": {"channel": "trade", "snapshot": True},
-    "book": {"channel": "book", "depth": DEPTH, "snapshot": True},
-    "ticker": {"channel": "ticker", "event_trigger": "bbo", "snapshot": True},
-    **{
-        f"ohlc-{minutes}": {"channel": "ohlc", "interval": minutes, "snapshot": True}
-        for minutes in MINUTES.values()
-    },
+    "trade": {"channel": "trade"},
+    "book": {"channel": "book", "depth": DEPTH},
+    "ticker": {"channel": "ticker", "event_trigger": "bbo"},
+    **{f"ohlc-{each}": {"channel": "ohlc", "interval": each} for each in MINUTES.values()},
 }
 
 
@@ -76,7 +71,6 @@ class _Message(Struct):
 
 
 _decode_message = msgspec.json.Decoder(_Message).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class KrakenDialect:
@@ -95,7 +89,7 @@ class KrakenDialect:
 
     def __init__(self, symbols: SymbolMap) -> None:
         names, deferred = StreamNames(symbols, _KINDS), DeferredNumbers()
-        self.streams, self._streams, self._asked = names.add, names.streams, names.symbols
+        self.streams, self._streams = names.add, names.streams
         self._running = RunningCandles()
         make = EventMaker(names.symbols, deferred).make
         reader = FrameReader(
@@ -121,10 +115,14 @@ class KrakenDialect:
 
         All streams are of one channel.
         """
-        for kind, native in map(self._streams.__getitem__, names):
-            if minutes := _OPTIONS[kind].get("interval"):
-                self._running.forget((self._asked[kind][native], _TEXTS[minutes]))
-        return self._control("subscribe", names, request_id)
+        for stream in map(self._streams.__getitem__, names):
+            self._running.forget((stream.symbol, stream.channel.removeprefix("candles_")))
+        self._counts.ask(self._streams[names[0]].kind, names)
+        self._requests[request_id] = {self._streams[name].native: name for name in names}
+        if len(self._requests) > _REMEMBERED_REQUESTS:
+            del self._requests[next(iter(self._requests))]
+        # The snapshot of trades has the fifty newest: those missed during a short disconnect.
+        return self._control("subscribe", names, request_id, snapshot=True)
 
     def unsubscribe(self, names: Sequence[str], request_id: int) -> str:
         """The same with ``"method":"unsubscribe"``."""
@@ -146,12 +144,13 @@ class KrakenDialect:
         result = message.result
         if message.method != "subscribe" or result is None:
             return [malformed("unknown_message", "neither data nor an answer", frame)]
-        name = _name(result.channel, result.interval, result.symbol)
-        key = _key(message.method, name)
+        minutes = result.interval
+        kind = result.channel if minutes is None else f"{result.channel}-{minutes}"
+        name = f"{kind}:{result.symbol}"
         if not result.symbol:
-            answered = self._counts.unnamed(key)
+            answered = self._counts.unnamed(kind)
             return [Ack(None, answered)] if answered else []
-        self._counts.named(key, name)
+        self._counts.named(kind, name)
         if name not in self._streams:
             return [malformed("not_asked_for", f"{name!r} was not subscribed", frame)]
         return [Ack(message.req_id, (name,))]
@@ -165,24 +164,8 @@ class KrakenDialect:
         request_id = None if message.symbol and name is None else message.req_id
         return Refusal(request_id, message.method, message.error, (name,) if name else ())
 
-    def _control(self, method: str, names: Sequence[str], request_id: int) -> str:
-        (kind,) = {self._streams[name][0] for name in names}
-        natives = {self._streams[name][1]: name for name in names}
-        if method == "subscribe":
-            self._requests[request_id] = natives
-            self._counts.ask(_key(method, names[0]), names)
-            if len(self._requests) > _REMEMBERED_REQUESTS:
-                del self._requests[next(iter(self._requests))]
-        params = {**_OPTIONS[kind], "symbol": list(natives)}
-        if method == "unsubscribe":
-            del params["snapshot"]
-        return _encode({"method": method, "params": params, "req_id": request_id}).decode()
-
-
-def _name(kind: str, minutes: int | None, native: str) -> str:
-    return f"{kind}:{native}" if minutes is None else f"{kind}-{minutes}:{native}"
-
-
-def _key(method: str, name: str) -> str:
-    """The key that responses to one kind of request share: ``subscribe-book``."""
-    return f"{method}-{name.partition(':')[0]}"
+    def _control(self, method: str, names: Sequence[str], request_id: int, **options: bool) -> str:
+        (kind,) = {self._streams[name].kind for name in names}
+        natives = [self._streams[name].native for name in names]
+        params = {**_OPTIONS[kind], **options, "symbol": natives}
+        return json_text({"method": method, "params": params, "req_id": request_id})

@@ -14,15 +14,14 @@ pools (``XXBTZUSD.d``), which have neither streams nor public trades.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-from penstock.exchanges.answers import decoded, step_of_digits, step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails
+from penstock.exchanges.answers import step_of_digits, step_text, word
+from penstock.exchanges.base import Info, ListedMarket, MarketDetails, Request
 from penstock.exchanges.listing import info_of
+from penstock.exchanges.resource import Resource
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"
@@ -61,28 +60,16 @@ class Answer(Struct, Generic[R]):
     result: R
 
 
-_decode = msgspec.json.Decoder(Answer[dict[str, _Pair]]).decode
-_decode_assets = msgspec.json.Decoder(Answer[dict[str, _Asset]]).decode
+_PAIRS = Resource("/0/public/AssetPairs", Answer[dict[str, _Pair]])
+ASSETS = Resource("/0/public/Assets", Answer[dict[str, _Asset]]).request(
+    lambda answer, _at_ns: {key: asset.altname for key, asset in answer.result.items()}
+)
 
 
-def read_assets(body: bytes, _received_at_ns: int) -> dict[str, str]:
-    """The names of assets by id.
+def info_with(names: Mapping[str, str]) -> Request[Info]:
+    """The request for the market listing, read with asset names by id.
 
-    Raises:
-        UnexpectedAnswer: the body is not an ``Assets`` response.
-    """
-    return {key: asset.altname for key, asset in decoded(_decode_assets, body).result.items()}
-
-
-def read_info(
-    body: bytes, _received_at_ns: int, names: Mapping[str, str] = MappingProxyType({})
-) -> Info:
-    """The symbol map from an ``AssetPairs`` response; Kraken announces no limits.
-
-    ``names`` are asset names by id. For an asset not among them the name in ``wsname`` is used.
-
-    Raises:
-        UnexpectedAnswer: the body is not an ``AssetPairs`` response.
+    For an asset not among them the name in ``wsname`` is used.
     """
 
     def market_of(listed: tuple[str, _Pair]) -> ListedMarket | None:
@@ -96,4 +83,7 @@ def read_info(
         streamed, typed = f"{base}/{quote}", (pair.altname, pair.wsname)
         return ListedMarket(pair_id, Symbol(base, quote), streamed, typed, pair.details())
 
-    return info_of(NAME, decoded(_decode, body).result.items(), market_of)
+    return _PAIRS.request(lambda answer, _: info_of(NAME, answer.result.items(), market_of))
+
+
+INFO = info_with({})

@@ -5,14 +5,13 @@ from penstock.exchanges.upbit.limits import LIMITS, usages
 from penstock.exchanges.upbit.rest import (
     CANDLE_DAYS,
     CANDLES_PER_PAGE,
-    INFO,
     OPENED_MS,
     PATHS,
     UpbitRest,
     read_api_error,
 )
 from penstock.exchanges.upbit.stream import UpbitDialect
-from penstock.exchanges.upbit.symbols import NAME
+from penstock.exchanges.upbit.symbols import INFO, NAME
 
 EXCHANGE = Exchange(
     name=NAME,

@@ -10,20 +10,19 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 from msgspec import Struct, field
 
-from penstock.errors import UnknownInterval
-from penstock.exchanges import rows
-from penstock.exchanges.answers import Whole, decoded_or_none, only
+from penstock.exchanges.answers import Whole, only
 from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
 from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import last_trade_only, latest_trade, progress_request
 from penstock.exchanges.progress import levels as shown_levels
-from penstock.exchanges.resource import Params, Resource
+from penstock.exchanges.resource import Params, Resource, error_reader
+from penstock.exchanges.rest_rows import CandleRows, TickerRows, TradeRows
+from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
 from penstock.exchanges.times import MS_NS, Millis, epoch_ns, iso_text
 from penstock.exchanges.upbit.payloads import TAKER, levels
-from penstock.exchanges.upbit.symbols import NAME, read_info
+from penstock.exchanges.upbit.symbols import NAME
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import DAY_MS, MINUTE_MS, SECOND_MS, Interval
 from penstock.market.symbol import Symbol
@@ -86,7 +85,7 @@ class _Trade(Struct):
     id: Whole = field(name="sequential_id")
 
 
-class _Candle(rows.CandleRow, Struct):
+class _Candle(CandleRow, Struct):
     """An element of the response to GET /v1/candles/minutes/1 and similar
 
     {"market":"KRW-BTC","candle_date_time_utc":"2025-06-30T23:59:00",
@@ -107,7 +106,7 @@ class _Candle(rows.CandleRow, Struct):
     volume: Number = field(name="candle_acc_trade_volume")
 
 
-class _Ticker(rows.TickerRow, Struct):
+class _Ticker(TickerRow, Struct):
     """An element of the responses to GET /v1/ticker and /v1/ticker/all
 
     {"market":"KRW-BTC",…,"opening_price":7109000,…,"trade_price":7050000,…,
@@ -128,9 +127,17 @@ class _Error(Struct):
 
 
 class _Refused(Struct):
-    """{"error":{"name":"too_many_requests","message":"…"}}"""
+    """{"error":{"name":"too_many_requests","message":"…"}}; the message of a ban has its length"""
 
     error: _Error
+
+    def api_error(self) -> ApiError:
+        error = self.error
+        found = _SHUT_OUT.search(error.message)
+        if found is None:
+            return ApiError(error.name, error.message)
+        unit_ms = MINUTE_MS if found[2][0] in "mM분" else SECOND_MS
+        return ApiError(error.name, error.message, wait_ms=int(found[1]) * unit_ms)
 
 
 _BOOKS = Resource("/v1/orderbook", list[_Book], 1, "orderbook", bare_numbers=True)
@@ -138,37 +145,27 @@ _TRADES = Resource("/v1/trades/ticks", list[_Trade], 1, "trade", bare_numbers=Tr
 _CANDLES = Resource("/v1/candles/{}", list[_Candle], 1, "candle", bare_numbers=True)
 _TICKERS = Resource("/v1/ticker", list[_Ticker], 1, "ticker", bare_numbers=True)
 _ALL_TICKERS = Resource("/v1/ticker/all", list[_Ticker], 1, "ticker", bare_numbers=True)
-_decode_refused = msgspec.json.Decoder(_Refused).decode
+read_api_error = error_reader(_Refused, _Refused.api_error)
 
-_trades = rows.TradeRows[_Trade](
+_trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: row.at_ms * MS_NS,
     taker=lambda row: TAKER[row.side],
     spell=spelled_out,
     newest_first=True,
 )
-_candles = rows.CandleRows[_Candle](
-    NAME, lambda row: epoch_ns(f"{row.open_at}Z") // MS_NS, spelled_out_all, newest_first=True
+_candles = CandleRows[_Candle](
+    NAME,
+    PATHS,
+    open_ms=lambda row: epoch_ns(f"{row.open_at}Z") // MS_NS,
+    spell=spelled_out_all,
+    newest_first=True,
 )
-
-
-def read_api_error(body: bytes) -> ApiError | None:
-    """The error in a response; None if the body is plain text, HTML or the like.
-
-    The message of a ban contains its length.
-    """
-    refused = decoded_or_none(_decode_refused, body)
-    if refused is None:
-        return None
-    error = refused.error
-    found = _SHUT_OUT.search(error.message)
-    if found is None:
-        return ApiError(error.name, error.message)
-    unit_ms = MINUTE_MS if found[2][0] in "mM분" else SECOND_MS
-    return ApiError(error.name, error.message, wait_ms=int(found[1]) * unit_ms)
-
-
-INFO = Request("/v1/market/all", cost=1, read=read_info, category="market")
+_tickers = TickerRows[_Ticker](
+    NAME,
+    native=lambda row: row.native,
+    make=lambda row, origin: ticker_of(row, origin, row.at_ms * MS_NS, spelled_out_all),
+)
 
 
 class UpbitRest:
@@ -184,8 +181,8 @@ class UpbitRest:
             data = only(books)
             bids = levels([(each.bid_price, each.bid_size) for each in data.orderbook_units])
             asks = levels([(each.ask_price, each.ask_size) for each in data.orderbook_units])
-            origin = NAME, symbol, received_at_ns, rows.REST
-            return rows.book_of(origin, bids, asks, data.timestamp * MS_NS)
+            origin = NAME, symbol, received_at_ns, REST
+            return book_of(origin, bids, asks, data.timestamp * MS_NS)
 
         count = max(1, min(depth, DEEPEST_BOOK))
         return _BOOKS.request(make, {"markets": self._symbols.native(symbol), "count": count})
@@ -228,14 +225,12 @@ class UpbitRest:
 
         The last may still be running.
         """
-        step_ms = interval.fixed_ms
-        if interval.text not in PATHS or step_ms is None:
-            raise UnknownInterval(interval.text, PATHS)
-        first_ms = -(-start_ms // step_ms) * step_ms
-        count = max(1, min(-(-(end_ms - first_ms) // step_ms), CANDLES_PER_PAGE))
         # For intervals without trades, the exchange returns as many candles before the start, which
         # the reader drops.
         make = _candles.reader(symbol, interval, start_ms, end_ms)
+        step_ms = interval.next_open(0)
+        first_ms = -(-start_ms // step_ms) * step_ms
+        count = max(1, min(-(-(end_ms - first_ms) // step_ms), CANDLES_PER_PAGE))
         params: Params = {
             "market": self._symbols.native(symbol),
             "to": iso_text(first_ms + count * step_ms),
@@ -246,15 +241,7 @@ class UpbitRest:
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
         natives = [self._symbols.native(symbol) for symbol in symbols]
-
-        def make(page: list[_Ticker], received_at_ns: int) -> list[Ticker]:
-            listed = rows.of_listed(self._symbols, page, lambda row: row.native)
-            origins = [(row, (NAME, symbol, received_at_ns, rows.REST)) for row, symbol in listed]
-            return [
-                rows.ticker_of(row, origin, row.at_ms * MS_NS, spelled_out_all)
-                for row, origin in origins
-            ]
-
+        make = _tickers.reader(self._symbols)
         if natives:
             return _TICKERS.request(make, {"markets": ",".join(natives)})
         quotes = ",".join(sorted({symbol.quote for symbol in self._symbols}))

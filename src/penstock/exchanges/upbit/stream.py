@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from penstock.books.rules import BookRules
 from penstock.exchanges.base import SymbolMap
-from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.frames import NOT_READ, json_text, malformed, unreadable
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
@@ -48,7 +48,6 @@ class _Message(Struct):
 
 
 _decode_message = msgspec.json.Decoder(_Message).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class UpbitDialect:
@@ -159,5 +158,4 @@ class UpbitDialect:
         for kind, native in self._wanted.values():
             codes.setdefault(kind, []).append(native)
         wanted = [{"type": kind, "codes": natives} for kind, natives in codes.items()]
-        request = [{"ticket": f"penstock-{request_id}"}, *wanted, {"format": "SIMPLE"}]
-        return _encode(request).decode()
+        return json_text([{"ticket": f"penstock-{request_id}"}, *wanted, {"format": "SIMPLE"}])

@@ -5,12 +5,11 @@
 ``KRW-BTC`` is bitcoin priced in won, elsewhere BTC/KRW. Delisted markets are not included.
 """
 
-import msgspec
 from msgspec import Struct
 
-from penstock.exchanges.answers import decoded
-from penstock.exchanges.base import Info, ListedMarket
+from penstock.exchanges.base import ListedMarket
 from penstock.exchanges.listing import info_of
+from penstock.exchanges.resource import Resource
 from penstock.market.symbol import Symbol
 
 NAME = "upbit"
@@ -26,13 +25,6 @@ class _Market(Struct, frozen=True):
         return ListedMarket(self.market, Symbol(base, quote))
 
 
-_decode = msgspec.json.Decoder(list[_Market]).decode
-
-
-def read_info(body: bytes, _received_at_ns: int) -> Info:
-    """The symbol map from a list of markets; Upbit announces no limits.
-
-    Raises:
-        UnexpectedAnswer: the body is not a list of markets.
-    """
-    return info_of(NAME, decoded(_decode, body), _Market.listed)
+INFO = Resource("/v1/market/all", list[_Market], category="market").request(
+    lambda markets, _at_ns: info_of(NAME, markets, _Market.listed)
+)

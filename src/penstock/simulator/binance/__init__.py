@@ -43,7 +43,7 @@ def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
         ConfigError: a limit's window cannot be announced.
     """
     instruments = [list_market(market) for market in markets]
-    return Binance(instruments, limits_from(settings), upkeep_from(settings))
+    return Binance(instruments, limits_from(settings), upkeep_from(settings.binance))
 
 
 class Binance:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.config import Simulator
+from penstock.config import SimulatedBinance, Simulator
 from penstock.errors import ConfigError
 from penstock.simulator.binance.periods import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from penstock.simulator.binance.refusals import error_body
@@ -74,22 +74,16 @@ def limits_from(settings: Simulator) -> Limits:
     Raises:
         ConfigError: the window of an announced limit is not a whole number of seconds.
     """
-    weight_ms, raw_ms = round(settings.weight_window * 1000), round(settings.raw_window * 1000)
-    connect_ms = round(settings.connect_window * 1000)
+    own = settings.binance
+    weight_ms, raw_ms = round(own.weight_window * 1000), round(own.raw_window * 1000)
+    connect_ms = round(own.connect_window * 1000)
     rules = replaced(
         (
-            Rule(WEIGHT, "aligned", weight_ms, settings.weight_limit, "ip", "weight"),
-            Rule(RAW, "aligned", raw_ms, settings.raw_limit, "ip", "request"),
-            Rule(CONNECTS, "aligned", connect_ms, settings.connect_limit, "ip", "connect"),
+            Rule(WEIGHT, "aligned", weight_ms, own.weight_limit, "ip", "weight"),
+            Rule(RAW, "aligned", raw_ms, own.raw_limit, "ip", "request"),
+            Rule(CONNECTS, "aligned", connect_ms, own.connect_limit, "ip", "connect"),
             # Sliding is the stricter interpretation of "5 messages per second".
-            Rule(
-                MESSAGES,
-                "sliding",
-                SECOND_MS,
-                settings.messages_per_second,
-                "connection",
-                "message",
-            ),
+            Rule(MESSAGES, "sliding", SECOND_MS, own.messages_per_second, "connection", "message"),
         ),
         settings,
     )
@@ -99,7 +93,7 @@ def limits_from(settings: Simulator) -> Limits:
     return Limits(weight, raw, connects, messages, ban_policy(settings))
 
 
-def upkeep_from(settings: Simulator) -> Upkeep:
+def upkeep_from(settings: SimulatedBinance) -> Upkeep:
     """The rules for connections of the settings."""
     return Upkeep(
         ping_every_ms=round(settings.ping_every * 1000),
@@ -112,7 +106,7 @@ def upkeep_from(settings: Simulator) -> Upkeep:
 def _check_announced(rule: Rule, name: str) -> None:
     if rule.period_ms % SECOND_MS:
         raise ConfigError(
-            f"simulator.{name}",
+            f"simulator.binance.{name}",
             problem=f"{rule.period_ms / SECOND_MS:g} is not a whole number of seconds;"
             " exchangeInfo cannot announce other periods.",
             origin="settings",

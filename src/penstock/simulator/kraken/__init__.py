@@ -43,7 +43,8 @@ def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
     Raises:
         ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
-    return Kraken(list_markets(markets), rules.rules_from(settings), rules.upkeep_from(settings))
+    limits, upkeep = rules.rules_from(settings), rules.upkeep_from(settings.kraken)
+    return Kraken(list_markets(markets), limits, upkeep)
 
 
 class Kraken:

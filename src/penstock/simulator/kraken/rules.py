@@ -8,14 +8,13 @@ continues is refused for longer.
 
 from collections.abc import Sequence
 
-from penstock.config import Simulator
+from penstock.config import SimulatedKraken, Simulator
 from penstock.simulator.engine.exchange import Reply, Upkeep
 from penstock.simulator.engine.limits import Verdict
 from penstock.simulator.engine.rules import Rule, replaced
 from penstock.simulator.kraken import refusals
 
 PUBLIC, PAIR, CONNECTS, MESSAGES = "public", "pair", "connects", "messages"
-_SUBSCRIBE_WITHIN_S = 60.0
 
 
 def rules_from(settings: Simulator) -> Sequence[Rule]:
@@ -24,7 +23,7 @@ def rules_from(settings: Simulator) -> Sequence[Rule]:
     Raises:
         ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
-    public = "" if settings.markets_use_address_limit else PUBLIC
+    public = "" if settings.kraken.markets_use_address_limit else PUBLIC
     return replaced(
         (
             Rule(PUBLIC, "bucket", 15_000, 15, "ip", "request", group=public),
@@ -37,10 +36,9 @@ def rules_from(settings: Simulator) -> Sequence[Rule]:
     )
 
 
-def upkeep_from(settings: Simulator) -> Upkeep:
+def upkeep_from(settings: SimulatedKraken) -> Upkeep:
     """The rules for connections: only a deadline for the first subscription."""
-    within_s = settings.subscribe_within or _SUBSCRIBE_WITHIN_S
-    return Upkeep(subscribe_within_ms=round(within_s * 1000))
+    return Upkeep(subscribe_within_ms=round(settings.subscribe_within * 1000))
 
 
 def refusal(verdict: Verdict) -> Reply:

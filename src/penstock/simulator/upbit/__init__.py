@@ -51,13 +51,13 @@ class Upbit:
 
     def __init__(self, instruments: Sequence[Instrument], settings: Simulator) -> None:
         codes = [each.code for each in instruments]
-        self._handler = control.MessageHandler(codes, replaces=settings.requests_replace)
+        self._handler = control.MessageHandler(codes, replaces=settings.upbit.requests_replace)
         self._streams = Streams(instruments)
         self.rules: Sequence[Rule] = rules.rules_from(settings)
         self.bans: BanPolicy | None = ban_policy(settings)
         self.upkeep = rules.upkeep()
         self.routes: Mapping[str, Route] = rest.routes(
-            instruments, rules.history_depth_from(settings)
+            instruments, rules.history_depth_from(settings.upbit)
         )
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it

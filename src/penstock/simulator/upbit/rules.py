@@ -7,7 +7,7 @@ interpretation. A client that continues after refusals is banned, for longer eac
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.config import Simulator
+from penstock.config import SimulatedUpbit, Simulator
 from penstock.simulator.engine.exchange import Reply, Upkeep
 from penstock.simulator.engine.limits import Verdict
 from penstock.simulator.engine.rules import Rule, replaced
@@ -31,7 +31,7 @@ class HistoryDepth:
     """Whether a page of trades contains only trades of the requested day."""
 
 
-def history_depth_from(settings: Simulator) -> HistoryDepth:
+def history_depth_from(settings: SimulatedUpbit) -> HistoryDepth:
     """The available history, from the settings."""
     return HistoryDepth(
         settings.second_candle_days * _DAY_MS,

@@ -1,9 +1,11 @@
 """Builds a worker from settings."""
 
+import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, closing
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,9 +13,11 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
+from penstock.coverage.gap_rows import GapRows
 from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.gap_watch import GapWatch
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
@@ -44,10 +48,14 @@ async def open_worker(
         reader = process.stack.enter_context(closing(process.log.reader()))
         job_service = JobService(store, registry.kinds())
         markets = Markets(store, gateways, listener)
+        gaps = GapRows(store)
         context = HandlerContext(
-            gateways, markets, recorder, clock, reader, job_service, listener, process.log_id
+            gateways, markets, recorder, clock, reader, job_service, gaps, listener, process.log_id
         )
         await check_claims(context)
+        await process.stack.enter_async_context(
+            _in_background(GapWatch(context, settings.jobs.gap_watch).run())
+        )
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, registry.kinds()),
@@ -58,6 +66,17 @@ async def open_worker(
         )
         process.running(lambda: _report(worker, settings.jobs.concurrency))
         yield worker
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run this until the end of the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _report(worker: Worker, most: int) -> Report:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.jobs.kinds import AnyKind
+from penstock.jobs.kinds import AnyKind, as_form
 from penstock.jobs.model import EVENTS_KEPT, Job
 from penstock.storage.state import Document
 from penstock.storage.state.job_targets import with_target
@@ -33,8 +33,8 @@ def as_job(document: Document, kinds: Mapping[str, AnyKind]) -> Job:
     if kind is not None:
         with suppress(msgspec.ValidationError):
             typed = {
-                "target": msgspec.convert(found["target"], kind.target_type),
-                "cursor": msgspec.convert(found["cursor"], kind.cursor_type),
+                "target": as_form(found["target"], kind.target_type),
+                "cursor": as_form(found["cursor"], kind.cursor_type),
             }
             return msgspec.convert({**found, **typed}, Job)
     return Job(**{"cursor": {}, **_readable(found), "is_known": False})

@@ -11,8 +11,15 @@ from msgspec import Struct, field
 
 from penstock.errors import UnknownInterval
 from penstock.exchanges import rows
-from penstock.exchanges.answers import Text, Whole, decoded_or_none, only
-from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.answers import Text, Whole, decoded_or_none, only, plain_number
+from penstock.exchanges.base import (
+    AggTradePage,
+    ApiError,
+    MarketProgress,
+    Request,
+    SymbolMap,
+    TradePage,
+)
 from penstock.exchanges.binance import limits
 from penstock.exchanges.binance.payloads import DepthPayload
 from penstock.exchanges.binance.symbols import NAME, read_info
@@ -20,7 +27,7 @@ from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource
 from penstock.exchanges.times import MS_NS, Millis
-from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 
@@ -47,6 +54,22 @@ class _Trade(Struct):
     quantity: Text = field(name="qty")
     at_ms: Millis = field(name="time")
     maker_bought: bool = field(name="isBuyerMaker")
+
+
+class _AggTrade(Struct):
+    """An element of the response to GET /api/v3/aggTrades
+
+    {"a":26129,"p":"0.01633102","q":"4.70443515","f":27781,"l":27781,"T":1498793709153,"m":true,
+     "M":true}
+    """
+
+    id: Whole = field(name="a")
+    price: Text = field(name="p")
+    quantity: Text = field(name="q")
+    first_id: Whole = field(name="f")
+    last_id: Whole = field(name="l")
+    at_ms: Millis = field(name="T")
+    maker_bought: bool = field(name="m")
 
 
 class _Candle(rows.CandleRow, Struct, array_like=True):
@@ -106,6 +129,7 @@ class _ApiError(Struct):
 _BOOK = Resource("/api/v3/depth", DepthPayload)
 _RECENT_TRADES = Resource("/api/v3/trades", list[_Trade], limits.TRADES_COST)
 _OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], limits.TRADES_COST)
+_AGG_TRADES = Resource("/api/v3/aggTrades", list[_AggTrade], limits.AGG_TRADES_COST)
 _CANDLES = Resource("/api/v3/klines", list[_Candle], limits.CANDLES_COST)
 _TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], limits.TICKER_COSTS[0][1])
 _decode_api_error = msgspec.json.Decoder(_ApiError).decode
@@ -209,6 +233,33 @@ class BinanceRest:
             return MarketProgress(str(row.last_id), row.last_id if numbered else None)
 
         return _TICKERS.request(make, _named([self._symbols.native(symbol)]))
+
+
+def agg_trades(symbols: SymbolMap, symbol: Symbol, cursor: int) -> Request[AggTradePage]:
+    """A page of aggregated trades that begins with the one whose id is the cursor."""
+
+    def make(page: list[_AggTrade], received_at_ns: int) -> AggTradePage:
+        trades = [_agg_trade(row, symbol, received_at_ns) for row in page]
+        return AggTradePage(trades, trades[-1].id + 1 if trades else cursor)
+
+    params: Params = {"symbol": symbols.native(symbol), "fromId": cursor, "limit": PAGE}
+    return _AGG_TRADES.request(make, params)
+
+
+def _agg_trade(row: _AggTrade, symbol: Symbol, received_at_ns: int) -> AggTrade:
+    return AggTrade(
+        exchange=NAME,
+        symbol=symbol,
+        received_at_ns=received_at_ns,
+        source="backfill",
+        id=row.id,
+        first_trade_id=row.first_id,
+        last_trade_id=row.last_id,
+        at_ns=row.at_ms * MS_NS,
+        price_text=plain_number(row.price),
+        quantity_text=plain_number(row.quantity),
+        taker="sell" if row.maker_bought else "buy",
+    )
 
 
 def _named(natives: Sequence[str]) -> Params:

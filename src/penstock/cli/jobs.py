@@ -96,7 +96,10 @@ def add(
     until: Annotated[str | None, typer.Option(help="Up to this time.")] = None,
     cursor: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Cursor of a type that does not advance in time."),
+        typer.Option(
+            metavar="JSON",
+            help="Cursor of a job that does not advance in time, such as the ids of a gap.",
+        ),
     ] = None,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
@@ -104,6 +107,8 @@ def add(
     """Create a job that is due at once; creates the exchange's connector if there is none.
 
     Example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2024-01-01
+
+    Example: penstock jobs add binance gap_backfill btc_usdt --cursor '{"first_id":5,"last_id":9}'
     """
     new = NewJob(
         exchange_id=exchange,

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstock.errors import UnknownInterval
 from penstock.exchanges import rows
-from penstock.exchanges.answers import Text, Whole, decoded_or_none, only, plain_number
+from penstock.exchanges.answers import Text, Whole, decoded_or_none, only
 from penstock.exchanges.base import (
     AggTradePage,
     ApiError,
@@ -21,13 +22,14 @@ from penstock.exchanges.base import (
     TradePage,
 )
 from penstock.exchanges.binance import limits
-from penstock.exchanges.binance.payloads import DepthPayload
+from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload, EventMaker
 from penstock.exchanges.binance.symbols import NAME, read_info
+from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource
 from penstock.exchanges.times import MS_NS, Millis
-from penstock.market.events import AggTrade, BookSnapshot, Candle, Source, Ticker, Trade
+from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 
@@ -56,20 +58,10 @@ class _Trade(Struct):
     maker_bought: bool = field(name="isBuyerMaker")
 
 
-class _AggTrade(Struct):
-    """An element of the response to GET /api/v3/aggTrades
+class _AggTrade(AggTradePayload[str], kw_only=True):
+    """An element of the response to GET /api/v3/aggTrades: the payload without a symbol"""
 
-    {"a":26129,"p":"0.01633102","q":"4.70443515","f":27781,"l":27781,"T":1498793709153,"m":true,
-     "M":true}
-    """
-
-    id: Whole = field(name="a")
-    price: Text = field(name="p")
-    quantity: Text = field(name="q")
-    first_id: Whole = field(name="f")
-    last_id: Whole = field(name="l")
-    at_ms: Millis = field(name="T")
-    maker_bought: bool = field(name="m")
+    native: str = field(name="s", default="")
 
 
 class _Candle(rows.CandleRow, Struct, array_like=True):
@@ -239,27 +231,15 @@ def agg_trades(symbols: SymbolMap, symbol: Symbol, cursor: int) -> Request[AggTr
     """A page of aggregated trades that begins with the one whose id is the cursor."""
 
     def make(page: list[_AggTrade], received_at_ns: int) -> AggTradePage:
-        trades = [_agg_trade(row, symbol, received_at_ns) for row in page]
+        numbers = DeferredNumbers()
+        made = [EventMaker(numbers).agg_trade(row, symbol, received_at_ns) for row in page]
+        if problem := numbers.problem():
+            raise msgspec.ValidationError(problem)
+        trades = [replace(trade, source="backfill") for trade in made]
         return AggTradePage(trades, trades[-1].id + 1 if trades else cursor)
 
     params: Params = {"symbol": symbols.native(symbol), "fromId": cursor, "limit": PAGE}
     return _AGG_TRADES.request(make, params)
-
-
-def _agg_trade(row: _AggTrade, symbol: Symbol, received_at_ns: int) -> AggTrade:
-    return AggTrade(
-        exchange=NAME,
-        symbol=symbol,
-        received_at_ns=received_at_ns,
-        source="backfill",
-        id=row.id,
-        first_trade_id=row.first_id,
-        last_trade_id=row.last_id,
-        at_ns=row.at_ms * MS_NS,
-        price_text=plain_number(row.price),
-        quantity_text=plain_number(row.quantity),
-        taker="sell" if row.maker_bought else "buy",
-    )
 
 
 def _named(natives: Sequence[str]) -> Params:

@@ -26,12 +26,12 @@ from penstock.ingest.gap_watch import MOST_PAGES, PAGE, GapWatch, batches
 from penstock.ingest.registry import kinds
 from penstock.jobs import JobService, Leases
 from penstock.jobs.model import NewJob
-from penstock.market.events import AggTrade, Trade
+from penstock.market.events import AggTrade, Candle, Trade
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import StateStore, open_store
 
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 
 def gap(first: int, last: int, job_id: str = "", symbol: str = "btc_usdt", **fields: Any) -> GapRow:
@@ -137,7 +137,7 @@ async def test_a_long_gap_gets_several_jobs(watched: Watched) -> None:
 
     assert await watched.watch().check() == 3
 
-    ranges = [job.cursor.left for job in await watched.service.find()]
+    ranges = sorted(job.cursor.left for job in await watched.service.find())
     assert ranges == [(1, 20_000), (20_001, 40_000), (40_001, 45_000)]
     assert len({row.job_id for row in await watched.gaps.find()}) == 3
 
@@ -171,8 +171,10 @@ async def test_a_job_that_a_user_paused_stays_paused(watched: Watched) -> None:
     assert (await watched.service.get(job.id)).status == "paused"
 
 
-async def test_gaps_that_cannot_be_requested_by_id_get_no_job(watched: Watched) -> None:
+async def test_gaps_that_cannot_be_requested_get_no_job(watched: Watched) -> None:
     await watched.gaps.open(gap(5, 9, channel="book_deltas", by="received_ns"))
+    await watched.gaps.open(gap(5, 9, by="received_ns"))
+    await watched.gaps.open(gap(5, 9, exchange="never_heard_of", by="received_ns"))
 
     assert await watched.watch().check() == 0
     assert await watched.service.find() == []
@@ -313,6 +315,53 @@ async def test_aggregated_trades_are_filled(opened: Open) -> None:
     stored = at.stored("agg_trades")
     assert [each.id for each in stored] == [*range(5000, 6501)]
     assert at.stored() == [], "an aggregate is not a trade"
+
+
+async def test_candles_are_filled_and_those_that_do_not_exist_are_unfillable(
+    opened: Open,
+) -> None:
+    at = await opened("binance", "btc_usdt")
+    now_ms = (await at.ask("state"))["at_ms"]
+    first_ms = now_ms // MINUTE_MS * MINUTE_MS - 30 * MINUTE_MS
+    candles = {"channel": "candles_1m", "by": "open_ms", "cause": "missing"}
+    await at.gaps.open(gap(first_ms, first_ms + 5 * MINUTE_MS - 1, **candles))
+    await at.gaps.open(gap(0, MINUTE_MS - 1, **candles))
+
+    await at.work(at.is_closed)
+
+    reader = open_log(f"rocksdb:{at.settings.collect.data_dir}").reader()
+    stored = [each.event for each in reader.scan(Stream("binance", "candles_1m", "btc_usdt"))]
+    reader.close()
+    assert [each.open_ms for each in stored if isinstance(each, Candle)] == [
+        *range(first_ms, first_ms + 5 * MINUTE_MS, MINUTE_MS)
+    ]
+    rows = await at.gaps.find()
+    assert [(row.state, row.filled_rows) for row in rows] == [("unfillable", 0), ("filled", 5)]
+    assert rows[0].reason == "binance has no candles of 1m of this time"
+
+
+async def test_a_gap_by_time_is_filled_where_ids_begin_with_it(opened: Open) -> None:
+    at = await opened("upbit", "btc_krw")
+    now_ms = (await at.ask("state"))["at_ms"]
+    since_ms, until_ms = now_ms - 600_000, now_ms - 300_000
+    times = {"by": "received_ns", "exchange": "upbit", "symbol": "btc_krw"}
+    week_ms = 8 * 86_400_000
+    for back_ms in (week_ms, 0):
+        first, last = ((ms - back_ms) * 1_000_000 for ms in (since_ms, until_ms))
+        await at.gaps.open(gap(first, last, **times))
+
+    await at.work(at.is_closed, workers=2)
+
+    stored = at.stored()
+    inside = [each.at_ms for each in stored if since_ms <= each.at_ms <= until_ms]
+    span = [(await at.ask("ledger/ids", symbol=at.slug, at_ms=ms))["next_trade_id"]
+            for ms in (since_ms, until_ms + 1)]  # fmt: skip
+    assert len(inside) == span[1] - span[0]
+    assert all(since_ms - 2_001 <= each.at_ms <= until_ms + 2_001 for each in stored)
+    rows = await at.gaps.find()
+    assert [row.state for row in rows] == ["unfillable", "filled"]
+    assert rows[1].filled_rows == len(stored)
+    assert rows[0].reason.startswith("upbit: ")
 
 
 async def test_a_user_may_name_ids_that_are_not_consecutive(

@@ -364,6 +364,8 @@ class Exchange:
     consecutive: frozenset[str] = frozenset()
     """Channels whose ids increase by one, so that missing ids are a gap."""
     trade_pages: TradePages = "from_id"
+    trade_id_at: Callable[[int], int] | None = None
+    """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None
     """A page of a market's aggregated trades that begins with an id, where there are any."""
     intervals: tuple[str, ...] = COMMON

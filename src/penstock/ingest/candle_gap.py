@@ -1,12 +1,16 @@
 """Gaps of candles: the time range that a job fetches."""
 
+from penstock.coverage.candles import HeldCandles
 from penstock.errors import BadJob
 from penstock.ingest.candle_jobs import GAP_BACKFILL, CandleTarget
 from penstock.ingest.candle_kind import CandleKind
 from penstock.ingest.candles import CandleWalk
+from penstock.ingest.history import first_open
 from penstock.jobs.kinds import Market
 from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
+from penstock.market.channels import CANDLES
+from penstock.storage.log.keys import Stream
 
 
 class CandleGapTarget(CandleTarget, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,4 +54,27 @@ class CandleGapFill(CandleKind[CandleGapTarget]):
         done = await walk.go(start_ms)
         if done:
             await self._gap_scan.after_gap(walk, start_ms)
+            await self._close(walk, job_run.target)
         return done
+
+    async def _close(self, walk: CandleWalk, target: CandleGapTarget) -> None:
+        """Close the gaps of the range in the ledger, if it has any."""
+        gaps, exchange, interval = self._context.gaps, walk.gateway.exchange, walk.interval
+        stream = Stream(exchange.name, CANDLES.named(interval.text), walk.symbol.slug)
+        rows = await gaps.find(**stream._asdict(), state="open")
+        first, last = target.since_ms, target.until_ms - 1
+        if not any(row.first <= last and first <= row.last for row in rows):
+            return
+        await self._context.recorder.sync()
+        held = HeldCandles(self._context.log, exchange.name, walk.symbol, interval)
+        if exchange.empty_candles:
+            for gap in await held.gaps(first_open(interval, first), last + 1, self._context.clock):
+                reason = f"{exchange.name} has no candles of {interval} of this time"
+                await gaps.mark_unfillable(
+                    stream, "open_ms", gap.since_ms, gap.until_ms - 1, reason
+                )
+        for part in await gaps.find(**stream._asdict(), state="open"):
+            if part.first <= last and first <= part.last:
+                begin, end = max(first, part.first), min(last, part.last)
+                count = len(held.opens(begin, end + 1))
+                await gaps.mark_filled(stream, "open_ms", begin, end, rows=count)

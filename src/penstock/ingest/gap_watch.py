@@ -1,4 +1,4 @@
-"""The gap watch: every few seconds, a job for each gap of trades that no job fills.
+"""The gap watch: every few seconds, a job for each gap that no job fills.
 
 Every worker runs it. Two workers that create a job for the same gap at the same time get one: the
 second is rejected as a duplicate, and notes the first at the gap. Gaps of one market that one
@@ -10,14 +10,17 @@ from contextlib import suppress
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
-from penstock.coverage.model import GapRow
+from penstock.coverage.model import By, GapRow
 from penstock.errors import AlreadyExists, JobEnded, StorageError, UnknownJob
-from penstock.ingest.candle_jobs import GAP_BACKFILL
+from penstock.ingest.candle_jobs import GAP_BACKFILL, timeframe_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import GapWatchFailed
 from penstock.ingest.gap_jobs import GAP_WATCH
+from penstock.ingest.history import length_ms
 from penstock.ingest.id_ranges import FETCHED_BY_ID, IdRange, IdRangeCursor
-from penstock.jobs.model import Job, NewJob
+from penstock.ingest.timed_gaps import ids_between
+from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
 
@@ -30,14 +33,17 @@ _MOST_JOBS = 200
 _FIRST_RETRY_MS = 600_000
 _LONGEST_RETRY_MS = 86_400_000
 _LISTED = 500
+_WHOLE = 1 << 63
 
 
 class GapBatch(NamedTuple):
-    """Ids that one job fetches, and the market time of the record before them, if known."""
+    """Positions of a stream that one job fetches, and the market times beside them, if known."""
 
     stream: Stream
+    by: By
     ids: IdRange
-    since_ms: int | None
+    since_ms: int | None = None
+    until_ms: int | None = None
 
 
 class GapWatch:
@@ -63,7 +69,7 @@ class GapWatch:
         Raises:
             StorageError: the store does not answer.
         """
-        rows = [row for row in await self._context.gaps.find(state="open") if is_fetched(row)]
+        rows = await self._context.gaps.find(state="open")
         if not rows:
             return 0
         live = {job.id: job async for job in self._live()}
@@ -72,15 +78,19 @@ class GapWatch:
         for exchange, of_exchange in groupby(rows, lambda row: row.exchange):
             room = _MOST_JOBS - sum(job.exchange_id == exchange for job in live.values())
             series = [
-                batches(list(of_stream), live)
-                for _, of_stream in groupby(of_exchange, lambda row: row.stream)
+                batches(list(of_series), live, page)
+                for (stream, by), of_series in groupby(
+                    of_exchange, lambda row: (row.stream, row.by)
+                )
+                if (page := _page(stream, by))
             ]
             # The first of each market, then the second of each.
             for batch in (each for turn in zip_longest(*series) for each in turn if each):
                 if room <= 0:
                     break
-                room -= 1
-                made += await self._create(batch)
+                if (new := new_job(batch)) is not None:
+                    room -= 1
+                    made += await self._create(batch, new)
         return made
 
     async def _live(self) -> AsyncIterator[Job]:
@@ -103,61 +113,81 @@ class GapWatch:
                     with suppress(JobEnded, UnknownJob):
                         await self._context.job_service.resume(job.id)
 
-    async def _create(self, batch: GapBatch) -> bool:
+    async def _create(self, batch: GapBatch, new: NewJob) -> bool:
         """Create a job and note it at its gaps; False if there is one for them already."""
-        stream, (first, last), since_ms = batch
-        new = NewJob(
-            exchange_id=stream.exchange,
-            type=GAP_BACKFILL,
-            symbol=Symbol.parse(stream.symbol).unified,
-            cursor=IdRangeCursor(
-                channel=stream.channel, first_id=first, last_id=last, since_ms=since_ms
-            ),
-        )
         try:
-            job_id = (await self._context.job_service.create(new, GAP_WATCH)).id
-            is_new = True
+            job_id, is_new = (await self._context.job_service.create(new, GAP_WATCH)).id, True
         except AlreadyExists as error:
             job_id, is_new = error.existing_id, False
-        await self._context.gaps.attach(stream, "id", first, last, job_id)
+        await self._context.gaps.attach(batch.stream, batch.by, *batch.ids, job_id)
         return is_new
 
 
-def is_fetched(row: GapRow) -> bool:
-    """Whether the records of a gap can be requested by id."""
-    return row.by == "id" and row.channel in FETCHED_BY_ID
+def new_job(batch: GapBatch) -> NewJob | None:
+    """The job that fetches a batch; None if its records cannot be requested."""
+    exchange, channel, symbol = batch.stream
+    of_market = {"exchange_id": exchange, "symbol": Symbol.parse(symbol).unified}
+    first, last = batch.ids
+    match batch.by:
+        case "id" if channel in FETCHED_BY_ID:
+            cursor: Cursor | IdRangeCursor = IdRangeCursor(
+                channel=channel, first_id=first, last_id=last, since_ms=batch.since_ms
+            )
+        case "open_ms":
+            of_market["timeframe"] = timeframe_of(channel)
+            cursor = Cursor(since_ms=first, until_ms=last + 1)
+        case "received_ns" if ids := ids_between(batch.stream, batch.since_ms, batch.until_ms):
+            cursor = IdRangeCursor(channel=channel, first_id=ids.first, last_id=ids.last)
+        case _:
+            return None
+    return NewJob(type=GAP_BACKFILL, **of_market, cursor=cursor)
 
 
-def batches(rows: Iterable[GapRow], live: Mapping[str, object]) -> Iterator[GapBatch]:
+def batches(
+    rows: Iterable[GapRow], live: Mapping[str, object], page: int = PAGE
+) -> Iterator[GapBatch]:
     """Ranges for jobs that fill the open gaps of one stream, except those with a live job.
 
-    Gaps are joined if that takes fewer pages than one by one.
+    ``page`` is the number of positions in one page. Gaps are joined if that takes fewer pages than
+    one by one.
     """
     waiting: GapBatch | None = None
     for row in rows:
         if row.job_id in live:
             # A range across it would overlap with that job.
             if waiting is not None:
-                yield from _split(waiting)
+                yield from _split(waiting, page)
             waiting = None
             continue
         ids = IdRange(row.first, row.last)
         if waiting is not None:
             both = IdRange(waiting.ids.first, ids.last)
-            if _pages(both) < _pages(waiting.ids) + _pages(ids):
-                waiting = waiting._replace(ids=both)
+            if _pages(both, page) < _pages(waiting.ids, page) + _pages(ids, page):
+                waiting = waiting._replace(ids=both, until_ms=row.until_ms)
                 continue
-            yield from _split(waiting)
-        waiting = GapBatch(row.stream, ids, row.since_ms)
+            yield from _split(waiting, page)
+        waiting = GapBatch(row.stream, row.by, ids, row.since_ms, row.until_ms)
     if waiting is not None:
-        yield from _split(waiting)
+        yield from _split(waiting, page)
 
 
-def _pages(ids: IdRange) -> int:
-    return -(-ids.size // PAGE)
+def _page(stream: Stream, by: By) -> int:
+    """How many positions of a stream one page has; a gap by time is fetched as it is."""
+    match by:
+        case "id":
+            return PAGE
+        case "open_ms":
+            return PAGE * length_ms(Interval.parse(timeframe_of(stream.channel)))
+        case "received_ns":
+            return _WHOLE
 
 
-def _split(batch: GapBatch) -> Iterator[GapBatch]:
-    first, last = batch.ids
-    for start in range(first, last + 1, MOST_PAGES * PAGE):
-        yield batch._replace(ids=IdRange(start, min(last, start + MOST_PAGES * PAGE - 1)))
+def _pages(ids: IdRange, page: int) -> int:
+    # Gaps by receive time are not joined.
+    return -(-ids.size // page) if page < _WHOLE else ids.size
+
+
+def _split(batch: GapBatch, page: int) -> Iterator[GapBatch]:
+    (first, last), step = batch.ids, MOST_PAGES * page
+    for start in range(first, last + 1, step):
+        yield batch._replace(ids=IdRange(start, min(last, start + step - 1)))

@@ -19,6 +19,7 @@ from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import GAP_WATCH
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor, IdRangeTarget
+from penstock.ingest.timed_gaps import open_within
 from penstock.ingest.trade_pages import (
     AfterTime,
     BeforeId,
@@ -95,7 +96,7 @@ class TradeWalk:
                 return False
             recorded = await self._record(covered, wanted)
             await self.context.recorder.sync()
-            await self._close(covered, absent)
+            await self._close(covered, absent, recorded)
             if not await self._save(covered, recorded):
                 return not self._cursor.left.size
         return True
@@ -105,7 +106,7 @@ class TradeWalk:
 
         A job for several gaps also fetches what lies between them, which another machine may hold.
         """
-        if self.job_run.job.origin != GAP_WATCH:
+        if self.job_run.job.origin != GAP_WATCH or not self._is_consecutive:
             return [self._cursor.left]
         exchange, channel, symbol = self.stream
         rows = await self.context.gaps.find(
@@ -169,16 +170,31 @@ class TradeWalk:
             self.job_run.recorded(place_of(self.context.log_id, stored[-1].slot), stored[-1].number)
         return new
 
-    async def _close(self, covered: Covered, absent: list[IdRange]) -> None:
+    async def _close(
+        self, covered: Covered, absent: list[IdRange], recorded: list[NumberedTrade]
+    ) -> None:
         """Close the gaps that a page has filled, and those that cannot be filled."""
+        gaps, reason = self.context.gaps, self._reason(covered)
+        for part in absent:
+            self.job_run.note("skipped", f"ids from {part.first} to {part.last}: {reason}")
         if not self._is_consecutive:
+            if absent or covered.ids.size == self._cursor.left.size:
+                await self._close_timed(reason if absent else "", len(recorded))
             return
         for part in _outside(covered.ids, absent):
-            await self.context.gaps.mark_filled(self.stream, "id", *part)
+            await gaps.mark_filled(self.stream, "id", *part)
         for part in absent:
-            reason = self._reason(covered)
-            await self.context.gaps.mark_unfillable(self.stream, "id", *part, reason)
-            self.job_run.note("skipped", f"ids from {part.first} to {part.last}: {reason}")
+            await gaps.mark_unfillable(self.stream, "id", *part, reason)
+
+    async def _close_timed(self, reason: str, recorded: int) -> None:
+        """Close the gaps by time in the whole range; with a reason, they cannot be filled."""
+        gaps, target = self.context.gaps, self.job_run.target
+        rows = self.job_run.job.progress.rows + recorded
+        for row in await open_within(gaps, self.stream, IdRange(target.first_id, target.last_id)):
+            if reason:
+                await gaps.mark_unfillable(self.stream, row.by, row.first, row.last, reason)
+            else:
+                await gaps.mark_filled(self.stream, row.by, row.first, row.last, rows=rows)
 
     def _reason(self, covered: Covered) -> str:
         name = self.exchange.name

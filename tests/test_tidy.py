@@ -18,8 +18,8 @@ TRACKED = subprocess.run(
 
 EXCHANGES = ("binance", "kraken", "coinbase", "upbit")
 
-# Lines of the folders that are not down to 800 yet; these numbers only ever fall, unless an exchange
-# gets what only it has: Binance, requests for aggregated trades.
+# Lines of the folders that are not down to 800 yet; these numbers only ever fall, unless an
+# exchange gets what only it has: Binance, requests for aggregated trades.
 LARGER_FOLDERS = {"binance": 886, "kraken": 874}
 
 # A package whose public names are exchanges' cannot offer them without naming them.

@@ -1,11 +1,9 @@
 """Builds a worker from settings."""
 
-import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -53,9 +51,7 @@ async def open_worker(
             gateways, markets, recorder, clock, reader, job_service, gaps, listener, process.log_id
         )
         await check_claims(context)
-        await process.stack.enter_async_context(
-            _in_background(GapWatch(context, settings.jobs.gap_watch).run())
-        )
+        process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, registry.kinds()),
@@ -66,17 +62,6 @@ async def open_worker(
         )
         process.running(lambda: _report(worker, settings.jobs.concurrency))
         yield worker
-
-
-@asynccontextmanager
-async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run this until the end of the block."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _report(worker: Worker, most: int) -> Report:

@@ -126,21 +126,26 @@ class GapWatch:
 def new_job(batch: GapBatch) -> NewJob | None:
     """The job that fetches a batch; None if its records cannot be requested."""
     exchange, channel, symbol = batch.stream
-    of_market = {"exchange_id": exchange, "symbol": Symbol.parse(symbol).unified}
     first, last = batch.ids
+    cursor: Cursor | IdRangeCursor
     match batch.by:
         case "id" if channel in FETCHED_BY_ID:
-            cursor: Cursor | IdRangeCursor = IdRangeCursor(
+            cursor = IdRangeCursor(
                 channel=channel, first_id=first, last_id=last, since_ms=batch.since_ms
             )
         case "open_ms":
-            of_market["timeframe"] = timeframe_of(channel)
             cursor = Cursor(since_ms=first, until_ms=last + 1)
         case "received_ns" if ids := ids_between(batch.stream, batch.since_ms, batch.until_ms):
             cursor = IdRangeCursor(channel=channel, first_id=ids.first, last_id=ids.last)
         case _:
             return None
-    return NewJob(type=GAP_BACKFILL, **of_market, cursor=cursor)
+    return NewJob(
+        exchange_id=exchange,
+        type=GAP_BACKFILL,
+        symbol=Symbol.parse(symbol).unified,
+        timeframe=timeframe_of(channel) if batch.by == "open_ms" else None,
+        cursor=cursor,
+    )
 
 
 def batches(

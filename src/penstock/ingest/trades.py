@@ -146,7 +146,7 @@ class TradeWalk:
         """The ids without a trade, where they have one each; else those that are out of reach."""
         ids = [trade.id for trade in covered.trades]
         if self._is_consecutive:
-            return lacking(covered.ids, ids)
+            return _outside(covered.ids, ((number, number) for number in ids))
         if not covered.ended:
             return []
         rest = covered.ids
@@ -254,24 +254,12 @@ def overlaps(one: IdRange, other: IdRange) -> bool:
     return one.first <= other.last and other.first <= one.last
 
 
-def lacking(ids: IdRange, present: Iterable[int]) -> list[IdRange]:
-    """The ids of a range that are not present, as ranges in order."""
+def _outside(ids: IdRange, others: Iterable[tuple[int, int]]) -> list[IdRange]:
+    """The parts of a range outside of others, in order."""
     runs = IdRuns()
-    for each in present:
-        runs.add(each)
-    return _outside(ids, (IdRange(*run) for run in runs.runs()))
-
-
-def _outside(ids: IdRange, others: Iterable[IdRange]) -> list[IdRange]:
-    """The parts of a range outside of others, which are disjoint."""
-    parts, first = list[IdRange](), ids.first
-    for other in sorted(others):
-        if other.first > ids.last:
-            break
-        if other.first > first:
-            parts.append(IdRange(first, other.first - 1))
-        first = max(first, other.last + 1)
-    return [*parts, IdRange(first, ids.last)] if first <= ids.last else parts
+    for first, last in others:
+        runs.add_run(first, last)
+    return [IdRange(*part) for part in runs.lacking(*ids)]
 
 
 def _until_absent(ids: IdRange, absent: list[IdRange], *, goes_back: bool) -> IdRange:

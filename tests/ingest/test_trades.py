@@ -407,7 +407,8 @@ async def test_a_refusal_makes_the_rest_unfillable_in_the_words_of_the_exchange(
     await finished(world, gap_job(5, 9))
 
     (row,) = await world.gaps.find()
-    assert (row.state, row.reason) == ("unfillable", "binance: Invalid symbol.")
+    assert (row.state, row.origin) == ("unfillable", "exchange")
+    assert row.reason == "binance: Invalid symbol."
     assert len(world.client.asked) == 2
 
 

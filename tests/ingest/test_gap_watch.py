@@ -369,7 +369,7 @@ async def test_a_user_may_name_ids_that_are_not_consecutive(
 ) -> None:
     at = await opened("upbit", "btc_krw")
     url = f"{at.address}/v1/trades/ticks"
-    asked = {"market": "KRW-BTC", "count": 500}
+    asked: dict[str, str | int] = {"market": "KRW-BTC", "count": 500}
     async with ClientSession() as http, http.get(url, params=asked) as answer:
         ids = sorted(row["sequential_id"] for row in await answer.json())
     monkeypatch.setenv("PENSTOCK_EXCHANGES_REST_URLS", f"upbit={at.address}")

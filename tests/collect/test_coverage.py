@@ -75,8 +75,8 @@ async def test_data_of_an_older_version_is_projected_once(
     wanted = settings(server.address, tmp_path)
     async with collecting(wanted) as life:
         await life.until(streaming)
-    for file in tmp_path.glob("state.db*"):
-        file.unlink()
+    for name in ("state.db", "state.db-shm", "state.db-wal"):
+        (tmp_path / name).unlink(missing_ok=True)
     async with collecting(wanted) as life:
         await life.until(streaming)
 

@@ -16,6 +16,7 @@ from tests.jobs_made import made_job
 from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
 from penstock.config import Exchanges, Settings, Simulator
+from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway, gateway_for
@@ -100,7 +101,9 @@ class Simulated:
         job_run = AnyRun(job, save)
         maps, reader = _Maps(self.info.symbols), self.log.reader()
         job_service = JobService(await open_store("memory:", clock=self.clock), kinds())
-        context = HandlerContext(self, maps, self.recorder, self.clock, reader, job_service)
+        context = HandlerContext(
+            self, maps, self.recorder, self.clock, reader, job_service, GapRows(job_service.store)
+        )
         is_done = await registry.build(context)[kind].run(job_run)
         assert is_done or job_run.stopping
         return job_run.job

@@ -17,6 +17,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.config import Jobs, Simulator
+from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -104,7 +105,15 @@ class Fleet:
     def begin(self, name: str) -> None:
         writer, reader = self.log.writer(name), self.log.reader()
         maps = _Maps(self.symbols)
-        context = HandlerContext(self, maps, Recorder(writer), self.clock, reader, self.job_service)
+        context = HandlerContext(
+            self,
+            maps,
+            Recorder(writer),
+            self.clock,
+            reader,
+            self.job_service,
+            GapRows(self.job_service.store),
+        )
         settings = Jobs(lease=7200, poll_interval=7200)  # it wakes when something is due
         leases = Leases(self.job_service.store, kinds())
         worker = Worker(name, leases, registry.build(context), self.clock, settings)

@@ -12,6 +12,7 @@ from tests.jobs_made import made_job
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
+from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Exchange, Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -103,7 +104,15 @@ class World:
         job_run = AnyRun(job, save)
         clock = self.market.clock
         job_service = JobService(await open_store("memory:", clock=clock), kinds())
-        context = HandlerContext(self, Maps(), self.recorder, clock, self.log.reader(), job_service)
+        context = HandlerContext(
+            self,
+            Maps(),
+            self.recorder,
+            clock,
+            self.log.reader(),
+            job_service,
+            GapRows(job_service.store),
+        )
         running = asyncio.ensure_future(registry.build(context)[kind].run(job_run))
         for _ in range(1_000):
             if running.done():

@@ -10,6 +10,7 @@ from tests.jobs_made import made_job
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import Clock, ManualClock
+from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -117,7 +118,9 @@ class World:
         if self._means is None:
             job_service = JobService(await open_store("memory:", clock=self.clock), kinds())
             ways = _Gateways(self.gateway), _Maps(self), self.recorder, self.clock
-            self._means = HandlerContext(*ways, self.reader, job_service, self.facts.append)
+            self._means = HandlerContext(
+                *ways, self.reader, job_service, GapRows(job_service.store), self.facts.append
+            )
             self._kinds = registry.build(self._means)
         return self._means.job_service
 

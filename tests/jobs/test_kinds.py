@@ -5,13 +5,16 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
-from penstock.errors import AlreadyExists, BadJob, UnknownKind
+from penstock.errors import AlreadyExists, BadJob, GapOverlaps, UnknownKind
+from penstock.ingest.id_ranges import IdRangeCursor
 from penstock.ingest.registry import kinds
 from penstock.jobs import JobEdit, JobService, Leases, NewJob
 from penstock.jobs.documents import as_document, as_job
-from penstock.jobs.kinds import AnyKind
+from penstock.jobs.kinds import AnyKind, forms
 from penstock.jobs.model import Job
+from penstock.jobs.ranges import held
 from penstock.jobs.validation import admitted
 from penstock.storage.state import StateStore
 from penstock.storage.state.schema import JOBS
@@ -23,6 +26,11 @@ class Row(NamedTuple):
     one: dict[str, Any]
     other: dict[str, Any]
     key: str
+
+
+def ids(first: int, last: int, **fields: Any) -> dict[str, Any]:
+    """A gap of trades."""
+    return {"symbol": "btc_usdt", "cursor": {"first_id": first, "last_id": last, **fields}}
 
 
 BTC, ETH = ({"symbol": f"{base}_usdt", "timeframe": "1h"} for base in ("btc", "eth"))
@@ -86,7 +94,7 @@ def test_target_and_cursor_come_back_from_a_document_as_they_were(kind: AnyKind)
 
 @every
 def test_its_types_are_strict_and_cannot_be_changed(kind: AnyKind) -> None:
-    for type_ in (kind.target_type, kind.cursor_type):
+    for type_ in (*forms(kind.target_type), *forms(kind.cursor_type)):
         config = type_.__struct_config__
         assert issubclass(type_, Struct)
         assert (config.frozen, config.forbid_unknown_fields) == (True, True)
@@ -109,6 +117,39 @@ async def test_the_second_of_equal_jobs_is_rejected_and_another_target_is_not(
     assert refusal.value.existing_id == first.id
     await service.delete(first.id)
     await service.create(new(kind, row.one))
+
+
+async def test_gaps_of_trades_conflict_only_within_their_channel(store: StateStore) -> None:
+    service, kind = JobService(store, kinds()), kinds()["gap_backfill"]
+    first = await service.create(new(kind, ids(5, 9)))
+    assert first.target_key == ('{"channel":"trades","first_id":5,"last_id":9,"symbol":"BTC/USDT"}')
+    assert await service.get(first.id) == first
+    assert isinstance(first.cursor, IdRangeCursor)
+
+    for beside in (
+        {**BTC, "cursor": {"since_ms": 5, "until_ms": 9}},
+        {**ids(5, 9), "symbol": "eth_usdt"},
+        ids(5, 9, channel="agg_trades"),
+        ids(10, 12),
+    ):
+        await service.create(new(kind, beside))
+    for within in (ids(5, 9), ids(9, 9), ids(1, 5), ids(9, 20)):
+        with pytest.raises(AlreadyExists):
+            await service.create(new(kind, within))
+    with pytest.raises(AlreadyExists):
+        await service.edit(first.id, JobEdit(cursor={"first_id": 5, "last_id": 10}), version=None)
+
+
+async def test_a_range_in_the_making_is_reserved_within_its_channel(store: StateStore) -> None:
+    kind = kinds()["gap_backfill"]
+    one, other = (made(kind, ids(5, 9)), replace(made(kind, ids(9, 9)), id="k"))
+
+    async with held(store, one, "trades", (5, 10)):
+        async with held(store, other, "agg_trades", (9, 10)):
+            pass
+        with pytest.raises(GapOverlaps):
+            async with held(store, other, "trades", (9, 10)):
+                pass
 
 
 def of_newer_version(**fields: Any) -> dict[str, Any]:

@@ -194,7 +194,7 @@ async def test_a_range_that_a_killed_process_left_behind_lapses() -> None:
     store = await open_store("memory:", clock=clock)
     gap = new(type="gap_backfill", cursor=Cursor(since_ms=0, until_ms=HOUR_MS))
     job = admitted(gap, kinds(), "killed", clock.now_ms())
-    holding = held(store, job, (0, HOUR_MS))
+    holding = held(store, job, "", (0, HOUR_MS))
     await holding.__aenter__()
 
     with pytest.raises(GapOverlaps):

@@ -20,6 +20,7 @@ from penstock.api.operations import OPERATIONS, Operation
 from penstock.api.problems import MEDIA_TYPE, Problem
 from penstock.exchanges import registry
 from penstock.ingest.registry import kinds as job_kinds
+from penstock.jobs.kinds import forms
 
 Schema = dict[str, Any]
 
@@ -41,7 +42,9 @@ def document() -> Schema:
     """Return the whole description."""
     exchanges = registry.names()
     kinds = [kind for one in OPERATIONS for kind in (one.query, one.body, one.answers) if kind]
-    cursors = list({kind.cursor_type: None for kind in job_kinds().values()})
+    cursors = list(
+        {form: None for kind in job_kinds().values() for form in forms(kind.cursor_type)}
+    )
     references, components = msgspec.json.schema_components(
         [*cursors, *kinds, Problem], ref_template="#/components/schemas/{name}"
     )

@@ -135,6 +135,12 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},
             "backfill": {**candles, "type": "ohlcv_backfill", "cursor": since},
+            "gap_of_trades": {
+                "exchange_id": exchange,
+                "type": "gap_backfill",
+                "symbol": candles["symbol"],
+                "cursor": {"first_id": 1000, "last_id": 2999},
+            },
             "markets": {"exchange_id": exchange, "type": "markets_refresh"},
         },
         "editJob": {

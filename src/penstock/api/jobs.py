@@ -99,8 +99,9 @@ def _edit_of(given: EditedJob, job: Job, kinds: Mapping[str, AnyKind]) -> JobEdi
         if value is UNSET or value == shown[field]:
             continue
         if field not in JobEdit.__struct_fields__ or value is None:
-            kept = msgspec.json.encode(shown[field]).decode()
-            raise bad_field(field, f"cannot be changed: leave it out, or say {kept} as it is now")
+            kept = "" if shown[field] is UNSET else msgspec.json.encode(shown[field]).decode()
+            as_it_is = f", or say {kept} as it is now" if kept else ""
+            raise bad_field(field, f"cannot be changed: leave it out{as_it_is}")
         changes[field] = value
     return JobEdit(**changes)
 

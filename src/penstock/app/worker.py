@@ -11,9 +11,11 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
+from penstock.coverage.gap_rows import GapRows
 from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.gap_watch import GapWatch
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
@@ -44,10 +46,12 @@ async def open_worker(
         reader = process.stack.enter_context(closing(process.log.reader()))
         job_service = JobService(store, registry.kinds())
         markets = Markets(store, gateways, listener)
+        gaps = GapRows(store)
         context = HandlerContext(
-            gateways, markets, recorder, clock, reader, job_service, listener, process.log_id
+            gateways, markets, recorder, clock, reader, job_service, gaps, listener, process.log_id
         )
         await check_claims(context)
+        process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(store, registry.kinds()),

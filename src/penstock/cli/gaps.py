@@ -181,9 +181,9 @@ def _draw(
     if not reported and not ids and not breaks:
         console.print(f"No known gaps in {markets}.")
     if uncounted := sorted({name for name, _ in wanted if not consecutive(name)}):
-        names = ", ".join(uncounted)
+        exchanges = ", ".join(uncounted)
         console.print(
-            f"{names}: trade ids are not consecutive, so only lost connections are listed",
+            f"{exchanges}: trade ids are not consecutive, so only lost connections are listed",
             style="dim",
         )
 

@@ -99,7 +99,8 @@ def add(
     cursor: Annotated[
         str | None,
         typer.Option(
-            metavar="JSON", help="Cursor as an object, for types whose position is not a time."
+            metavar="JSON",
+            help="Cursor of a job that does not advance in time, such as the ids of a gap.",
         ),
     ] = None,
     data_dir: DataOption = None,
@@ -108,6 +109,8 @@ def add(
     """Create a job that is due at once; creates the exchange's connector if there is none.
 
     Example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2024-01-01
+
+    Example: penstock jobs add binance gap_backfill btc_usdt --cursor '{"first_id":5,"last_id":9}'
     """
     new = NewJob(
         exchange_id=exchange,

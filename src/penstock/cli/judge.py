@@ -15,6 +15,7 @@ from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.collect.status import read_all
 from penstock.config import Settings
+from penstock.coverage.id_runs import IdRuns
 from penstock.errors import PenstockError
 from penstock.exchanges import registry as exchanges
 from penstock.market.channels import BOOK_SNAPSHOTS, TRADES
@@ -22,7 +23,7 @@ from penstock.market.events import BookSnapshot, Trade
 from penstock.runtime.stores import configured_log
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
 from penstock.storage.log import EventLog, LogReader
-from penstock.storage.log.keys import Stream
+from penstock.storage.log.keys import Stream, id_of_key
 
 
 def judge(
@@ -57,15 +58,27 @@ def gather(folder: Path, log: EventLog, exchange: str) -> dict[str, Evidence]:
             gather_record = _GATHERED.get(stream.channel)
             if stream.exchange == exchange and gather_record is not None:
                 _gather_records(reader, stream, markets[stream.symbol], gather_record)
-    for status in read_all(folder):
-        if status.exchange != exchange:
-            continue
-        for ids in status.ids:
-            if ids.channel == TRADES.name:
-                markets[ids.symbol].missing += ids.missing
-        for book in status.books:
-            markets[book.symbol].synced = book.state == "synced" or book.was_synced
+        for status in read_all(folder):
+            if status.exchange != exchange:
+                continue
+            for ids in status.ids:
+                if ids.channel == TRADES.name:
+                    filled = _held_elsewhere(reader, exchange, ids.symbol, status.slot)
+                    left = (part for gap in ids.missing for part in filled.lacking(*gap))
+                    markets[ids.symbol].missing += left
+            for book in status.books:
+                markets[book.symbol].synced = book.state == "synced" or book.was_synced
     return dict(markets)
+
+
+def _held_elsewhere(log: LogReader, exchange: str, symbol: str, slot: str) -> IdRuns:
+    """The trades of a market that slots other than a collector's hold, such as filled gaps."""
+    stream, held = Stream(exchange, TRADES.name, symbol), IdRuns()
+    for other in log.slots():
+        if other != slot:
+            for stored in log.numbers(stream, other, 1):
+                held.add(id_of_key(stored.key) or 0)
+    return held
 
 
 def _gather_records(

@@ -203,6 +203,8 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Maximum of that delay in seconds."""
     poll_interval: Seconds = 0.25
     """Seconds between queries for jobs that other processes created, changed or triggered."""
+    gap_watch: Seconds = 10.0
+    """Seconds between checks for gaps that no job fills yet."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -48,10 +48,10 @@ class GapReports:
     """The gaps that a process has found. For one event loop."""
 
     def __init__(
-        self, continuity: Continuity, reporting: ReportingSlot, clock: Clock, tell: Listener = quiet
+        self, continuity: Continuity, reporting: ReportingSlot, clock: Clock, emit: Listener = quiet
     ) -> None:
-        self._continuity, self._reporting, self._clock, self._tell = (
-            continuity, reporting, clock, tell,
+        self._continuity, self._reporting, self._clock, self._emit = (
+            continuity, reporting, clock, emit,
         )  # fmt: skip
         self._skipped: deque[_Skipped] = deque()
         self._waiting: deque[GapRow] = deque()
@@ -152,7 +152,7 @@ class GapReports:
         counts = Counter(stream_of(event) for event in late if self._is_missing(event))
         self.late += counts
         for (exchange, channel, symbol), count in counts.items():
-            self._tell(LateDropped(exchange=exchange, channel=channel, symbol=symbol, count=count))
+            self._emit(LateDropped(exchange=exchange, channel=channel, symbol=symbol, count=count))
         dropped = set(map(id, late))
         return [event for event in events if id(event) not in dropped]
 

@@ -117,7 +117,8 @@ class GapRows:
         def change(row: GapRow) -> GapRow | None:
             if row.state != "open":
                 return None
-            return replace(row, state="unfillable", reason=reason, closed_ms=now_ms, job_id="")
+            closed = {"state": "unfillable", "origin": "exchange", "closed_ms": now_ms}
+            return replace(row, reason=reason, job_id="", **closed)
 
         await self._change(stream, by, first, last, change)
 

@@ -43,7 +43,7 @@ class CoverageWriter:
     numbers: Callable[[], Mapping[Stream, int]]
     """Returns the last numbers of the slot's streams."""
     clock: Clock
-    tell: Listener = quiet
+    emit: Listener = quiet
     sync: Callable[[], Awaitable[None]] = field(init=False)
     """Waits until everything recorded so far survives a power cut."""
     store: StateStore | None = None
@@ -98,7 +98,7 @@ class CoverageWriter:
         except Exception as error:
             # Whatever it is: the process is more important, and the log has it all.
             if not self._told:
-                self.tell(CoverageNotStored(reason=f"{type(error).__name__}: {error}"))
+                self.emit(CoverageNotStored(reason=f"{type(error).__name__}: {error}"))
             self._told = True
             return False
         self._told = False

@@ -12,7 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
-from penstock.market.events import BookSnapshot, Candle, Event, Source, Ticker, Trade
+from penstock.market.events import AggTrade, BookSnapshot, Candle, Event, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
@@ -229,6 +229,13 @@ class TradePage(NamedTuple):
     covers one day at most, an empty page may have a next one."""
 
 
+class AggTradePage(NamedTuple):
+    """The same for aggregated trades, in pages that begin with an id."""
+
+    trades: list[AggTrade]
+    next: int
+
+
 class MarketProgress(NamedTuple):
     """How far a market has advanced, by one cheap request; it changes when the market does."""
 
@@ -357,6 +364,10 @@ class Exchange:
     consecutive: frozenset[str] = frozenset()
     """Channels whose ids increase by one, so that missing ids are a gap."""
     trade_pages: TradePages = "from_id"
+    trade_id_at: Callable[[int], int] | None = None
+    """(ms) → the lowest id of a trade of that time, where ids begin with it."""
+    agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None
+    """A page of a market's aggregated trades that begins with an id, where there are any."""
     intervals: tuple[str, ...] = COMMON
     """Candle lengths that can be requested."""
     latest_candles: int | None = None

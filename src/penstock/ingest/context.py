@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
+from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
@@ -33,6 +34,7 @@ class HandlerContext:
     log: LogReader
     """The records of all processes."""
     job_service: JobService
+    gaps: GapRows
     emit: Listener = quiet
     log_id: int = 0
     """Identifies the log: another machine's may have slots of the same names."""

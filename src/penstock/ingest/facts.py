@@ -1,4 +1,4 @@
-"""Facts about candles that are missing."""
+"""Facts about records that are missing."""
 
 from typing import ClassVar
 
@@ -16,3 +16,11 @@ class CandlesMissing(Fact, frozen=True, kw_only=True):
     since: str
     until: str
     job: str
+
+
+class GapWatchFailed(Fact, frozen=True, kw_only=True):
+    """A check for gaps without a job failed; it is repeated."""
+
+    level: ClassVar[Level] = "error"
+
+    error: str

@@ -9,6 +9,8 @@ from penstock.ingest.history import iso
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.market.symbol import Symbol
 
+GAP_WATCH = "gap watch"
+"""The origin of jobs that the gap watch creates."""
 NEAR = 100
 """Gaps with fewer candles between them are fetched as one: the request costs the same."""
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 import msgspec
 
-from penstock.jobs.kinds import AnyKind
+from penstock.jobs.kinds import AnyKind, as_form
 from penstock.jobs.model import EVENTS_KEPT, Job
 from penstock.storage.state import Document
 from penstock.storage.state.job_targets import with_target
@@ -35,8 +35,8 @@ def as_job(document: Document, kinds: Mapping[str, AnyKind]) -> Job:
     if kind is not None:
         target, cursor = found["target"], found["cursor"]
         try:
-            found["target"] = msgspec.convert(target, kind.target_type)
-            found["cursor"] = msgspec.convert(cursor, kind.cursor_type)
+            found["target"] = as_form(target, kind.target_type)
+            found["cursor"] = as_form(cursor, kind.cursor_type)
             return msgspec.convert(found, Job)
         except msgspec.ValidationError:
             found["target"], found["cursor"] = target, cursor

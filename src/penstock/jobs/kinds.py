@@ -7,7 +7,9 @@ The store keeps target and cursor as documents, and nothing outside of the class
 
 import re
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -46,8 +48,10 @@ class JobKind(ABC, Generic[T, C]):
     """The default; lower runs first."""
     claimed_first: ClassVar[bool] = False
     """Whether its jobs run before all other due jobs, whatever their priority."""
-    target_type: ClassVar[type[Struct]]
-    cursor_type: ClassVar[type[Struct]] = Cursor
+    target_type: ClassVar[type[Struct] | UnionType]
+    """One type, or several that differ in their fields …"""
+    cursor_type: ClassVar[type[Struct] | UnionType] = Cursor
+    """… and so for cursors."""
 
     @classmethod
     @abstractmethod
@@ -69,9 +73,14 @@ class JobKind(ABC, Generic[T, C]):
     def span(cls, target: T, cursor: C) -> tuple[int, int] | None:  # noqa: ARG003
         """The range [first, end) that a job has yet to do; None: only equal targets conflict.
 
-        Live jobs of one kind and market never share a part of their ranges.
+        Live jobs of one kind, market and channel never share a part of their ranges.
         """
         return None
+
+    @classmethod
+    def channel(cls, target: T) -> str:  # noqa: ARG003
+        """The channel of the records that the range counts, if jobs of a market differ in it."""
+        return ""
 
     @classmethod
     def interval_ms(cls, target: T) -> int | None:  # noqa: ARG003
@@ -119,7 +128,7 @@ class JobKind(ABC, Generic[T, C]):
             BadJob: it is invalid.
         """
         try:
-            return cast("C", msgspec.convert(msgspec.to_builtins(given), cls.cursor_type))
+            return cast("C", as_form(msgspec.to_builtins(given), cls.cursor_type))
         except msgspec.ValidationError as error:
             problem, _, path = str(error).partition(" - at `$.")
             if unknown := _UNKNOWN.search(problem):
@@ -133,3 +142,23 @@ class JobKind(ABC, Generic[T, C]):
 
 
 AnyKind = type[JobKind[Any, Any]]
+
+
+def forms(type_: type[Struct] | UnionType) -> tuple[type[Struct], ...]:
+    """The types of a target or cursor."""
+    return get_args(type_) or (cast("type[Struct]", type_),)
+
+
+def as_form(document: Any, type_: type[Struct] | UnionType) -> Struct:
+    """A document as the first type that has all its fields; if none has, as the first.
+
+    Raises:
+        ValidationError: it does not fit.
+    """
+    first, *others = forms(type_)
+    if others and isinstance(document, Mapping):
+        for each in (first, *others):
+            if document.keys() <= {field.encode_name for field in msgspec.structs.fields(each)}:
+                first = each
+                break
+    return msgspec.convert(document, first)

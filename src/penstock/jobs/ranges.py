@@ -25,14 +25,17 @@ def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 @asynccontextmanager
-async def held(store: StateStore, job: Job, span: tuple[int, int]) -> AsyncIterator[None]:
+async def held(
+    store: StateStore, job: Job, channel: str, span: tuple[int, int]
+) -> AsyncIterator[None]:
     """Reserve the range of a job: meanwhile no job with an overlapping one is written.
 
     Raises:
-        GapOverlaps: an overlapping range of the same market is reserved.
+        GapOverlaps: an overlapping range of the same market and channel is reserved.
     """
     now_ms = await store.now_ms()
-    id_ = f"ranges {job.exchange_id} {job.type} {job.symbol} {job.timeframe}"
+    of = job.exchange_id, job.type, job.symbol, channel or job.timeframe
+    id_ = " ".join(["ranges", *map(str, of)])
     # In the table of job permits, but of no exchange, so that it is not claimed as a permit.
     empty = {"id": id_, "exchange_id": "", "number": 0, "until": 0, "fence": 0, "ranges": []}
 

@@ -76,6 +76,10 @@ class JobRun(Generic[T, C]):
         progress = replace(self.job.progress, checked_ts=until_ms)
         self.job = replace(self.job, progress=progress)
 
+    def is_held(self, now_ns: int) -> bool:
+        """Whether its lease lasts, at a monotonic time: no other worker can have the job yet."""
+        return not self.lost and now_ns < self.good_until_ns
+
     def stop(self, why: str) -> None:
         """Make it stop at the end of the page."""
         self.stopping = self.stopping or why

@@ -233,7 +233,8 @@ class JobService:
         if span is None:
             yield
             return
-        async with held(self.store, job, span):
+        channel = self.kinds[job.type].channel(job.target)
+        async with held(self.store, job, channel, span):
             await self._check_overlap(job, span)
             yield
 
@@ -242,7 +243,8 @@ class JobService:
         return self.kinds[job.type].span(job.target, job.cursor) if job.is_known else None
 
     async def _check_overlap(self, job: Job, span: tuple[int, int]) -> None:
-        """Reject a range that overlaps with that of another live job of the same market."""
+        """Reject a range that overlaps with that of another live job of the same channel."""
+        channel_of = self.kinds[job.type].channel
         market = {"symbol": job.symbol, "timeframe": job.timeframe}
         after: str | None = None
         while page := await self.find(
@@ -250,7 +252,9 @@ class JobService:
         ):
             for other in page:
                 theirs = self._span(other)
-                if other.id != job.id and theirs is not None and overlap(span, theirs):
+                if other.id == job.id or theirs is None or not overlap(span, theirs):
+                    continue
+                if channel_of(other.target) == channel_of(job.target):
                     raise GapOverlaps(JOBS.name, other.id, span, theirs)
             after = page[-1].id
 

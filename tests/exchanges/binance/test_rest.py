@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
 from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
-from penstock.exchanges.binance.rest import TIME, BinanceRest, read_api_error
+from penstock.exchanges.binance.rest import TIME, BinanceRest, agg_trades, read_api_error
 from penstock.exchanges.binance.symbols import INFO
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -32,6 +32,7 @@ def test_the_requests_are_those_every_exchange_has() -> None:
         (REST.book(BTC, 500), 25), (REST.book(BTC, 501), 50), (REST.book(BTC, 1000), 50),
         (REST.book(BTC, 1001), 250), (REST.book(BTC, 99_999), 250),
         (REST.recent_trades(BTC), 25), (REST.trades(BTC, 1), 25),
+        (agg_trades(SYMBOLS, BTC, 1), 4),
         (REST.candles(BTC, MINUTE, 0, 1), 2),
         (REST.tickers([BTC]), 2), (REST.tickers(MANY[:20]), 2), (REST.tickers(MANY[:21]), 40),
         (REST.tickers(MANY[:100]), 40), (REST.tickers(MANY), 80), (REST.tickers(), 80),
@@ -59,6 +60,20 @@ def test_a_page_of_trades_says_where_the_next_begins() -> None:
 
     assert ([trade.id for trade in page.trades], page.next) == ([7], 8)
     assert REST.trades(BTC, 9).read(b"[]", AT_NS) == ([], 9)
+
+
+def test_aggregated_trades_are_read_by_id() -> None:
+    row = '{"a":7,"p":"1.0","q":"2.0","f":10,"l":%s,"T":1,"m":true,"M":true}'
+    request = agg_trades(SYMBOLS, BTC, 7)
+    page = request.read(f"[{row % 12}]".encode(), AT_NS)
+
+    (trade,) = page.trades
+    assert (trade.id, trade.first_trade_id, trade.last_trade_id, trade.taker) == (7, 10, 12, "sell")
+    assert (trade.source, page.next) == ("backfill", 8)
+    assert request.params == {"symbol": "BTCUSDT", "fromId": 7, "limit": 1000}
+    for wrong in (row % 9, (row % 12).replace("1.0", "-")):
+        with pytest.raises(UnexpectedAnswer):
+            request.read(f"[{wrong}]".encode(), AT_NS)
 
 
 def test_a_symbol_that_is_not_listed_is_never_asked_for() -> None:

@@ -35,7 +35,7 @@ LIMITS_FROM = {
 
 # Weights of requests, by the documentation of July 2026:
 # https://developers.binance.com/docs/binance-spot-api-docs/rest-api/market-data-endpoints
-TIME_COST, INFO_COST, TRADES_COST, CANDLES_COST = 1, 20, 25, 2
+TIME_COST, INFO_COST, TRADES_COST, AGG_TRADES_COST, CANDLES_COST = 1, 20, 25, 4, 2
 BOOK_COSTS, DEEPEST_BOOK_COST = ((100, 5), (500, 25), (1000, 50)), 250
 """(most levels, weight), and the weight of more."""
 TICKER_COSTS, ALL_TICKERS_COST = ((20, 2), (100, 40)), 80

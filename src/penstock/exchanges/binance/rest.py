@@ -6,13 +6,22 @@ Costs are in ``limits.py``. Events have ``source="rest"``, or
 
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, field
+from msgspec.structs import replace
 
 from penstock.exchanges.answers import Text, Whole, only
-from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.base import (
+    AggTradePage,
+    ApiError,
+    MarketProgress,
+    Request,
+    SymbolMap,
+    TradePage,
+)
 from penstock.exchanges.binance import limits
-from penstock.exchanges.binance.payloads import DepthPayload
+from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload, EventMaker
 from penstock.exchanges.binance.symbols import NAME
+from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import json_text
 from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
@@ -47,6 +56,12 @@ class _Trade(Struct):
     quantity: Text = field(name="qty")
     at_ms: Millis = field(name="time")
     maker_bought: bool = field(name="isBuyerMaker")
+
+
+class _AggTrade(AggTradePayload[str], kw_only=True):
+    """An element of the response to GET /api/v3/aggTrades: the payload without a symbol"""
+
+    native: str = field(name="s", default="")
 
 
 class _Candle(CandleRow, Struct, array_like=True):
@@ -106,6 +121,7 @@ class _ApiError(Struct):
 _BOOK = Resource("/api/v3/depth", DepthPayload)
 _RECENT_TRADES = Resource("/api/v3/trades", list[_Trade], limits.TRADES_COST)
 _OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], limits.TRADES_COST)
+_AGG_TRADES = Resource("/api/v3/aggTrades", list[_AggTrade], limits.AGG_TRADES_COST)
 _CANDLES = Resource("/api/v3/klines", list[_Candle], limits.CANDLES_COST)
 _TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], limits.TICKER_COSTS[0][1])
 read_api_error = error_reader(
@@ -201,3 +217,18 @@ class BinanceRest:
 
     def _named(self, symbols: Sequence[Symbol]) -> Params:
         return {"symbols": json_text([self._symbols.native(symbol) for symbol in symbols])}
+
+
+def agg_trades(symbols: SymbolMap, symbol: Symbol, cursor: int) -> Request[AggTradePage]:
+    """A page of aggregated trades that begins with the one whose id is the cursor."""
+
+    def make(page: list[_AggTrade], received_at_ns: int) -> AggTradePage:
+        numbers = DeferredNumbers()
+        made = [EventMaker(numbers).agg_trade(row, symbol, received_at_ns) for row in page]
+        if problem := numbers.problem():
+            raise ValidationError(problem)
+        trades = [replace(trade, source="backfill") for trade in made]
+        return AggTradePage(trades, trades[-1].id + 1 if trades else cursor)
+
+    params: Params = {"symbol": symbols.native(symbol), "fromId": cursor, "limit": PAGE}
+    return _AGG_TRADES.request(make, params)

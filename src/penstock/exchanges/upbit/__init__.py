@@ -9,6 +9,7 @@ from penstock.exchanges.upbit.rest import (
     PATHS,
     UpbitRest,
     read_api_error,
+    trade_id_at,
 )
 from penstock.exchanges.upbit.stream import UpbitDialect
 from penstock.exchanges.upbit.symbols import INFO, NAME
@@ -25,6 +26,7 @@ EXCHANGE = Exchange(
     usages=usages,
     read_api_error=read_api_error,
     trade_pages="before_id",
+    trade_id_at=trade_id_at,
     intervals=tuple(PATHS),
     empty_candles=False,
     candle_days=CANDLE_DAYS,

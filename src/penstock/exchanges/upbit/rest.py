@@ -209,7 +209,10 @@ class UpbitRest:
 
         def make(page: list[_Trade], received_at_ns: int) -> TradePage:
             trades = [trade for trade in read(page, received_at_ns) if trade.id < cursor]
-            oldest, begins = min((each.id for each in trades), default=cursor), _first_id(day)
+            oldest, begins = (
+                min((each.id for each in trades), default=cursor),
+                trade_id_at(day * DAY_MS),
+            )
             if received_at_ns // 1_000_000 // DAY_MS - day < DAYS_OF_TRADES:
                 return TradePage(trades, begins if len(page) < PAGE else oldest)
             # The exchange has no trades of the day before.
@@ -255,9 +258,9 @@ class UpbitRest:
         return progress_request(self.recent_trades(symbol, 1), progress_of)
 
 
-def _first_id(day: int) -> int:
-    """The lowest possible id of a trade on this day, counted from 1970."""
-    return day * DAY_MS * _IDS_PER_MS
+def trade_id_at(at_ms: int) -> int:
+    """The lowest possible id of a trade at this time."""
+    return at_ms * _IDS_PER_MS
 
 
 def _ms_of(trade_id: int) -> int:

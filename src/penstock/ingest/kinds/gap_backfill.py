@@ -1,57 +1,83 @@
-"""``gap_backfill``: the candles of one time range that are missing."""
+"""``gap_backfill``: records of one market that are missing, candles by time or trades by id."""
 
-from penstock.errors import BadJob
-from penstock.ingest.candle_jobs import GAP_BACKFILL, CandleTarget
-from penstock.ingest.candle_kind import CandleKind
-from penstock.ingest.candles import CandleWalk
-from penstock.jobs.kinds import Market
-from penstock.jobs.model import Cursor
+from typing import Any
+
+from penstock.ingest.candle_gap import CandleGapFill, CandleGapTarget
+from penstock.ingest.candle_jobs import GAP_BACKFILL
+from penstock.ingest.context import HandlerContext
+from penstock.ingest.id_range_fill import IdRangeFill
+from penstock.ingest.id_ranges import IdRangeCursor, IdRangeTarget
+from penstock.jobs.kinds import JobKind, Market, RequestRate
+from penstock.jobs.model import Cursor, Job
 from penstock.jobs.run import JobRun
 
-
-class GapTarget(CandleTarget, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The candles of one market in [since, until)."""
-
-    since_ms: int
-    until_ms: int
+Target = CandleGapTarget | IdRangeTarget
+GapCursor = Cursor | IdRangeCursor
 
 
-class GapBackfill(CandleKind[GapTarget]):
-    """Fetches from the start of the gap to its end."""
+class GapBackfill(JobKind[Target, GapCursor]):
+    """Fetches a gap and ends; the form of its target decides how."""
 
     name = GAP_BACKFILL
-    priority = 10
+    priority = CandleGapFill.priority
     claimed_first = True
-    target_type = GapTarget
+    target_type = Target
+    cursor_type = GapCursor
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._candles, self._ids = CandleGapFill(context), IdRangeFill(context)
 
     @classmethod
-    def target(cls, market: Market, cursor: Cursor) -> GapTarget:
+    def target(cls, market: Market, cursor: GapCursor) -> Target:
         """See ``JobKind``."""
-        candles = cls._candles(market, cursor)
-        if cursor.since_ms is None or cursor.until_ms is None:
-            raise BadJob("cursor", f"a {cls.name} needs since_ms and until_ms")
-        return GapTarget(
-            symbol=candles.symbol,
-            timeframe=candles.timeframe,
-            since_ms=cursor.since_ms,
-            until_ms=cursor.until_ms,
-        )
+        if isinstance(cursor, IdRangeCursor):
+            return IdRangeFill.target(market, cursor)
+        return CandleGapFill.target(market, cursor)
 
     @classmethod
-    def span(cls, target: GapTarget, cursor: Cursor) -> tuple[int, int]:
+    def market(cls, target: Target) -> Market:
         """See ``JobKind``."""
-        since_ms = target.since_ms if cursor.since_ms is None else cursor.since_ms
-        until_ms = target.until_ms if cursor.until_ms is None else cursor.until_ms
-        return since_ms, until_ms
+        if isinstance(target, IdRangeTarget):
+            return IdRangeFill.market(target)
+        return CandleGapFill.market(target)
 
-    async def run(self, job_run: JobRun[GapTarget, Cursor]) -> bool:
+    @classmethod
+    def span(cls, target: Target, cursor: GapCursor) -> tuple[int, int]:
         """See ``JobKind``."""
-        walk = await CandleWalk.begin(self._context, job_run)
-        start_ms, _ = self.span(job_run.target, job_run.cursor)
-        done = await walk.go(start_ms)
-        if done:
-            await self._gap_scan.after_gap(walk, start_ms)
-        return done
+        if isinstance(target, IdRangeTarget):
+            assert isinstance(cursor, IdRangeCursor)
+            return IdRangeFill.span(target, cursor)
+        assert isinstance(cursor, Cursor)
+        return CandleGapFill.span(target, cursor)
+
+    @classmethod
+    def channel(cls, target: Target) -> str:
+        """See ``JobKind``."""
+        return target.channel if isinstance(target, IdRangeTarget) else ""
+
+    @classmethod
+    def ended(cls, cursor: GapCursor) -> GapCursor:
+        """See ``JobKind``."""
+        if isinstance(cursor, IdRangeCursor):
+            return IdRangeFill.ended(cursor)
+        return CandleGapFill.ended(cursor)
+
+    @classmethod
+    def rows_left(cls, job: Job) -> float:
+        """See ``JobKind``."""
+        by_id = isinstance(job.target, IdRangeTarget)
+        return (IdRangeFill if by_id else CandleGapFill).rows_left(job)
+
+    async def run(self, job_run: JobRun[Any, Any]) -> bool:
+        """See ``JobKind``."""
+        return await self._of(job_run.job).run(job_run)
+
+    async def request_rate(self, job: Job) -> RequestRate:
+        """See ``JobKind``."""
+        return await self._of(job).request_rate(job)
+
+    def _of(self, job: Job) -> CandleGapFill | IdRangeFill:
+        return self._ids if isinstance(job.target, IdRangeTarget) else self._candles
 
 
 KIND = GapBackfill

@@ -3,10 +3,11 @@
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import typer
@@ -30,6 +31,7 @@ from penstock.cli.running import View, in_foreground, show_until
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator, environment_name
+from penstock.coverage.gap_rows import GapRows
 from penstock.errors import ConfigError, PenstockError, UnknownExchange
 from penstock.exchanges import registry as exchanges
 from penstock.runtime.stopping import stop_on_signals
@@ -37,10 +39,15 @@ from penstock.simulator import registry as simulators
 from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.judge import Findings, total
 from penstock.simulator.market.listings import slug
+from penstock.storage.state import open_store
 
+T = TypeVar("T")
 _START_S = 60.0
 _POLL_S = 0.25
 _LOOK_AT_BOOKS_S = 1.0
+_GAP_WATCH_S = 1.0
+_FILL_S = 60.0
+"""How long to wait at the end for gaps to be filled."""
 _NEXT_MARKETS = 2
 """Markets in the command that is suggested at the end."""
 
@@ -66,9 +73,10 @@ def demo(
 ) -> None:
     """Collect from simulated exchanges, then compare the records with the simulators' ledgers.
 
-    Each exchange has a simulator, a collector and a judge, each in its own process. The collectors
-    share one data folder and one store. Exits 0 if all records are correct and every missing trade
-    is listed as a gap. Ctrl-C ends the collection early; the records so far are judged.
+    Each exchange has a simulator, a collector and a judge, each in its own process, and a worker
+    fills the gaps of all. They share one data folder and one store. Exits 0 if all records are
+    correct and every missing trade is listed as a gap. Ctrl-C ends the collection early; the
+    records so far are judged.
 
     Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
     """
@@ -166,15 +174,22 @@ class _Plan:
     @property
     def own_state(self) -> dict[str, str]:
         """The variables for every process: a demo does not use the fleet's store."""
-        return {environment_name("state.url"): f"sqlite:{self.folder / 'state.db'}"}
+        return {environment_name("state.url"): self.state_url}
 
-    def environment(self, exchange: str, address: str) -> dict[str, str]:
-        """The variables for its collector and its judge; they override the operator's settings."""
+    @property
+    def state_url(self) -> str:
+        """The store of the demo."""
+        return f"sqlite:{self.folder / 'state.db'}"
+
+    def environment(self, addresses: Mapping[str, str]) -> dict[str, str]:
+        """The variables for all other processes; they override the operator's settings."""
+        urls = ",".join(f"{exchange}={address}" for exchange, address in addresses.items())
         return {
-            environment_name("exchanges.rest_urls"): f"{exchange}={address}",
-            environment_name("exchanges.stream_urls"): f"{exchange}={address}",
+            environment_name("exchanges.rest_urls"): urls,
+            environment_name("exchanges.stream_urls"): urls,
             environment_name("collect.data_dir"): str(self.folder),
             environment_name("collect.book_every"): str(_LOOK_AT_BOOKS_S),
+            environment_name("jobs.gap_watch"): str(_GAP_WATCH_S),
             # Its processes do not compete for a port.
             environment_name("metrics.port"): "0",
             **self.own_state,
@@ -187,7 +202,7 @@ class _DemoProgress:
 
     clock: Clock
     seconds: float
-    phases: dict[str, Literal["starting", "recording", "checking", "done"]]
+    phases: dict[str, Literal["starting", "recording", "filling", "checking", "done"]]
     """By exchange."""
     _until_ns: int = 0
 
@@ -204,6 +219,8 @@ class _DemoProgress:
             return f"Recording, {left_s:.0f} s left. Ctrl-C ends it and checks the records."
         if "starting" in phases:
             return "Starting …"
+        if "filling" in phases:
+            return "Filling gaps …"
         return "Checking the records …" if "checking" in phases else "Done."
 
 
@@ -213,43 +230,80 @@ async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
     course = _DemoProgress(clock, plan.seconds, dict.fromkeys(chosen, "starting"))
     watching = asyncio.create_task(_watch(plan, course, over))
     try:
-        async with asyncio.TaskGroup() as group:
-            judged = {
-                name: group.create_task(_collect_and_judge(plan, name, stop, course))
+        async with AsyncExitStack() as stack:
+            simulators = {
+                name: await stack.enter_async_context(running(plan.sim(name), plan.own_state))
                 for name in chosen
             }
-    except ExceptionGroup as errors:
-        # One exchange's failure ends the demo; the other tasks were only cancelled.
-        raise errors.exceptions[0] from None
+            started = await _of_each(chosen, lambda name: _first_line(simulators[name], name))
+            environment = plan.environment({n: each.listening for n, each in started.items()})
+
+            async def collect(name: str) -> None:
+                words = [*plan.base, "collect", name, *started[name].symbols]
+                await _collect(plan, words, environment, stop, (course, name))
+
+            async def judge(name: str) -> Findings:
+                words = [*plan.base, "judge", started[name].listening, "--json"]
+                findings = await _judge(words, environment)
+                course.phases[name] = "done"
+                return findings
+
+            async with running([*plan.base, "work"], environment):
+                await _of_each(chosen, collect)
+                await _until_filled(plan, clock)
+            course.phases = dict.fromkeys(chosen, "checking")
+            return await _of_each(chosen, judge)
     finally:
         over.set()
         await watching
-    return {name: task.result() for name, task in judged.items()}
 
 
-async def _collect_and_judge(
-    plan: _Plan, exchange: str, stop: asyncio.Event, course: _DemoProgress
-) -> Findings:
-    async with running(plan.sim(exchange), plan.own_state) as simulator:
-        started = await _first_line(simulator, exchange)
-        environment = plan.environment(exchange, started.listening)
-        collect = [*plan.base, "collect", exchange, *started.symbols]
-        async with running(collect, environment) as collector:
-            died = asyncio.create_task(collector.wait())
-            enough = asyncio.create_task(_collect(plan, collector.pid, stop, (course, exchange)))
-            await asyncio.wait({died, enough}, return_when=asyncio.FIRST_COMPLETED)
-            enough.cancel()
-            course.phases[exchange] = "checking"
-            if died.done():
-                raise PenstockError(
-                    f"The collector of {exchange} stopped early; its last output is above."
-                )
-        findings = await _judge([*plan.base, "judge", started.listening, "--json"], environment)
-    course.phases[exchange] = "done"
-    return findings
+async def _of_each(
+    names: Sequence[str], do: Callable[[str], Coroutine[None, None, T]]
+) -> dict[str, T]:
+    """Do something for all exchanges at the same time; return the results by exchange."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(do(name)) for name in names}
+    except ExceptionGroup as errors:
+        # One exchange's failure ends the demo; the other tasks were only cancelled.
+        raise errors.exceptions[0] from None
+    return {name: task.result() for name, task in tasks.items()}
 
 
 async def _collect(
+    plan: _Plan,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    stop: asyncio.Event,
+    place: tuple[_DemoProgress, str],
+) -> None:
+    course, exchange = place
+    async with running(words, environment) as collector:
+        died = asyncio.create_task(collector.wait())
+        enough = asyncio.create_task(_until_enough(plan, collector.pid, stop, place))
+        await asyncio.wait({died, enough}, return_when=asyncio.FIRST_COMPLETED)
+        enough.cancel()
+        course.phases[exchange] = "filling"
+        if died.done():
+            raise PenstockError(
+                f"The collector of {exchange} stopped early; its last output is above."
+            )
+
+
+async def _until_filled(plan: _Plan, clock: Clock) -> None:
+    """Wait until the worker has filled all gaps, but not for ever."""
+    store = await open_store(plan.state_url)
+    try:
+        for _ in range(int(_FILL_S / _POLL_S)):
+            if not await GapRows(store).find(state="open"):
+                break
+            await clock.sleep(_POLL_S)
+    finally:
+        await store.close()
+
+
+async def _until_enough(
     plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_DemoProgress, str]
 ) -> None:
     """Wait until a collector is running, and then for the length of the demo."""

@@ -10,17 +10,20 @@ from typing import Annotated, Any
 import aiohttp
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, say
+from penstock.clock import SystemClock
 from penstock.collect.status import read_all
 from penstock.config import Settings
+from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.id_runs import IdRuns
 from penstock.errors import PenstockError
 from penstock.exchanges import registry as exchanges
 from penstock.market.channels import BOOK_SNAPSHOTS, TRADES
 from penstock.market.events import BookSnapshot, Trade
-from penstock.runtime.stores import configured_log
+from penstock.runtime.stores import configured_log, open_state
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenBook, SeenTrade
 from penstock.storage.log import EventLog, LogReader
 from penstock.storage.log.keys import Stream, id_of_key
@@ -118,12 +121,19 @@ async def _judge(address: str, settings: Settings) -> Findings:
     try:
         async with aiohttp.ClientSession() as http:
             court = Judge(http, address.rstrip("/"))
-            return await court.judge(gather(folder, log, await court.exchange()))
+            exchange = await court.exchange()
+            findings = await court.judge(gather(folder, log, exchange))
+            return replace(findings, gaps_open=await _gaps_open(settings, exchange))
     except (aiohttp.ClientError, msgspec.DecodeError) as error:
         raise PenstockError(
             f"No simulator with these markets answers at {address}: {error}."
             " Give the address of the simulator that was collected from; it must still run."
         ) from error
+
+
+async def _gaps_open(settings: Settings, exchange: str) -> int:
+    async with open_state(settings, SystemClock(), read_only=True) as store:
+        return len(await GapRows(store).find(exchange=exchange, state="open"))
 
 
 def summary(findings: Findings) -> str:

@@ -68,6 +68,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """Trades that the client reports as missing but that are not."""
     gaps_unknowable: int = 0
     """Missing trades that a client cannot detect, since the exchange's ids do not show gaps."""
+    gaps_open: int = 0
+    """Gaps in the ledger of coverage that are neither filled nor known to be unfillable."""
     books_synced: int = 0
     books_checked: int = 0
     book_mismatches: int = 0

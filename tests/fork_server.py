@@ -1,8 +1,8 @@
 """Forks penstock commands from a process that has everything imported: see ``forked.py``.
 
-A request is a JSON document of arguments, folder and environment, with the three standard streams
-as file descriptors. The answer is the process id. The command's parent ends at once, so that the
-command becomes a child of whoever asked.
+A request is a JSON document of program, arguments, folder and environment, with the three standard
+streams as file descriptors. The answer is the process id. The command's parent ends at once, so
+that the command becomes a child of whoever asked.
 """
 
 import contextlib
@@ -28,8 +28,14 @@ def import_everything() -> None:
                 importlib.import_module(module.name)
 
 
-def become(words: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> None:
-    """Run a command in this process."""
+def become(
+    program: str | None,
+    words: list[str],
+    folder: str,
+    environment: dict[str, str],
+    streams: list[int],
+) -> None:
+    """Run a command in this process: the script that is named, or penstock itself."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -37,7 +43,10 @@ def become(words: list[str], folder: str, environment: dict[str, str], streams: 
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["penstock", *words]
-    runpy.run_module("penstock", run_name="__main__", alter_sys=True)
+    if program is None:
+        runpy.run_module("penstock", run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program, run_name="__main__")
 
 
 def fork(connection: socket.socket, request: bytes, streams: list[int]) -> bool:

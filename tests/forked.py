@@ -21,14 +21,18 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class Forked(subprocess.Popen[str]):
-    """A command, ``Forked(["status"], …)``; everything else is as with ``Popen``."""
+    """A command, ``Forked(["status"], …)``; everything else is as with ``Popen``.
+
+    An ``executable`` is a Python script, which is run in place of penstock.
+    """
 
     # Popen calls it with the ends of its pipes, and finds the child by its process id.
     def _execute_child(self, args: Any, *given: Any) -> None:
-        _, _, _, _, cwd, env, _, _, _, stdin, _, _, stdout, _, stderr, *_ = given
+        program, _, _, _, cwd, env, _, _, _, stdin, _, _, stdout, _, stderr, *_ = given
         inherited = (stdin, stdout, stderr)
         streams = [number if at == -1 else at for number, at in enumerate(inherited)]
         request = {
+            "program": program,
             "words": [str(word) for word in args],
             "folder": str(cwd or Path.cwd()),
             "environment": dict(os.environ if env is None else env),
@@ -38,14 +42,17 @@ class Forked(subprocess.Popen[str]):
         self._close_pipe_fds(*given[9:15])  # type: ignore[attr-defined]
 
 
-def command(words: Sequence[str], *, forked: bool = True, **options: Any) -> subprocess.Popen[str]:
-    """A penstock command as a process; options as of ``Popen``.
+def command(
+    words: Sequence[str], *, forked: bool = True, script: str | None = None, **options: Any
+) -> subprocess.Popen[str]:
+    """A penstock command as a process, or a script with these arguments; options as of ``Popen``.
 
     One that is forked has the server's command line in /proc.
     """
     if not forked or sys.platform != "linux" or options.get("preexec_fn"):
-        return subprocess.Popen([sys.executable, "-m", "penstock", *words], text=True, **options)
-    return Forked(words, text=True, **options)
+        program = [script] if script else ["-m", "penstock"]
+        return subprocess.Popen([sys.executable, *program, *words], text=True, **options)
+    return Forked(words, executable=script, text=True, **options)
 
 
 def _fork(request: bytes, streams: list[int]) -> int:

@@ -1,11 +1,12 @@
-"""Forks penstock commands from a process that has everything imported: see ``forked.py``.
+"""Forks Python programs from a process that has penstock imported: see ``forked.py``.
 
-A request is a JSON document of program, arguments, folder and environment, with the three standard
-streams as file descriptors. The answer is the process id. The command's parent ends at once, so
-that the command becomes a child of whoever asked.
+A request is a JSON document of the interpreter's arguments, the folder and the environment, with
+the three standard streams as file descriptors. The answer is the process id. The program's parent
+ends at once, so that the program becomes a child of whoever asked.
 """
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -14,6 +15,7 @@ import pkgutil
 import runpy
 import socket
 import sys
+import termios
 
 LONGEST = 1 << 20
 
@@ -29,39 +31,48 @@ def import_everything() -> None:
 
 
 def become(
-    program: str | None,
     words: list[str],
     folder: str,
     environment: dict[str, str],
+    new_session: bool,
     streams: list[int],
 ) -> None:
-    """Run a command in this process: the script that is named, or penstock itself."""
+    """Run a program in this process, as the interpreter does with these arguments."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if new_session:
+        os.setsid()
+        if os.isatty(0):  # Only with a controlling terminal is there a foreground.
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["penstock", *words]
-    if program is None:
-        runpy.run_module("penstock", run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(program, run_name="__main__")
+    match words:
+        case ["-m", module, *rest]:
+            sys.argv = [module, *rest]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", code, *rest]:
+            sys.argv = ["-c", *rest]
+            exec(code, {"__name__": "__main__"})
+        case [script, *_]:
+            sys.argv = words
+            runpy.run_path(script, run_name="__main__")
 
 
 def fork(connection: socket.socket, request: bytes, streams: list[int]) -> bool:
-    """Fork twice; whether this is the command, and is over."""
+    """Fork twice; whether this is the program, and is over."""
     parent = os.fork()
     if parent == 0:
-        command = os.fork()
-        if command:
-            connection.send(str(command).encode())
+        program = os.fork()
+        if program:
+            connection.send(str(program).encode())
             os._exit(0)
         connection.close()
         become(**json.loads(request), streams=streams)
         return True
     os.waitpid(parent, 0)
-    # The command is a child of whoever asked by now.
+    # The program is a child of whoever asked by now.
     connection.send(b"ready")
     for stream in streams:
         os.close(stream)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
+from tests.forked import python
 from tests.waiting import PATIENCE_S
 
 from penstock.errors import NewerStore, StorageError, StorageFull, StoreUnreachable
@@ -63,8 +64,7 @@ asyncio.run(open_store(sys.argv[1], schema=(Step(tables),)))
 @shared
 @pytest.mark.parametrize("step", [1, 3])
 async def test_a_migration_killed_half_way_is_finished_by_the_next(url: str, step: int) -> None:
-    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, url, str(step))
-    assert await killed.wait() == 9
+    assert await asyncio.to_thread(python("-c", DIES, url, str(step)).wait) == 9
 
     store = await open_store(url, schema=(TABLES,))
 

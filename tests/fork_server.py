@@ -30,6 +30,17 @@ def import_everything() -> None:
                 importlib.import_module(module.name)
 
 
+def build_libraries() -> None:
+    """Build the libraries of every simulated market: they are kept, and take seconds to build."""
+    from penstock.simulator import registry  # noqa: PLC0415
+    from penstock.simulator.market.market import library_of  # noqa: PLC0415
+
+    for name in registry.names():
+        for listing in registry.catalogue(name).all():
+            library_of(listing)
+    gc.freeze()
+
+
 def become(
     words: list[str],
     folder: str,
@@ -85,6 +96,8 @@ def main() -> None:
     gc.freeze()
     while True:
         request, streams, _, _ = socket.recv_fds(connection, LONGEST, 3)
+        if b'"sim"' in request:
+            build_libraries()
         if not request or fork(connection, request, streams):
             return
 

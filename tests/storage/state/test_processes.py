@@ -17,7 +17,7 @@ JOB_COUNT = 80
 PERIOD_MS, SPAN_MS = 500, 2_000
 AMOUNT, BLOCK, USE_MS = 40, 2, 20
 PACED, BURST = 36, 4
-ROUNDS = 4
+ROUNDS = 8
 
 # A process that claims jobs until there are none, then leases from a budget that all share: blocks
 # of a window, which take a while to use up, and in another task instants of a paced limit. It says

@@ -5,6 +5,7 @@ the three standard streams as file descriptors. The answer is the process id. Th
 ends at once, so that the program becomes a child of whoever asked.
 """
 
+import atexit
 import contextlib
 import fcntl
 import gc
@@ -16,6 +17,8 @@ import runpy
 import socket
 import sys
 import termios
+import threading
+from typing import NoReturn
 
 LONGEST = 1 << 20
 
@@ -59,6 +62,8 @@ def become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path and path not in sys.path]
     match words:
         case ["-m", module, *rest]:
             sys.argv = [module, *rest]
@@ -71,8 +76,20 @@ def become(
             runpy.run_path(script, run_name="__main__")
 
 
-def fork(connection: socket.socket, request: bytes, streams: list[int]) -> bool:
-    """Fork twice; whether this is the program, and is over."""
+def leave(end: SystemExit) -> NoReturn:
+    """End as the interpreter does, but leave memory alone: every page of it would be copied."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if isinstance(end.code, str):
+        print(end.code, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def fork(connection: socket.socket, request: bytes, streams: list[int]) -> None:
+    """Fork twice: once for a parent that ends at once, and then the program."""
     parent = os.fork()
     if parent == 0:
         program = os.fork()
@@ -80,14 +97,16 @@ def fork(connection: socket.socket, request: bytes, streams: list[int]) -> bool:
             connection.send(str(program).encode())
             os._exit(0)
         connection.close()
-        become(**json.loads(request), streams=streams)
-        return True
+        try:
+            become(**json.loads(request), streams=streams)
+        except SystemExit as end:
+            leave(end)
+        leave(SystemExit())
     os.waitpid(parent, 0)
     # The program is a child of whoever asked by now.
     connection.send(b"ready")
     for stream in streams:
         os.close(stream)
-    return False
 
 
 def main() -> None:
@@ -98,8 +117,9 @@ def main() -> None:
         request, streams, _, _ = socket.recv_fds(connection, LONGEST, 3)
         if b'"sim"' in request:
             build_libraries()
-        if not request or fork(connection, request, streams):
+        if not request:
             return
+        fork(connection, request, streams)
 
 
 if __name__ == "__main__":

@@ -208,7 +208,8 @@ async def test_a_server_that_falls_silent_is_given_up_and_found_again(
 
 
 async def test_a_locked_file_is_said_in_time(tmp_path: Path) -> None:
-    store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
+    store = await open_store(f"sqlite:{tmp_path / 'state.db'}", timeout_s=1.0)
+    store._timeout_s = PATIENCE_S
     await store.lease("sim", LeaseRequest())
     store._timeout_s = 0.3
     holder = sqlite3.connect(tmp_path / "state.db", isolation_level=None)

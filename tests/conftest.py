@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests import servers
 
 # Machines that share their cores stall for longer than any deadline worth having.
-settings.register_profile("penstock", deadline=None, print_blob=True)
+settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
 settings.load_profile("penstock")

@@ -1,11 +1,13 @@
-"""Forks penstock commands from a process that has everything imported: see ``forked.py``.
+"""Forks Python programs from a process that has penstock imported: see ``forked.py``.
 
-A request is a JSON document of arguments, folder and environment, with the three standard streams
-as file descriptors. The answer is the process id. The command's parent ends at once, so that the
-command becomes a child of whoever asked.
+A request is a JSON document of the interpreter's arguments, the folder and the environment, with
+the three standard streams as file descriptors. The answer is the process id. The program's parent
+ends at once, so that the program becomes a child of whoever asked.
 """
 
+import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -14,6 +16,9 @@ import pkgutil
 import runpy
 import socket
 import sys
+import termios
+import threading
+from typing import NoReturn
 
 LONGEST = 1 << 20
 
@@ -28,35 +33,80 @@ def import_everything() -> None:
                 importlib.import_module(module.name)
 
 
-def become(words: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> None:
-    """Run a command in this process."""
+def build_libraries() -> None:
+    """Build the libraries of every simulated market: they are kept, and take seconds to build."""
+    from penstock.simulator import registry  # noqa: PLC0415
+    from penstock.simulator.market.market import library_of  # noqa: PLC0415
+
+    for name in registry.names():
+        for listing in registry.catalogue(name).all():
+            library_of(listing)
+    gc.freeze()
+
+
+def become(
+    words: list[str],
+    folder: str,
+    environment: dict[str, str],
+    new_session: bool,
+    streams: list[int],
+) -> None:
+    """Run a program in this process, as the interpreter does with these arguments."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if new_session:
+        os.setsid()
+        if os.isatty(0):  # Only with a controlling terminal is there a foreground.
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["penstock", *words]
-    runpy.run_module("penstock", run_name="__main__", alter_sys=True)
+    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path and path not in sys.path]
+    match words:
+        case ["-m", module, *rest]:
+            sys.argv = [module, *rest]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", code, *rest]:
+            sys.argv = ["-c", *rest]
+            exec(code, {"__name__": "__main__"})
+        case [script, *_]:
+            sys.argv = words
+            runpy.run_path(script, run_name="__main__")
 
 
-def fork(connection: socket.socket, request: bytes, streams: list[int]) -> bool:
-    """Fork twice; whether this is the command, and is over."""
+def leave(end: SystemExit) -> NoReturn:
+    """End as the interpreter does, but leave memory alone: every page of it would be copied."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if isinstance(end.code, str):
+        print(end.code, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def fork(connection: socket.socket, request: bytes, streams: list[int]) -> None:
+    """Fork twice: once for a parent that ends at once, and then the program."""
     parent = os.fork()
     if parent == 0:
-        command = os.fork()
-        if command:
-            connection.send(str(command).encode())
+        program = os.fork()
+        if program:
+            connection.send(str(program).encode())
             os._exit(0)
         connection.close()
-        become(**json.loads(request), streams=streams)
-        return True
+        try:
+            become(**json.loads(request), streams=streams)
+        except SystemExit as end:
+            leave(end)
+        leave(SystemExit())
     os.waitpid(parent, 0)
-    # The command is a child of whoever asked by now.
+    # The program is a child of whoever asked by now.
     connection.send(b"ready")
     for stream in streams:
         os.close(stream)
-    return False
 
 
 def main() -> None:
@@ -65,8 +115,11 @@ def main() -> None:
     gc.freeze()
     while True:
         request, streams, _, _ = socket.recv_fds(connection, LONGEST, 3)
-        if not request or fork(connection, request, streams):
+        if b'"sim"' in request:
+            build_libraries()
+        if not request:
             return
+        fork(connection, request, streams)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""penstock commands as processes that need no second to start.
+"""Python programs as processes that need no second to start: penstock's commands above all.
 
 A command imports for about a second. Here it is forked from a server that has everything imported,
 and is a child of this process like any other. Linux only; elsewhere it is started as usual.
@@ -21,31 +21,37 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class Forked(subprocess.Popen[str]):
-    """A command, ``Forked(["status"], …)``; everything else is as with ``Popen``."""
+    """``Forked(["-m", "penstock", "status"], …)``; everything else is as with ``Popen``."""
 
     # Popen calls it with the ends of its pipes, and finds the child by its process id.
     def _execute_child(self, args: Any, *given: Any) -> None:
-        _, _, _, _, cwd, env, _, _, _, stdin, _, _, stdout, _, stderr, *_ = given
+        _, _, _, _, cwd, env, _, _, _, stdin, _, _, stdout, _, stderr, *rest = given
         inherited = (stdin, stdout, stderr)
         streams = [number if at == -1 else at for number, at in enumerate(inherited)]
         request = {
             "words": [str(word) for word in args],
             "folder": str(cwd or Path.cwd()),
             "environment": dict(os.environ if env is None else env),
+            "new_session": rest[-2],
         }
         self.pid = _fork(json.dumps(request).encode(), streams)
         self._child_created = True
         self._close_pipe_fds(*given[9:15])  # type: ignore[attr-defined]
 
 
-def command(words: Sequence[str], *, forked: bool = True, **options: Any) -> subprocess.Popen[str]:
-    """A penstock command as a process; options as of ``Popen``.
+def python(*words: str, forked: bool = True, **options: Any) -> subprocess.Popen[str]:
+    """A Python program as a process: ``-c CODE …``, ``-m MODULE …`` or ``SCRIPT …``.
 
-    One that is forked has the server's command line in /proc.
+    Options as of ``Popen``. One that is forked has the server's command line in /proc.
     """
     if not forked or sys.platform != "linux" or options.get("preexec_fn"):
-        return subprocess.Popen([sys.executable, "-m", "penstock", *words], text=True, **options)
+        return subprocess.Popen([sys.executable, *words], text=True, **options)
     return Forked(words, text=True, **options)
+
+
+def command(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    """A penstock command as a process, likewise."""
+    return python("-m", "penstock", *words, **options)
 
 
 def _fork(request: bytes, streams: list[int]) -> int:

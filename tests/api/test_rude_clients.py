@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from socket import SO_RCVBUF, SOL_SOCKET, create_connection, socket
 
 import msgspec
 import pytest
+from tests.forked import command
 from tests.waiting import PATIENCE_S
 
 from penstock.web.facts import RequestServed
@@ -24,13 +24,13 @@ ASKED = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @contextmanager
-def serve(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def serve(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, and the address it says it listens on."""
-    command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--json"]
-    process = subprocess.Popen(
-        [*command, "--data-dir", str(folder), *options],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = command(
+        ["serve", "--port", "0", "--json", "--data-dir", str(folder), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         assert process.stdout is not None
         yield process, msgspec.json.decode(process.stdout.readline())["listening"]

@@ -25,8 +25,6 @@ SYMBOLS = ["btc_usdt", "eth_usdt"]
 def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     with command(
         words,
-        # Only a new interpreter reads this.
-        forked="PYTHONPATH" not in environment,
         cwd=folder,
         env={**os.environ, "COLUMNS": "160", **environment},
         stdout=subprocess.PIPE,
@@ -83,12 +81,14 @@ def started(
         process.communicate()
 
 
-def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_until(
+    true: Callable[[], bool], process: subprocess.Popen[str], every_s: float = 0.05
+) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not true():
         assert process.poll() is None, process.communicate()[1][-2000:]
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:

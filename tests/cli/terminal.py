@@ -7,13 +7,16 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyte
+from tests.forked import Forked
 from tests.waiting import PATIENCE_S
 
 CTRL_C = "\x03"
@@ -22,7 +25,7 @@ CTRL_C = "\x03"
 class Terminal:
     """What a person sees of a command, and what they can type at it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pty_: int, width: int, height: int):
+    def __init__(self, process: subprocess.Popen[Any], pty_: int, width: int, height: int):
         self.process, self._pty = process, pty_
         self.screen = pyte.HistoryScreen(width, height, history=10_000, ratio=1)
         self.raw = b""
@@ -95,15 +98,21 @@ def terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     unset = {"COLUMNS", "LINES", "NO_COLOR", "TERM"}
     inherited = {name: value for name, value in os.environ.items() if name not in unset}
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**inherited, "TERM": "xterm-256color", **(environment or {})},
-        stdin=theirs, stdout=theirs, stderr=theirs,
+    options: dict[str, Any] = {
+        "cwd": folder,
+        "env": {**inherited, "TERM": "xterm-256color", **(environment or {})},
+        "stdin": theirs,
+        "stdout": theirs,
+        "stderr": theirs,
         # A session leader whose controlling terminal this is: only so is there a foreground.
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 (no threads here)
-    )  # fmt: skip
+        "start_new_session": True,
+    }
+    process: subprocess.Popen[Any]
+    if command[0] == sys.executable and sys.platform == "linux":
+        process = Forked(command[1:], **options)
+    else:
+        options["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        process = subprocess.Popen(command, **options)
     os.close(theirs)
     try:
         yield Terminal(process, ours, width, height)

@@ -14,18 +14,6 @@ import pytest
 from .conftest import PENSTOCK, invoke, run, started
 
 
-def test_the_demo_finds_nothing_missing(tmp_path: Path) -> None:
-    done = run("demo", "--seconds", "4", "--json", folder=tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    findings = json.loads(done.stdout.splitlines()[-1])
-    assert findings["trades"] > 0
-    assert findings["books_synced"] == 3
-    for wrong in ("trades_missing", "trades_duplicated", "trades_wrong", "book_mismatches"):
-        assert findings[wrong] == 0
-    assert (findings["http_429"], findings["http_418"]) == (0, 0)
-
-
 def test_a_demo_with_faults_knows_all_that_it_missed(tmp_path: Path) -> None:
     faults = "drop=0.05,cut=3s,malformed=0.05,duplicate=0.05,reorder=0.05"
     done = run("demo", "--seconds", "8", "--json", "--faults", faults, folder=tmp_path)

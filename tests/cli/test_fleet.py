@@ -14,6 +14,9 @@ from tests.waiting import PATIENCE_S
 
 from .conftest import run, started, urls, wait_until
 
+POLL_S = 1.5
+"""Between two looks at a fleet, each of which is a command."""
+
 
 @pytest.fixture(scope="module")
 def postgresql_url() -> Iterator[str]:
@@ -57,7 +60,7 @@ def test_processes_of_two_folders_are_shown_from_anywhere(
             stack.enter_context(started(*words, folder=tmp_path, environment=told))
             for words in commands
         ]
-        wait_until(lambda: fleet_runs(elsewhere, 5, told), processes[0])
+        wait_until(lambda: fleet_runs(elsewhere, 5, told), processes[0], POLL_S)
         found = fleet(elsewhere, **told)
         drawn = run("status", folder=elsewhere, **told)
         beside = run("status", "--data-dir", "a", folder=tmp_path, **told)
@@ -65,7 +68,7 @@ def test_processes_of_two_folders_are_shown_from_anywhere(
         worker = processes[2]
         worker.send_signal(signal.SIGKILL)
         worker.wait(PATIENCE_S)
-        wait_until(lambda: fleet(elsewhere, **told)["b/work-0"]["gone"], processes[0])
+        wait_until(lambda: fleet(elsewhere, **told)["b/work-0"]["gone"], processes[0], POLL_S)
         after = run("status", folder=elsewhere, **told)
         for process in (processes[0], processes[1], *processes[3:]):
             process.send_signal(signal.SIGTERM)
@@ -122,24 +125,28 @@ def test_a_store_that_is_away_stops_nobody_and_loses_no_status(
                 )
             ]
             (elsewhere := tmp_path / "elsewhere").mkdir()
-            wait_until(lambda: len(fleet(elsewhere, **told)) == 2, processes[0])
+            wait_until(lambda: len(fleet(elsewhere, **told)) == 2, processes[0], POLL_S)
             server.stop()
             away = run("status", "--data-dir", "a", folder=tmp_path, **told)
             server.start()
-            wait_until(lambda: fleet_runs(elsewhere, 2, told), processes[0])
+            wait_until(lambda: fleet_runs(elsewhere, 2, told), processes[0], POLL_S)
             assert [process.poll() for process in processes] == [None, None]
     assert away.returncode == 1
     assert "only processes of this folder are shown" in away.stderr
     assert "btc_usdt" in away.stdout
 
 
-def test_a_demo_shows_its_simulator(tmp_path: Path) -> None:
-    demo = ("demo", "--seconds", "2", "--symbols", "btc_usdt", "--data-dir", "data", "--json")
-    done = run(*demo, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-
+def test_a_demo_finds_nothing_missing_and_shows_its_simulator(tmp_path: Path) -> None:
+    done = run("demo", "--seconds", "3", "--data-dir", "data", "--json", folder=tmp_path)
     found = fleet(tmp_path, PENSTOCK_COLLECT_DATA_DIR="data")
 
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout.splitlines()[-1])
+    assert findings["trades"] > 0
+    assert findings["books_synced"] == 3
+    for wrong in ("trades_missing", "trades_duplicated", "trades_wrong", "book_mismatches"):
+        assert findings[wrong] == 0
+    assert (findings["http_429"], findings["http_418"]) == (0, 0)
     assert sorted(name.partition("/")[2].rstrip("0123456789") for name in found) == [
         "collect-binance",
         "sim-binance-",

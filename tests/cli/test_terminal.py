@@ -36,9 +36,8 @@ def seconds_left(shown: Terminal) -> int:
     return int(shown.text.partition("Recording, ")[2].split()[0])
 
 
-@SIZES
-def test_ctrl_c_in_the_demo_ends_with_the_verdict(tmp_path: Path, size: tuple[int, int]) -> None:
-    with terminal([*PENSTOCK, "demo", "--seconds", "600"], size=size, folder=tmp_path) as shown:
+def test_ctrl_c_in_the_demo_ends_with_the_verdict(tmp_path: Path) -> None:
+    with terminal([*PENSTOCK, "demo", "--seconds", "600"], size=SMALL, folder=tmp_path) as shown:
         shown.until_shown("Demo: penstock records simulated exchanges (binance) on this machine")
         shown.until(lambda: all_synced(shown, 3))
         shown.until_shown("s left. Ctrl-C ends it and checks the records.")

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-import signal
-import sys
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests import events
+from tests.forked import command
 from tests.waiting import PATIENCE_S
 
 from penstock.app.collector import open_collector
@@ -217,7 +217,7 @@ async def test_every_absence_of_a_market_without_consecutive_ids_is_in_the_log(
         "PENSTOCK_EXCHANGES_STREAM_URLS": address,
         "PENSTOCK_COLLECT_CHANNELS": "trades",
     }
-    words = ["-m", "penstock", "collect", "upbit", btc, eth, "--data-dir", str(tmp_path)]
+    words = ["collect", "upbit", btc, eth, "--data-dir", str(tmp_path)]
 
     def said() -> CollectorStatus | None:
         try:
@@ -226,13 +226,15 @@ async def test_every_absence_of_a_market_without_consecutive_ids_is_in_the_log(
             return None
 
     try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, env={**os.environ, **environment},
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
+        process = command(
+            words,
+            env={**os.environ, **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         await until(lambda: traded(said(), btc, eth))
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        process.kill()
+        process.wait()
         killed_ns = SystemClock().now_ns()
         async with collecting(settings, btc, eth) as collector:
             (marker,) = markers_of(tmp_path, btc)

@@ -49,22 +49,33 @@ class Script:
     channels: Sequence[str] = ("trades", "book_deltas")
     stubborn: bool = False
     """Whether it swallows the first cancellation, as some libraries do."""
+    waiting: int = 0
+    """How many wait for what it will say."""
 
     async def next(self, channel: str, symbol: Symbol, levels: int) -> Sequence[Event]:
         assert levels == 5
         said = self.told.get((channel, symbol), [])
         if not said:
+            self.waiting += 1
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 if not self.stubborn:
                     raise
+            finally:
+                self.waiting -= 1
             return []
         await asyncio.sleep(0)
         found = said.pop(0)
         if isinstance(found, Exception):
             raise found
         return found
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.005)
 
 
 @dataclass
@@ -76,14 +87,12 @@ class Stage:
     facts: list[Fact]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def play(self, until: Callable[[], bool]) -> None:
+    async def play(self, true: Callable[[], bool]) -> None:
         """Run until something is so, and then to the end."""
         running = asyncio.create_task(self.session.run(self.stop))
-        async with asyncio.timeout(PATIENCE_S):
-            while not until() and not running.done():  # noqa: ASYNC110 (nobody tells)
-                await asyncio.sleep(0.005)
-            self.stop.set()
-            await running
+        await until(lambda: true() or running.done())
+        self.stop.set()
+        await asyncio.wait_for(running, PATIENCE_S)
 
 
 def staged(feed: Script, *channels: str, failure: Exception | None = None) -> Stage:
@@ -209,18 +218,16 @@ async def test_markets_come_and_go_while_the_others_are_followed() -> None:
     session = stage.session
     session.remove([("book_deltas", ETH), ("book_deltas", ETH)])
     running = asyncio.create_task(session.run(stage.stop))
-    await asyncio.sleep(0.01)
+    await until(lambda: feed.waiting == 1)
     with pytest.raises(UnknownChannel):
         session.add([("trades", BTC), ("weather", BTC)])
     session.add([("trades", BTC), ("book_deltas", BTC)])
-    async with asyncio.timeout(PATIENCE_S):
-        while not stage.recorded:  # noqa: ASYNC110 (nobody tells)
-            await asyncio.sleep(0.005)
-        session.remove([("trades", BTC), ("book_deltas", BTC)])
-        feed.told[("trades", BTC)] = [[trade(2)]]
-        await asyncio.sleep(0.02)
-        stage.stop.set()
-        await running
+    await until(lambda: bool(stage.recorded) and feed.waiting == 2)
+    session.remove([("trades", BTC), ("book_deltas", BTC)])
+    feed.told[("trades", BTC)] = [[trade(2)]]
+    await until(lambda: feed.waiting == 0)
+    stage.stop.set()
+    await asyncio.wait_for(running, PATIENCE_S)
 
     assert [each.received_at_ns for each in stage.recorded if isinstance(each, Trade)] == [1]
     assert session.feed_state.books == {}

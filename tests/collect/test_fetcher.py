@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -127,6 +128,24 @@ async def judged(server: SimulatorServer, name: str, slug: str, trades: list[Tra
     assert findings.trades_missing == 0, findings
 
 
+async def another_trade(server: SimulatorServer, slug: str) -> None:
+    """Wait until one more trade has happened."""
+
+    async def ask(question: str, **query: object) -> Any:
+        asked = {name: str(value) for name, value in query.items()}
+        async with http.get(f"http://{server.address}/_sim/{question}", params=asked) as answer:
+            return await answer.json()
+
+    async def next_id() -> int:
+        at_ms = (await ask("state"))["at_ms"]
+        return int((await ask("ledger/ids", symbol=slug, at_ms=at_ms))["next_trade_id"])
+
+    async with ClientSession() as http, asyncio.timeout(PATIENCE_S):
+        before = await next_id()
+        while await next_id() == before:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.05)
+
+
 @every_exchange
 async def test_everything_is_fetched_again_and_again(name: str, tmp_path: Path) -> None:
     async with simulated(name) as server:
@@ -172,7 +191,7 @@ async def test_trades_go_on_where_the_log_ends_and_none_is_left_out(
                     return fetch.fetches >= 4 and fetch.records >= 1
 
                 await until(some_more, running)
-            await asyncio.sleep(1.0)  # what happens meanwhile has to be caught up with
+            await another_trade(server, slug)  # which has to be caught up with
         trades = trades_of(tmp_path, name, slug)
         await judged(server, name, slug, trades)
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 from tests.waiting import PATIENCE_S
 
 from penstock.books.commands import FetchSnapshot
-from penstock.clock import SystemClock
+from penstock.clock import Clock, ManualClock, SystemClock
 from penstock.collect.batching import Flushing
 from penstock.collect.facts import ConnectionLost, SnapshotFailed
 from penstock.collect.session import Endpoint, Session, SessionHooks
@@ -74,9 +74,12 @@ class Backend:
     def trades(self) -> list[int]:
         return [e.id for batch in self.batches for e in batch if isinstance(e, Trade)]
 
-    async def until(self, true: Callable[[], bool]) -> None:
+    async def until(self, true: Callable[[], bool], clock: ManualClock | None = None) -> None:
+        """Wait until something is so; meanwhile a clock that stands still is advanced."""
         async with asyncio.timeout(PATIENCE_S):
-            while not true():  # noqa: ASYNC110 (nobody tells when)
+            while not true():
+                if clock is not None:
+                    await clock.advance(0.01)
                 await asyncio.sleep(0.005)
 
 
@@ -87,6 +90,7 @@ def session(
     flushing: Flushing | None = None,
     silence_s: float = 5.0,
     pings_are_life: bool = True,
+    clock: Clock | None = None,
 ) -> Session:
     wanted = [Subscription(channel, (BTC, ETH)) for channel in ("trades", "book_deltas")]
     plan = Plan(reconnect=QUICK)
@@ -94,7 +98,7 @@ def session(
         Shard("binance", lambda: BinanceDialect(SYMBOLS), wanted, lambda: 0.0, plan),
         Endpoint("binance", exchange.url, silence_s, pings_are_life),
         SessionHooks(backend.record, backend.fetch_book, backend.facts.append),
-        SystemClock(),
+        clock or SystemClock(),
         flushing or Flushing(),
     )
 
@@ -112,7 +116,14 @@ async def running(under_test: Session) -> AsyncIterator[None]:
             await task
 
 
-async def stay(_: web.WebSocketResponse) -> None:
+async def stay(socket: web.WebSocketResponse) -> None:
+    """Read until the client closes."""
+    async for _ in socket:
+        pass
+
+
+async def stay_silent() -> None:
+    """Stay, but read nothing."""
     await asyncio.Event().wait()
 
 
@@ -168,7 +179,7 @@ async def test_nobody_there_is_tried_again(listen: Listen, unused_tcp_port: int)
 async def test_a_connection_that_fell_silent_is_given_up(listen: Listen) -> None:
     async def behave(socket: web.WebSocketResponse, connection: int) -> None:
         await socket.send_str(trade_frame(connection))
-        await stay(socket)  # it reads nothing either: half open
+        await stay_silent()  # half open
 
     exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
@@ -199,23 +210,24 @@ async def test_pings_alone_are_no_sign_of_life_where_messages_should_come(listen
 
 
 async def test_a_ping_is_a_sign_of_life_and_is_answered(listen: Listen) -> None:
-    pongs = []
+    pongs, clock = [], ManualClock()
 
     async def behave(socket: web.WebSocketResponse, _: int) -> None:
         for number in range(8):
             await socket.ping(str(number).encode())
             pongs.append((await socket.receive()).type)
-            await asyncio.sleep(0.5)
+            await clock.advance(0.5)
         await socket.send_str(trade_frame(1))
         await stay(socket)
 
     exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)
-    under_test = session(exchange, backend, silence_s=3.0)
+    under_test = session(exchange, backend, silence_s=3.0, clock=clock)
     async with running(under_test):
         await backend.until(lambda: backend.trades == [1])
 
     assert pongs == [WSMsgType.PONG] * 8
+    assert clock.monotonic_ns() > 3_000_000_000, "longer than silence may last"
     assert under_test.shard.stats.reconnects == {}
 
 
@@ -229,11 +241,11 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
             sent = number
         await stay(socket)
 
-    exchange, backend = ToyExchange(behave), Backend()
+    exchange, backend, clock = ToyExchange(behave), Backend(), ManualClock()
     await listen(exchange)
     backend.open.clear()
     waits = Flushing(most_waiting=100)
-    under_test = session(exchange, backend, flushing=waits, silence_s=2.0)
+    under_test = session(exchange, backend, flushing=waits, silence_s=2.0, clock=clock)
     async with running(under_test):
         await backend.until(lambda: sent > 100)
         while True:  # until the exchange can send no more: both ends' buffers are full
@@ -242,9 +254,9 @@ async def test_while_recording_is_stuck_reading_pauses_and_nothing_is_lost(liste
             if sent == before:
                 break
         stuck_at, waiting = sent, under_test.shard.waiting
-        await asyncio.sleep(2.5)
+        await clock.advance(2.5)
         backend.open.set()
-        await backend.until(lambda: len(backend.trades) == 3_000)
+        await backend.until(lambda: len(backend.trades) == 3_000, clock)
 
     assert waiting <= 200, "and what came in one piece with the last of them"
     assert stuck_at < 3_000, "the exchange had to wait"
@@ -451,7 +463,7 @@ async def test_a_frame_beyond_all_measure_costs_the_connection_only(listen: List
         await socket.send_str(trade_frame(connection))
         if connection == 1:
             await socket.send_bytes(b" " * (LARGEST_FRAME + 1))
-        await stay(socket)
+        await stay_silent()  # else it answers the close, and that is the reason
 
     exchange, backend = ToyExchange(behave), Backend()
     await listen(exchange)

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-import sys
+import subprocess
 from collections import Counter
 from pathlib import Path
+
+from tests.forked import python
 
 from penstock.connectors import ConnectorManager
 from penstock.storage.state import open_store
@@ -55,26 +57,24 @@ async def test_processes_use_up_every_window_and_pass_none(tmp_path: Path) -> No
     limit = Limit(AMOUNT, PERIOD_MS)
     await ConnectorManager(store).ensure_connector("binance", [limit])
     children = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CHILD, url,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )
+        python("-c", CHILD, url, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(PROCESSES)
-    ]  # fmt: skip
+    ]
     try:
         for child in children:
             assert child.stdout is not None
-            assert (await child.stdout.readline()).strip() == b"ready"
+            assert (await asyncio.to_thread(child.stdout.readline)).strip() == "ready"
         first = await store.now_ms() // PERIOD_MS + 1
         until_ms = (first + WINDOWS) * PERIOD_MS
         for child in children:
             assert child.stdin is not None
-            child.stdin.write(b"%d\n" % until_ms)
-        said = await asyncio.gather(*(child.communicate() for child in children))
+            child.stdin.write(f"{until_ms}\n")
+            child.stdin.flush()
+        said = await asyncio.gather(*(asyncio.to_thread(child.communicate) for child in children))
     finally:
         for child in children:
-            if child.returncode is None:
-                child.kill()
+            child.kill()
+            child.communicate()
     shares = [json.loads(out) for out, _ in said]
     sent = Counter[int]()
     for left in shares:

@@ -38,7 +38,7 @@ from penstock.simulator import registry as simulators
 from penstock.simulator.engine.exchange import Asked
 from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.routing import Router
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
@@ -159,9 +159,8 @@ async def opened(
     clock, settings = ManualClock(BEGIN_MS + 30_000), Simulator(seed=rng.randrange(1000))
     catalogue = simulators.catalogue(name)
     symbol = Symbol(base, catalogue.all()[0].quote)
-    libraries = Libraries()
     listings = catalogue.find([symbol.slug])
-    markets = [Market(each, settings.seed, libraries.of(each)) for each in listings]
+    markets = [Market(each, settings.seed, library_of(each)) for each in listings]
     router = Router(simulators.build(name, markets, settings).routes)
     exchange = Exchange(clock, router, BEGIN_MS + rng.randrange(1, days // 2) * DAY_MS)
     gate = LocalGate(clock, [Limit(10**9, DAY_MS)], acquire_timeout_ms=0, guard_ms=0)

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 BUGS = Path(__file__).parent / "bugs"
 
 _COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs", "bench", "scripts", "Makefile")
-# Without the plugins that take longer to load than most of these tests to run.
-_UNUSED = ("cacheprovider", "faker", "schemathesis", "xdist")
+# Without plugins that one process at a time does not need.
+_UNUSED = ("cacheprovider", "xdist")
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", *(f"-pno:{name}" for name in _UNUSED))
 _FAILED = 1
 """pytest's exit code when tests ran and some failed; others mean that none could be judged."""

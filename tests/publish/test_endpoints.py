@@ -206,11 +206,13 @@ async def test_who_has_no_key_or_another_brokers_stays_outside(tmp_path: Path) -
         town.publisher("plain") as plain,
         town.publisher("wrong", **wrong) as misled,
         town.publisher(**good) as publisher,
+        Subscriber(town.endpoints(**good), [TOPIC]) as subscriber,
         Subscriber(town.endpoints(), [""]) as eavesdropper,
     ):
         await heard(publisher)
+        await joined(subscriber)
         publisher.publish(messages(1, 100))
-        await asyncio.sleep(0.5)
+        assert numbers(await take(subscriber, 100)) == [*range(1, 101)]
         assert not plain._listen()
         assert not misled._listen()
         with pytest.raises(TimeoutError):

@@ -42,6 +42,10 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
+def _open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 class Traffic:
     """A publisher that goes on publishing, and a subscriber with the log."""
 
@@ -121,9 +125,12 @@ async def attacked(folder: Path, seconds: float, seed: int, *, flood: bool = Fal
             while used.sent < first + 50 or used.got[-1] < first + 50:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             after, sent = used.got[already : already + 50], used.sent
+        files = _open_files(bus.pid)
         attacking = _attacking(town, 600.0, seed + 1, flood=flood)
         try:
-            await asyncio.sleep(1.0)
+            async with asyncio.timeout(PATIENCE_S):
+                while _open_files(bus.pid) < files + 50:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
             began = time.monotonic()
             bus.send_signal(signal.SIGTERM)
             code = await asyncio.to_thread(bus.wait, PATIENCE_S)

@@ -15,7 +15,7 @@ from tests.simulator.answers import answered
 from penstock.config import Simulator
 from penstock.simulator import registry
 from penstock.simulator.engine.exchange import Asked, Refused, SimulatedExchange, Subscriber
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 from penstock.simulator.market.timeline import DAY_MS, MOST_DAYS
 
 VALUES = (
@@ -29,13 +29,12 @@ USUAL = {
     "upbit": {"market": "KRW-BTC", "markets": "KRW-BTC", "unit": "1", "quote_currencies": "KRW"},
 }
 SYMBOLS = {"binance": "btc_usdt", "kraken": "btc_usd", "coinbase": "btc_usd", "upbit": "btc_krw"}
-LIBRARIES = Libraries()
 NOW_MS = 1_760_000_000_000
 
 
 def _market(name: str) -> Market:
     (listing,) = registry.catalogue(name).find([SYMBOLS[name]])
-    return Market(listing, 1, LIBRARIES.of(listing))
+    return Market(listing, 1, library_of(listing))
 
 
 def _exchange(name: str) -> SimulatedExchange:

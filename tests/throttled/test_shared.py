@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.forked import python
 from tests.throttled.conftest import WEIGHT, WINDOW_S, Simulated, simulator
 
 from penstock import open_budget
@@ -65,8 +63,7 @@ async def store(tmp_path: Path) -> AsyncIterator[StateStore]:
 
 def test_two_upbit_processes_are_never_refused(upbit: Simulated, tmp_path: Path) -> None:
     state = f"sqlite:{tmp_path / 'state.db'}"
-    command = [sys.executable, "-c", ASKING, upbit.address, state, "4"]
-    processes = [subprocess.Popen(command, env=dict(os.environ)) for _ in range(2)]
+    processes = [python("-c", ASKING, upbit.address, state, "4") for _ in range(2)]
 
     assert [process.wait(60) for process in processes] == [0, 0]
     statuses = upbit.statuses()

@@ -10,7 +10,7 @@ from penstock.runtime.status import Report
 from penstock.simulator import registry
 from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.server import SimulatorServer
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 from penstock.telemetry import Listener, quiet
 
 
@@ -23,9 +23,9 @@ def build_simulator(
         ConfigError: a fault or a limit is invalid.
         UnknownExchange, UnknownSymbol: one of the names does not exist.
     """
-    libraries, name = Libraries(), exchange or registry.names()[0]
+    name = exchange or registry.names()[0]
     listings = registry.catalogue(name).find(settings.symbols)
-    markets = [Market(each, settings.seed, libraries.of(each)) for each in listings]
+    markets = [Market(each, settings.seed, library_of(each)) for each in listings]
     built = registry.build(name, markets, settings)
     return SimulatorServer(built, settings, clock, listener, Ledger(markets, clock))
 

@@ -13,7 +13,7 @@ from penstock.simulator.binance.instrument import Instrument, list_market
 from penstock.simulator.binance.listings import CATALOGUE
 from penstock.simulator.binance.rules import limits_from
 from penstock.simulator.engine.exchange import Asked, Refused
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC, a Wednesday
 NAMES = ("btc_usdt", "eth_btc", "1inch_usdt", "shib_usdt", "币安人生_usdt")
@@ -22,8 +22,7 @@ NAMES = ("btc_usdt", "eth_btc", "1inch_usdt", "shib_usdt", "币安人生_usdt")
 @pytest.fixture(scope="session")
 def instruments() -> dict[str, Instrument]:
     """One busy market, one middling, quiet ones, a cheap one and one that is not ASCII."""
-    libraries = Libraries()
-    listed = [list_market(Market(each, 7, libraries.of(each))) for each in CATALOGUE.find(NAMES)]
+    listed = [list_market(Market(each, 7, library_of(each))) for each in CATALOGUE.find(NAMES)]
     return {each.symbol: each for each in listed}
 
 

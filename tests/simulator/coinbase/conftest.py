@@ -13,7 +13,7 @@ from penstock.simulator.coinbase.product import Product, list_market
 from penstock.simulator.coinbase.rules import rules_from
 from penstock.simulator.engine.exchange import Asked, Refused, Reply
 from penstock.simulator.engine.routing import Router
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC
 NAMES = ("btc_usd", "eth_btc", "1inch_usd", "shib_usd")
@@ -23,8 +23,7 @@ POLITE = {"User-Agent": "tests"}
 @pytest.fixture(scope="session")
 def products() -> dict[str, Product]:
     """One busy market, one middling, a quiet one and a cheap one."""
-    libraries = Libraries()
-    listed = [list_market(Market(each, 7, libraries.of(each))) for each in CATALOGUE.find(NAMES)]
+    listed = [list_market(Market(each, 7, library_of(each))) for each in CATALOGUE.find(NAMES)]
     return {each.id: each for each in listed}
 
 

@@ -18,7 +18,7 @@ from penstock.simulator.coinbase.rules import rules_from
 from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.limits import RequestLimiter
 from penstock.simulator.engine.server import SimulatorServer
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 
 Serve = Callable[..., Awaitable[str]]
 SLOW = {"public": "2/3600", "connections": "2/3600", "messages": "3/3600"}
@@ -26,9 +26,8 @@ SLOW = {"public": "2/3600", "connections": "2/3600", "messages": "3/3600"}
 
 @pytest.fixture(scope="module")
 def markets() -> list[Market]:
-    libraries = Libraries()
     listed = CATALOGUE.find(["sol_usd", "eth_btc"])
-    return [Market(each, 7, libraries.of(each)) for each in listed]
+    return [Market(each, 7, library_of(each)) for each in listed]
 
 
 @pytest.fixture

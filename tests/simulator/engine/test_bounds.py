@@ -220,7 +220,12 @@ async def test_whoever_does_not_read_an_answer_is_hung_up_on(
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b"\r\n\r\n")
     # Nobody reads on until the server has lost its patience.
-    await asyncio.sleep(4 * serving._UNREAD_S)
+    assert server._runner is not None
+    listener = server._runner.server
+    assert listener is not None
+    async with asyncio.timeout(PATIENCE_S):
+        while listener.connections:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.01)
 
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await asyncio.wait_for(reader.readexactly(50_000_000), PATIENCE_S)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.simulator.engine.pacing import DueTrades, every, instants
-from penstock.simulator.market.market import Libraries, Listing, Market
+from penstock.simulator.market.market import Listing, Market, library_of
 
 START_MS = 1_741_178_096_789
 PIECES = st.lists(st.integers(0, 700), min_size=1, max_size=30)
@@ -14,7 +14,7 @@ PIECES = st.lists(st.integers(0, 700), min_size=1, max_size=30)
 @pytest.fixture(scope="module")
 def market() -> Market:
     listing = Listing("ABC", "XYZ", 4, 2, 100_000, 60, 1_609_459_200_000)
-    return Market(listing, 7, Libraries().of(listing))
+    return Market(listing, 7, library_of(listing))
 
 
 def _frame(at_ms: int) -> bytes | None:

@@ -17,9 +17,8 @@ from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.questions import BadQuestion
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.market.listings import QUIET
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 
-LIBRARIES = Libraries()
 BEGIN_MS, HOUR_AND_A_MS = 1_754_006_400_000, 3_600_001
 NONSENSE = ("", "-1", "NaN", "1e30", "1" + "0" * 30, "9" * 5000, "abc", "²", "1.5", "\x00", "[]")
 FAR = ("17948575460670000", "9" * 18, "18446744073709551615")
@@ -52,7 +51,7 @@ async def ask(
     name = getattr(request, "param", "binance")
     settings, clock = Simulator(port=0), SystemClock()
     listings = [each for each in registry.catalogue(name).all() if each.trades_per_minute == QUIET]
-    markets = [Market(each, 1, LIBRARIES.of(each)) for each in listings[:1]]
+    markets = [Market(each, 1, library_of(each)) for each in listings[:1]]
     exchange, ledger = registry.build(name, markets, settings), Ledger(markets, clock)
     server = SimulatorServer(exchange, settings, clock, ledger=ledger)
     await server.start()
@@ -168,7 +167,7 @@ async def test_an_address_that_is_none_may_not_ask(ask: Ask, headers: dict[str, 
 )
 def test_the_dearest_questions_take_seconds_at_most(question: str, query: dict[str, int]) -> None:
     (listing,) = registry.catalogue("binance").find(["btc_usdt"])
-    ledger = Ledger([Market(listing, 1, LIBRARIES.of(listing))], SystemClock())
+    ledger = Ledger([Market(listing, 1, library_of(listing))], SystemClock())
     asked = {"symbol": "btc_usdt", **{name: str(value) for name, value in query.items()}}
     if question == "candles":
         asked["start_ms"] = str(BEGIN_MS)

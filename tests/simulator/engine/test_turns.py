@@ -20,10 +20,9 @@ from penstock.simulator.engine.exchange import Asked, Route, SimulatedExchange
 from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.turns import in_turns
 from penstock.simulator.market.book import Book
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 from penstock.simulator.market.pieces import PIECE, Work, finished, joined, listed
 
-LIBRARIES = Libraries()
 AS_OF_MS = 1_741_178_096_789
 SYMBOLS = {"coinbase": "1inch_usd", "binance": "1inch_usdt"}
 MOST_CALLS = 20 * PIECE
@@ -33,7 +32,7 @@ MOST_CALLS = 20 * PIECE
 @cache
 def _market(exchange: str) -> Market:
     (listing,) = registry.catalogue(exchange).find([SYMBOLS[exchange]])
-    return Market(listing, 7, LIBRARIES.of(listing))
+    return Market(listing, 7, library_of(listing))
 
 
 @cache

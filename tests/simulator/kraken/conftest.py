@@ -12,7 +12,7 @@ from penstock.simulator.kraken import Kraken
 from penstock.simulator.kraken.instrument import Instrument, list_markets
 from penstock.simulator.kraken.listings import CATALOGUE
 from penstock.simulator.kraken.rules import rules_from, upkeep_from
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 
 AS_OF_MS = 1_741_178_096_789  # 2025-03-05 12:34:56.789 UTC, a Wednesday
 NAMES = ("btc_usd", "eth_usd", "btc_eur", "eth_btc", "xtz_usd", "usdt_usd", "shib_usd")
@@ -21,8 +21,7 @@ NAMES = ("btc_usd", "eth_usd", "btc_eur", "eth_btc", "xtz_usd", "usdt_usd", "shi
 @pytest.fixture(scope="session")
 def instruments() -> dict[str, Instrument]:
     """Two busy markets, middling ones, quiet ones and a cheap one, by symbol."""
-    libraries = Libraries()
-    listed = list_markets([Market(each, 7, libraries.of(each)) for each in CATALOGUE.find(NAMES)])
+    listed = list_markets([Market(each, 7, library_of(each)) for each in CATALOGUE.find(NAMES)])
     return {each.symbol: each for each in listed}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.simulator.market.book import Book, Delta, Level
-from penstock.simulator.market.market import Libraries, Listing, Market
+from penstock.simulator.market.market import Listing, Market, library_of
 from penstock.simulator.market.rng import draws
 
 DAY = 86_400_000
@@ -25,7 +25,6 @@ LISTINGS = {
     "quiet": Listing("LINK", "USDT", 4, 2, 140_000, 6, LISTED),
     "coarse": Listing("SHIB", "USDT", 8, 0, 1_234, 6, LISTED, quantity_factor=20_000),
 }
-LIBRARIES = Libraries()
 
 slots = st.integers(LISTED // 100, NOW // 100)
 any_book = pytest.mark.parametrize("name", LISTINGS)
@@ -33,7 +32,7 @@ any_book = pytest.mark.parametrize("name", LISTINGS)
 
 @cache
 def market_of(name: str) -> Market:
-    return Market(LISTINGS[name], 7, LIBRARIES.of(LISTINGS[name]))
+    return Market(LISTINGS[name], 7, library_of(LISTINGS[name]))
 
 
 def book_of(name: str) -> Book:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import UnknownSymbol
 from penstock.simulator.binance.listings import CATALOGUE
 from penstock.simulator.market.listings import Catalogue, Row, slug
-from penstock.simulator.market.market import Libraries, Listing, Market
+from penstock.simulator.market.market import Listing, Market, library_of
 
 DAY_MS = 86_400_000
 
@@ -47,13 +47,12 @@ def test_no_two_markets_share_a_symbol() -> None:
 
 
 def test_every_market_of_the_catalogue_can_be_opened() -> None:
-    libraries = Libraries()
 
     for listing in [
         *CATALOGUE.all(),
         *CATALOGUE.find(["sim001_usdt", "sim011_usdt", "sim999_usdt"]),
     ]:
-        trade = Market(listing, 1, libraries.of(listing)).trades(1, 1)[0]
+        trade = Market(listing, 1, library_of(listing)).trades(1, 1)[0]
         assert trade.at_ms >= listing.listed_at_ms
 
 

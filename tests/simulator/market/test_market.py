@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.simulator.market.market import Libraries, Listing, Market, Sums, Trade
+from penstock.simulator.market.market import Listing, Market, Sums, Trade, library_of
 from penstock.simulator.market.rng import draws
 from penstock.simulator.market.shapes import Library
 
@@ -34,7 +34,6 @@ LISTINGS = {
     "quiet": Listing("LINK", "USDT", 4, 2, 140_000, 6, LISTED),
     "coarse": Listing("SHIB", "USDT", 8, 0, 1_234, 6, LISTED, quantity_factor=20_000),
 }
-LIBRARIES = Libraries()
 
 instants = st.integers(LISTED, NOW)
 any_market = pytest.mark.parametrize("name", LISTINGS)
@@ -42,7 +41,7 @@ any_market = pytest.mark.parametrize("name", LISTINGS)
 
 @cache
 def market_of(name: str) -> Market:
-    return Market(LISTINGS[name], 7, LIBRARIES.of(LISTINGS[name]))
+    return Market(LISTINGS[name], 7, library_of(LISTINGS[name]))
 
 
 def candle(market: Market, start_ms: int, end_ms: int) -> Sums:
@@ -304,7 +303,7 @@ def test_prices_stay_plausible_for_decades(name: str) -> None:
 
 @pytest.mark.parametrize("seed", [22, 26, 35, 39])
 def test_the_wildest_market_allowed_never_falls_to_nothing(seed: int) -> None:
-    library = LIBRARIES.of(LISTINGS["quiet"])
+    library = library_of(LISTINGS["quiet"])
     start = 20 * library.day_move
     market = Market(Listing("WILD", "USDT", 4, 2, start, 6, LISTED), seed, library)
 
@@ -333,7 +332,7 @@ def test_the_oldest_page_costs_what_the_newest_does(name: str) -> None:
 
 
 def test_seeds_and_symbols_have_histories_of_their_own() -> None:
-    library = LIBRARIES.of(LISTINGS["quiet"])
+    library = library_of(LISTINGS["quiet"])
 
     def day(listing: Listing, seed: int) -> Sums:
         return Market(listing, seed, library).sums(LISTED + DAY, LISTED + 2 * DAY)
@@ -346,7 +345,7 @@ def test_seeds_and_symbols_have_histories_of_their_own() -> None:
 
 def test_a_quantity_factor_multiplies_quantities_and_nothing_else() -> None:
     plain = Listing("SHIB", "USDT", 8, 0, 1_234, 6, LISTED)
-    one = Market(plain, 7, LIBRARIES.of(plain)).trades(1, 50)
+    one = Market(plain, 7, library_of(plain)).trades(1, 50)
 
     assert market_of("coarse").trades(1, 50) == [
         Trade(t.id, t.at_ms, t.price, t.quantity * 20_000, t.taker_buys) for t in one
@@ -365,15 +364,15 @@ def test_a_listing_that_cannot_be_spelled_or_traded_is_refused() -> None:
     with pytest.raises(ValueError, match="UTC midnight"):
         Listing("BTC", "USDT", 2, 5, 6_000_000, 600, LISTED + 1)
     with pytest.raises(ValueError, match="coarse library"):
-        Market(Listing("BTC", "USDT", 2, 5, 300, 6, LISTED), 7, LIBRARIES.of(LISTINGS["quiet"]))
+        Market(Listing("BTC", "USDT", 2, 5, 300, 6, LISTED), 7, library_of(LISTINGS["quiet"]))
     with pytest.raises(ValueError, match="trade rate"):
-        Market(LISTINGS["busy"], 7, LIBRARIES.of(LISTINGS["quiet"]))
+        Market(LISTINGS["busy"], 7, library_of(LISTINGS["quiet"]))
 
 
 def test_a_library_is_made_once_for_all_its_markets() -> None:
-    library = LIBRARIES.of(LISTINGS["coarse"])
+    library = library_of(LISTINGS["coarse"])
 
     assert isinstance(library, Library)
     assert library.coarse
-    assert LIBRARIES.of(LISTINGS["coarse"]) is library
-    assert not LIBRARIES.of(LISTINGS["quiet"]).coarse
+    assert library_of(LISTINGS["coarse"]) is library
+    assert not library_of(LISTINGS["quiet"]).coarse

@@ -10,7 +10,7 @@ from tests.simulator.answers import opened
 from penstock.config import Simulator
 from penstock.simulator.engine.exchange import Asked, Refused
 from penstock.simulator.engine.routing import Router
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 from penstock.simulator.upbit import CATALOGUE, Upbit
 from penstock.simulator.upbit.instrument import Instrument, list_market
 
@@ -21,8 +21,7 @@ NAMES = ("btc_krw", "eth_btc", "link_krw", "xrp_btc")
 @pytest.fixture(scope="session")
 def instruments() -> dict[str, Instrument]:
     """A busy market in steps of a thousand won, quiet ones, and one of very small prices."""
-    libraries = Libraries()
-    listed = [list_market(Market(each, 7, libraries.of(each))) for each in CATALOGUE.find(NAMES)]
+    listed = [list_market(Market(each, 7, library_of(each))) for each in CATALOGUE.find(NAMES)]
     return {each.code: each for each in listed}
 
 

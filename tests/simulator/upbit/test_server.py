@@ -14,7 +14,7 @@ from penstock.simulator.engine.exchange import Asked
 from penstock.simulator.engine.ledger import Ledger
 from penstock.simulator.engine.limits import RequestLimiter
 from penstock.simulator.engine.server import SimulatorServer
-from penstock.simulator.market.market import Libraries, Market
+from penstock.simulator.market.market import Market, library_of
 from penstock.simulator.upbit import CATALOGUE, Upbit, build
 from penstock.simulator.upbit.rules import IDLE_MS, rules_from
 
@@ -24,9 +24,8 @@ HOUR = "3600"
 
 @pytest.fixture(scope="module")
 def markets() -> list[Market]:
-    libraries = Libraries()
     listed = CATALOGUE.find(["btc_krw", "link_krw"])
-    return [Market(each, 7, libraries.of(each)) for each in listed]
+    return [Market(each, 7, library_of(each)) for each in listed]
 
 
 @pytest.fixture

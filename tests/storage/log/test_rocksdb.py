@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 from tests import events
+from tests.forked import python
 
 from penstock.errors import ConfigError, NotOurRecord, SlotInUse, StorageError
 from penstock.market.events import Trade
@@ -89,10 +90,7 @@ print("went on at", [s.number for s in stored] == list(range(done + 1, done + 10
 
 @contextmanager
 def running(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = python("-c", code, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield process
     finally:
@@ -143,7 +141,7 @@ def survive_kills(folder: Path, kills: int, seed: int) -> int:
             with running(WRITER, str(folder), "a", str(seed * 1000 + kill), "free") as process:
                 # Half of them die while they write, the others perhaps while they still open.
                 begun = said(process) if chance.random() < 0.5 else ""
-                time.sleep(chance.uniform(0, 0.03 if begun else 0.3))
+                time.sleep(chance.uniform(0, 0.03 if begun else 0.1))
                 process.send_signal(signal.SIGKILL)
                 told = (begun + "\n" + process.communicate()[0]).split("\n")[:-1]
             for line in told:

@@ -156,7 +156,10 @@ plain_asks = st.builds(
 pauses_ms = st.one_of(st.integers(0, 400), st.sampled_from([-HOUR, HOUR, -1_500, 2_000]))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(st.tuples(pauses_ms, asks | plain_asks), min_size=1, max_size=12))
 def test_a_store_leases_exactly_as_the_rule_says(
     steered: Steered, steps: list[tuple[int, LeaseRequest]]

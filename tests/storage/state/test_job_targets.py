@@ -1,11 +1,11 @@
 """Jobs that were written before jobs had targets: all get one, also if a migration is killed."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import python
 
 from penstock.clock import SystemClock
 from penstock.errors import AlreadyExists, StorageError
@@ -177,8 +177,7 @@ asyncio.run(open_store(sys.argv[1]))
 async def test_a_migration_of_jobs_killed_half_way_is_finished_by_the_next(
     old_url: str, batches: int
 ) -> None:
-    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, old_url, str(batches))
-    assert await killed.wait() == 9
+    assert await asyncio.to_thread(python("-c", DIES, old_url, str(batches)).wait) == 9
 
     store = await open_store(old_url)
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-import sys
+import subprocess
 from collections import Counter
 from typing import Any
 
 import pytest
+from tests.forked import python
 
 from penstock.storage.state import open_store
 from penstock.storage.state.schema import JOBS
@@ -16,7 +17,7 @@ JOB_COUNT = 80
 PERIOD_MS, SPAN_MS = 500, 2_000
 AMOUNT, BLOCK, USE_MS = 40, 2, 20
 PACED, BURST = 36, 4
-ROUNDS = 4
+ROUNDS = 8
 
 # A process that claims jobs until there are none, then leases from a budget that all share: blocks
 # of a window, which take a while to use up, and in another task instants of a paced limit. It says
@@ -83,26 +84,24 @@ async def run_together(url: str, prefix: str) -> list[list[list[Any]]]:
                    "state": "idle", "next_run_at": 0, "priority": number % 3, "fence": 0},
         )  # fmt: skip
     children = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CHILD, url,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )
+        python("-c", CHILD, url, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(PROCESSES)
-    ]  # fmt: skip
+    ]
     try:
-        for word in (b"ready", b"claimed"):
+        for word in ("ready", "claimed"):
             for child in children:
                 assert child.stdout is not None
-                assert (await child.stdout.readline()).strip() == word
+                assert (await asyncio.to_thread(child.stdout.readline)).strip() == word
             begins_ms = await store.now_ms() + 100
             for child in children:
                 assert child.stdin is not None
-                child.stdin.write(b"%d\n" % begins_ms)
-        said = await asyncio.gather(*(child.communicate() for child in children))
+                child.stdin.write(f"{begins_ms}\n")
+                child.stdin.flush()
+        said = await asyncio.gather(*(asyncio.to_thread(child.communicate) for child in children))
     finally:
         for child in children:
-            if child.returncode is None:
-                child.kill()
+            child.kill()
+            child.communicate()
     await store.close()
     return [json.loads(out) for out, _ in said]
 

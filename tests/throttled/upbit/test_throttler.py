@@ -57,7 +57,7 @@ async def test_ten_a_second_leave_in_each_group_and_never_an_eleventh_arrives(
         eleventh = zip(seen, seen[LIMIT:], strict=False)
         assert all(late - early >= PERIOD_S for early, late in eleventh)
         # Twenty and one more take two seconds, and what a busy machine adds.
-        assert seen[-1] - seen[0] < 2 * PERIOD_S + 1
+        assert seen[-1] - seen[0] < 2 * PERIOD_S + 3
 
 
 class Recorder:

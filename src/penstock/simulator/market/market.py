@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from penstock.simulator.market.timeline import (
     usual_factor,
 )
 
-__all__ = ["AggTrade", "Libraries", "Listing", "Market", "Sums", "Trade"]
+__all__ = ["AggTrade", "Listing", "Market", "Sums", "Trade", "library_of"]
 
 SECOND_MS = 1_000
 LEAST_PRICE_IN_MOVES = 20
@@ -321,21 +321,13 @@ class Market:
             )
 
 
-class Libraries:
-    """One library per trade rate, built on first use."""
+def library_of(listing: Listing) -> Library:
+    """The library for a listing: a coarse one if its price has too few ticks."""
+    fine = _library(listing.trades_per_minute, coarse=False)
+    if listing.start_price >= LEAST_PRICE_IN_MOVES * fine.day_move:
+        return fine
+    return _library(listing.trades_per_minute, coarse=True)
 
-    def __init__(self) -> None:
-        self._made: dict[tuple[int, bool], Library] = {}
 
-    def of(self, listing: Listing) -> Library:
-        """The library for a listing: a coarse one if its price has too few ticks."""
-        fine = self._get(listing.trades_per_minute, coarse=False)
-        if listing.start_price >= LEAST_PRICE_IN_MOVES * fine.day_move:
-            return fine
-        return self._get(listing.trades_per_minute, coarse=True)
-
-    def _get(self, trades_per_minute: int, *, coarse: bool) -> Library:
-        key = (trades_per_minute, coarse)
-        if key not in self._made:
-            self._made[key] = Library(trades_per_minute, coarse=coarse)
-        return self._made[key]
+# A library takes up to a second to build, and is the same for every market and seed.
+_library = cache(Library)

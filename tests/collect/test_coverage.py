@@ -68,6 +68,11 @@ def span(each: Interval) -> range:
     return range(each.first, each.last + 1)
 
 
+def forget_state(folder: Path) -> None:
+    for file in folder.glob("state.db*"):
+        file.unlink()
+
+
 async def test_data_of_an_older_version_is_projected_once(
     tmp_path: Path, simulate: Simulate
 ) -> None:
@@ -75,8 +80,7 @@ async def test_data_of_an_older_version_is_projected_once(
     wanted = settings(server.address, tmp_path)
     async with collecting(wanted) as life:
         await life.until(streaming)
-    for file in tmp_path.glob("state.db*"):
-        file.unlink()
+    forget_state(tmp_path)
     async with collecting(wanted) as life:
         await life.until(streaming)
 

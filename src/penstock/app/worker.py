@@ -48,7 +48,16 @@ async def open_worker(
         markets = Markets(store, gateways, listener)
         gaps = GapRows(store)
         context = HandlerContext(
-            gateways, markets, recorder, clock, reader, job_service, gaps, listener, process.log_id
+            gateways,
+            markets,
+            recorder,
+            clock,
+            reader,
+            job_service,
+            gaps,
+            listener,
+            process.log_id,
+            process.coverage,
         )
         await check_claims(context)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())

@@ -178,13 +178,47 @@ async def test_a_job_is_edited_with_what_was_shown_of_it(api: Client, type_: str
 
     assert (same.status, same.json) == (200, shown.json), "nothing to change, nothing written"
     assert changed.json["priority"] == 3
-    for field, value in {"status": "paused", "symbol": None, "version": 9, "fence": 7}.items():
+    fields = {"status": "paused", "symbol": None, "version": 9, "fence": 7, "unknown_kind": True}
+    for field, value in fields.items():
         asked = {**changed.json, field: value}
         refused = await api.ask("PUT", path, asked, If_Match=changed.headers["ETag"])
         problem = refused.is_problem(422)
         assert [error["field"] for error in problem["errors"]] == [field]
         assert "cannot be changed" in problem["detail"]
     assert (await api.ask("GET", path)).json == changed.json
+
+
+async def test_a_gap_of_trades_is_created_and_edited_by_its_ids(api: Client) -> None:
+    said = {"exchange_id": "binance", "type": "gap_backfill", "symbol": "BTC/USDT"}
+    made = await api.ask("POST", "jobs", {**said, "cursor": {"first_id": 5, "last_id": 9}})
+    assert (made.status, made.json["timeframe"]) == (201, None)
+    assert made.json["cursor"] == {
+        "channel": "trades", "first_id": 5, "last_id": 9, "since_ms": None, "after_ns": None,
+        "page": 0, "unanswered": 0, "done": False,
+    }  # fmt: skip
+    path, tag = f"jobs/{made.json['id']}", made.headers["ETag"]
+
+    same = await api.ask("PUT", path, made.json, If_Match=tag)
+    moved = await api.ask("PUT", path, {"cursor": {"first_id": 6, "last_id": 9}}, If_Match=tag)
+
+    assert same.json == made.json
+    assert moved.json["target_key"] == (
+        '{"channel":"trades","first_id":6,"last_id":9,"symbol":"BTC/USDT"}'
+    )
+    twin = await api.ask("POST", "jobs", {**said, "cursor": {"first_id": 1, "last_id": 6}})
+    assert twin.is_problem(409)["existing_id"] == made.json["id"]
+    for cursor, field in (
+        ({"first_id": 9, "last_id": 5}, "cursor"),
+        ({"first_id": 9}, "cursor"),
+        ({"first_id": 9, "last_id": 10, "channel": "tickers"}, "cursor.channel"),
+        ({"since_ms": 5, "until_ms": 9}, "timeframe"),
+    ):
+        refused = await api.ask("POST", "jobs", {**said, "cursor": cursor})
+        assert refused.is_problem(422)["errors"][0]["field"] == field
+    unknown = await api.ask(
+        "POST", "jobs", {**said, "symbol": "BTC/NOPE", "cursor": {"first_id": 5, "last_id": 9}}
+    )
+    unknown.is_problem(422)
 
 
 async def test_a_gap_that_overlaps_a_live_one_is_told_which(api: Client) -> None:

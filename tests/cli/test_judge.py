@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from penstock.cli.judge import gather
 from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
+from penstock.coverage.stored import IdsStatus
 from penstock.market.events import BookSnapshot, Event, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -168,6 +169,33 @@ def test_a_book_without_a_number_or_a_time_is_not_held_against_anything(tmp_path
 
     books = gather(tmp_path, open_log(f"rocksdb:{tmp_path}"), "binance")["btc_usdt"].books
     assert {(each.update_id, each.at_ms) for each in books} == {(7, None), (0, 1_700_000_000_000)}
+
+
+def test_what_a_worker_has_filled_is_not_missing(tmp_path: Path) -> None:
+    trades = [
+        Trade(
+            exchange="kraken", symbol=Symbol("BTC", "USD"), received_at_ns=number, id=number,
+            at_ns=number, price_text="1", quantity_text="1", taker="buy",
+        )
+        for number in range(1, 10)
+    ]  # fmt: skip
+    log = open_log(f"rocksdb:{tmp_path}")
+    for slot, recorded in (("collect-kraken", trades[:2]), ("work-0", trades[3:5])):
+        with closing(log.writer(slot)) as writer:
+            writer.append(recorded)
+    ids = IdsStatus(channel="trades", symbol="btc_usd", seen=[(1, 1)], missing=[(2, 7)])
+    write_status(
+        tmp_path,
+        CollectorStatus(
+            exchange="kraken", slot="collect-kraken", pid=1, started_ms=0, at_ms=0,
+            state="stopped", ids=[ids],
+        ),
+    )  # fmt: skip
+
+    (evidence,) = gather(tmp_path, log, "kraken").values()
+
+    assert evidence.missing == [(2, 3), (6, 7)], "what the collector itself holds is not filled"
+    assert len(evidence.trades) == 4
 
 
 def test_what_other_exchanges_have_in_the_same_folder_is_left_alone(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ _STAYING = ("collect", "fetch", "work", "serve", "bus")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "work", "serve", "apply", "status", "gaps", "bus", "tail",
+    "demo", "collect", "fetch", "work", "serve", "apply", "status", "gaps", "bus", "tail", "replay",
     "connectors", "jobs", "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 

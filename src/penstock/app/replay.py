@@ -25,8 +25,8 @@ def replay(
 ) -> Replay:
     """Replay what was recorded: iterate over it, with ``for`` or ``async for``.
 
-    A stream is a name (``binance.trades.btc_usdt``), a name with ``*`` for any text, or a prefix
-    that ends with a dot; without any, all streams are replayed. Records are in the order in which
+    A stream is a name (``sim.trades.btc_usdt``), a name with ``*`` for any text, or a prefix that
+    ends with a dot; without any, all streams are replayed. Records are in the order in which
     they were received. ``since`` and ``until`` are receive times: nanoseconds, or a time that is in
     UTC unless it has an offset. ``speed`` is 1 for the speed of the recording, 10 for ten times
     that; without it, records come as fast as they are taken.

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from penstock.clock import Clock, block
 from penstock.errors import NoData
+from penstock.playback.books import BookFeed, RebuiltBook
 from penstock.playback.digest import Digest
 from penstock.playback.merge import merged
 from penstock.playback.pace import Pace
@@ -67,6 +68,28 @@ class Replay:
                     block(step)
                 else:
                     yield self._counted(step)
+
+    def books(self, every_s: float = 0.0, depth: int | None = None) -> Iterator[RebuiltBook]:
+        """The order books that the records make, with their state as it was live.
+
+        After each change, or at intervals of ``every_s`` seconds of receive time those that
+        changed. ``depth`` is the number of levels per side; None for all.
+        """
+        feed = BookFeed(every_s, depth)
+        for batch in self.batches():
+            yield from feed.add(batch)
+        yield from feed.rest()
+
+    async def abooks(
+        self, every_s: float = 0.0, depth: int | None = None
+    ) -> AsyncIterator[RebuiltBook]:
+        """The same as ``books``, for an event loop."""
+        feed = BookFeed(every_s, depth)
+        async for batch in self.abatches():
+            for book in feed.add(batch):
+                yield book
+        for book in feed.rest():
+            yield book
 
     async def __aiter__(self) -> AsyncIterator[Received]:
         async for batch in self.abatches():

@@ -7,7 +7,6 @@ and the process have no influence: equal digests mean equal records in equal ord
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
 from operator import attrgetter
 from typing import Protocol
 
@@ -39,9 +38,13 @@ class Digest:
 
     def update(self, records: Sequence[Emitted]) -> None:
         """Add records, in order."""
-        topics = map(self._topics.__getitem__, map(_TOPIC, records))
-        parts = chain.from_iterable(zip(topics, map(_RECORD, records), repeat(b"\0")))
-        self._hash.update(b"".join(parts))
+        if records:
+            # Filled column by column, which takes a third of the time of a loop.
+            parts = [b""] * (2 * len(records))
+            parts[::2] = map(self._topics.__getitem__, map(_TOPIC, records))
+            parts[1::2] = map(_RECORD, records)
+            self._hash.update(b"\0".join(parts))
+            self._hash.update(b"\0")
 
     def hexdigest(self) -> str:
         """The digest of all records so far."""
@@ -67,5 +70,5 @@ def _order(record: Emitted) -> tuple[int, str, int, str]:
 
 class _TopicBytes(dict[str, bytes]):
     def __missing__(self, topic: str) -> bytes:
-        made = self[topic] = topic.encode() + b"\0"
+        made = self[topic] = topic.encode()
         return made

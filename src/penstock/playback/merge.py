@@ -13,7 +13,7 @@ from penstock.storage.log.keys import SECOND_NS, Stream
 
 _MOST = 50_000
 """Records of one window, unless one second has more."""
-_FEW = _MOST // 4
+_FEW = _MOST // 2
 """A window with fewer records is followed by one that is twice as long."""
 _LONGEST_NS = 3600 * SECOND_NS
 
@@ -46,5 +46,5 @@ def merged(
             yield found
         if len(found) < _FEW:
             length_ns = min(2 * length_ns, _LONGEST_NS)
-        elif len(found) > _MOST // 2:
+        elif at_ns < window_end_ns:
             length_ns = max(length_ns // 2, SECOND_NS)

@@ -11,6 +11,8 @@ from itertools import chain, compress, repeat, starmap
 from operator import itemgetter
 from struct import unpack
 
+import msgspec
+
 from penstock.storage.log import Received, ReceivedPart, Stored, keys, received_at_ns
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
 from penstock.storage.log.index import find_batches, find_streams, last_of
@@ -203,13 +205,17 @@ def _times_of(values: list[bytes]) -> list[int]:
     if not values:
         return []
     # Before it are the same fields in all records of a stream, but for those of old versions: then
-    # a piece cut here is not the field with its digits, and one of the checks fails.
+    # a piece cut here is not the field with its digits and a comma, and one of the checks fails.
     first = values[0].find(_FIELD, 8)
     cut = itemgetter(slice(first, first + len(_FIELD) + _DIGITS + 1))
-    digits = b"".join(map(cut, values))[len(_FIELD) : -1].split(b"," + _FIELD)
-    if len(digits) == len(values):
-        try:
-            return list(map(int, digits))
-        except ValueError:
-            pass
+    pieces = b"".join(map(cut, values))
+    try:
+        times = _decode_times(b"[%b]" % pieces.replace(_FIELD, b"")[:-1])
+    except msgspec.DecodeError:
+        times = []
+    if len(times) == pieces.count(_FIELD) == len(values) and pieces.endswith(b","):
+        return times
     return [received_at_ns(value[8:]) for value in values]
+
+
+_decode_times = msgspec.json.Decoder(list[int]).decode

@@ -75,7 +75,7 @@ def test_a_collector_records_the_same_from_a_replay(exchange: str, tmp_path: Pat
             assert "everything was sent" in serving.stderr.readline()
             code, out, errors = stopped(collecting)
         assert code == 0, errors
-        assert json.loads(out)["malformed"] == 0
+        assert json.loads(out)["malformed"] == {}
         code, out, errors = stopped(serving)
         assert code == 0
         assert "SHA-256" in errors
@@ -165,3 +165,11 @@ def test_one_server_is_one_exchange_that_is_known(served: Path) -> None:
     assert both.returncode == toy.returncode == 2
     assert "binance and toy: one server is one exchange" in both.stderr
     assert "'toy' is not supported" in toy.stderr
+
+
+def test_a_range_without_records_is_not_served(served: Path) -> None:
+    words = ("replay", "--serve", "--from", "2024-01-01", "--data-dir", ".")
+    done = run(*words, folder=served)
+
+    assert done.returncode == 2
+    assert "was received in that range" in done.stderr

@@ -136,6 +136,14 @@ async def test_a_receiver_that_stops_ends_the_replay() -> None:
     assert 1 <= replay.emitted <= len(TIMES), "what was handed over counts"
 
 
+def test_a_replay_is_iterated_once() -> None:
+    replay = replay_of(log_with(TIMES), None)
+    assert len(list(replay)) == len(TIMES)
+
+    with pytest.raises(RuntimeError, match="once"):
+        list(replay)
+
+
 def test_a_range_without_records_is_told() -> None:
     replay = Replay(log_with(TIMES).reader, since_ns=NOON + 9 * SECOND, clock=ManualClock())
 

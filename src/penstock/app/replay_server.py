@@ -13,7 +13,7 @@ from penstock.market.symbol import Symbol
 from penstock.playback.native import Answer, NativeExchange, native_exchange
 from penstock.playback.player import Replay
 from penstock.playback.sending import ReplayedState, ReplaySender
-from penstock.playback.sources import select
+from penstock.playback.sources import nothing_received, select
 from penstock.runtime.stores import configured_log
 from penstock.simulator import registry
 from penstock.simulator.engine.exchange import Asked, Reply, Route, SimulatedExchange
@@ -50,17 +50,21 @@ def build_replay_server(
     patterns: Sequence[str],
     clock: Clock,
     since_ns: int | None = None,
+    until_ns: int | None = None,
     listener: Listener = quiet,
 ) -> ReplayServer:
     """A server for the exchange of the selected streams, ready to start.
 
     Raises:
         ConfigError: the streams are of several exchanges.
-        NoData, UnknownStream: there are no such streams.
+        NoData, UnknownStream: there are no such streams, or they have no records in the range.
         UnknownExchange: a replay cannot stand in for their exchange.
     """
     with closing(configured_log(settings).reader()) as reader:
         streams = select(reader.streams(), patterns)
+        next_ns = reader.next_received_ns(streams, since_ns or 0)
+        if next_ns is None or (until_ns is not None and next_ns >= until_ns):
+            raise nothing_received(streams)
         name, *others = sorted({stream.exchange for stream in streams})
         if others:
             problem = f"are of {name} and {', '.join(others)}: one server is one exchange."

@@ -117,8 +117,7 @@ def replay(
     silent = digest or ((serve or to_url is not None) and not as_json)
     printing = None if silent else _Printing(as_json=as_json, books=books)
     if serve:
-        clock = SystemClock()
-        served = build_replay_server(settings, streams or (), clock, since_ns)
+        served = build_replay_server(settings, streams or (), SystemClock(), since_ns, until_ns)
         asyncio.run(_serve(served, playing, seconds, as_json=as_json))
     else:
         publishes = to_url is not None

@@ -7,10 +7,14 @@ and the process have no influence: equal digests mean equal records in equal ord
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from operator import attrgetter
 from typing import Protocol
 
 from penstock.storage.log import received_at_ns
+
+_MUCH = 64 * 1024
+"""Bytes from which on a thread is worth it."""
 
 
 class Emitted(Protocol):
@@ -30,25 +34,39 @@ class Emitted(Protocol):
 
 
 class Digest:
-    """Computes the digest of records as they are emitted."""
+    """Computes the digest of records as they are emitted.
+
+    Much at once is hashed in a thread: other threads run meanwhile.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self._topics = _TopicBytes()
+        self._hasher = ThreadPoolExecutor(1, "digest")
+        self._hashing: Future[None] | None = None
 
     def update(self, records: Sequence[Emitted]) -> None:
         """Add records, in order."""
-        if records:
-            # Filled column by column, which takes a third of the time of a loop.
-            parts = [b""] * (2 * len(records))
-            parts[::2] = map(self._topics.__getitem__, map(_TOPIC, records))
-            parts[1::2] = map(_RECORD, records)
-            self._hash.update(b"\0".join(parts))
-            self._hash.update(b"\0")
+        # Filled column by column, which takes a third of the time of a loop.
+        parts = [b""] * (2 * len(records) + 1)
+        parts[:-1:2] = map(self._topics.__getitem__, map(_TOPIC, records))
+        parts[1::2] = map(_RECORD, records)
+        data = b"\0".join(parts)
+        self._wait()
+        if len(data) < _MUCH:
+            self._hash.update(data)
+        else:
+            self._hashing = self._hasher.submit(self._hash.update, data)
 
     def hexdigest(self) -> str:
         """The digest of all records so far."""
+        self._wait()
         return self._hash.hexdigest()
+
+    def _wait(self) -> None:
+        if self._hashing is not None:
+            self._hashing.result()
+            self._hashing = None
 
 
 def digest_of(records: Iterable[Emitted]) -> str:

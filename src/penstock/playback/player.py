@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from penstock.clock import Clock, block
-from penstock.errors import NoData
 from penstock.playback.books import BookFeed, RebuiltBook
 from penstock.playback.digest import Digest
 from penstock.playback.merge import merged
 from penstock.playback.pace import Pace
-from penstock.playback.sources import RecordSource, select
+from penstock.playback.sources import RecordSource, nothing_received, select
 from penstock.storage.log import Received
 
 Batch = Sequence[Received]
@@ -44,6 +43,7 @@ class Replay:
         self._pace, self._clock, self._digest = Pace(speed, clock), clock, Digest()
         self._open_source, self._patterns = open_source, tuple(patterns)
         self._since_ns, self._until_ns = since_ns, until_ns
+        self._begun = False
 
     @property
     def digest(self) -> str:
@@ -111,14 +111,16 @@ class Replay:
                 disk.submit(windows.close)
 
     def _windows(self) -> Generator[list[Received], None, None]:
+        if self._begun:
+            raise RuntimeError("a replay can be iterated once: make another one")
+        self._begun = True
         source = self._open_source()
         with closing(source):
             streams = select(source.streams(), self._patterns)
             windows = merged(source, streams, self._since_ns, self._until_ns)
             first = next(windows, None)
             if first is None:
-                names = " ".join(map(str, streams[:3])) + (" …" if len(streams) > 3 else "")
-                raise NoData(f"Nothing of {names} was received in that range.")
+                raise nothing_received(streams)
             yield first
             yield from windows
 

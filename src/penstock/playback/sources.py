@@ -96,6 +96,12 @@ def select(known: Iterable[Stream], patterns: Sequence[str]) -> list[Stream]:
     return sorted(found)
 
 
+def nothing_received(streams: Sequence[Stream]) -> NoData:
+    """The error that these streams have no records in a range."""
+    names = " ".join(map(str, streams[:3])) + (" …" if len(streams) > 3 else "")
+    return NoData(f"Nothing of {names} was received in that range. See: penstock log stats")
+
+
 def _spelled(pattern: str) -> str:
     beginning, dot, symbol = pattern.rpartition(".")
     if not symbol:

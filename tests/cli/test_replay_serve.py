@@ -46,8 +46,9 @@ def recorded(folder: Path, exchange: str) -> dict[str, list[Event]]:
     found = {}
     with closing(open_log(f"rocksdb:{folder}").reader()) as reader:
         for stream in reader.streams():
-            made = [replace(each.event, received_at_ns=0, source="live")  # type: ignore[type-var]
-                    for each in reader.scan(stream)]  # fmt: skip
+            made = [
+                replace(each.event, received_at_ns=0, source="live") for each in reader.scan(stream)
+            ]
             if stream.channel == "book_snapshots" and exchange in STREAMED_BOOKS:
                 made = made[:1]
             found[stream.channel] = made
@@ -66,8 +67,8 @@ def test_a_collector_records_the_same_from_a_replay(exchange: str, tmp_path: Pat
         done = run(*words, folder=tmp_path, **at(exchange, listening(simulating)))
         assert done.returncode == 0, done.stderr
 
-    words = ("replay", "--serve", "--port", "0", "--json", "--speed", "5", "--data-dir", str(one))
-    with started(*words, folder=tmp_path, environment={}) as serving:
+    serve = ("replay", "--serve", "--port", "0", "--json", "--speed", "5", "--data-dir", str(one))
+    with started(*serve, folder=tmp_path, environment={}) as serving:
         collect = ("collect", exchange, market, "--json", "--data-dir", str(two))
         environment = at(exchange, listening(serving))
         with started(*collect, folder=tmp_path, environment=environment) as collecting:

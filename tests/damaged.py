@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
 
 from tests import events
@@ -83,6 +84,13 @@ def read_everything(folder: Path) -> Content:
             by_number = list(reader.numbers(stream, "a", 1))
             assert found == backwards[::-1] == by_time
             assert by_number == sorted(found, key=lambda stored: stored.number)
+            received = reader.received([stream], 0, 1 << 62, most=1 << 62).records
+            assert [(each.number, each.record) for each in sorted(received, key=_number)] == [
+                (stored.number, stored.record) for stored in by_number
+            ]
             assert list(reader.keys_in(stream, [Span()])) == [stored.key for stored in found]
             content[stream] = [(stored.key, stored.number, stored.record) for stored in found]
     return content
+
+
+_number = attrgetter("number")

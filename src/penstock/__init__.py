@@ -7,6 +7,7 @@ _OFFERED = {
     "Delivery": "penstock.publish.subscriber",
     "Missing": "penstock.publish.subscriber",
     "open_budget": "penstock.app.budget",
+    "replay": "penstock.app.replay",
     "subscribe": "penstock.app.bus",
 }
 

@@ -33,6 +33,11 @@ class Clock(Protocol):
         ...
 
 
+def block(seconds: float) -> None:
+    """Wait in a program without an event loop."""
+    time.sleep(seconds)
+
+
 async def wait_for(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
     """Wait until an event is set, at most so many seconds; return whether it is set."""
     if event.is_set():

@@ -12,6 +12,8 @@ PenstockError
 ├── UnknownChannel         the exchange does not offer that kind of data
 ├── NotCollected           a data folder has no data of that exchange or market
 ├── UnknownStream          nothing of that name was recorded
+├── NoData                 nothing was recorded of what is asked for
+├── BadSpeed               the speed of a replay is not a number above zero
 ├── UnknownSlot            the log has no slot of that name
 ├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
 ├── BadCost                the cost of a request is not a whole number above zero
@@ -83,8 +85,10 @@ from penstock.errors.limits import (
     UnknownCategory,
 )
 from penstock.errors.naming import (
+    BadSpeed,
     MalformedLevels,
     MalformedSymbol,
+    NoData,
     NotCollected,
     UnknownChannel,
     UnknownExchange,
@@ -127,6 +131,7 @@ __all__ = [
     "BadJob",
     "BadLimit",
     "BadRequest",
+    "BadSpeed",
     "Banned",
     "BusUnreachable",
     "ConfigError",
@@ -146,6 +151,7 @@ __all__ = [
     "NeverSent",
     "NewerStore",
     "NoAnswer",
+    "NoData",
     "NotCollected",
     "NotOurRecord",
     "NotStreaming",

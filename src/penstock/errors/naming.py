@@ -1,4 +1,4 @@
-"""Errors of names that do not exist or are malformed."""
+"""Errors of names and values that do not exist or are malformed."""
 
 from collections.abc import Collection, Iterable
 
@@ -71,6 +71,21 @@ class UnknownStream(PenstockError):
         self.name = name
         meant = hint(near_matches(name, known))
         super().__init__(f"The log has no stream {name!r}.{meant} See: penstock log stats")
+
+
+class NoData(PenstockError):
+    """Nothing was recorded of what is asked for."""
+
+
+class BadSpeed(PenstockError):
+    """The speed of a replay is not a number above zero."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+        super().__init__(
+            f"A replay cannot have speed {speed:g}: it is a number above zero, 1 for the speed of"
+            " the recording."
+        )
 
 
 class UnknownSlot(PenstockError):

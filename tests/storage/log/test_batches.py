@@ -9,9 +9,9 @@ from tests import events
 from penstock.market.events import Candle, Event, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, Span, open_log
+from penstock.storage.log.index import find_batches
 from penstock.storage.log.keys import Stream, key_of_id, key_text
 from penstock.storage.log.memory import MemoryPairs
-from penstock.storage.log.reader import find_batches
 from penstock.storage.log.writer import SlotWriter
 
 BTC = Symbol("BTC", "USDT")

@@ -110,6 +110,16 @@ def test_an_error_tells_the_file_the_stream_and_the_place(folder: Path) -> None:
         list(reader.scan(TICKERS))
 
 
+def test_reading_by_time_tells_damage_too(folder: Path) -> None:
+    name = inflict(folder, "a record of a table")
+
+    with (
+        closing(open_log(f"rocksdb:{folder}").reader()) as reader,
+        pytest.raises(LogDamaged, match=rf"in {name} .*records of {TICKERS}"),
+    ):
+        reader.received([TICKERS], 0, 1 << 62, most=1 << 62)
+
+
 def flips(killed: Path) -> Iterator[tuple[str, int, int]]:
     chance = random.Random(SEED)
     files = files_of(killed)

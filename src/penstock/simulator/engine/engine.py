@@ -1,6 +1,7 @@
 """Builds the parts that the server's handlers share, once per exchange."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.config import Simulator
@@ -12,7 +13,40 @@ from penstock.simulator.engine.injection import FaultLog, Injector
 from penstock.simulator.engine.limits import MINUTE_MS, RequestLimiter, Verdict
 from penstock.simulator.engine.routing import Router
 from penstock.simulator.engine.windows import LoopWatch, Windows
+from penstock.simulator.engine.wire import Client
 from penstock.telemetry import Listener
+
+
+class Sender(Protocol):
+    """Sends clients the frames of the streams that they are subscribed to."""
+
+    frames_sent: int
+    frames_per_s: int
+    slow_clients: int
+    feed_failures: int
+
+    @property
+    def streams(self) -> int: ...
+
+    def attach(self, client: Client) -> None:
+        """Start sending a client its subscribed streams."""
+        ...
+
+    def detach(self, client: Client) -> None:
+        """Stop sending to a client."""
+        ...
+
+    def resubscribe(self, client: Client, before: tuple[str, ...]) -> None:
+        """Apply a change of a client's streams from ``before`` to the current ones."""
+        ...
+
+    def put(self, client: Client, stream: str, payload: bytes) -> None:
+        """Send one client a frame of a stream."""
+        ...
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        ...
 
 
 @dataclass
@@ -28,7 +62,7 @@ class Engine:
     injector: Injector
     windows: Windows
     watch: LoopWatch
-    broadcaster: Broadcaster
+    broadcaster: Sender
     requests: int = 0
     refusals: int = 0
     in_flight: int = 0
@@ -52,9 +86,13 @@ class Engine:
 
 
 def build_engine(
-    exchange: SimulatedExchange, settings: Simulator, clock: Clock, listener: Listener
+    exchange: SimulatedExchange,
+    settings: Simulator,
+    clock: Clock,
+    listener: Listener,
+    sender: Sender | None = None,
 ) -> Engine:
-    """Build the parts of an exchange.
+    """Build the parts of an exchange; ``sender`` replaces the frames of its market.
 
     Raises:
         ConfigError: the fault plan cannot be parsed.
@@ -80,5 +118,5 @@ def build_engine(
         injector=Injector(plan, FaultLog(exchange.name, listener)),
         windows=windows,
         watch=LoopWatch(clock, windows),
-        broadcaster=Broadcaster(exchange, clock),
+        broadcaster=sender or Broadcaster(exchange, clock),
     )

@@ -18,7 +18,7 @@ from penstock.config import Simulator
 from penstock.errors import ConfigError, PortInUse
 from penstock.net.port_owner import port_owner
 from penstock.simulator.engine.control import PREFIX, Control, LedgerPort
-from penstock.simulator.engine.engine import build_engine
+from penstock.simulator.engine.engine import Sender, build_engine
 from penstock.simulator.engine.exchange import SimulatedExchange
 from penstock.simulator.engine.history import kept_text
 from penstock.simulator.engine.rest import RestServer, respond
@@ -73,9 +73,11 @@ class SimulatorServer:
         clock: Clock,
         listener: Listener = quiet,
         ledger: LedgerPort | None = None,
+        sender: Sender | None = None,
     ) -> None:
+        """``sender`` replaces the frames of the exchange's market."""
         self._settings, self._clock, self._ledger = settings, clock, ledger
-        self._engine = build_engine(exchange, settings, clock, listener)
+        self._engine = build_engine(exchange, settings, clock, listener, sender)
         self._rest = RestServer(self._engine)
         self._streams = Streams(self._engine)
         self._sweeper = Sweeper(self._engine, self._streams)

@@ -9,7 +9,7 @@ Numbers start at 1, are never reused, and are stored with the records in one ato
 A backend is one file in this folder, named after its URL scheme.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -51,6 +51,28 @@ class Stored(Struct, frozen=True, gc=False):
     def received_at_ns(self) -> int:
         """When it was received, read without decoding the rest."""
         return received_at_ns(self.record)
+
+
+class Received(Struct, frozen=True, gc=False, order=True):
+    """One record with its receive time. Sorted, such records are in the order of replay."""
+
+    received_at_ns: int
+    slot: str
+    number: int
+    topic: str
+    record: bytes
+
+    @property
+    def event(self) -> Event:
+        """The event, decoded on access."""
+        return decode(self.record)
+
+
+class ReceivedPart(NamedTuple):
+    """Records that were received in a range of time, and the end of that range."""
+
+    records: list[Received]
+    until_ns: int
 
 
 class _Received(Struct, gc=False):
@@ -244,6 +266,26 @@ class LogReader(Protocol):
         """
         ...
 
+    def received(
+        self, streams: Collection[Stream], since_ns: int, until_ns: int, most: int
+    ) -> ReceivedPart:
+        """The records of some streams that were received in [since, until), in no fixed order.
+
+        If they are more than ``most``, only those of a shorter range, of one second at least.
+        """
+        ...
+
+    def next_received_ns(self, streams: Collection[Stream], since_ns: int) -> int | None:
+        """A time at or after ``since_ns``, and none of these records was received in between.
+
+        None: there is no later record.
+        """
+        ...
+
+    def end_ns(self, streams: Collection[Stream]) -> int | None:
+        """A time after every record of these streams; None without records."""
+        ...
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         """The record that readers show in place of each of these records of one stream.
 
@@ -287,8 +329,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "checks", "corrections", "damage", "failures", "heads", "key_values", "keys", "linked_folder",
-    "manifest", "reader", "reindex", "repair", "salvage", "spans", "tuning", "writer",
+    "by_time", "checks", "corrections", "damage", "failures", "heads", "index", "key_values",
+    "keys", "linked_folder", "manifest", "reader", "reindex", "repair", "salvage", "spans",
+    "tuning", "writer",
 }  # fmt: skip
 
 

@@ -37,6 +37,10 @@ class KeyValues(Protocol):
         """Entries with begin ≤ key < end, lowest key first, or highest first."""
         ...
 
+    def values(self, begin: bytes, end: bytes) -> list[bytes]:
+        """Values of entries with begin ≤ key < end, lowest key first. Faster than a scan."""
+        ...
+
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
         """Keys with begin ≤ key < end of any of these, which are sorted and do not overlap."""
         ...

@@ -104,6 +104,9 @@ class MemoryPairs:
         kv = list(zip(found, values, strict=True))
         return iter(kv[::-1] if reverse else kv)
 
+    def values(self, begin: bytes, end: bytes) -> list[bytes]:
+        return [value for _, value in self.scan(begin, end)]
+
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
         for begin, end in intervals:
             yield from self._keys[bisect_left(self._keys, begin) : bisect_left(self._keys, end)]

@@ -6,14 +6,14 @@ received then, reads their key ranges from all slots, and drops what was receive
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Protocol
 
-from penstock.errors import NotOurRecord
 from penstock.storage.log import (
     EVERYTHING,
+    ReceivedPart,
     SlotStats,
     Span,
     Stored,
@@ -22,9 +22,11 @@ from penstock.storage.log import (
     received_at_ns,
     spans,
 )
+from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
+from penstock.storage.log.index import find_batches, find_streams, last_batch, last_of
 from penstock.storage.log.key_values import KeyValues
-from penstock.storage.log.keys import SECOND_NS, Batch, Stream
+from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
 
 
@@ -115,6 +117,22 @@ class MergedReader:
                 (s for s in found if low <= s.number <= high), key=attrgetter("number")
             )
 
+    def received(
+        self, streams: Collection[Stream], since_ns: int, until_ns: int, most: int
+    ) -> ReceivedPart:
+        return self._by_time(streams).received(since_ns, until_ns, most)
+
+    def next_received_ns(self, streams: Collection[Stream], since_ns: int) -> int | None:
+        second = self._by_time(streams).next_second(since_ns)
+        return None if second is None else max(since_ns, second * SECOND_NS)
+
+    def end_ns(self, streams: Collection[Stream]) -> int | None:
+        second = self._by_time(streams).last_second()
+        return None if second is None else (second + 1) * SECOND_NS
+
+    def _by_time(self, streams: Collection[Stream]) -> SecondIndex:
+        return SecondIndex(self._slots.current(), streams)
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):
             return list(records)
@@ -128,74 +146,6 @@ class MergedReader:
 
     def close(self) -> None:
         self._slots.close()
-
-
-def find_streams(kv: KeyValues) -> dict[Stream, int]:
-    """Return the streams of a slot and their numbers within it.
-
-    Raises:
-        NotOurRecord: it was written by a newer penstock.
-    """
-    version = kv.get(keys.VERSION_KEY)
-    if version != keys.VERSION and version not in keys.OLDER:
-        raise NotOurRecord(
-            f"a log of layout {version!r}, where this penstock knows {keys.VERSION!r}: it was"
-            " written by a newer version (upgrade)"
-        )
-    return {
-        keys.read_stream(value): int.from_bytes(entry[1:], "big")
-        for entry, value in kv.scan(b"s", keys.past(b"s"))
-    }
-
-
-def find_batches(kv: KeyValues, stream_id: int, number: int) -> Iterator[Batch]:
-    """Batches of a stream in the order of their numbers, from the one that holds ``number``."""
-    numbers = keys.prefix(b"n", stream_id)
-    begin = numbers + number.to_bytes(8, "big")
-    holder = last_of(kv, numbers, keys.key_after(begin))
-    if holder is not None:
-        begin = holder[0]
-    begun: Batch | None = None
-    for entry, value in kv.scan(begin, keys.past(numbers)):
-        batch = keys.read_batch(entry, value)
-        if begun is not None:
-            # The next batch begins at a higher key: an upper bound for the keys of this one.
-            yield begun._replace(records=batch.first_number - begun.first_number, high=batch.low)
-        begun = None if batch.records else batch
-        if begun is None:
-            yield batch
-    if begun is not None:
-        yield _as_far_as_it_is(kv, stream_id, begun)
-
-
-def last_batch(kv: KeyValues, stream_id: int) -> Batch | None:
-    """The batch with the last number of a stream; an open one with its present end."""
-    numbers = keys.prefix(b"n", stream_id)
-    entry = last_of(kv, numbers, keys.past(numbers))
-    if entry is None:
-        return None
-    batch = keys.read_batch(*entry)
-    return batch if batch.records else _as_far_as_it_is(kv, stream_id, batch)
-
-
-def _as_far_as_it_is(kv: KeyValues, stream_id: int, batch: Batch) -> Batch:
-    """The open last batch of a stream with its present end: the last key of its kind."""
-    base = keys.prefix(b"r", stream_id)
-    end = keys.FIRST_LONG_ID if batch.low >= keys.FIRST_ARRIVAL else keys.FIRST_ARRIVAL
-    last = last_of(kv, base + batch.low, base + end)
-    if last is None:
-        raise NotOurRecord("a batch of the log that lacks its records")
-    key, value = last
-    return batch._replace(
-        records=int.from_bytes(value[:8], "big") - batch.first_number + 1,
-        high=key[5:],
-        last_received_ns=received_at_ns(value[8:]),
-    )
-
-
-def last_of(kv: KeyValues, begin: bytes, end: bytes) -> tuple[bytes, bytes] | None:
-    """The highest pair in [begin, end)."""
-    return next(iter(kv.scan(begin, end, reverse=True)), None)
 
 
 def stats_of(slot: str, kv: KeyValues) -> SlotStats:

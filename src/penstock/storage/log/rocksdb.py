@@ -247,6 +247,20 @@ class _RocksPairs:
         except Exception as error:
             raise self._named(error, begin, last) from error
 
+    def values(self, begin: bytes, end: bytes) -> list[bytes]:
+        bounds = read_options()
+        bounds.set_iterate_upper_bound(end)
+        found: list[bytes] = []
+        try:
+            found = list(cast("Iterator[bytes]", self._db.values(from_key=begin, read_opt=bounds)))
+            last = next(self.scan(begin, end, reverse=True), (b"", b""))[1]
+        except Exception as error:
+            raise self._named(error, begin, None) from error
+        if (found[-1] if found else b"") == last:
+            return found
+        # It does not report whether it ended because of damage: a scan does.
+        return [value for _, value in self.scan(begin, end)]
+
     def keys_within(self, intervals: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
         # One iterator for all: creating one takes longer than a seek.
         begin, last = b"", None

@@ -21,9 +21,10 @@ from penstock.market.events import Event
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.corrections import corrects
 from penstock.storage.log.heads import StreamHead
+from penstock.storage.log.index import find_batches, find_streams, last_batch, last_of
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
-from penstock.storage.log.reader import find_batches, find_streams, last_batch, last_of, stats_of
+from penstock.storage.log.reader import stats_of
 
 _prefix_of, _stream_of, _topic_of = map(attrgetter, ("prefix", "stream", "topic"))
 

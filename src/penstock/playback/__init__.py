@@ -1,0 +1,1 @@
+"""Replays records in one order: merges streams, keeps the time between them, computes a digest."""

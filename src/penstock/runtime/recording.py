@@ -1,5 +1,6 @@
 """A process that records: it owns a slot of the log and publishes what it records there."""
 
+import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -17,6 +18,7 @@ from penstock.runtime.publishers import Publishers
 from penstock.runtime.slots import free_slot
 from penstock.runtime.status import Report, slot_status_id
 from penstock.runtime.stores import configured_log
+from penstock.runtime.trimming import Trimmer
 from penstock.storage.log import LogWriter, Stored
 from penstock.telemetry import Listener, quiet
 
@@ -100,6 +102,8 @@ class RecordingProcess(Process):
             listener=self.listener,
         )
         self.stack.enter_context(closing(recorder))
+        trimmer = Trimmer(writer, self.log_id, self.clock, self.listener)
+        self._tasks.append(asyncio.create_task(trimmer.run(lambda: self._heartbeat.store)))
         return recorder, publishers
 
     def _count_recorded(self, recorded: Sequence[Stored]) -> None:

@@ -6,7 +6,7 @@ its application ids was committed after the table was read. So the version is re
 appended with the same table object; appending to a path instead would store the rows twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from penstock.errors import NewerStore, SealConflict, StorageError
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.storage.lake import FORMAT, NumberRange, Partition, TableStats
 from penstock.storage.lake.columns import schema_of, time_column
-from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA
+from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA, series_keys
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.lake.probe import check_conditional_put
 from penstock.storage.lake.sorting import sorted_batches
@@ -204,14 +204,22 @@ class DeltaLake:
             )
         return len(removed)
 
-    def replace_coverage(self, rows: pa.Table, exchanges: Sequence[str]) -> bool:
+    def merge_coverage(self, rows: pa.Table, series: Collection[Stream]) -> bool:
         table = self._writable(COVERAGE, COVERAGE_SCHEMA)
+        replaced = series_keys(series)
         with lake_errors(self._uri(COVERAGE)):
+            before = pl.DataFrame(pl.from_arrow(table.to_pyarrow_dataset().to_table()))
+            new = pl.DataFrame(pl.from_arrow(rows)).select(before.columns)
+            kept = before.join(replaced, on=replaced.columns, how="anti")
+            exchanges = {*before.join(replaced, on=replaced.columns, how="semi")["exchange"]}
+            exchanges |= {*new["exchange"]}
+            after = pl.concat([kept.filter(pl.col("exchange").is_in(sorted(exchanges))), new])
             try:
-                write_deltalake(
-                    table, rows, mode="overwrite",
-                    predicate=f"exchange IN ({', '.join(map(_quoted, exchanges))})",
-                )  # fmt: skip
+                if exchanges:
+                    write_deltalake(
+                        table, after.to_arrow().cast(COVERAGE_SCHEMA), mode="overwrite",
+                        predicate=f"exchange IN ({', '.join(map(_quoted, sorted(exchanges)))})",
+                    )  # fmt: skip
             except CommitFailedError:
                 return False
         return True

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from penstock.clock import Clock, wait_for
 from penstock.config import Settings
 from penstock.errors import PenstockError, SlotInUse
-from penstock.keep.coverage import CoverageCopy
+from penstock.keep.coverage import CoverageCopy, covered_numbers
 from penstock.keep.deletions import hot_ns, is_deletable, plan_deletions
 from penstock.keep.facts import KeepingFailed
 from penstock.keep.planning import Planned
@@ -35,6 +35,7 @@ from penstock.telemetry import Listener, quiet
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FOREVER = (1 << 63) - 1
 _ABANDONED_MS = 600_000
 """A slot whose owner was not seen for this long has none."""
 
@@ -104,7 +105,7 @@ class Keeper:
                 with self._reported(f"sealing {row.name} of {slot.slot}"):
                     await self._seal(slot.slot, row, streams)
         with self._reported("copying the coverage"):
-            await self._coverage.copy(self._services.clock.now_ms(), self._blocking)
+            await self._coverage.copy(self._blocking)
         with self._reported("reading the size of the lake"):
             stats = await self._blocking(self._services.lake.stats)
             self.lake_bytes = sum(each.size_bytes for each in stats)
@@ -141,11 +142,16 @@ class Keeper:
 
     async def _trim(self, slot: SlotStats, before_ns: int) -> None:
         services = self._services
+        covered = await covered_numbers(services.store, services.log_id, slot.slot)
         for row, streams in rows_with_streams(slot).items():
             if not is_deletable(row):
                 continue
             numbers = await self._verified(slot.slot, row)
-            verified = {stream: numbers.get(str(stream), 0) for stream in streams}
+            # What the slot's ledger has not seen yet is read from the log once it catches up.
+            verified = {
+                stream: min(numbers.get(str(stream), 0), covered.get(stream, _FOREVER))
+                for stream in streams
+            }
             stats = [each for each in slot.streams if each.stream in verified]
             planned = await self._blocking(
                 plan_deletions, self._reader, slot.slot, stats, verified, before_ns

@@ -19,7 +19,7 @@ from penstock.simulator import registry
 from penstock.simulator.engine.exchange import Asked, Reply, Route, SimulatedExchange
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.market.listings import QUIET
-from penstock.simulator.market.market import Libraries, Listing, Market
+from penstock.simulator.market.market import Listing, Market, library_of
 from penstock.storage.log import LogReader, Span
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import Listener, quiet
@@ -81,7 +81,7 @@ def build_replay_server(
 
 def _markets(exchange: str, symbols: Sequence[Symbol]) -> list[Market]:
     """Markets under the names of the recorded ones, so that the exchange lists them."""
-    catalogue, libraries, markets = registry.catalogue(exchange), Libraries(), list[Market]()
+    catalogue, markets = registry.catalogue(exchange), list[Market]()
     for symbol in symbols:
         try:
             [listing] = catalogue.find([symbol.slug])
@@ -96,7 +96,7 @@ def _markets(exchange: str, symbols: Sequence[Symbol]) -> list[Market]:
                 trades_per_minute=QUIET,
                 listed_at_ms=0,
             )
-        markets.append(Market(listing, seed=0, library=libraries.of(listing)))
+        markets.append(Market(listing, seed=0, library=library_of(listing)))
     return markets
 
 

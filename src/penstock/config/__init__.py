@@ -15,17 +15,17 @@ from penstock.config.loading import (
     setting_names,
     table_of,
 )
+from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.settings import (
     Api,
     Bus,
     Collect,
-    ConnectorPlan,
     Exchanges,
     Fetch,
     FetchKind,
     Jobs,
-    LimitPlan,
+    Keep,
     Logging,
     Metrics,
     Publish,
@@ -34,7 +34,6 @@ from penstock.config.settings import (
     Settings,
     State,
     Storage,
-    Text,
 )
 from penstock.config.short_names import named_symbols, short_names
 from penstock.config.simulator import (
@@ -54,6 +53,7 @@ __all__ = [
     "Fetch",
     "FetchKind",
     "Jobs",
+    "Keep",
     "LimitPlan",
     "Loaded",
     "Logging",

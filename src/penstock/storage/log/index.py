@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from penstock.errors import NotOurRecord
 from penstock.storage.log import keys, received_at_ns
 from penstock.storage.log.key_values import KeyValues
-from penstock.storage.log.keys import Batch, Stream
+from penstock.storage.log.keys import SECOND_NS, Batch, Stream
 
 
 def find_streams(kv: KeyValues) -> dict[Stream, int]:
@@ -54,6 +54,28 @@ def last_batch(kv: KeyValues, stream_id: int) -> Batch | None:
         return None
     batch = keys.read_batch(*entry)
     return batch if batch.records else _as_far_as_it_is(kv, stream_id, batch)
+
+
+def lowest_key(kv: KeyValues, stream_id: int, first: int) -> bytes | None:
+    """A key that no record numbered ``first`` or higher is below; None if there is none.
+
+    It may be lower than the lowest of their keys.
+    """
+    found = find_batches(kv, stream_id, first)
+    return min((batch.low for batch in found if batch.last_number >= first), default=None)
+
+
+def number_before(kv: KeyValues, stream_id: int, received_ns: int) -> int:
+    """A number up to which all records were received before this time, but for late ones.
+
+    The records of the second of that time are not among them.
+    """
+    times = keys.prefix(b"t", stream_id)
+    begin = times + (max(received_ns, 0) // SECOND_NS).to_bytes(8, "big")
+    for entry, _ in kv.scan(begin, keys.past(times)):
+        return int.from_bytes(entry[13:], "big") - 1
+    last = last_batch(kv, stream_id)
+    return last.last_number if last is not None else 0
 
 
 def _as_far_as_it_is(kv: KeyValues, stream_id: int, batch: Batch) -> Batch:

@@ -24,7 +24,14 @@ from penstock.storage.log import (
 )
 from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
-from penstock.storage.log.index import find_batches, find_streams, last_batch, last_of
+from penstock.storage.log.index import (
+    find_batches,
+    find_streams,
+    last_batch,
+    last_of,
+    lowest_key,
+    number_before,
+)
 from penstock.storage.log.key_values import KeyValues
 from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
@@ -132,6 +139,16 @@ class MergedReader:
 
     def _by_time(self, streams: Collection[Stream]) -> SecondIndex:
         return SecondIndex(self._slots.current(), streams)
+
+    def number_before(self, stream: Stream, slot: str, received_ns: int) -> int:
+        kv = self._slots.current().get(slot)
+        stream_id = None if kv is None else find_streams(kv).get(stream)
+        return 0 if kv is None or stream_id is None else number_before(kv, stream_id, received_ns)
+
+    def lowest_key(self, stream: Stream, slot: str, first: int) -> bytes | None:
+        kv = self._slots.current().get(slot)
+        stream_id = None if kv is None else find_streams(kv).get(stream)
+        return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
 
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):

@@ -13,6 +13,10 @@ PenstockError
 ├── NotCollected           a data folder has no data of that exchange or market
 ├── UnknownStream          nothing of that name was recorded
 ├── UnknownSlot            the log has no slot of that name
+├── NoDataset              there is no data folder and no lake at that place
+├── BadTime                not a time, or an empty range of time
+├── BadQuery               a query that cannot be answered as it is written
+├── GapError               data of the range that was read is missing
 ├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
 ├── BadCost                the cost of a request is not a whole number above zero
 ├── UnknownCategory        no limits have that name
@@ -94,6 +98,7 @@ from penstock.errors.naming import (
     UnknownStream,
     UnknownSymbol,
 )
+from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
 from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
@@ -126,7 +131,9 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadQuery",
     "BadRequest",
+    "BadTime",
     "Banned",
     "BusUnreachable",
     "ConfigError",
@@ -135,6 +142,7 @@ __all__ = [
     "CostExceedsLimit",
     "ExchangeError",
     "ExchangeUnreachable",
+    "GapError",
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
@@ -146,6 +154,7 @@ __all__ = [
     "NeverSent",
     "NewerStore",
     "NoAnswer",
+    "NoDataset",
     "NotCollected",
     "NotOurRecord",
     "NotStreaming",

@@ -1,0 +1,133 @@
+"""Candles of any interval, computed from trades.
+
+Prices and volumes are summed as exact decimals. Frames of trades may be added in any number, in the
+order of time; only the candles are kept.
+"""
+
+from typing import Literal, get_args
+
+import polars as pl
+
+from penstock.dataset.merging import TIME
+from penstock.errors import BadQuery
+from penstock.market.interval import FIRST_MONDAY_MS, Interval
+
+Empty = Literal["skip", "fill", "null"]
+"""What to do with intervals without trades: leave them out; repeat the last price with a volume of
+zero; or give a row without prices."""
+
+_MARKET = ("exchange", "symbol")
+_OPEN = "open_ms"
+_PRICES = ("open", "high", "low", "close")
+_SUMS = ("volume", "quote_volume", "trades", "taker_buy_volume")
+_NAMES = (*_MARKET, "interval", _OPEN, *_PRICES, *_SUMS, "first_trade_id", "last_trade_id")
+
+
+def check_empty(empty: str) -> None:
+    """Check a caller's choice.
+
+    Raises:
+        BadQuery: there is no such choice.
+    """
+    if empty not in get_args(Empty):
+        raise BadQuery(f"empty={empty!r}: use one of {', '.join(get_args(Empty))}.")
+
+
+class CandleBuilder:
+    """Builds the candles of one interval."""
+
+    def __init__(self, interval: Interval) -> None:
+        self._interval = interval
+        self._partial: pl.DataFrame | None = None
+
+    def add(self, trades: pl.DataFrame) -> None:
+        """Add trades, which are not older than those before."""
+        amount = pl.col("price") * pl.col("quantity")
+        bought = pl.when(pl.col("taker") == "buy").then(pl.col("quantity"))
+        found = (
+            trades.with_columns(_open_of(self._interval))
+            .group_by(*_MARKET, _OPEN, maintain_order=True)
+            .agg(
+                pl.col("price").first().alias("open"),
+                pl.col("price").max().alias("high"),
+                pl.col("price").min().alias("low"),
+                pl.col("price").last().alias("close"),
+                pl.col("quantity").sum().alias("volume"),
+                amount.sum().alias("quote_volume"),
+                pl.len().cast(pl.Int64).alias("trades"),
+                bought.sum().alias("taker_buy_volume"),
+                pl.col("id").first().alias("first_trade_id"),
+                pl.col("id").last().alias("last_trade_id"),
+            )
+        )
+        self._partial = found if self._partial is None else _joined(self._partial, found)
+
+    def candles(self, end_ms: int, empty: Empty) -> pl.DataFrame:
+        """All candles that have closed at ``end_ms``, sorted by time."""
+        if self._partial is None:
+            return _EMPTY_CANDLES
+        interval = self._interval
+        found = self._partial.with_columns(pl.lit(interval.text).alias("interval")).select(_NAMES)
+        opens = found[_OPEN].unique().to_list()
+        unclosed = [each for each in opens if interval.next_open(each) > end_ms]
+        found = found.filter(~pl.col(_OPEN).is_in(unclosed))
+        if empty != "skip" and found.height:
+            found = _with_empty(found, interval, fill=empty == "fill")
+        return found.sort(_OPEN, *_MARKET)
+
+
+def _open_of(interval: Interval) -> pl.Expr:
+    """When the candle of a trade opens; equal to ``Interval.open_of``."""
+    at_ms = pl.col(TIME) // 1_000_000
+    length = interval.fixed_ms
+    if length is not None:
+        shift = FIRST_MONDAY_MS if interval.unit == "w" else 0
+        return ((at_ms - shift) // length * length + shift).alias(_OPEN)
+    at = at_ms.cast(pl.Datetime("ms"))
+    month = (at.dt.year().cast(pl.Int64) - 1970) * 12 + at.dt.month().cast(pl.Int64) - 1
+    first = month // interval.count * interval.count
+    start = pl.datetime(1970 + first // 12, first % 12 + 1, 1, time_unit="ms")
+    return start.cast(pl.Int64).alias(_OPEN)
+
+
+def _joined(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """One row for each candle; a candle may have begun in the frame before."""
+    return (
+        pl.concat([before, after])
+        .group_by(*_MARKET, _OPEN, maintain_order=True)
+        .agg(
+            pl.col("open").first(),
+            pl.col("high").max(),
+            pl.col("low").min(),
+            pl.col("close").last(),
+            *(pl.col(name).sum() for name in _SUMS),
+            pl.col("first_trade_id").first(),
+            pl.col("last_trade_id").last(),
+        )
+    )
+
+
+def _with_empty(found: pl.DataFrame, interval: Interval, *, fill: bool) -> pl.DataFrame:
+    """Add the intervals without trades between the first and the last candle of each market."""
+    parts = []
+    for _, part in found.group_by(_MARKET, maintain_order=True):
+        part = part.sort(_OPEN)
+        first, last = part[_OPEN][0], part[_OPEN][-1]
+        opens = pl.DataFrame({_OPEN: list(interval.opens(first, last + 1))})
+        part = opens.join(part, on=_OPEN, how="left").with_columns(
+            pl.col(*_MARKET, "interval").forward_fill(), pl.col(*_SUMS).fill_null(0)
+        )
+        if fill:
+            part = part.with_columns(pl.col("close").forward_fill()).with_columns(
+                pl.col("open", "high", "low").fill_null(pl.col("close"))
+            )
+        parts.append(part.select(_NAMES))
+    return pl.concat(parts)
+
+
+_DECIMAL = pl.Decimal(38, 18)
+_EMPTY_CANDLES = pl.DataFrame(
+    schema=dict.fromkeys(_NAMES, pl.Int64)
+    | dict.fromkeys((*_MARKET, "interval"), pl.String)
+    | dict.fromkeys((*_PRICES, "volume", "quote_volume", "taker_buy_volume"), _DECIMAL)
+)

@@ -7,12 +7,14 @@ is one row, one event and its streams in the dialects: see docs/add-a-channel.md
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import astuple, replace
 
 from penstock.errors import UnknownChannel
+from penstock.market.columns import Column, columns_of
 from penstock.market.events import (
     AggTrade,
     BookDelta,
@@ -54,14 +56,14 @@ class Channel:
     event: type[Event]
     """The class of its events. No other channel has the same."""
     id_kind: IdKind
-    id_of: Callable[[Any], int | None] = no_id
-    """The id of an event. None: this event has no id, and its record is keyed by receipt."""
+    id_field: str | None = None
+    """The field of an event that holds its id; None: events of this channel have no id."""
     dedupe_key: DedupeKey
     liveness: Probe | None = None
     """None: the channel may be silent for any time, and never counts as stalled."""
-    suffix_of: Callable[[Any], str] | None = None
-    """For a family of channels, such as candles of several lengths: the end of the channel's name,
-    taken from an event."""
+    suffix_field: str | None = None
+    """For a family of channels, such as candles of several lengths: the field of an event that is
+    the end of the channel's name."""
     suffixes: tuple[str, ...] = ()
     """The usual ends of a family's names."""
     is_final: Callable[[Any], bool] | None = None
@@ -75,6 +77,23 @@ class Channel:
     """The channel in whose stream older versions recorded its events."""
     is_subscribed: bool = True
     """False for records that penstock itself creates."""
+    partition: Literal["day", "month"] = "day"
+    """How much time one partition of its table in the lake spans."""
+
+    @cached_property
+    def id_of(self) -> Callable[[Any], int | None]:
+        """Returns the id of an event. None: it has no id, and its record is keyed by receipt."""
+        return no_id if self.id_field is None else attrgetter(self.id_field)
+
+    @cached_property
+    def suffix_of(self) -> Callable[[Any], str] | None:
+        """Returns the end of the channel's name, for the events of a family."""
+        return None if self.suffix_field is None else attrgetter(self.suffix_field)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of its table, besides those of every table."""
+        return columns_of(self.event)
 
     def name_of(self, event: Event) -> str:
         """The channel of an event: the name of this row, or of one channel of a family."""
@@ -128,7 +147,7 @@ TRADES = Channel(
     name="trades",
     event=Trade,
     id_kind="exchange_id",
-    id_of=attrgetter("id"),
+    id_field="id",
     dedupe_key=_by_id,
     liveness=Probe(attrgetter("id")),
     price_of=attrgetter("price_text"),
@@ -137,7 +156,7 @@ AGG_TRADES = Channel(
     name="agg_trades",
     event=AggTrade,
     id_kind="exchange_id",
-    id_of=attrgetter("id"),
+    id_field="id",
     dedupe_key=_by_id,
     liveness=Probe(attrgetter("last_trade_id")),
     price_of=attrgetter("price_text"),
@@ -146,7 +165,7 @@ BOOK_DELTAS = Channel(
     name="book_deltas",
     event=BookDelta,
     id_kind="update_id",
-    id_of=attrgetter("final_update_id"),
+    id_field="final_update_id",
     dedupe_key=_by_updates,
     liveness=Probe(attrgetter("final_update_id")),
     carries=(BookSnapshot,),
@@ -164,7 +183,7 @@ TICKERS = Channel(
     name="tickers",
     event=Ticker,
     id_kind="update_id",
-    id_of=attrgetter("update_id"),
+    id_field="update_id",
     dedupe_key=_by_update_or_contents,
     liveness=Probe(),
     price_of=_ticker_price,
@@ -182,12 +201,13 @@ CANDLES = Channel(
     name="candles",
     event=Candle,
     id_kind="opening_time",
-    id_of=attrgetter("open_ms"),
+    id_field="open_ms",
     dedupe_key=contents,
     liveness=Probe(),
-    suffix_of=attrgetter("interval"),
+    suffix_field="interval",
     suffixes=COMMON,
     is_final=attrgetter("closed"),
+    partition="month",  # history goes back years, with few candles a day
 )
 DISCONNECTS = Channel(
     name="disconnects",

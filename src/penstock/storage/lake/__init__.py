@@ -1,0 +1,1 @@
+"""The lake: closed ranges of the log as Delta tables, one table for each channel."""

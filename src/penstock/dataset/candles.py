@@ -110,11 +110,10 @@ def _joined(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
 def _with_empty(found: pl.DataFrame, interval: Interval, *, fill: bool) -> pl.DataFrame:
     """Add the intervals without trades between the first and the last candle of each market."""
     parts = []
-    for _, part in found.group_by(_MARKET, maintain_order=True):
-        part = part.sort(_OPEN)
-        first, last = part[_OPEN][0], part[_OPEN][-1]
+    for _, sparse in found.sort(_OPEN).group_by(_MARKET, maintain_order=True):
+        first, last = sparse[_OPEN][0], sparse[_OPEN][-1]
         opens = pl.DataFrame({_OPEN: list(interval.opens(first, last + 1))})
-        part = opens.join(part, on=_OPEN, how="left").with_columns(
+        part = opens.join(sparse, on=_OPEN, how="left").with_columns(
             pl.col(*_MARKET, "interval").forward_fill(), pl.col(*_SUMS).fill_null(0)
         )
         if fill:

@@ -21,9 +21,7 @@ from penstock.storage.log.keys import Stream
 _BATCH_RECORDS = 16_384
 
 
-def hot_frames(
-    log: EventLog, streams: Collection[Stream], times: Range
-) -> Iterator[pl.DataFrame]:
+def hot_frames(log: EventLog, streams: Collection[Stream], times: Range) -> Iterator[pl.DataFrame]:
     """The records of some streams of one channel in a range of time, as rows with their times.
 
     Every call reads with a reader of its own, so several may run at the same time.

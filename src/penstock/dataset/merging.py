@@ -38,7 +38,7 @@ def id_columns(row: Channel) -> list[str]:
 
 def merged(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of a frame, each record once."""
-    frame = frame.unique(_PLACE + ("received_ns",), keep="first")
+    frame = frame.unique((*_PLACE, "received_ns"), keep="first")
     ids = id_columns(row)
     if not ids:
         return frame

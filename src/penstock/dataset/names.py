@@ -66,9 +66,7 @@ def _slugs(
     return found
 
 
-def _matches(
-    text: str, markets: set[tuple[str, str]], natives: Natives
-) -> set[tuple[str, str]]:
+def _matches(text: str, markets: set[tuple[str, str]], natives: Natives) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for exchange in sorted({exchange for exchange, _ in markets}):
         # The exchange's own names come first: KRW-BTC is the market BTC/KRW of one exchange.

@@ -1,10 +1,9 @@
 """Rows that were read in any order, to be read again by ranges of time.
 
-As many as fit stay in memory. Beyond that they are sorted and written to temporary files, from which
+As many as fit stay in memory. Beyond that they are sorted and written to temporary files, of which
 only the batches of the wanted range are read.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,28 +27,29 @@ class _Run(NamedTuple):
 class SortedRuns:
     """Collects frames of one schema. Close it after use: it may have temporary files."""
 
-    def __init__(self, most_rows: int) -> None:
-        self._most_rows = most_rows
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self._frames: list[pl.DataFrame] = []
-        self._rows = 0
+        self._bytes = 0
         self._runs: list[_Run] = []
         self._folder: TemporaryDirectory[str] | None = None
-        self._hours: Counter[int] = Counter()
+        self._hours: dict[int, float] = {}
 
     def add(self, frame: pl.DataFrame) -> None:
         """Add rows; they have a column of times."""
-        hours = frame.group_by(pl.col(TIME) // HOUR_NS).len()
-        self._hours.update(dict(hours.iter_rows()))
+        size = frame.estimated_size()
+        for hour, rows in frame.group_by(pl.col(TIME) // HOUR_NS).len().iter_rows():
+            self._hours[hour] = self._hours.get(hour, 0.0) + size * rows / frame.height
         self._frames.append(frame)
-        self._rows += frame.height
-        if self._rows > self._most_rows:
+        self._bytes += size
+        if self._bytes > self._most_bytes:
             self._write()
 
     def pieces(self) -> list[Piece]:
-        """How many rows every hour has."""
+        """How much every hour has."""
         return [
-            Piece(hour * HOUR_NS, hour * HOUR_NS + HOUR_NS - 1, rows)
-            for hour, rows in self._hours.items()
+            Piece(hour * HOUR_NS, hour * HOUR_NS + HOUR_NS - 1, size)
+            for hour, size in self._hours.items()
         ]
 
     def within(self, window: Window) -> Iterator[pl.DataFrame]:
@@ -79,7 +79,7 @@ class SortedRuns:
                 ranges.append((times[0].as_py(), times[-1].as_py()))
                 writer.write_table(batch)
         self._runs.append(_Run(path, ranges))
-        self._frames, self._rows = [], 0
+        self._frames, self._bytes = [], 0
 
 
 def _read(run: _Run, window: Window) -> Iterator[pl.DataFrame]:

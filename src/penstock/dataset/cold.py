@@ -1,0 +1,112 @@
+"""Rows from the lake: Delta tables, one for each channel, in a folder or an object store."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date, timedelta
+
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from penstock.dataset.merging import time_of
+from penstock.dataset.times import Range
+from penstock.dataset.windows import Piece, Window
+from penstock.market.channels import BY_EVENT, Channel
+from penstock.market.symbol import Symbol
+from penstock.storage.log.keys import Stream
+
+_EXPANSION = 8
+"""How much larger rows are in memory than in a compressed file, at most as a rule."""
+_DAY_NS = 86_400_000_000_000
+_MONTH_NS = 31 * _DAY_NS
+_EPOCH = date(1970, 1, 1)
+
+
+class Cold:
+    """A lake, to read."""
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        self.url, self._options = url.rstrip("/"), dict(options or {}) or None
+
+    def table(self, row: Channel) -> "ColdTable | None":
+        """The latest version of a channel's table; None if there is none."""
+        try:
+            table = DeltaTable(f"{self.url}/{row.name}", storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        return ColdTable(row, table, self._options)
+
+    def streams(self) -> set[Stream]:
+        """The streams that have rows."""
+        tables = [self.table(row) for row in BY_EVENT.values()]
+        return {stream for table in tables if table is not None for stream in table.streams()}
+
+
+class ColdTable:
+    """One version of a channel's table: it stays as it is while others write."""
+
+    def __init__(self, row: Channel, table: DeltaTable, options: dict[str, str] | None) -> None:
+        self._row, self._table, self._options = row, table, options
+
+    def streams(self) -> Iterator[Stream]:
+        """The streams that have rows in it."""
+        family = self._row.suffix_of is not None
+        names = ["exchange", "symbol", *(["interval"] if family else [])]
+        for exchange, symbol, *suffix in self._scan().select(names).unique().collect().iter_rows():
+            channel = self._row.named(suffix[0]) if suffix else self._row.name
+            yield Stream(exchange, channel, Symbol.parse(symbol).slug)
+
+    def pieces(self, exchanges: Collection[str], times: Range, share: float) -> Iterator[Piece]:
+        """The files that may have rows of these exchanges in a range, with their size in memory.
+
+        ``share`` is the part of their rows that is wanted.
+        """
+        files = pl.DataFrame(self._table.get_add_actions(flatten=True))
+        for file in files.iter_rows(named=True):
+            if file["partition.exchange"] not in exchanges:
+                continue
+            first, last = self._bounds(file)
+            first = first if times.since_ns is None else max(first, times.since_ns)
+            last = last if times.until_ns is None else min(last, times.until_ns - 1)
+            if first <= last:
+                yield Piece(first, last, file["size_bytes"] * _EXPANSION * share)
+
+    def frame(self, streams: Collection[Stream], window: Window) -> pl.DataFrame:
+        """The rows of these streams in a window, with their times, in any order."""
+        days = [self._partition_day(at_ns) for at_ns in (window.since_ns, window.until_ns - 1)]
+        wanted = pl.col("date").is_between(*days) & _markets(streams)
+        if self._row.suffix_of is not None:
+            suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
+            wanted &= pl.col("interval").is_in(sorted(suffixes))
+        in_time = time_of(self._row).is_between(*window, closed="left")
+        scanned = self._scan().filter(wanted & in_time).with_columns(time_of(self._row))
+        return scanned.collect()
+
+    def _scan(self) -> pl.LazyFrame:
+        return pl.scan_delta(self._table, storage_options=self._options)
+
+    def _partition_day(self, at_ns: int) -> date:
+        """The value of ``date`` in the row of a time."""
+        day = _EPOCH + timedelta(days=at_ns // _DAY_NS)
+        return day.replace(day=1) if self._row.partition == "month" else day
+
+    def _bounds(self, file: Mapping[str, object]) -> tuple[int, int]:
+        """The first and last time that a file may have."""
+        day = file["partition.date"]
+        assert isinstance(day, date)
+        first = (day - _EPOCH).days * _DAY_NS
+        last = first + (_MONTH_NS if self._row.partition == "month" else _DAY_NS) - 1
+        known = [file.get(f"{end}.at_ns") for end in ("min", "max")]
+        if file.get("null_count.at_ns") == 0 and all(isinstance(end, int) for end in known):
+            return max(first, int(str(known[0]))), min(last, int(str(known[1])))
+        return first, last
+
+
+def _markets(streams: Collection[Stream]) -> pl.Expr:
+    """Whether a row is of one of these markets."""
+    symbols: dict[str, set[str]] = {}
+    for each in streams:
+        symbols.setdefault(each.exchange, set()).add(Symbol.parse(each.symbol).unified)
+    return pl.any_horizontal(
+        (pl.col("exchange") == exchange) & pl.col("symbol").is_in(sorted(names))
+        for exchange, names in sorted(symbols.items())
+    )

@@ -1,0 +1,150 @@
+"""What a reader of a dataset returns: rows that are read when a frame or an iterator is asked for."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+from polars.io.plugins import register_io_source
+
+from penstock.dataset.gaps import OnGap, report
+from penstock.dataset.pushdown import Narrowing, narrowing
+from penstock.errors import MissingExtra
+from penstock.market.events import Event
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+E = TypeVar("E", bound=Event, covariant=True)
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Plan(Generic[E]):
+    """How the rows of a query are read."""
+
+    schema: pl.Schema
+    frames: Callable[[Narrowing], Iterator[pl.DataFrame]]
+    """Returns frames of this schema, in order; at least the rows that were not narrowed away."""
+    events: Callable[[], Iterator[E]]
+    missing: Callable[[], list[str]]
+    """Returns what is missing in the range, in words."""
+    on_gap: OnGap = "warn"
+
+
+class Query(Generic[E]):
+    """Rows of a dataset: nothing is read until one of the methods is called, and then anew.
+
+    Every method first compares the range with the ledger of coverage and reports what is missing,
+    as ``on_gap`` says. Rows are sorted by time, then by id.
+
+    Iterating gives the events themselves, with exact prices:
+
+        for trade in data.trades("BTC/USDT", since="-1h"):
+            print(trade.price, trade.quantity)
+    """
+
+    def __init__(self, plan: Plan[E]) -> None:
+        self._plan = plan
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The names and types of the columns."""
+        return self._plan.schema
+
+    def polars(self) -> pl.DataFrame:
+        """All rows as a polars frame.
+
+        Example: data.trades("BTC/USDT", since="-1h").polars()
+        """
+        self._check()
+        return self._frame()
+
+    def lazy(self) -> pl.LazyFrame:
+        """A lazy polars frame that reads batch by batch.
+
+        Filters by ``time``, ``exchange`` and ``symbol`` avoid reading the rest.
+
+        Example: data.trades("BTC/USDT").lazy().group_by("taker").agg(pl.len()).collect()
+        """
+        self._check()
+        return self._lazy()
+
+    def pandas(self) -> "pd.DataFrame":
+        """All rows as a pandas frame. Needs the extra ``pandas``.
+
+        Example: data.candles("1h", "BTC/USDT").pandas().set_index("time")
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        self._check()
+        try:
+            import pandas  # noqa: F401, ICN001, PLC0415 (an extra of its own)
+        except ModuleNotFoundError as error:
+            raise MissingExtra("pandas", "pandas") from error
+        frame: pd.DataFrame = self._frame().to_pandas()
+        return frame
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table.
+
+        Example: data.tickers("BTC/USDT", since="-1d").arrow()
+        """
+        self._check()
+        return self._frame().to_arrow()
+
+    def arrow_batches(self) -> pa.RecordBatchReader:
+        """The rows as Arrow record batches, of which one is in memory at a time.
+
+        Example: for batch in data.trades().arrow_batches(): ...
+        """
+        self._check()
+        empty = pl.DataFrame(schema=self._plan.schema).to_arrow()
+        return pa.RecordBatchReader.from_batches(empty.schema, self._batches())
+
+    def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> "duckdb.DuckDBPyRelation":
+        """The rows as a relation of DuckDB, for further queries.
+
+        Example: data.trades("BTC/USDT").duckdb().aggregate("sum(quantity)")
+        """
+        self._check()
+        connection = connection or duckdb.connect()
+        return connection.from_arrow(self._frame().to_arrow())
+
+    def __iter__(self) -> Iterator[E]:
+        self._check()
+        return self._plan.events()
+
+    def _check(self) -> None:
+        if self._plan.on_gap != "ignore":
+            report(self._plan.missing(), self._plan.on_gap, stacklevel=4)
+
+    def _frame(self) -> pl.DataFrame:
+        empty = pl.DataFrame(schema=self._plan.schema)
+        return pl.concat([empty, *self._plan.frames(Narrowing())])
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for frame in self._plan.frames(Narrowing()):
+            yield from frame.to_arrow().to_batches(max_chunksize=_BATCH_ROWS)
+
+    def _lazy(self) -> pl.LazyFrame:
+        def batches(
+            with_columns: list[str] | None,
+            predicate: pl.Expr | None,
+            n_rows: int | None,
+            _batch_size: int | None,
+        ) -> Iterator[pl.DataFrame]:
+            left = n_rows
+            for frame in self._plan.frames(narrowing(predicate)):
+                shown = frame if predicate is None else frame.filter(predicate)
+                shown = shown if with_columns is None else shown.select(with_columns)
+                yield shown if left is None else shown.head(left)
+                left = None if left is None else left - shown.height
+                if left is not None and left <= 0:
+                    return
+
+        return register_io_source(batches, schema=self._plan.schema, is_pure=False)
+

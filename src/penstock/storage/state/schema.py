@@ -157,6 +157,27 @@ PROCESSES = Table(
     indexes=(("seen_at",),),
 )
 
+COVERAGE = Table(
+    name="coverage",
+    fields={"exchange": "text", "channel": "text", "symbol": "text", "slot": "text"},
+    indexes=(("exchange", "channel", "symbol"),),
+)
+
+GAPS = Table(
+    name="gaps",
+    fields={
+        "exchange": "text",
+        "channel": "text",
+        "symbol": "text",
+        "by": "text",
+        "state": "text",
+        "first": "int",
+        "last": "int",
+        "job_id": "text",
+    },
+    indexes=(("exchange", "channel", "symbol", "by", "last"), ("state", "exchange")),
+)
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -170,4 +191,5 @@ SCHEMA: Schema = (
     # First no more jobs without a target are accepted, then all get one, which makes them unique.
     (Table(name=JOBS.name, fields=JOBS.fields, required=JOBS.required),),
     (JOBS,),
+    (COVERAGE, GAPS),
 )

@@ -4,13 +4,19 @@ Prices and volumes are summed as exact decimals. Frames of trades may be added i
 order of time; only the candles are kept.
 """
 
+from collections.abc import Iterator
+from decimal import Decimal
 from typing import Literal, get_args
 
 import polars as pl
 
 from penstock.dataset.merging import TIME
+from penstock.dataset.reading import empty_frame
 from penstock.errors import BadQuery
+from penstock.market.channels import CANDLES
+from penstock.market.events import Candle
 from penstock.market.interval import FIRST_MONDAY_MS, Interval
+from penstock.market.symbol import Symbol
 
 Empty = Literal["skip", "fill", "null"]
 """What to do with intervals without trades: leave them out; repeat the last price with a volume of
@@ -19,7 +25,8 @@ zero; or give a row without prices."""
 _MARKET = ("exchange", "symbol")
 _OPEN = "open_ms"
 _PRICES = ("open", "high", "low", "close")
-_SUMS = ("volume", "quote_volume", "trades", "taker_buy_volume")
+_SUMS = ("volume", "quote_volume", "trades", "taker_buy_volume", "taker_buy_quote_volume")
+_NUMBERS = (*_PRICES, *(name for name in _SUMS if name != "trades"))
 _NAMES = (*_MARKET, "interval", _OPEN, *_PRICES, *_SUMS, "first_trade_id", "last_trade_id")
 
 
@@ -43,7 +50,7 @@ class CandleBuilder:
     def add(self, trades: pl.DataFrame) -> None:
         """Add trades, which are not older than those before."""
         amount = pl.col("price") * pl.col("quantity")
-        bought = pl.when(pl.col("taker") == "buy").then(pl.col("quantity"))
+        bought = pl.col("taker") == "buy"
         found = (
             trades.with_columns(_open_of(self._interval))
             .group_by(*_MARKET, _OPEN, maintain_order=True)
@@ -55,7 +62,8 @@ class CandleBuilder:
                 pl.col("quantity").sum().alias("volume"),
                 amount.sum().alias("quote_volume"),
                 pl.len().cast(pl.Int64).alias("trades"),
-                bought.sum().alias("taker_buy_volume"),
+                pl.col("quantity").filter(bought).sum().alias("taker_buy_volume"),
+                amount.filter(bought).sum().alias("taker_buy_quote_volume"),
                 pl.col("id").first().alias("first_trade_id"),
                 pl.col("id").last().alias("last_trade_id"),
             )
@@ -128,5 +136,64 @@ _DECIMAL = pl.Decimal(38, 18)
 _EMPTY_CANDLES = pl.DataFrame(
     schema=dict.fromkeys(_NAMES, pl.Int64)
     | dict.fromkeys((*_MARKET, "interval"), pl.String)
-    | dict.fromkeys((*_PRICES, "volume", "quote_volume", "taker_buy_volume"), _DECIMAL)
+    | dict.fromkeys((*_PRICES, "volume", "quote_volume"), _DECIMAL)
+    | dict.fromkeys(("taker_buy_volume", "taker_buy_quote_volume"), _DECIMAL)
 )
+
+
+def candle_rows(found: pl.DataFrame, interval: Interval) -> pl.DataFrame:
+    """Candles in the columns in which the exchanges' own are stored."""
+    closes = [interval.next_open(each) - 1 for each in found[_OPEN].to_list()]
+    schema = empty_frame(CANDLES).schema
+    frame = found.with_columns(
+        pl.col(_OPEN).cast(pl.Datetime("ms", "UTC")).dt.cast_time_unit("us").alias("open_at"),
+        pl.Series("close_at", closes, pl.Int64)
+        .cast(pl.Datetime("ms", "UTC"))
+        .dt.cast_time_unit("us"),
+        (pl.col(_OPEN) * 1_000_000).alias(TIME),
+        pl.lit(True).alias("closed"),
+        pl.lit("computed").alias("source"),
+        *map(_text_of, _NUMBERS),
+    )
+    absent = [name for name in schema if name not in frame.columns]
+    return frame.with_columns(pl.lit(None, schema[name]).alias(name) for name in absent).select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
+    )
+
+
+def as_candles(rows: pl.DataFrame) -> Iterator[Candle]:
+    """The events of computed candles that have prices."""
+    for row in rows.drop_nulls("open").iter_rows(named=True):
+        texts = {f"{name}_text": _plain(row[name]) for name in _NUMBERS}
+        yield Candle(
+            exchange=row["exchange"],
+            symbol=Symbol.parse(row["symbol"]),
+            received_at_ns=0,
+            interval=row["interval"],
+            open_ms=row[TIME] // 1_000_000,
+            close_ms=int(row["close_at"].timestamp() * 1000),
+            trades=row["trades"],
+            first_trade_id=row["first_trade_id"],
+            last_trade_id=row["last_trade_id"],
+            **texts,
+        )
+
+
+def _text_of(name: str) -> pl.Expr:
+    text = pl.col(name).cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
+    return text.alias(f"{name}_text")
+
+
+def _plain(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def ohlcv(candles: pl.DataFrame, *, newest: bool, limit: int | None) -> list[list[float]]:
+    """Candles in the shape of ccxt, at most so many: the newest, or the oldest."""
+    rows = candles.drop_nulls("open").select(
+        pl.col(TIME) // 1_000_000, "open", "high", "low", "close", "volume"
+    )
+    if limit is not None:
+        rows = rows.tail(limit) if newest else rows.head(limit)
+    return [list(row) for row in rows.iter_rows()]

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from msgspec import Struct
+
 from penstock.coverage.ledger import Interval
 from penstock.coverage.model import By
-
 from penstock.dataset.times import Range, iso
 from penstock.errors import BadQuery, GapError
 from penstock.market.symbol import Symbol

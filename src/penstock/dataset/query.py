@@ -1,10 +1,10 @@
-"""What a reader of a dataset returns: rows that are read when a frame or an iterator is asked for."""
+"""Rows of a dataset, read when a frame or an iterator is asked for."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import duckdb
+import duckdb as engine
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
@@ -17,24 +17,24 @@ from penstock.market.events import Event
 if TYPE_CHECKING:
     import pandas as pd
 
-E = TypeVar("E", bound=Event, covariant=True)
+E_co = TypeVar("E_co", bound=Event, covariant=True)
 _BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Plan(Generic[E]):
+class Plan(Generic[E_co]):
     """How the rows of a query are read."""
 
     schema: pl.Schema
     frames: Callable[[Narrowing], Iterator[pl.DataFrame]]
     """Returns frames of this schema, in order; at least the rows that were not narrowed away."""
-    events: Callable[[], Iterator[E]]
+    events: Callable[[], Iterator[E_co]]
     missing: Callable[[], list[str]]
     """Returns what is missing in the range, in words."""
     on_gap: OnGap = "warn"
 
 
-class Query(Generic[E]):
+class Query(Generic[E_co]):
     """Rows of a dataset: nothing is read until one of the methods is called, and then anew.
 
     Every method first compares the range with the ledger of coverage and reports what is missing,
@@ -46,7 +46,7 @@ class Query(Generic[E]):
             print(trade.price, trade.quantity)
     """
 
-    def __init__(self, plan: Plan[E]) -> None:
+    def __init__(self, plan: Plan[E_co]) -> None:
         self._plan = plan
 
     @property
@@ -82,7 +82,7 @@ class Query(Generic[E]):
         """
         self._check()
         try:
-            import pandas  # noqa: F401, ICN001, PLC0415 (an extra of its own)
+            import pandas  # noqa: F401, PLC0415 (an extra of its own)
         except ModuleNotFoundError as error:
             raise MissingExtra("pandas", "pandas") from error
         frame: pd.DataFrame = self._frame().to_pandas()
@@ -105,16 +105,18 @@ class Query(Generic[E]):
         empty = pl.DataFrame(schema=self._plan.schema).to_arrow()
         return pa.RecordBatchReader.from_batches(empty.schema, self._batches())
 
-    def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> "duckdb.DuckDBPyRelation":
+    def duckdb(
+        self, connection: engine.DuckDBPyConnection | None = None
+    ) -> engine.DuckDBPyRelation:
         """The rows as a relation of DuckDB, for further queries.
 
         Example: data.trades("BTC/USDT").duckdb().aggregate("sum(quantity)")
         """
         self._check()
-        connection = connection or duckdb.connect()
+        connection = connection or engine.connect()
         return connection.from_arrow(self._frame().to_arrow())
 
-    def __iter__(self) -> Iterator[E]:
+    def __iter__(self) -> Iterator[E_co]:
         self._check()
         return self._plan.events()
 
@@ -147,4 +149,3 @@ class Query(Generic[E]):
                     return
 
         return register_io_source(batches, schema=self._plan.schema, is_pure=False)
-

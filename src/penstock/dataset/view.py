@@ -27,6 +27,12 @@ stored."""
 INSTANT = pl.Datetime("us", "UTC")
 DECIMAL = pl.Decimal(38, 18)
 _UPDATE_IDS = {BOOK_DELTAS.name: "final_update_id", BOOK_SNAPSHOTS.name: "update_id"}
+_TARDIS_HEAD = (
+    pl.col("exchange"),
+    pl.col("symbol"),
+    (pl.col(TIME) // 1000).alias("timestamp"),
+    (pl.col("received_ns") // 1000).alias("local_timestamp"),
+)
 
 
 def check_choices(numbers: str, columns: str) -> None:
@@ -132,36 +138,34 @@ class View:
 
     def _tardis(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns and names of Tardis' files of trades, quotes and order books."""
-        plain = View(self.row, self.numbers, books=self.books).show(frame)
-        head = [
-            pl.col("exchange"),
-            pl.col("symbol"),
-            (pl.col(TIME) // 1000).alias("timestamp"),
-            (pl.col("received_ns") // 1000).alias("local_timestamp"),
-        ]
+        plain = View(self.row, self.numbers).show(frame)
         names = plain.columns
-        if self.books:
-            return _levels_as_rows(plain, head)
         if "taker" in names:
             own = {"id": "id", "side": "taker", "price": "price", "amount": "quantity"}
             exprs = [pl.col(column).alias(name) for name, column in own.items()]
             exprs[0] = exprs[0].cast(pl.String)
-            return plain.select(*head, *exprs)
+            return plain.select(*_TARDIS_HEAD, *exprs)
         if "bid" in names:
             quote = {
                 "ask_amount": "ask_quantity", "ask_price": "ask", "bid_price": "bid",
                 "bid_amount": "bid_quantity",
             }  # fmt: skip
-            return plain.select(*head, *(pl.col(held).alias(n) for n, held in quote.items()))
+            return plain.select(
+                *_TARDIS_HEAD, *(pl.col(held).alias(n) for n, held in quote.items())
+            )
         raise BadQuery(f"Tardis has no columns for {self.row.name}. Leave out columns='tardis'.")
 
 
-def _levels_as_rows(plain: pl.DataFrame, head: list[pl.Expr]) -> pl.DataFrame:
-    """One row for each level, as in Tardis' incremental_book_L2."""
+def levels_as_rows(plain: pl.DataFrame) -> pl.DataFrame:
+    """Order books with one row for each level, as in Tardis' incremental_book_L2."""
     plain = plain.with_row_index("_row")
     sides = [
         plain.select(
-            "_row", *head, "is_snapshot", pl.lit(side).alias("side"), pl.col(name).alias("level")
+            "_row",
+            *_TARDIS_HEAD,
+            "is_snapshot",
+            pl.lit(side).alias("side"),
+            pl.col(name).alias("level"),
         )
         .explode("level")
         .drop_nulls("level")

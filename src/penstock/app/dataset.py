@@ -1,0 +1,41 @@
+"""Opens collected data to read, for programs and for commands."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.app.extras import installed_with
+
+if TYPE_CHECKING:
+    from penstock.dataset.dataset import Dataset
+
+
+def open(  # noqa: A001 (it is used as penstock.open)
+    where: str | Path,
+    *,
+    state_url: str | None = None,
+    lake_url: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> "Dataset":
+    """Open collected data to read: a data folder, or a lake by its folder or URL.
+
+    A data folder has a log, a state store and perhaps a lake. ``state_url`` and ``lake_url`` name
+    those that are elsewhere; ``storage_options`` are those of an object store. Collectors may run
+    meanwhile, and nothing is changed.
+
+    Example::
+
+        import penstock
+
+        data = penstock.open("penstock-data")
+        frame = data.trades("BTC/USDT", since="-1h").polars()
+
+    Raises:
+        NoDataset: there is nothing to read.
+        MissingExtra: the libraries of the extra ``lake`` are not installed.
+    """
+    with installed_with("lake"):
+        from penstock.dataset.opening import open_place  # noqa: PLC0415
+    return open_place(
+        where, state_url=state_url, lake_url=lake_url, storage_options=storage_options
+    )

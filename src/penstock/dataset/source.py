@@ -1,0 +1,75 @@
+"""What a dataset reads from: a log, a lake and a state store, each of which may be absent."""
+
+from collections.abc import Collection, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from penstock.clock import Clock
+from penstock.coverage.ledger import by_series
+from penstock.dataset.gaps import Coverage, coverage_row, missing_of
+from penstock.dataset.names import Exchanges, Symbols, find_streams
+from penstock.dataset.reading import Places
+from penstock.dataset.state import StateReader
+from penstock.dataset.times import Range
+from penstock.market import channels
+from penstock.market.symbol import Symbol
+from penstock.storage.log.keys import Stream
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows of a dataset are, and what is known about them."""
+
+    places: Places
+    state: StateReader | None
+    clock: Clock
+    _natives: dict[str, dict[str, Symbol]] = field(default_factory=dict)
+
+    def streams(self) -> set[Stream]:
+        """All streams that have rows, of channels that this version knows."""
+        found: set[Stream] = set()
+        if self.places.log is not None:
+            with closing(self.places.log.reader()) as reader:
+                found.update(reader.streams())
+        if self.places.lake is not None:
+            found |= self.places.lake.streams()
+        return {each for each in found if channels.find(each.channel) is not None}
+
+    def find(self, names: Collection[str], symbols: Symbols, exchanges: Exchanges) -> list[Stream]:
+        """The streams of these channels that match.
+
+        Raises:
+            NotCollected: an exchange or a market is in no stream at all.
+        """
+        return find_streams(self.streams(), names, symbols, exchanges, self._natives_of)
+
+    def coverage(self, streams: Collection[Stream] | None = None) -> list[Coverage]:
+        """The intervals of these streams, or of all, in order."""
+        if self.state is None:
+            return []
+        held, gaps = self.state.ledger()
+        return [
+            coverage_row(stream, by, interval)
+            for (stream, by), found in by_series(held, gaps).items()
+            if streams is None or stream in streams
+            for interval in found
+        ]
+
+    def missing(self, streams: Iterable[Stream], times: Range) -> list[str]:
+        """What is missing of some streams in a range, in words."""
+        streams = list(streams)
+        rows: dict[tuple[str, str, str], list[Coverage]] = {}
+        for row in self.coverage(streams):
+            rows.setdefault((row.exchange, row.channel, row.symbol), []).append(row)
+        found: list[str] = []
+        for stream in streams:
+            name = (stream.exchange, stream.channel, Symbol.parse(stream.symbol).unified)
+            found += missing_of(stream, rows.get(name, []), times)
+        return found
+
+    def _natives_of(self, exchange: str) -> dict[str, Symbol]:
+        if self.state is None:
+            return {}
+        if exchange not in self._natives:
+            self._natives.update(self.state.natives([exchange]))
+        return self._natives[exchange]

@@ -38,7 +38,8 @@ def id_columns(row: Channel) -> list[str]:
 
 def merged(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of a frame, each record once."""
-    frame = frame.unique((*_PLACE, "received_ns"), keep="first")
+    family = ("interval",) if row.suffix_of is not None else ()
+    frame = frame.unique((*_PLACE, *family, "received_ns"), keep="first")
     ids = id_columns(row)
     if not ids:
         return frame

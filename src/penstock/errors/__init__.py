@@ -38,6 +38,7 @@ PenstockError
 ├── BusUnreachable         no bus answers there: start it
 ├── AlreadyExists          another document, ``existing_id``, has the same key
 │   └── GapOverlaps        another job fetches part of the same range
+├── SealConflict           another keeper sealed part of a range: read what is sealed and retry
 ├── VersionChanged         it was changed after it was read: read it again and retry
 ├── UnknownConnector       there is no connector for that exchange
 ├── ConnectorPaused        the connector is paused: nothing is sent to that exchange
@@ -105,6 +106,7 @@ from penstock.errors.storage import (
     LogDamaged,
     NewerStore,
     NotOurRecord,
+    SealConflict,
     SlotInUse,
     StorageError,
     StorageFull,
@@ -161,6 +163,7 @@ __all__ = [
     "PenstockError",
     "PortInUse",
     "RateLimited",
+    "SealConflict",
     "SlotInUse",
     "StorageError",
     "StorageFull",

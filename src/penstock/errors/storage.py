@@ -112,3 +112,15 @@ class VersionChanged(PenstockError):
             f"{what} is at version {found}, not {expected}: it was changed after it was read."
             " This change was not made. Read it again and retry."
         )
+
+
+class SealConflict(PenstockError):
+    """A range of a seal does not begin where the last sealed range ended."""
+
+    def __init__(self, stream: str, slot: str, first: int, sealed: int) -> None:
+        self.stream, self.slot, self.first, self.sealed = stream, slot, first, sealed
+        super().__init__(
+            f"{stream} of slot {slot} is sealed up to number {sealed}, so a range that begins with"
+            f" {first} cannot be sealed: another keeper sealed it meanwhile, or a range is missing."
+            " Nothing was written."
+        )

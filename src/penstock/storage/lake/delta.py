@@ -1,0 +1,300 @@
+"""A lake of Delta tables.
+
+A seal is one commit: the files of its rows, and for each stream a transaction whose application id
+is ``LOG/SLOT/STREAM`` and whose version is the last sealed number. Delta rejects a commit if one of
+its application ids was committed after the table was read. So the version is read and the rows are
+appended with the same table object; appending to a path instead would store the rows twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from penstock.errors import NewerStore, SealConflict, StorageError
+from penstock.market.channels import BY_EVENT, Channel
+from penstock.storage.lake import FORMAT, NumberRange, Partition, TableStats
+from penstock.storage.lake.columns import schema_of, time_column
+from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA
+from penstock.storage.lake.failures import lake_errors
+from penstock.storage.lake.probe import check_conditional_put
+from penstock.storage.lake.sorting import sorted_batches
+from penstock.storage.log.keys import Stream
+
+PARTITIONS = ["exchange", "date"]
+_FORMAT_KEY = "penstock.format"
+_ATTEMPTS = 20
+_FILE_BYTES = 256 * 1024 * 1024
+_PACKED = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
+_PACKED_TYPES = (pa.int64(), pa.timestamp("us", tz="UTC"))
+
+
+def open_url(url: str, options: Mapping[str, str], *, alone: bool) -> "DeltaLake":
+    """The lake at a URL; see ``open_lake``."""
+    if "://" not in url:
+        url = str(Path(url).absolute())
+    elif not alone:
+        check_conditional_put(url, options)
+    return DeltaLake(url.rstrip("/"), options)
+
+
+class DeltaLake:
+    """Delta tables in one folder or bucket."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self.url, self._options = url, dict(options) or None
+        self._tables: dict[str, DeltaTable] = {}
+
+    def sealed(self, row: Channel, slot: str, streams: Sequence[Stream]) -> dict[Stream, int]:
+        table = self._current(row.name)
+        if table is None:
+            return dict.fromkeys(streams, 0)
+        with lake_errors(self._uri(row.name)):
+            return {stream: _sealed(table, slot, stream) for stream in streams}
+
+    def seal(
+        self, row: Channel, slot: str, rows: pa.Table, ranges: Mapping[Stream, NumberRange]
+    ) -> None:
+        table = self._writable(row.name, schema_of(row))
+        order = [("symbol", "ascending"), (time_column(row), "ascending"), ("number", "ascending")]
+        rows = rows.sort_by(order)
+        commit = CommitProperties(
+            app_transactions=[
+                Transaction(_app_id(slot, stream), last) for stream, (_, last) in ranges.items()
+            ]
+        )
+        with lake_errors(self._uri(row.name)):
+            for _ in range(_ATTEMPTS):
+                for stream, (first, _) in ranges.items():
+                    sealed = _sealed(table, slot, stream)
+                    if sealed != first - 1:
+                        raise SealConflict(str(stream), slot, first, sealed)
+                with suppress(CommitFailedError):
+                    self._append(table, rows, commit)
+                    return
+                table.update_incremental()
+        raise StorageError(self._uri(row.name), "others write to the table without a pause")
+
+    def _append(self, table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
+        known = {field.name for field in table.schema().fields}
+        write_deltalake(
+            table,
+            rows,
+            mode="append",
+            schema_mode=None if known.issuperset(rows.column_names) else "merge",
+            writer_properties=_writer_properties(rows.schema),
+            target_file_size=_FILE_BYTES,
+            commit_properties=commit,
+        )
+
+    def equal(self, row: Channel, rows: pa.Table) -> bool:
+        table = self._current(row.name)
+        if table is None:
+            return bool(rows.num_rows == 0)
+        identity = ["exchange", "symbol", "slot", "number"]
+        identity += [row.suffix_field] if row.suffix_field is not None else []
+        wanted = pl.DataFrame(pl.from_arrow(rows))
+        numbers = pc.field("number")
+        filters = (
+            pc.field("slot").isin(pc.unique(rows["slot"]))
+            & pc.field("exchange").isin(pc.unique(rows["exchange"]))
+            & pc.field("date").isin(pc.unique(rows["date"]))
+            & (numbers >= pc.min(rows["number"]))
+            & (numbers <= pc.max(rows["number"]))
+        )
+        with lake_errors(self._uri(row.name)):
+            found = table.to_pyarrow_dataset(schema=schema_of(row)).to_table(filter=filters)
+        # All rows of these records, so that one that is stored twice is seen.
+        there = pl.DataFrame(pl.from_arrow(found)).join(wanted, on=identity, how="semi")
+        return there.select(wanted.columns).sort(identity).equals(wanted.sort(identity))
+
+    def stats(self) -> list[TableStats]:
+        found = []
+        for name in self.names():
+            table = self._current(name)
+            if table is not None:
+                files = _files(table)
+                rows, size = int(files["num_records"].sum()), int(files["size_bytes"].sum())
+                found.append(TableStats(name, table.version(), files.height, rows, size))
+        return found
+
+    def names(self) -> list[str]:
+        """The names of tables that may exist."""
+        return [*(row.name for row in BY_EVENT.values()), COVERAGE]
+
+    def partitions(self, row: Channel) -> list[Partition]:
+        table = self._current(row.name)
+        if table is None:
+            return []
+        grouped = _files(table).group_by("partition.date", "partition.exchange").agg(
+            pl.len(), pl.sum("num_records"), pl.sum("size_bytes")
+        )  # fmt: skip
+        return [
+            Partition(exchange, day, files, rows, size)
+            for day, exchange, files, rows, size in grouped.sort(
+                "partition.date", "partition.exchange"
+            ).iter_rows()
+        ]
+
+    def compact(self, row: Channel, partition: Partition) -> bool:
+        table = self._current(row.name)
+        if table is None:
+            return False
+        where, before = self._uri(row.name), table.version()
+        predicate = f"exchange = {_quoted(partition.exchange)} AND date = '{partition.date}'"
+        in_partition = (pc.field("exchange") == partition.exchange) & (
+            pc.field("date") == pa.scalar(partition.date, pa.date32())
+        )
+        rows_before = _rows(table)
+        with lake_errors(where):
+            dataset = table.to_pyarrow_dataset(schema=schema_of(row)).filter(in_partition)
+            with sorted_batches(dataset, ["symbol", time_column(row), "number"]) as batches:
+                try:
+                    write_deltalake(
+                        table,
+                        batches,
+                        mode="overwrite",
+                        predicate=predicate,
+                        writer_properties=_writer_properties(schema_of(row)),
+                        target_file_size=_FILE_BYTES,
+                    )
+                except CommitFailedError:
+                    return False
+            if _rows(table) != rows_before:
+                table.restore(before)
+                problem = f"a compaction of {predicate} did not keep all rows; it was undone"
+                raise StorageError(where, problem, "Report a bug. No row is lost.")
+        return True
+
+    def delete(self, row: Channel, partitions: Sequence[Partition]) -> bool:
+        table = self._current(row.name)
+        if table is None or not partitions:
+            return False
+        predicate = " OR ".join(
+            f"(exchange = {_quoted(each.exchange)} AND date = '{each.date}')" for each in partitions
+        )
+        with lake_errors(self._uri(row.name)):
+            try:
+                table.delete(predicate)
+            except CommitFailedError:
+                return False
+        return True
+
+    def vacuum(self, row: Channel, retention_hours: int, *, dry_run: bool = False) -> int:
+        table = self._current(row.name)
+        if table is None:
+            return 0
+        with lake_errors(self._uri(row.name)):
+            # All files are listed: killed writers leave some that the table never knew.
+            removed = table.vacuum(
+                retention_hours, dry_run, enforce_retention_duration=False, full=True
+            )
+        return len(removed)
+
+    def replace_coverage(self, rows: pa.Table, exchanges: Sequence[str]) -> bool:
+        table = self._writable(COVERAGE, COVERAGE_SCHEMA)
+        with lake_errors(self._uri(COVERAGE)):
+            try:
+                write_deltalake(
+                    table, rows, mode="overwrite",
+                    predicate=f"exchange IN ({', '.join(map(_quoted, exchanges))})",
+                )  # fmt: skip
+            except CommitFailedError:
+                return False
+        return True
+
+    def _uri(self, name: str) -> str:
+        return f"{self.url}/{name}"
+
+    def _current(self, name: str) -> DeltaTable | None:
+        """The latest version of a table; None if there is none.
+
+        Raises:
+            NewerStore: a newer penstock wrote it.
+            StorageError: it cannot be read, or is not a table of penstock.
+        """
+        uri = self._uri(name)
+        with lake_errors(uri):
+            table = self._tables.get(name)
+            if table is None:
+                try:
+                    table = DeltaTable(uri, storage_options=self._options)
+                except TableNotFoundError:
+                    return None
+                self._tables[name] = table
+            else:
+                table.update_incremental()
+        _check_format(uri, table)
+        return table
+
+    def _writable(self, name: str, schema: pa.Schema) -> DeltaTable:
+        """The latest version of a table, created if there is none."""
+        table = self._current(name)
+        if table is None:
+            with lake_errors(self._uri(name)):
+                if "://" not in self.url:
+                    Path(self._uri(name)).mkdir(parents=True, exist_ok=True)
+                DeltaTable.create(
+                    self._uri(name),
+                    schema,
+                    mode="ignore",
+                    partition_by=PARTITIONS if "date" in schema.names else ["exchange"],
+                    configuration={_FORMAT_KEY: str(FORMAT)},
+                    raise_if_key_not_exists=False,
+                    storage_options=self._options,
+                )
+            table = self._current(name)
+            assert table is not None
+        return table
+
+
+def _check_format(uri: str, table: DeltaTable) -> None:
+    found = table.metadata().configuration.get(_FORMAT_KEY, "")
+    if not found.isdigit():
+        problem = "is a Delta table that penstock did not create"
+        raise StorageError(uri, problem, "Choose another folder with storage.lake_url.")
+    if int(found) > FORMAT:
+        raise NewerStore(uri, int(found), FORMAT)
+
+
+def _app_id(slot: str, stream: Stream) -> str:
+    return f"{slot}/{stream}"
+
+
+def _sealed(table: DeltaTable, slot: str, stream: Stream) -> int:
+    return table.transaction_version(_app_id(slot, stream)) or 0
+
+
+def _files(table: DeltaTable) -> pl.DataFrame:
+    return pl.DataFrame(table.get_add_actions(flatten=True))
+
+
+def _rows(table: DeltaTable) -> int:
+    return int(_files(table)["num_records"].sum())
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@lru_cache
+def _writer_properties(schema: pa.Schema) -> WriterProperties:
+    packed = [field.name for field in schema if field.type in _PACKED_TYPES]
+    return WriterProperties(
+        compression="ZSTD",
+        compression_level=3,
+        column_properties=dict.fromkeys(packed, _PACKED),
+    )

@@ -1,0 +1,35 @@
+"""Errors of the lake's libraries as errors of penstock."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deltalake.exceptions import DeltaError
+from pyarrow import ArrowException
+
+from penstock.errors import StorageError, StorageFull, StoreUnreachable
+
+_FULL = ("No space left on device", "os error 28", "Disk quota exceeded", "os error 122")
+_FORBIDDEN = ("Permission denied", "Read-only file system", "os error 13", "os error 30")
+_UNREACHABLE = ("error sending request", "Connection refused", "timed out", "dns error")
+_LONGEST = 500
+
+
+@contextmanager
+def lake_errors(where: str) -> Iterator[None]:
+    """Raise a StorageError for any failure of the libraries within the block."""
+    try:
+        yield
+    except (OSError, DeltaError, ArrowException) as error:
+        raise _named(where, " ".join(str(error).split())) from error
+
+
+def _named(where: str, problem: str) -> StorageError:
+    said = problem if len(problem) <= _LONGEST else problem[:_LONGEST] + "…"
+    if any(sign in problem for sign in _FULL):
+        return StorageFull(where, "the disk is full")
+    if any(sign in problem for sign in _FORBIDDEN):
+        return StorageError(where, said, "Check its permissions. Nothing was changed.")
+    if any(sign in problem for sign in _UNREACHABLE):
+        return StoreUnreachable(where, said)
+    remedy = "Check the lake and its settings. Nothing was changed; the log keeps its records."
+    return StorageError(where, said, remedy)

@@ -1,0 +1,27 @@
+"""An object store that speaks S3's protocol: ``python -m tests.s3_server PORT CONDITIONAL``.
+
+CONDITIONAL is 0 for a store that ignores ``If-None-Match``, and so overwrites objects.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+
+def main(port: int, conditional: bool) -> None:
+    application = DomainDispatcherApplication(create_backend_app)
+
+    def serve(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if not conditional:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        answer: Iterable[bytes] = application(environ, start)
+        return answer
+
+    run_simple("127.0.0.1", port, serve, threaded=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2] == "1")

@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from deltalake import write_deltalake
-
 from penstock.clock import ManualClock
 from penstock.dataset.cold import Cold
 from penstock.dataset.dataset import Dataset
 from penstock.dataset.reading import Places
 from penstock.dataset.source import Source
 from penstock.dataset.state import StateReader
-from penstock.market.channels import BY_EVENT
+from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.codec import encode
 from penstock.market.events import Event
-from penstock.storage.lake.columns import table_of
+from penstock.storage.lake import NumberRange, open_lake
+from penstock.storage.lake.columns import slot_text, table_of
 from penstock.storage.log import EventLog, Stored
 from penstock.storage.log.keys import place_of
 
@@ -38,9 +37,18 @@ def seal(lake: Path, records: Sequence[Stored], log_id: int = 0) -> None:
     for row in BY_EVENT.values():
         mine = [each for each in records if type(each.event) is row.event]
         if mine:
-            table = table_of(row, mine, log_id)
-            partitions = ["exchange", "date"]
-            write_deltalake(f"{lake}/{row.name}", table, mode="append", partition_by=partitions)
+            for slot in {each.slot for each in mine}:
+                _seal(lake, row, [each for each in mine if each.slot == slot], log_id)
+
+
+def _seal(folder: Path, row: Channel, records: Sequence[Stored], log_id: int) -> None:
+    lake = open_lake(str(folder))
+    streams = {each.stream for each in records}
+    slot = slot_text(log_id, records[0].slot)
+    sealed = lake.sealed(row, slot, sorted(streams))
+    last = {each.stream: each.number for each in sorted(records, key=lambda each: each.number)}
+    ranges = {each: NumberRange(sealed[each] + 1, last[each]) for each in streams}
+    lake.seal(row, slot, table_of(row, records, log_id), ranges)
 
 
 def dataset(

@@ -1,6 +1,7 @@
 """Rows from the lake: Delta tables, one for each channel, in a folder or an object store."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, timedelta
 
 import polars as pl
@@ -10,8 +11,12 @@ from deltalake.exceptions import TableNotFoundError
 from penstock.dataset.merging import time_of
 from penstock.dataset.times import Range
 from penstock.dataset.windows import Piece, Window
+from penstock.errors import StorageError
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
+from penstock.storage.lake.coverage import COVERAGE
+from penstock.storage.lake.delta import check_format
+from penstock.storage.lake.failures import lake_errors
 from penstock.storage.log.keys import Stream
 
 _EXPANSION = 8
@@ -22,23 +27,45 @@ _EPOCH = date(1970, 1, 1)
 
 
 class Cold:
-    """A lake, to read."""
+    """A lake, to read. Every method raises StorageError if a table cannot be read."""
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
         self.url, self._options = url.rstrip("/"), dict(options or {}) or None
+        self._streams: dict[str, tuple[int, set[Stream]]] = {}
+        """The streams of each table, and the version that they are of."""
 
     def table(self, row: Channel) -> "ColdTable | None":
         """The latest version of a channel's table; None if there is none."""
-        try:
-            table = DeltaTable(f"{self.url}/{row.name}", storage_options=self._options)
-        except TableNotFoundError:
+        table = self._open(row.name)
+        return None if table is None else ColdTable(row, table, self._options)
+
+    def coverage(self) -> pl.DataFrame | None:
+        """The table of coverage, if there is one."""
+        table = self._open(COVERAGE)
+        if table is None:
             return None
-        return ColdTable(row, table, self._options)
+        with lake_errors(table.table_uri), _broken_files(table.table_uri):
+            return pl.scan_delta(table, storage_options=self._options).collect()
 
     def streams(self) -> set[Stream]:
         """The streams that have rows."""
-        tables = [self.table(row) for row in BY_EVENT.values()]
-        return {stream for table in tables if table is not None for stream in table.streams()}
+        for row in BY_EVENT.values():
+            table = self.table(row)
+            if table is not None:
+                version, _ = self._streams.get(row.name, (-1, None))
+                if version != table.version:
+                    self._streams[row.name] = table.version, set(table.streams())
+        return {stream for _, streams in self._streams.values() for stream in streams}
+
+    def _open(self, name: str) -> DeltaTable | None:
+        uri = f"{self.url}/{name}"
+        with lake_errors(uri):
+            try:
+                table = DeltaTable(uri, storage_options=self._options)
+            except TableNotFoundError:
+                return None
+        check_format(uri, table)
+        return table
 
 
 class ColdTable:
@@ -46,13 +73,15 @@ class ColdTable:
 
     def __init__(self, row: Channel, table: DeltaTable, options: dict[str, str] | None) -> None:
         self._row, self._table, self._options = row, table, options
+        self.version = table.version()
 
     def streams(self) -> Iterator[Stream]:
         """The streams that have rows in it."""
-        family = self._row.suffix_of is not None
-        names = ["exchange", "symbol", *(["interval"] if family else [])]
-        for exchange, symbol, *suffix in self._scan().select(names).unique().collect().iter_rows():
-            channel = self._row.named(suffix[0]) if suffix else self._row.name
+        suffix = self._row.suffix_field
+        names = ["exchange", "symbol", *([] if suffix is None else [suffix])]
+        found = self._collected(self._scan().select(names).unique())
+        for exchange, symbol, *ending in found.iter_rows():
+            channel = self._row.named(ending[0]) if ending else self._row.name
             yield Stream(exchange, channel, Symbol.parse(symbol).slug)
 
     def pieces(self, exchanges: Collection[str], times: Range, share: float) -> Iterator[Piece]:
@@ -74,12 +103,16 @@ class ColdTable:
         """The rows of these streams in a window, with their times, in any order."""
         days = [self._partition_day(at_ns) for at_ns in (window.since_ns, window.until_ns - 1)]
         wanted = pl.col("date").is_between(*days) & _markets(streams)
-        if self._row.suffix_of is not None:
+        if self._row.suffix_field is not None:
             suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
-            wanted &= pl.col("interval").is_in(sorted(suffixes))
+            wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
         in_time = time_of(self._row).is_between(*window, closed="left")
         scanned = self._scan().filter(wanted & in_time).with_columns(time_of(self._row))
-        return scanned.collect()
+        return self._collected(scanned)
+
+    def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        with lake_errors(self._table.table_uri), _broken_files(self._table.table_uri):
+            return frame.collect()
 
     def _scan(self) -> pl.LazyFrame:
         return pl.scan_delta(self._table, storage_options=self._options)
@@ -99,6 +132,17 @@ class ColdTable:
         if file.get("null_count.at_ns") == 0 and all(isinstance(end, int) for end in known):
             return max(first, int(str(known[0]))), min(last, int(str(known[1])))
         return first, last
+
+
+@contextmanager
+def _broken_files(where: str) -> Iterator[None]:
+    """Raise a StorageError for a file that polars cannot read."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        problem = " ".join(str(error).split("\n\n")[0].split())
+        remedy = "A file of the lake is damaged or missing: see penstock verify."
+        raise StorageError(where, problem, remedy) from error
 
 
 def _markets(streams: Collection[Stream]) -> pl.Expr:

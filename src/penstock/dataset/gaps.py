@@ -1,9 +1,11 @@
 """Reports what is missing in the range that a query reads."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Literal, get_args
 
+import polars as pl
 from msgspec import Struct
 
 from penstock.coverage.ledger import Interval
@@ -72,6 +74,22 @@ def coverage_row(stream: Stream, by: By, interval: Interval) -> Coverage:
         reason=interval.reason,
         source=interval.source,
     )
+
+
+def coverage_rows(stored: pl.DataFrame, streams: Collection[Stream] | None) -> list[Coverage]:
+    """The intervals of these streams, or of all, as they are stored in a lake."""
+    found = []
+    for row in stored.sort("exchange", "channel", "symbol", "by", "first").iter_rows(named=True):
+        since, until = (row.pop(name) for name in ("since", "until"))
+        symbol = Symbol.parse(row.pop("symbol"))
+        if streams is None or Stream(row["exchange"], row["channel"], symbol.slug) in streams:
+            ends = {"since_ms": _ms(since), "until_ms": _ms(until)}
+            found.append(Coverage(symbol=symbol.unified, **row, **ends))
+    return found
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1000)
 
 
 def overlaps(row: Coverage, times: Range) -> bool:

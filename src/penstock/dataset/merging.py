@@ -33,12 +33,14 @@ def id_columns(row: Channel) -> list[str]:
     """The columns of a record's id; none if its records have no ids."""
     if "slot" in key_columns(row):
         return []
-    return [name for name in key_columns(row) if name not in ("exchange", "symbol", "interval")]
+    return [
+        name for name in key_columns(row) if name not in ("exchange", "symbol", row.suffix_field)
+    ]
 
 
 def merged(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of a frame, each record once."""
-    family = ("interval",) if row.suffix_of is not None else ()
+    family = () if row.suffix_field is None else (row.suffix_field,)
     frame = frame.unique((*_PLACE, *family, "received_ns"), keep="first")
     ids = id_columns(row)
     if not ids:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.coverage.ledger import by_series
-from penstock.dataset.gaps import Coverage, coverage_row, missing_of
+from penstock.dataset.gaps import Coverage, coverage_row, coverage_rows, missing_of
 from penstock.dataset.names import Exchanges, Symbols, find_streams
 from penstock.dataset.reading import Places
 from penstock.dataset.state import StateReader
@@ -46,7 +46,9 @@ class Source:
     def coverage(self, streams: Collection[Stream] | None = None) -> list[Coverage]:
         """The intervals of these streams, or of all, in order."""
         if self.state is None:
-            return []
+            lake = self.places.lake
+            stored = lake.coverage() if lake is not None else None
+            return [] if stored is None else coverage_rows(stored, streams)
         held, gaps = self.state.ledger()
         return [
             coverage_row(stream, by, interval)

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.app.extras import installed_with
+from penstock.clock import Clock
+from penstock.config import Settings
 
 if TYPE_CHECKING:
     from penstock.dataset.dataset import Dataset
@@ -38,4 +40,20 @@ def open(  # noqa: A001 (it is used as penstock.open)
         from penstock.dataset.opening import open_place  # noqa: PLC0415
     return open_place(
         where, state_url=state_url, lake_url=lake_url, storage_options=storage_options
+    )
+
+
+def configured_dataset(settings: Settings, clock: Clock) -> "Dataset":
+    """The data that the settings name: log, lake and state store.
+
+    Raises:
+        NoDataset: there is nothing to read.
+        MissingExtra: the libraries of the extra ``lake`` are not installed.
+    """
+    with installed_with("lake"):
+        from penstock.dataset.opening import open_place  # noqa: PLC0415
+    return open_place(
+        settings.collect.data_dir,
+        state_url=settings.state.url or None,
+        clock=clock,
     )

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, timedelta
+from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
@@ -22,6 +24,7 @@ from penstock.storage.log.keys import Stream
 _EXPANSION = 8
 """How much larger rows are in memory than in a compressed file, at most as a rule."""
 _DAY_NS = 86_400_000_000_000
+_DAMAGED = "A file of the lake is damaged or missing. Check all with: penstock verify"
 _MONTH_NS = 31 * _DAY_NS
 _EPOCH = date(1970, 1, 1)
 
@@ -97,7 +100,23 @@ class ColdTable:
             first = first if times.since_ns is None else max(first, times.since_ns)
             last = last if times.until_ns is None else min(last, times.until_ns - 1)
             if first <= last:
+                self._check_size(file["path"], file["size_bytes"])
                 yield Piece(first, last, file["size_bytes"] * _EXPANSION * share)
+
+    def _check_size(self, path: str, size: int) -> None:
+        """Check a local file, since polars panics while it reads one that is cut off.
+
+        Raises:
+            StorageError: it is missing, or has another size than the table says.
+        """
+        folder = self._table.table_uri.removeprefix("file://")
+        if "://" in folder:
+            return
+        file = Path(folder) / unquote(path)
+        found = file.stat().st_size if file.exists() else None
+        if found != size:
+            problem = "is missing" if found is None else f"has {found} bytes instead of {size}"
+            raise StorageError(str(file), problem, _DAMAGED)
 
     def frame(self, streams: Collection[Stream], window: Window) -> pl.DataFrame:
         """The rows of these streams in a window, with their times, in any order."""
@@ -139,10 +158,9 @@ def _broken_files(where: str) -> Iterator[None]:
     """Raise a StorageError for a file that polars cannot read."""
     try:
         yield
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         problem = " ".join(str(error).split("\n\n")[0].split())
-        remedy = "A file of the lake is damaged or missing: see penstock verify."
-        raise StorageError(where, problem, remedy) from error
+        raise StorageError(where, problem, _DAMAGED) from error
 
 
 def _markets(streams: Collection[Stream]) -> pl.Expr:

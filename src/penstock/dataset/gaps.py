@@ -107,6 +107,8 @@ def missing_of(stream: Stream, rows: Sequence[Coverage], times: Range) -> list[s
     market = f"{stream.exchange} {stream.channel} {Symbol.parse(stream.symbol).unified}"
     known = [each for each in rows if each.since_ms is not None and each.until_ms is not None]
     found: list[str] = []
+    if not rows:
+        found.append(f"{market}: nothing is recorded about its coverage, so gaps are not known")
     if known:
         first_ms = min(each.since_ms for each in known)  # type: ignore[type-var]
         last_ms = max(each.until_ms for each in known)  # type: ignore[type-var]

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 import duckdb as engine
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
+from penstock.dataset.export import Format, write_frames
 from penstock.dataset.gaps import OnGap, report
 from penstock.dataset.pushdown import Narrowing, narrowing
 from penstock.errors import MissingExtra
@@ -116,13 +117,29 @@ class Query(Generic[E_co]):
         connection = connection or engine.connect()
         return connection.from_arrow(self._frame().to_arrow())
 
+    def write(self, file: IO[bytes], form: Format) -> int:
+        """Write the rows to a binary file, batch by batch; return their number.
+
+        Example: data.trades("BTC/USDT").write(open("trades.csv", "wb"), "csv")
+        """
+        self.check()
+        return write_frames(self._plan.frames(Narrowing()), self._plan.schema, form, file)
+
+    def check(self) -> None:
+        """Report what is missing in the range, as ``on_gap`` says, without reading it.
+
+        Raises:
+            GapError: something is missing, and ``on_gap`` is ``"raise"``.
+        """
+        self._check(stacklevel=4)
+
     def __iter__(self) -> Iterator[E_co]:
         self._check()
         return self._plan.events()
 
-    def _check(self) -> None:
+    def _check(self, stacklevel: int = 4) -> None:
         if self._plan.on_gap != "ignore":
-            report(self._plan.missing(), self._plan.on_gap, stacklevel=4)
+            report(self._plan.missing(), self._plan.on_gap, stacklevel)
 
     def _frame(self) -> pl.DataFrame:
         empty = pl.DataFrame(schema=self._plan.schema)

@@ -5,12 +5,13 @@ to files, networks and extensions is off, and its settings are locked.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import duckdb as engine
 import polars as pl
 import pyarrow as pa
 
+from penstock.dataset.export import Format, write_frames
 from penstock.errors import BadQuery, MissingExtra
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class SqlResult:
     def duckdb(self) -> engine.DuckDBPyRelation:
         """The result as a relation of DuckDB, for further queries in the same enclosure."""
         return self._relation()
+
+    def write(self, file: IO[bytes], form: Format) -> int:
+        """Write the result to a binary file; return the number of rows."""
+        frame = self.polars()
+        return write_frames([frame], frame.schema, form, file)
 
     def rows(self) -> list[tuple[object, ...]]:
         """The result as tuples."""

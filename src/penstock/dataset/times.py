@@ -38,13 +38,11 @@ def time_range(since: Time | None, until: Time | None, now_ns: int) -> Range:
     Raises:
         BadTime: one of them is not a time, or the range is empty.
     """
-    found = Range(
-        None if since is None else time_ns(since, now_ns),
-        None if until is None else time_ns(until, now_ns),
-    )
-    if found.since_ns is not None and found.until_ns is not None and found[0] >= found[1]:
-        raise BadTime(f"the range is empty: since {since} is not before until {until}.")
-    return found
+    since_ns = None if since is None else time_ns(since, now_ns)
+    until_ns = None if until is None else time_ns(until, now_ns)
+    if since_ns is not None and until_ns is not None and since_ns >= until_ns:
+        raise BadTime(f"The range is empty: since {since} is not before until {until}.")
+    return Range(since_ns, until_ns)
 
 
 def time_ns(value: Time, now_ns: int) -> int:

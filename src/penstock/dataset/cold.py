@@ -1,6 +1,6 @@
 """Rows from the lake: Delta tables, one for each channel, in a folder or an object store."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from penstock.storage.lake.delta import check_format
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.log.keys import Stream
 
-_EXPANSION = 8
+_EXPANSION = 12
 """How much larger rows are in memory than in a compressed file, at most as a rule."""
 _DAY_NS = 86_400_000_000_000
 _DAMAGED = "A file of the lake is damaged or missing. Check all with: penstock verify"
@@ -118,8 +118,10 @@ class ColdTable:
             problem = "is missing" if found is None else f"has {found} bytes instead of {size}"
             raise StorageError(str(file), problem, _DAMAGED)
 
-    def frame(self, streams: Collection[Stream], window: Window) -> pl.DataFrame:
-        """The rows of these streams in a window, with their times, in any order."""
+    def frame(
+        self, streams: Collection[Stream], window: Window, columns: Sequence[str]
+    ) -> pl.DataFrame:
+        """The rows of these streams in a window, in any order; the time may be a column."""
         days = [self._partition_day(at_ns) for at_ns in (window.since_ns, window.until_ns - 1)]
         wanted = pl.col("date").is_between(*days) & _markets(streams)
         if self._row.suffix_field is not None:
@@ -127,7 +129,7 @@ class ColdTable:
             wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
         in_time = time_of(self._row).is_between(*window, closed="left")
         scanned = self._scan().filter(wanted & in_time).with_columns(time_of(self._row))
-        return self._collected(scanned)
+        return self._collected(scanned.select(columns))
 
     def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
         with lake_errors(self._table.table_uri), _broken_files(self._table.table_uri):

@@ -1,6 +1,6 @@
 """How the rows of each kind of query are read and shown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import polars as pl
 from penstock.dataset.candles import CandleBuilder, Empty, as_candles, candle_rows
 from penstock.dataset.gaps import Coverage, OnGap
 from penstock.dataset.listing import Listing
-from penstock.dataset.merging import TIME
+from penstock.dataset.merging import TIME, needed
 from penstock.dataset.pushdown import Narrowing
 from penstock.dataset.query import Plan, Query
 from penstock.dataset.reading import Part, read, read_together
@@ -49,9 +49,10 @@ def channel_plan(
     view = View(row, choices.numbers, choices.columns)
 
     def frames(narrowing: Narrowing) -> Iterator[pl.DataFrame]:
-        part = Part(row, _narrowed(streams, narrowing))
+        only = _in_order(view.schema, narrowing.columns)
+        part = Part(row, _narrowed(streams, narrowing), needed(row, view.stored_for(only)))
         for frame in read(source.places, part, narrowing.within(choices.times)):
-            yield view.show(frame)
+            yield view.show(frame, only)
 
     def events() -> Iterator[Event]:
         for frame in read(source.places, Part(row, streams), choices.times):
@@ -82,6 +83,7 @@ def books_plan(source: Source, streams: Sequence[Stream], choices: Choices) -> P
         return [Part(row, [s for s in wanted if s.channel == row.name]) for row in rows]
 
     def frames(narrowing: Narrowing) -> Iterator[pl.DataFrame]:
+        # All columns are shown: the few bytes of the others do not matter beside the levels.
         times = narrowing.within(choices.times)
         for found in read_together(source.places, parts(narrowing), times):
             shown = [view.show(frame) for view, frame in zip(views, found, strict=True)]
@@ -121,7 +123,8 @@ def computed_plan(
         now_ms = source.clock.now_ms()
         times = _whole_candles(interval, Range(since_ns, until_ns))
         builder = CandleBuilder(interval)
-        part = Part(TRADES, _narrowed(streams, narrowing))
+        columns = needed(TRADES, ("id", "price", "quantity", "taker"))
+        part = Part(TRADES, _narrowed(streams, narrowing), columns)
         for frame in read(source.places, part, times):
             builder.add(frame)
         return candle_rows(builder.candles(now_ms, computed.empty), interval)
@@ -156,6 +159,10 @@ def together(source: Source, parts: Sequence[Part], times: Range) -> Iterator[Ev
             for event in events_of(part.row, frame)
         ]
         yield from sorted(found, key=lambda event: event.received_at_ns)
+
+
+def _in_order(schema: pl.Schema, columns: Collection[str] | None) -> list[str] | None:
+    return None if columns is None else [name for name in schema if name in columns]
 
 
 def _narrowed(streams: Sequence[Stream], narrowing: Narrowing) -> list[Stream]:

@@ -4,7 +4,7 @@ A filter is applied to every row anyway. What is found here only avoids reading 
 drop, so an expression that is not understood does no harm.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +22,8 @@ class Narrowing(NamedTuple):
     times: Range = Range()
     exchange: str | None = None
     symbol: str | None = None
+    columns: frozenset[str] | None = None
+    """The columns that are wanted; None: all."""
 
     def within(self, times: Range) -> Range:
         """The part of a range that is wanted."""
@@ -30,15 +32,16 @@ class Narrowing(NamedTuple):
         return Range(max(since, default=None), min(until, default=None))
 
 
-def narrowing(predicate: pl.Expr | None) -> Narrowing:
-    """What a filter narrows; nothing if it is not understood."""
+def narrowing(columns: Iterable[str] | None, predicate: pl.Expr | None) -> Narrowing:
+    """What a choice of columns and a filter narrow; a filter that is not understood does not."""
+    names = None if columns is None else frozenset(columns)
     if predicate is None:
-        return Narrowing()
+        return Narrowing(columns=names)
+    found = Narrowing(columns=None if names is None else names | {*predicate.meta.root_names()})
     try:
         tree = msgspec.json.decode(predicate.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, msgspec.DecodeError):
-        return Narrowing()
-    found = Narrowing()
+        return found
     for column, operator, value in _comparisons(tree):
         if operator == "Eq" and column in ("exchange", "symbol") and isinstance(value, str):
             found = found._replace(**{column: value})

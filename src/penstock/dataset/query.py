@@ -157,7 +157,7 @@ class Query(Generic[E_co]):
             _batch_size: int | None,
         ) -> Iterator[pl.DataFrame]:
             left = n_rows
-            for frame in self._plan.frames(narrowing(predicate)):
+            for frame in self._plan.frames(narrowing(with_columns, predicate)):
                 shown = frame if predicate is None else frame.filter(predicate)
                 shown = shown if with_columns is None else shown.select(with_columns)
                 yield shown if left is None else shown.head(left)

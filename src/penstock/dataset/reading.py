@@ -12,7 +12,7 @@ import polars as pl
 
 from penstock.dataset.cold import Cold, ColdTable
 from penstock.dataset.hot import hot_frames
-from penstock.dataset.merging import in_order, merged, time_of
+from penstock.dataset.merging import TIME, in_order, merged, time_of
 from penstock.dataset.sorted_runs import SortedRuns
 from penstock.dataset.times import Range
 from penstock.dataset.windows import Piece, Window, windows
@@ -31,6 +31,8 @@ class Part:
 
     row: Channel
     streams: Sequence[Stream]
+    columns: Sequence[str] | None = None
+    """The stored columns that are read; None: all. See ``merging.needed``."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,12 @@ class _Reader:
         self._part, self._times = part, times
         self._runs = SortedRuns(places.hot_bytes)
         self._table: ColdTable | None = None
+        names = part.columns
         try:
             if places.log is not None and part.streams:
                 with closing(hot_frames(places.log, part.streams, times)) as frames:
                     for frame in frames:
-                        self._runs.add(frame)
+                        self._runs.add(frame if names is None else frame.select(*names, TIME))
             if places.lake is not None and part.streams:
                 self._table = places.lake.table(part.row)
         except BaseException:
@@ -95,14 +98,17 @@ class _Reader:
         found = self._runs.pieces()
         if self._table is not None:
             exchanges = {each.exchange for each in self._part.streams}
-            found += self._table.pieces(exchanges, self._times, 1.0)
+            every = len(schema_of(self._part.row).names)
+            share = len(self._part.columns or ()) / every or 1.0
+            found += self._table.pieces(exchanges, self._times, share)
         return found
 
     def frame(self, window: Window) -> pl.DataFrame:
         row = self._part.row
-        frames = [empty_frame(row), *self._runs.within(window)]
+        names = [*(self._part.columns or schema_of(row).names), TIME]
+        frames = [empty_frame(row).select(names), *self._runs.within(window)]
         if self._table is not None:
-            frames.append(self._table.frame(self._part.streams, window).select(frames[0].columns))
+            frames.append(self._table.frame(self._part.streams, window, names))
         return in_order(row, merged(row, pl.concat(frames)))
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ as 64-bit floats, times in microseconds, price levels as lists of pairs. Exact d
 exchange's own texts and Tardis' names of columns are choices.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -61,13 +62,25 @@ class View:
     books: bool = False
     """Whether deltas and snapshots of books are shown with the same columns."""
 
-    def show(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a frame with stored columns and a time, in the same order."""
+    def show(self, frame: pl.DataFrame, only: Collection[str] | None = None) -> pl.DataFrame:
+        """The rows of a frame with stored columns and a time, in the same order.
+
+        ``only`` names the columns that are wanted; of those, the stored ones must be there.
+        """
         if self.columns == "stored":
-            return frame.drop(TIME)
+            return frame.drop(TIME) if only is None else frame.select(*only)
         if self.columns == "tardis":
             return self._tardis(frame)
-        return frame.select(self._shown)
+        wanted = self._shown if only is None else [self._by_name[name] for name in only]
+        return frame.select(wanted)
+
+    def stored_for(self, only: Collection[str] | None) -> Collection[str]:
+        """The stored columns that are needed to show these; all of them for None."""
+        if only is None or self.columns == "tardis":
+            return schema_of(self.row).names
+        if self.columns == "stored":
+            return only
+        return {root for name in only for root in self._by_name[name].meta.root_names()}
 
     @cached_property
     def schema(self) -> pl.Schema:
@@ -75,6 +88,10 @@ class View:
         empty = pl.from_arrow(schema_of(self.row).empty_table())
         assert isinstance(empty, pl.DataFrame)
         return self.show(empty.with_columns(time_of(self.row))).schema
+
+    @cached_property
+    def _by_name(self) -> dict[str, pl.Expr]:
+        return {expr.meta.output_name(): expr for expr in self._shown}
 
     @cached_property
     def _shown(self) -> list[pl.Expr]:

@@ -144,6 +144,7 @@ def report(missing: Iterable[str], on_gap: OnGap, stacklevel: int) -> None:
 def _words(row: Coverage) -> str:
     ends = [None if each is None else iso(each) for each in (row.since_ms, row.until_ms)]
     when = f"{ends[0] or 'unknown'} to {ends[1] or 'unknown'}"
-    ids = f" (ids {row.first} to {row.last})" if row.by == "id" else ""
+    ids = f"ids {row.first} to {row.last}" if row.first < row.last else f"id {row.first}"
+    ids = f" ({ids})" if row.by == "id" else ""
     why = ", ".join(filter(None, (row.state, row.cause, row.reason)))
     return f"{when}{ids}: {why}"

@@ -7,6 +7,9 @@ from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal
 from tests.events import candle, trade
 
 from penstock.dataset.dataset import Dataset
+from penstock.dataset.plans import Choices, sql_tables
+from penstock.dataset.sql import SqlResult
+from penstock.dataset.times import Range
 from penstock.errors import BadQuery
 from penstock.storage.log import open_log
 
@@ -92,3 +95,15 @@ def test_nothing_outside_can_be_reached_or_changed(
         data.sql(text.format(out=out)).rows()
     assert not out.exists()
     assert data.sql("SELECT count(*) FROM trades").rows() == [(20,)]
+
+
+def test_a_query_of_much_data_is_run_batch_by_batch(data: Dataset) -> None:
+    tables = sql_tables(data._source, Choices(Range(), "ignore", "float", "penstock"))
+    text = (
+        "SELECT a.taker, count(*), sum(b.price) FROM trades a JOIN trades b USING (id) GROUP BY 1"
+    )
+
+    at_once, in_batches = SqlResult(text, tables), SqlResult(text, tables, most_bytes=100)
+    assert at_once.rows() == in_batches.rows() == [("buy", 20, 50.0)]
+    with pytest.raises(BadQuery, match="Conversion Error"):
+        SqlResult("SELECT source::INT FROM trades", tables, most_bytes=100).rows()

@@ -122,8 +122,8 @@ class ColdTable:
         self, streams: Collection[Stream], window: Window, columns: Sequence[str]
     ) -> pl.DataFrame:
         """The rows of these streams in a window, in any order; the time may be a column."""
-        days = [self._partition_day(at_ns) for at_ns in (window.since_ns, window.until_ns - 1)]
-        wanted = pl.col("date").is_between(*days) & _markets(streams)
+        first, last = (self._partition_day(each) for each in (window[0], window[1] - 1))
+        wanted = pl.col("date").is_between(first, last) & _markets(streams)
         if self._row.suffix_field is not None:
             suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
             wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))

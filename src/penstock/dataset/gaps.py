@@ -83,8 +83,8 @@ def coverage_rows(stored: pl.DataFrame, streams: Collection[Stream] | None) -> l
         since, until = (row.pop(name) for name in ("since", "until"))
         symbol = Symbol.parse(row.pop("symbol"))
         if streams is None or Stream(row["exchange"], row["channel"], symbol.slug) in streams:
-            ends = {"since_ms": _ms(since), "until_ms": _ms(until)}
-            found.append(Coverage(symbol=symbol.unified, **row, **ends))
+            row |= {"symbol": symbol.unified, "since_ms": _ms(since), "until_ms": _ms(until)}
+            found.append(Coverage(**row))
     return found
 
 

@@ -1,6 +1,6 @@
 """Rows from the log: what was recorded most recently, and what no lake holds."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import closing
 from itertools import islice
 
@@ -21,7 +21,9 @@ from penstock.storage.log.keys import Stream
 _BATCH_RECORDS = 16_384
 
 
-def hot_frames(log: EventLog, streams: Collection[Stream], times: Range) -> Iterator[pl.DataFrame]:
+def hot_frames(
+    log: EventLog, streams: Collection[Stream], times: Range
+) -> Generator[pl.DataFrame, None, None]:
     """The records of some streams of one channel in a range of time, as rows with their times.
 
     Every call reads with a reader of its own, so several may run at the same time.

@@ -45,7 +45,7 @@ def id_columns(row: Channel) -> list[str]:
 def needed(row: Channel, columns: Iterable[str]) -> list[str]:
     """The stored columns that are read for these: those that tell rows apart and order them too."""
     if row.is_final is not None:
-        return schema_of(row).names  # whether a row corrects another is decided by all of them
+        return [*schema_of(row).names]  # whether a row corrects another is decided by all
     named = {*columns, *key_columns(row), *_PLACE, *_RECEIVED, *time_of(row).meta.root_names()}
     return [name for name in schema_of(row).names if name in named]
 

@@ -11,9 +11,10 @@ from penstock.dataset.gaps import Coverage, OnGap
 from penstock.dataset.listing import Listing
 from penstock.dataset.merging import TIME, needed
 from penstock.dataset.pushdown import Narrowing
-from penstock.dataset.query import Plan, Query
+from penstock.dataset.query import Plan
 from penstock.dataset.reading import Part, read, read_together
 from penstock.dataset.source import Source
+from penstock.dataset.sql import SqlTable
 from penstock.dataset.times import Range
 from penstock.dataset.view import Names, Numbers, View, levels_as_rows
 from penstock.market.channels import (
@@ -186,19 +187,34 @@ def _whole_candles(interval: Interval, times: Range) -> Range:
     return Range(since_ns, until_ns)
 
 
-def sql_tables(source: Source, choices: Choices) -> dict[str, pl.LazyFrame]:
+@dataclass(frozen=True)
+class FrameTable:
+    """A frame as a table of a query."""
+
+    frame: pl.DataFrame
+
+    @property
+    def schema(self) -> pl.Schema:
+        return self.frame.schema
+
+    def frames(self, _: Narrowing) -> Iterator[pl.DataFrame]:
+        """The frame itself."""
+        yield self.frame
+
+
+def sql_tables(source: Source, choices: Choices) -> dict[str, SqlTable]:
     """A table for each channel that can be queried, by name, and the ledger of coverage."""
     streams = source.streams()
     names = {each.channel for each in streams} | {
         row.name for row in BY_EVENT.values() if row.suffix_of is None
     }
-    tables = {}
+    tables: dict[str, SqlTable] = {}
     for name in sorted(names - {BOOK_DELTAS.name, BOOK_SNAPSHOTS.name}):
         row = find(name)
         assert row is not None
-        plan = channel_plan(source, row, [s for s in streams if s.channel == name], choices)
-        tables[name] = Query(plan).lazy()
+        mine = sorted(s for s in streams if s.channel == name)
+        tables[name] = channel_plan(source, row, mine, choices)
     books = [s for s in streams if s.channel in (BOOK_DELTAS.name, BOOK_SNAPSHOTS.name)]
-    tables["books"] = Query(books_plan(source, books, choices)).lazy()
-    tables["coverage"] = Listing(Coverage, source.coverage()).polars().lazy()
+    tables["books"] = books_plan(source, sorted(books), choices)
+    tables["coverage"] = FrameTable(Listing(Coverage, source.coverage()).polars())
     return tables

@@ -43,8 +43,11 @@ def narrowing(columns: Iterable[str] | None, predicate: pl.Expr | None) -> Narro
     except (pl.exceptions.PolarsError, msgspec.DecodeError):
         return found
     for column, operator, value in _comparisons(tree):
-        if operator == "Eq" and column in ("exchange", "symbol") and isinstance(value, str):
-            found = found._replace(**{column: value})
+        if operator == "Eq" and isinstance(value, str):
+            if column == "exchange":
+                found = found._replace(exchange=value)
+            elif column == "symbol":
+                found = found._replace(symbol=value)
         elif column in ("time", "time_ns") and isinstance(value, int):
             found = found._replace(times=found.within(_range(operator, value)))
     return found
@@ -85,3 +88,20 @@ def _range(operator: str, value: int) -> Range:
         case "Eq":
             return Range(value - 1_000, value + 1_000)
     return Range()
+
+
+def filtered(
+    frames: Iterator[pl.DataFrame],
+    columns: list[str] | None,
+    predicate: pl.Expr | None,
+    most: int | None,
+) -> Iterator[pl.DataFrame]:
+    """The rows and columns that a reader of a lazy frame asks for."""
+    left = most
+    for frame in frames:
+        found = frame if predicate is None else frame.filter(predicate)
+        found = found if columns is None else found.select(columns)
+        yield found if left is None else found.head(left)
+        left = None if left is None else left - found.height
+        if left is not None and left <= 0:
+            return

@@ -11,7 +11,7 @@ from polars.io.plugins import register_io_source
 
 from penstock.dataset.export import Format, write_frames
 from penstock.dataset.gaps import OnGap, report
-from penstock.dataset.pushdown import Narrowing, narrowing
+from penstock.dataset.pushdown import Narrowing, filtered, narrowing
 from penstock.errors import MissingExtra
 from penstock.market.events import Event
 
@@ -154,15 +154,9 @@ class Query(Generic[E_co]):
             with_columns: list[str] | None,
             predicate: pl.Expr | None,
             n_rows: int | None,
-            _batch_size: int | None,
+            batch_size: int | None,  # noqa: ARG001 (part of the interface)
         ) -> Iterator[pl.DataFrame]:
-            left = n_rows
-            for frame in self._plan.frames(narrowing(with_columns, predicate)):
-                shown = frame if predicate is None else frame.filter(predicate)
-                shown = shown if with_columns is None else shown.select(with_columns)
-                yield shown if left is None else shown.head(left)
-                left = None if left is None else left - shown.height
-                if left is not None and left <= 0:
-                    return
+            frames = self._plan.frames(narrowing(with_columns, predicate))
+            return filtered(frames, with_columns, predicate, n_rows)
 
         return register_io_source(batches, schema=self._plan.schema, is_pure=False)

@@ -30,7 +30,7 @@ class SortedRuns:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._frames: list[pl.DataFrame] = []
-        self._bytes = 0
+        self._bytes = 0.0
         self._runs: list[_Run] = []
         self._folder: TemporaryDirectory[str] | None = None
         self._hours: dict[int, float] = {}
@@ -79,7 +79,7 @@ class SortedRuns:
                 ranges.append((times[0].as_py(), times[-1].as_py()))
                 writer.write_table(batch)
         self._runs.append(_Run(path, ranges))
-        self._frames, self._bytes = [], 0
+        self._frames, self._bytes = [], 0.0
 
 
 def _read(run: _Run, window: Window) -> Iterator[pl.DataFrame]:

@@ -77,7 +77,7 @@ class View:
     def stored_for(self, only: Collection[str] | None) -> Collection[str]:
         """The stored columns that are needed to show these; all of them for None."""
         if only is None or self.columns == "tardis":
-            return schema_of(self.row).names
+            return [*schema_of(self.row).names]
         if self.columns == "stored":
             return only
         return {root for name in only for root in self._by_name[name].meta.root_names()}
@@ -147,7 +147,10 @@ class View:
     def _levels(self, name: str) -> pl.Expr:
         pairs = pl.col(name).str.json_decode(pl.List(pl.List(pl.String)))
         price, quantity = (pl.element().list.get(index) for index in (0, 1))
-        numbers = {"float": pl.Float64, "decimal": DECIMAL, "text": pl.String}[self.numbers]
+        kinds: dict[Numbers, pl.DataType] = {
+            "float": pl.Float64(), "decimal": DECIMAL, "text": pl.String(),
+        }  # fmt: skip
+        numbers = kinds[self.numbers]
         level = pl.struct(
             price.cast(numbers).alias("price"), quantity.cast(numbers).alias("quantity")
         )

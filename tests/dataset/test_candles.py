@@ -34,17 +34,17 @@ def trades(draw: st.DrawFn) -> list[Trade]:
     ]
 
 
-def data_of(found: list[Trade], **places: int) -> Dataset:
+def data_of(found: list[Trade], window_bytes: int = 64 << 20) -> Dataset:
     log = open_log("memory:")
     log.writer("a").append(found)
-    return dataset(log, **places)
+    return dataset(log, window_bytes=window_bytes)
 
 
 @settings(max_examples=40, deadline=None)
 @given(trades(), st.sampled_from(["7m", "1h", "90s", "1w", "1M", "1d"]), st.booleans())
 def test_candles_of_any_interval_are_exact(found: list[Trade], text: str, small: bool) -> None:
     interval = Interval.parse(text)
-    data = data_of(found, **({"window_bytes": 2000} if small else {}))
+    data = data_of(found, 2000 if small else 64 << 20)
     opens: dict[int, list[Trade]] = {}
     for each in found:
         opens.setdefault(interval.open_of(each.at_ms), []).append(each)
@@ -83,7 +83,7 @@ def at(second: int, number: int) -> Trade:
 def test_intervals_without_trades_are_as_chosen() -> None:
     data = data_of([at(0, 1), at(200, 2)])
 
-    def closes(empty: str) -> list[object]:
+    def closes(empty: str) -> list[tuple[object, ...]]:
         query = data.candles("1m", from_trades=True, empty=empty, on_gap="ignore")  # type: ignore[arg-type]
         return query.polars().select("close", "volume", "trades").rows()
 

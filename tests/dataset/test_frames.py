@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -28,7 +29,7 @@ TRADE = {
 }  # fmt: skip
 
 
-def at(second: int) -> dict[str, int]:
+def at(second: int) -> dict[str, Any]:
     return {"at_ns": NOON_NS + second * SECOND_NS, "received_at_ns": NOON_NS + second * SECOND_NS}
 
 

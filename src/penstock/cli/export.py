@@ -74,12 +74,7 @@ def export(
         "columns": columns, "numbers": numbers,
     }  # fmt: skip
     query = _query(data, channel, symbols or None, options, from_trades=from_trades)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        query.check()
-    for each in caught:
-        note(f"penstock: {each.message}")
-    with _opened(output, overwrite=overwrite) as file:
+    with _warnings_as_notes(), _opened(output, overwrite=overwrite) as file:
         rows = query.write(file, chosen)
     if output != Path("-"):
         note(f"penstock: {rows:,} rows written to {output}")
@@ -107,6 +102,14 @@ def _query(
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise BadQuery(f"There is no channel {channel!r} to export.{meant}")
     return simple[channel](symbols, **options)
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_args, **_named: note(f"penstock: {message}")
+        yield
 
 
 @contextmanager

@@ -6,7 +6,7 @@ order of time; only the candles are kept.
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import polars as pl
 
@@ -164,7 +164,7 @@ def candle_rows(found: pl.DataFrame, interval: Interval) -> pl.DataFrame:
 def as_candles(rows: pl.DataFrame) -> Iterator[Candle]:
     """The events of computed candles that have prices."""
     for row in rows.drop_nulls("open").iter_rows(named=True):
-        texts = {f"{name}_text": _plain(row[name]) for name in _NUMBERS}
+        texts: dict[str, Any] = {f"{name}_text": _plain(row[name]) for name in _NUMBERS}
         yield Candle(
             exchange=row["exchange"],
             symbol=Symbol.parse(row["symbol"]),

@@ -122,7 +122,7 @@ class Query(Generic[E_co]):
 
         Example: data.trades("BTC/USDT").write(open("trades.csv", "wb"), "csv")
         """
-        self.check()
+        self._check()
         return write_frames(self._plan.frames(Narrowing()), self._plan.schema, form, file)
 
     def check(self) -> None:
@@ -131,15 +131,16 @@ class Query(Generic[E_co]):
         Raises:
             GapError: something is missing, and ``on_gap`` is ``"raise"``.
         """
-        self._check(stacklevel=4)
+        self._check()
 
     def __iter__(self) -> Iterator[E_co]:
         self._check()
         return self._plan.events()
 
-    def _check(self, stacklevel: int = 4) -> None:
+    def _check(self) -> None:
         if self._plan.on_gap != "ignore":
-            report(self._plan.missing(), self._plan.on_gap, stacklevel)
+            # The warning names the line that called the public method.
+            report(self._plan.missing(), self._plan.on_gap, stacklevel=4)
 
     def _frame(self) -> pl.DataFrame:
         empty = pl.DataFrame(schema=self._plan.schema)

@@ -36,7 +36,7 @@ def test_every_format_has_the_same_rows(data: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert "100 rows written" in done.stderr
 
-    rows = list(csv.DictReader((tmp_path / "trades.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "trades.csv").read_text().splitlines()))
     assert rows[0]["price"] == "1.50"
     assert rows[0]["time"] == "2026-11-01T12:00:01.000000Z"
     lines = [json.loads(line) for line in (tmp_path / "trades.jsonl").read_text().splitlines()]

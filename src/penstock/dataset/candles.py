@@ -15,13 +15,14 @@ from penstock.dataset.reading import empty_frame
 from penstock.errors import BadQuery
 from penstock.market.channels import CANDLES
 from penstock.market.events import Candle
-from penstock.market.interval import FIRST_MONDAY_MS, Interval
+from penstock.market.interval import DAY_MS, FIRST_MONDAY_MS, Interval
 from penstock.market.symbol import Symbol
 
 Empty = Literal["skip", "fill", "null"]
 """What to do with intervals without trades: leave them out; repeat the last price with a volume of
 zero; or give a row without prices."""
 
+_LONGEST_MS = 3720 * DAY_MS
 _MARKET = ("exchange", "symbol")
 _OPEN = "open_ms"
 _PRICES = ("open", "high", "low", "close")
@@ -30,12 +31,14 @@ _NUMBERS = (*_PRICES, *(name for name in _SUMS if name != "trades"))
 _NAMES = (*_MARKET, "interval", _OPEN, *_PRICES, *_SUMS, "first_trade_id", "last_trade_id")
 
 
-def check_empty(empty: str) -> None:
-    """Check a caller's choice.
+def check_computed(interval: Interval, empty: str) -> None:
+    """Check a caller's choices.
 
     Raises:
-        BadQuery: there is no such choice.
+        BadQuery: there is no such choice, or the interval is too long.
     """
+    if (interval.fixed_ms or interval.count * 31 * DAY_MS) > _LONGEST_MS:
+        raise BadQuery(f"Candles of {interval} are too long to compute: ten years at most.")
     if empty not in get_args(Empty):
         raise BadQuery(f"empty={empty!r}: use one of {', '.join(get_args(Empty))}.")
 

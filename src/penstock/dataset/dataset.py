@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from penstock.dataset.books import BookReader
-from penstock.dataset.candles import Empty, check_empty, ohlcv
+from penstock.dataset.candles import Empty, check_computed, ohlcv
 from penstock.dataset.gaps import Coverage, OnGap, check_on_gap, overlaps
 from penstock.dataset.listing import Listing
 from penstock.dataset.names import Exchanges, Symbols
@@ -147,7 +147,7 @@ class Dataset:
         length = Interval.parse(interval)
         if not from_trades:
             return self._query(CANDLES, CANDLES.named(interval), symbols, exchange, choices)
-        check_empty(empty)
+        check_computed(length, empty)
         streams = self._source.find([TRADES.name], symbols, exchange)
         return Query(computed_plan(self._source, Computed(length, empty), streams, choices))
 
@@ -366,6 +366,19 @@ class Dataset:
         check_choices(numbers, columns)
         times = time_range(since, until, self._source.clock.now_ns())
         return Choices(times, on_gap, numbers, columns)
+
+    def range_ns(self, since: Time, until: Time | None, late_ns: int) -> tuple[int, int]:
+        """A range of time in nanoseconds; without an end, until so long after now.
+
+        Raises:
+            BadTime: one of them is not a time, or the range is empty.
+        """
+        now_ns = self._source.clock.now_ns()
+        end = now_ns + late_ns if until is None else until
+        times = time_range(since, end, now_ns)
+        assert times.since_ns is not None
+        assert times.until_ns is not None
+        return times.since_ns, times.until_ns
 
     def _instant(self, time: Time) -> int:
         return time_ns(time, self._source.clock.now_ns())

@@ -125,13 +125,9 @@ class Query(Generic[E_co]):
         self._check()
         return write_frames(self._plan.frames(Narrowing()), self._plan.schema, form, file)
 
-    def check(self) -> None:
-        """Report what is missing in the range, as ``on_gap`` says, without reading it.
-
-        Raises:
-            GapError: something is missing, and ``on_gap`` is ``"raise"``.
-        """
-        self._check()
+    def missing(self) -> list[str]:
+        """What is missing in the range, in words."""
+        return self._plan.missing()
 
     def __iter__(self) -> Iterator[E_co]:
         self._check()

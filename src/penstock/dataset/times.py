@@ -48,9 +48,18 @@ def time_range(since: Time | None, until: Time | None, now_ns: int) -> Range:
 def time_ns(value: Time, now_ns: int) -> int:
     """Parse one time; ``now_ns`` is what relative times count from.
 
+    A time before 1970 is the beginning of 1970.
+
     Raises:
-        BadTime: it is not a time.
+        BadTime: it is not a time, or later than 2262, which no column can hold.
     """
+    found = max(0, _parsed(value, now_ns))
+    if found >= _END_NS:
+        raise BadTime(f"{value} is too late: times end in 2262.")
+    return found
+
+
+def _parsed(value: Time, now_ns: int) -> int:
     if isinstance(value, bool):
         raise BadTime(f"{value!r} is not a time.")
     if isinstance(value, int):

@@ -1,6 +1,6 @@
 """Data to read: a log in memory, a lake in a folder, and what a reader must find in them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from penstock.clock import ManualClock
@@ -12,7 +12,7 @@ from penstock.dataset.state import StateReader
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.codec import encode
 from penstock.market.events import Event
-from penstock.storage.lake import NumberRange, open_lake
+from penstock.storage.lake import Lake, NumberRange, open_lake
 from penstock.storage.lake.columns import slot_text, table_of
 from penstock.storage.log import EventLog, Stored
 from penstock.storage.log.keys import place_of
@@ -32,17 +32,26 @@ def stored(events: Iterable[Event], slot: str) -> list[Stored]:
     return found
 
 
-def seal(lake: Path, records: Sequence[Stored], log_id: int = 0) -> None:
+def seal(
+    lake: Path | str,
+    records: Sequence[Stored],
+    log_id: int = 0,
+    options: Mapping[str, str] | None = None,
+) -> None:
     """Append records to the tables of a lake."""
     for row in BY_EVENT.values():
         mine = [each for each in records if type(each.event) is row.event]
         if mine:
             for slot in {each.slot for each in mine}:
-                _seal(lake, row, [each for each in mine if each.slot == slot], log_id)
+                _seal(
+                    open_lake(str(lake), options),
+                    row,
+                    [each for each in mine if each.slot == slot],
+                    log_id,
+                )
 
 
-def _seal(folder: Path, row: Channel, records: Sequence[Stored], log_id: int) -> None:
-    lake = open_lake(str(folder))
+def _seal(lake: Lake, row: Channel, records: Sequence[Stored], log_id: int) -> None:
     streams = {each.stream for each in records}
     slot = slot_text(log_id, records[0].slot)
     sealed = lake.sealed(row, slot, sorted(streams))

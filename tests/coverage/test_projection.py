@@ -171,6 +171,22 @@ def test_a_log_that_lost_records_is_read_again() -> None:
     assert (after.runs(), after.stored[TRADES].number) == ([(1, 1)], 1)
 
 
+def test_records_of_a_failed_attempt_are_read_from_the_log() -> None:
+    mine = slot()
+    mine.record(trade(1))
+    mine.writer.append([trade(2)])  # the tap did not hear of it
+    mine.record(trade(3))
+    assert mine.projection.is_behind
+
+    with closing(mine.log.reader()) as reader:
+        for _ in mine.projection.catch_up(reader):
+            pass
+    mine.record(trade(4))
+    mine.write()
+
+    assert mine.runs() == [(1, 4)]
+
+
 def test_by_receive_time_runs_are_cut_at_disconnects() -> None:
     mine = slot()
     mine.record(ticker(1), ticker(5))

@@ -25,8 +25,8 @@ _STAYING = ("collect", "fetch", "work", "serve", "bus")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "work", "serve", "apply", "status", "gaps", "bus", "tail",
-    "export", "query", "connectors", "jobs", "markets", "log", "sim", "judge", "config",
+    "demo", "collect", "fetch", "work", "serve", "apply", "status", "coverage", "gaps", "bus",
+    "tail", "export", "query", "connectors", "jobs", "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 
 

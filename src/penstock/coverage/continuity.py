@@ -123,6 +123,10 @@ class Continuity:
                 self._tell_gap(stream, gap)
                 since_ms, until_ms = self._last_ms.get(stream), market_ms(begin.event)
                 self.missed(MissedIds(stream, *gap, since_ms, until_ms, absence))
+            if runs.first is not None and last < runs.first - 1:
+                # Older than all others: what is between them is missing from now on.
+                since_ms = market_ms(end.event)
+                self.missed(MissedIds(stream, last + 1, runs.first - 1, since_ms, None, Why()))
             if runs.last is None or last > runs.last:
                 self._last_ms[stream] = market_ms(end.event)
             runs.add_run(first, last)

@@ -56,8 +56,12 @@ class Projection:
             return
         markers = _markers(batches)
         for batch in batches:
-            series = self._of(batch.stream, batch.records[0].number)
-            if series is not None and not series.is_behind:
+            series = self._of(batch.stream)
+            if series is None:
+                continue
+            # Numbers that are left out were written by an attempt that failed.
+            series.is_behind |= batch.records[0].number > series.number + 1
+            if not series.is_behind:
                 self._take(series, batch, markers.pop(batch.stream, ()))
                 series.is_live = True
         for stream, some in markers.items():
@@ -70,7 +74,7 @@ class Projection:
         if not self.is_resumed:
             self._covered.append((stream, since_ms, until_ms))
             return
-        series = self._of(stream, 1)
+        series = self._of(stream)
         if series is not None and series.by == "open_ms":
             series.cover(since_ms, until_ms)
 
@@ -170,15 +174,11 @@ class Projection:
         for gap in series.take(batch, markers):
             self.found(gap)
 
-    def _of(self, stream: Stream, number: int) -> Series | None:
-        if stream in self._series:
-            return self._series[stream]
-        by = self._kind_of(stream)
-        series = None if by is None else Series(stream, by)
-        if series is not None and number > 1:
-            series.is_behind = True
-        self._series[stream] = series
-        return series
+    def _of(self, stream: Stream) -> Series | None:
+        if stream not in self._series:
+            by = self._kind_of(stream)
+            self._series[stream] = None if by is None else Series(stream, by)
+        return self._series[stream]
 
     def _kind_of(self, stream: Stream) -> By | None:
         by = kind_of(stream, self._consecutive)

@@ -55,5 +55,7 @@ def configured_dataset(settings: Settings, clock: Clock) -> "Dataset":
     return open_place(
         settings.collect.data_dir,
         state_url=settings.state.url or None,
+        lake_url=settings.storage.lake_url or None,
+        storage_options=settings.storage.lake_options,
         clock=clock,
     )

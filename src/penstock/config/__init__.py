@@ -15,17 +15,17 @@ from penstock.config.loading import (
     setting_names,
     table_of,
 )
+from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.settings import (
     Api,
     Bus,
     Collect,
-    ConnectorPlan,
     Exchanges,
     Fetch,
     FetchKind,
     Jobs,
-    LimitPlan,
+    Keep,
     Logging,
     Metrics,
     Publish,
@@ -35,7 +35,6 @@ from penstock.config.settings import (
     Simulator,
     State,
     Storage,
-    Text,
 )
 from penstock.config.short_names import named_symbols, short_names
 
@@ -49,6 +48,7 @@ __all__ = [
     "Fetch",
     "FetchKind",
     "Jobs",
+    "Keep",
     "LimitPlan",
     "Loaded",
     "Logging",

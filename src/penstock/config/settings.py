@@ -3,10 +3,11 @@
 The string under each field describes it; ``docs/settings.md`` is generated from these strings.
 """
 
-from datetime import date
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+from penstock.config.plans import ConnectorPlan
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=1)]
@@ -223,6 +224,39 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_url: str = "rocksdb:"
     """URL of the log: ``rocksdb:`` is in the data folder, ``rocksdb:FOLDER`` in another folder of
     this machine; ``memory:`` lasts as long as the process."""
+    log_max_bytes: Whole = 0
+    """Maximum size of the log on disk; 0: no limit. Above it, the keeper has sealed records deleted
+    before they are ``keep.hot`` old, those of the last ten minutes excepted."""
+    lake_url: str = ""
+    """The lake: a folder, or a URL of an object store such as ``s3://bucket/lake``. Empty: the
+    folder ``lake`` in the data folder."""
+    lake_options: dict[str, str] = {}
+    """Options of the object store, such as ``aws_endpoint_url`` and ``aws_region``. Variables such
+    as ``AWS_ACCESS_KEY_ID`` apply too: keep credentials there."""
+    lake_single_writer: bool = False
+    """Whether only one process ever writes to the lake. Required for object stores without
+    conditional put, which lose commits of several writers."""
+
+
+class Keep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How records move from the log to the lake, and how long they are kept (``penstock keep``)."""
+
+    seal_every: Seconds = 300.0
+    """Seconds between two seals. Each writes a file per exchange and day for every channel."""
+    settle: Annotated[float, Meta(ge=2)] = 30.0
+    """Seconds after which a record may be sealed: by then it survives a power failure."""
+    seal_rows: Count = 200_000
+    """Maximum records in one seal; more are sealed in several. They are held in memory."""
+    hot: Seconds = 172_800.0
+    """Seconds for which the log keeps records that are sealed. Candles and gaps stay in the log."""
+    compact_every: Seconds = 3600.0
+    """Seconds between two checks for partitions to compact, rows to delete and files to remove."""
+    retention: dict[str, str] = {}
+    """How long the lake keeps a channel, by age or size: ``book_deltas=30d,tickers=20GB``. Without
+    it, everything is kept."""
+    vacuum_hours: Count = 168
+    """Hours for which files stay that the latest version of a table no longer uses: readers that
+    opened an older version may still read them."""
 
 
 class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -338,46 +372,6 @@ class Bus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     both has its key in both folders."""
 
 
-Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
-
-
-class LimitPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit in addition to, or below, the exchange's own."""
-
-    amount: Annotated[int, Meta(ge=1, le=1_000_000_000)]
-    """Amount allowed per period."""
-    period_ms: Annotated[int, Meta(ge=1, le=31 * 86_400_000)]
-    """Length of the period in milliseconds."""
-    unit: Literal["weight", "request"] = "weight"
-    """Whether a request counts as its weight, or as one."""
-    category: Text = ""
-    """Category of requests that it applies to; empty: all."""
-    kind: Literal["aligned", "paced"] = "aligned"
-    """``aligned`` counts in windows of the exchange's clock; ``paced`` spaces requests evenly."""
-    burst: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
-    """For ``paced``: the amount allowed at once."""
-
-
-class ConnectorPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What ``penstock apply`` sets up for one exchange; NAME is the exchange's name."""
-
-    symbols: tuple[str, ...] = ()
-    """Markets whose candles are fetched, in any spelling."""
-    timeframes: tuple[str, ...] = ()
-    """Candle lengths to fetch for each market: 1m, 1h, 1d."""
-    interval: Annotated[float, Meta(ge=1)] | None = None
-    """Seconds between fetches of new candles; default: the length of a candle."""
-    backfill: bool | date = False
-    """Whether to fetch history too: all of it (``true``), or from a day on (``2024-01-01``)."""
-    markets_refresh: Annotated[float, Meta(ge=1)] = 43200.0
-    """Seconds between fetches of the exchange's market listing."""
-    limits: tuple[LimitPlan, ...] = ()
-    """Limits in addition to, or below, the exchange's own: tables of ``amount``, ``period_ms``,
-    ``unit``, ``category``, ``kind`` and ``burst``."""
-    notes: Text = ""
-    """Free text for operators."""
-
-
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
@@ -386,6 +380,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     collect: Collect = Collect()
     fetch: Fetch = Fetch()
     storage: Storage = Storage()
+    keep: Keep = Keep()
     publish: Publish = Publish()
     state: State = State()
     exchanges: Exchanges = Exchanges()

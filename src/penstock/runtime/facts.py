@@ -14,3 +14,18 @@ class StatusNotStored(Fact, frozen=True, kw_only=True):
     level: ClassVar[Level] = "warning"
     process: str
     reason: str
+
+
+class LogTrimmed(Fact, frozen=True, kw_only=True):
+    """Sealed records were deleted from a slot of the log."""
+
+    slot: str
+    streams: int
+
+
+class TrimmingFailed(Fact, frozen=True, kw_only=True):
+    """Sealed records could not be deleted from a slot of the log; it is retried."""
+
+    level: ClassVar[Level] = "warning"
+    slot: str
+    reason: str

@@ -26,6 +26,7 @@ from penstock.runtime.publishers import Publishers
 from penstock.runtime.slots import free_slot
 from penstock.runtime.status import Report, slot_status_id
 from penstock.runtime.stores import configured_log
+from penstock.runtime.trimming import Trimmer
 from penstock.storage.log import LogWriter, Stored
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
@@ -118,6 +119,8 @@ class RecordingProcess(Process):
         self.stack.enter_context(closing(recorder))
         self.coverage.sync, self.coverage.store = recorder.sync, self.store
         self.start(self.coverage.run())
+        trimmer = Trimmer(writer, self.log_id, self.clock, self.listener)
+        self.start(trimmer.run(lambda: self._heartbeat.store))
         return recorder, publishers
 
     @property

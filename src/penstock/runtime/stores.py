@@ -1,4 +1,4 @@
-"""Opens the log and the state store that the settings name."""
+"""Opens the log and the state store that the settings name, and says where the lake is."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +23,11 @@ def configured_log(settings: Settings) -> EventLog:
 def state_url(settings: Settings) -> str:
     """The URL of the state store; by default a file in the data folder."""
     return settings.state.url or f"sqlite:{Path(settings.collect.data_dir) / 'state.db'}"
+
+
+def lake_url(settings: Settings) -> str:
+    """The URL or folder of the lake; by default a folder in the data folder."""
+    return settings.storage.lake_url or str(Path(settings.collect.data_dir) / "lake")
 
 
 @asynccontextmanager

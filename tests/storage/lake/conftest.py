@@ -12,6 +12,12 @@ from penstock.storage.lake import Lake, open_lake
 OpenLake = Callable[[], Lake]
 
 
+@pytest.fixture(autouse=True)
+def no_credentials_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests have credentials of their own; none are looked for on the machine."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
 @pytest.fixture(scope="session")
 def s3_options() -> Iterator[dict[str, str]]:
     """An object store with a bucket ``lake``."""

@@ -21,7 +21,7 @@ What readers have to know:
   vacuum the folder holds rows twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -118,8 +118,8 @@ class Lake(Protocol):
         """
         ...
 
-    def replace_coverage(self, rows: "pa.Table", exchanges: Sequence[str]) -> bool:
-        """Replace the rows of these exchanges in the table ``coverage``; False as above."""
+    def merge_coverage(self, rows: "pa.Table", series: Collection[Stream]) -> bool:
+        """Replace what the table ``coverage`` has of these series; False as above."""
         ...
 
 

@@ -127,6 +127,8 @@ def _table(
     written = encode_many(events)
     if written != records:
         unfit.update(i for i, record in enumerate(records) if written[i] != record)
+    # Older versions recorded events of one channel in the stream of another.
+    unfit.update(i for i, event in enumerate(events) if type(event) is not row.event)
     arrays: dict[str, pa.Array] = {
         "exchange": _texts([event.exchange for event in events]),
         "symbol": _texts([event.symbol.unified for event in events]),

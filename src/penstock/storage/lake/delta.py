@@ -6,7 +6,7 @@ its application ids was committed after the table was read. So the version is re
 appended with the same table object; appending to a path instead would store the rows twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from penstock.errors import NewerStore, SealConflict, StorageError
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.storage.lake import FORMAT, NumberRange, Partition, TableStats
 from penstock.storage.lake.columns import schema_of, time_column
-from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA
+from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA, series_keys
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.lake.probe import check_conditional_put
 from penstock.storage.lake.sorting import sorted_batches
@@ -153,15 +153,15 @@ class DeltaLake:
         table = self._current(row.name)
         if table is None:
             return False
-        where, before = self._uri(row.name), table.version()
         predicate = f"exchange = {_quoted(partition.exchange)} AND date = '{partition.date}'"
         in_partition = (pc.field("exchange") == partition.exchange) & (
             pc.field("date") == pa.scalar(partition.date, pa.date32())
         )
-        rows_before = _rows(table)
-        with lake_errors(where):
+        rows = _rows(table, partition)
+        with lake_errors(self._uri(row.name)):
             dataset = table.to_pyarrow_dataset(schema=schema_of(row)).filter(in_partition)
-            with sorted_batches(dataset, ["symbol", time_column(row), "number"]) as batches:
+            order = ["symbol", time_column(row), "number"]
+            with sorted_batches(dataset, order, rows) as batches:
                 try:
                     write_deltalake(
                         table,
@@ -173,10 +173,6 @@ class DeltaLake:
                     )
                 except CommitFailedError:
                     return False
-            if _rows(table) != rows_before:
-                table.restore(before)
-                problem = f"a compaction of {predicate} did not keep all rows; it was undone"
-                raise StorageError(where, problem, "Report a bug. No row is lost.")
         return True
 
     def delete(self, row: Channel, partitions: Sequence[Partition]) -> bool:
@@ -199,19 +195,30 @@ class DeltaLake:
             return 0
         with lake_errors(self._uri(row.name)):
             # All files are listed: killed writers leave some that the table never knew.
-            removed = table.vacuum(
-                retention_hours, dry_run, enforce_retention_duration=False, full=True
-            )
+            try:
+                removed = table.vacuum(
+                    retention_hours, dry_run, enforce_retention_duration=False, full=True
+                )
+            except CommitFailedError:
+                return 0  # another process wrote meanwhile; what is unused stays so
         return len(removed)
 
-    def replace_coverage(self, rows: pa.Table, exchanges: Sequence[str]) -> bool:
+    def merge_coverage(self, rows: pa.Table, series: Collection[Stream]) -> bool:
         table = self._writable(COVERAGE, COVERAGE_SCHEMA)
+        replaced = series_keys(series)
         with lake_errors(self._uri(COVERAGE)):
+            before = pl.DataFrame(pl.from_arrow(table.to_pyarrow_dataset().to_table()))
+            new = pl.DataFrame(pl.from_arrow(rows)).select(before.columns)
+            kept = before.join(replaced, on=replaced.columns, how="anti")
+            exchanges = {*before.join(replaced, on=replaced.columns, how="semi")["exchange"]}
+            exchanges |= {*new["exchange"]}
+            after = pl.concat([kept.filter(pl.col("exchange").is_in(sorted(exchanges))), new])
             try:
-                write_deltalake(
-                    table, rows, mode="overwrite",
-                    predicate=f"exchange IN ({', '.join(map(_quoted, exchanges))})",
-                )  # fmt: skip
+                if exchanges:
+                    write_deltalake(
+                        table, after.to_arrow().cast(COVERAGE_SCHEMA), mode="overwrite",
+                        predicate=f"exchange IN ({', '.join(map(_quoted, sorted(exchanges)))})",
+                    )  # fmt: skip
             except CommitFailedError:
                 return False
         return True
@@ -288,8 +295,12 @@ def _files(table: DeltaTable) -> pl.DataFrame:
     return pl.DataFrame(table.get_add_actions(flatten=True))
 
 
-def _rows(table: DeltaTable) -> int:
-    return int(_files(table)["num_records"].sum())
+def _rows(table: DeltaTable, partition: Partition) -> int:
+    files = _files(table).filter(
+        (pl.col("partition.exchange") == partition.exchange)
+        & (pl.col("partition.date") == partition.date)
+    )
+    return int(files["num_records"].sum())
 
 
 def _quoted(text: str) -> str:

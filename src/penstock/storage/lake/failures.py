@@ -1,5 +1,6 @@
 """Errors of the lake's libraries as errors of penstock."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,8 @@ _FULL = ("No space left on device", "os error 28", "Disk quota exceeded", "os er
 _FORBIDDEN = ("Permission denied", "Read-only file system", "os error 13", "os error 30")
 _UNREACHABLE = ("error sending request", "Connection refused", "timed out", "dns error")
 _LONGEST = 500
+_ARROW = re.compile(r"\s*(?:\x1b\[[0-9;]*m)?↳(?:\x1b\[[0-9;]*m)?\s*")
+"""Between a message of the libraries and its cause."""
 
 
 @contextmanager
@@ -20,7 +23,7 @@ def lake_errors(where: str) -> Iterator[None]:
     try:
         yield
     except (OSError, DeltaError, ArrowException) as error:
-        raise _named(where, " ".join(str(error).split())) from error
+        raise _named(where, " ".join(_ARROW.sub(": ", str(error)).split())) from error
 
 
 def _named(where: str, problem: str) -> StorageError:

@@ -190,8 +190,16 @@ class LogWriter(Protocol):
         """The last number of every stream of this slot."""
         ...
 
-    def delete_below(self, stream: Stream, key: bytes) -> None:
-        """Delete all records of a stream with lower keys. Numbers are never reused."""
+    def delete_below(self, stream: Stream, key: bytes, *, seen: int | None = None) -> bool:
+        """Delete all records of a stream with lower keys. Numbers are never reused.
+
+        With ``seen``, nothing is deleted if a record after that number may have a lower key. False:
+        nothing was deleted.
+        """
+        ...
+
+    def compact(self) -> None:
+        """Free the disk space of deleted records. May be called in another thread."""
         ...
 
     def checkpoint(self, path: Path) -> None:
@@ -244,6 +252,18 @@ class LogReader(Protocol):
         """
         ...
 
+    def number_before(self, stream: Stream, slot: str, received_ns: int) -> int:
+        """A number up to which all records of a slot were received before this time.
+
+        0 if there is none. A record that was received after others and recorded before them may be
+        an exception. The records of the second of that time are left out.
+        """
+        ...
+
+    def lowest_key(self, stream: Stream, slot: str, first: int) -> bytes | None:
+        """A key that no record of a slot numbered ``first`` or higher is below, if there is one."""
+        ...
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         """The record that readers show in place of each of these records of one stream.
 
@@ -287,8 +307,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "checks", "corrections", "damage", "failures", "heads", "key_values", "keys", "linked_folder",
-    "manifest", "reader", "reindex", "repair", "salvage", "spans", "tuning", "writer",
+    "checks", "corrections", "damage", "deleting", "failures", "heads", "key_values", "keys",
+    "linked_folder", "manifest", "reader", "reindex", "repair", "salvage", "spans", "tuning",
+    "writer",
 }  # fmt: skip
 
 

@@ -49,6 +49,10 @@ class KeyValues(Protocol):
         """The size on disk, or in memory."""
         ...
 
+    def compact(self) -> None:
+        """Free the space of what was deleted. Other threads run meanwhile."""
+        ...
+
     def checkpoint(self, path: str) -> None:
         """Copy everything, as of now, to a folder that does not exist yet."""
         ...

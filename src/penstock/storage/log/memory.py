@@ -113,6 +113,8 @@ class MemoryPairs:
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for key, value in self._values.items())
 
+    def compact(self) -> None: ...
+
     def checkpoint(self, path: str) -> None:
         raise StorageError(
             str(Path(path)),

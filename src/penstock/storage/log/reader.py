@@ -115,6 +115,16 @@ class MergedReader:
                 (s for s in found if low <= s.number <= high), key=attrgetter("number")
             )
 
+    def number_before(self, stream: Stream, slot: str, received_ns: int) -> int:
+        kv = self._slots.current().get(slot)
+        stream_id = None if kv is None else find_streams(kv).get(stream)
+        return 0 if kv is None or stream_id is None else number_before(kv, stream_id, received_ns)
+
+    def lowest_key(self, stream: Stream, slot: str, first: int) -> bytes | None:
+        kv = self._slots.current().get(slot)
+        stream_id = None if kv is None else find_streams(kv).get(stream)
+        return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):
             return list(records)
@@ -176,6 +186,28 @@ def last_batch(kv: KeyValues, stream_id: int) -> Batch | None:
         return None
     batch = keys.read_batch(*entry)
     return batch if batch.records else _as_far_as_it_is(kv, stream_id, batch)
+
+
+def lowest_key(kv: KeyValues, stream_id: int, first: int) -> bytes | None:
+    """A key that no record numbered ``first`` or higher is below; None if there is none.
+
+    It may be lower than the lowest of their keys.
+    """
+    found = find_batches(kv, stream_id, first)
+    return min((batch.low for batch in found if batch.last_number >= first), default=None)
+
+
+def number_before(kv: KeyValues, stream_id: int, received_ns: int) -> int:
+    """A number up to which all records were received before this time, but for late ones.
+
+    The records of the second of that time are not among them.
+    """
+    times = keys.prefix(b"t", stream_id)
+    begin = times + (max(received_ns, 0) // SECOND_NS).to_bytes(8, "big")
+    for entry, _ in kv.scan(begin, keys.past(times)):
+        return int.from_bytes(entry[13:], "big") - 1
+    last = last_batch(kv, stream_id)
+    return last.last_number if last is not None else 0
 
 
 def _as_far_as_it_is(kv: KeyValues, stream_id: int, batch: Batch) -> Batch:

@@ -297,6 +297,10 @@ class _RocksPairs:
                 total += file.stat().st_blocks * 512
         return total
 
+    def compact(self) -> None:
+        with failures_named(str(self._path)):
+            self._db.compact_range(b"", keys.AFTER_ALL)
+
     def checkpoint(self, path: str) -> None:
         # One made by a secondary lacks what is not yet in table files, without an error.
         assert self._owner is not None, "only the owner of a slot can copy it"

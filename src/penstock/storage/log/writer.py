@@ -20,10 +20,11 @@ from penstock.market.codec import encode, encode_many
 from penstock.market.events import Event
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.corrections import corrects
+from penstock.storage.log.deleting import delete_records
 from penstock.storage.log.heads import StreamHead
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
-from penstock.storage.log.reader import find_batches, find_streams, last_batch, last_of, stats_of
+from penstock.storage.log.reader import find_streams, last_batch, last_of, lowest_key, stats_of
 
 _prefix_of, _stream_of, _topic_of = map(attrgetter, ("prefix", "stream", "topic"))
 
@@ -86,6 +87,8 @@ class SlotWriter:
         """Whether a sync failed: the data may not be on the disk."""
         self._sync_close_lock = Lock()
         """Held during a sync, and during a close."""
+        self._compact_lock = Lock()
+        """Held during a compaction, and during a close."""
         self._opened()
 
     @property
@@ -246,38 +249,32 @@ class SlotWriter:
                 numbers[stream] = _last_number(self._opened(), stream_id)
         return numbers
 
-    def delete_below(self, stream: Stream, key: bytes) -> None:
+    def delete_below(self, stream: Stream, key: bytes, *, seen: int | None = None) -> bool:
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
-            return
+            return False
         kv = self._opened()
-        batch = kv.batch()
+        if seen is not None and (lowest_key(kv, stream_id, seen + 1) or key) < key:
+            return False
         base = keys.prefix(b"r", stream_id)
-        batch.delete_range(base, base + key)
-        # The last batch stays, whatever it held: numbers continue from it. So it is closed.
-        last = last_batch(kv, stream_id)
-        numbers, times = keys.prefix(b"n", stream_id), keys.prefix(b"t", stream_id)
-        found = find_batches(kv, stream_id, 0)
-        kept = next((each for each in found if each.high >= key or each == last), None)
-        if last is not None and kept is not None:
-            number = eight_bytes(kept.first_number)
-            batch.delete_range(numbers, numbers + number)
-            for entry, _ in kv.scan(times, keys.past(times)):
-                if entry[13:] >= number:
-                    batch.delete_range(times, entry)
-                    break
-            # The index entry by which it was found may be one of those deleted.
-            second = eight_bytes(kept.first_received_ns // SECOND_NS)
-            batch.put(times + second + number, b"")
-            batch.put(numbers + eight_bytes(last.first_number), keys.write_batch(last))
+        if next(iter(kv.scan(base, base + key)), None) is None:
+            return False
+        batch = kv.batch()
+        delete_records(kv, stream_id, key, batch)
         for head in self._heads.values():
             if head.stream == stream:
                 head.close_batch(head.number, batch)
         try:
-            kv.write(batch, sync=True)
+            kv.write(batch, sync=False)  # what a power cut restores is deleted again
         except StorageError as error:
             self._reset_after(error)
             raise
+        return True
+
+    def compact(self) -> None:
+        with self._compact_lock:
+            if (kv := self._kv) is not None:
+                kv.compact()
 
     def checkpoint(self, path: Path) -> None:
         if path.exists():
@@ -289,7 +286,7 @@ class SlotWriter:
         return stats_of(self._slot, self._opened())
 
     def close(self) -> None:
-        with self._sync_close_lock:
+        with self._compact_lock, self._sync_close_lock:
             if self._kv is not None:
                 kv, self._kv = self._kv, None
                 with suppress(StorageError):

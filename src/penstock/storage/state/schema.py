@@ -178,6 +178,12 @@ GAPS = Table(
     indexes=(("exchange", "channel", "symbol", "by", "last"), ("state", "exchange")),
 )
 
+SEALS = Table(
+    name="seals",
+    fields={"log_id": "text", "slot": "text", "channel": "text"},
+    indexes=(("log_id", "slot"),),
+)
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -192,4 +198,5 @@ SCHEMA: Schema = (
     (Table(name=JOBS.name, fields=JOBS.fields, required=JOBS.required),),
     (JOBS,),
     (COVERAGE, GAPS),
+    (SEALS,),
 )

@@ -1,0 +1,82 @@
+"""Builds a keeper from settings."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING
+
+from penstock.app.extras import installed_with
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.errors import ConfigError
+from penstock.publish.endpoints import log_id
+from penstock.runtime.process import Process
+from penstock.runtime.stores import configured_log, lake_url, open_state
+from penstock.storage.lake import Lake, open_lake
+from penstock.storage.state import StateStore
+from penstock.telemetry import Listener, quiet
+
+if TYPE_CHECKING:
+    from penstock.keep.keeper import Keeper
+    from penstock.keep.planning import Planned
+
+
+@asynccontextmanager
+async def open_keeper(
+    settings: Settings, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator["Keeper"]:
+    """Open a keeper for the log of the data folder and the lake.
+
+    Raises:
+        MissingExtra: a library it needs is not installed.
+        ConfigError: a setting is invalid, or the log is in memory.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
+        StorageError: the lake cannot be reached, or does not support several writers.
+    """
+    async with Process("keep", settings, clock, listener) as process:
+        store = await process.open_state()
+        alone = settings.storage.lake_single_writer
+        lake = await asyncio.to_thread(_open_lake, settings, alone=alone)
+        process.name = "keep"
+        keeper = process.stack.enter_context(_keeping(settings, store, lake, clock, listener))
+        process.running(keeper.report)
+        yield keeper
+
+
+async def plan_keeping(settings: Settings, clock: Clock) -> "list[Planned]":
+    """What a keeper would do now. Nothing is changed.
+
+    Raises:
+        MissingExtra, ConfigError, StorageError: as above.
+    """
+    async with open_state(settings, clock, read_only=True) as store:
+        lake = await asyncio.to_thread(_open_lake, settings, alone=True)
+        with _keeping(settings, store, lake, clock, quiet) as keeper:
+            return await keeper.plan()
+
+
+def _open_lake(settings: Settings, *, alone: bool) -> Lake:
+    return open_lake(lake_url(settings), settings.storage.lake_options, alone=alone)
+
+
+def _keeping(
+    settings: Settings, store: StateStore, lake: Lake, clock: Clock, listener: Listener
+) -> "closing[Keeper]":
+    with installed_with("lake"):
+        from penstock.keep.keeper import Keeper, KeeperServices  # noqa: PLC0415
+    log = configured_log(settings)
+    if log.folder is None:
+        raise ConfigError(
+            "storage.log_url",
+            problem="is a log in memory: there is nothing to keep.",
+            origin="settings",
+        )
+    services = KeeperServices(
+        lake=lake,
+        log=log,
+        log_id=log_id(log.folder),
+        store=store,
+        clock=clock,
+        tell=listener,
+    )
+    return closing(Keeper(services, settings))

@@ -1,0 +1,1 @@
+"""The keeper moves records from the log to the lake and bounds the size of both."""

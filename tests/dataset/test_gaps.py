@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.dataset.stored import NOON_NS, SECOND_NS, dataset
+from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import trade
 
 from penstock.coverage.gap_rows import GapRows
@@ -14,6 +14,7 @@ from penstock.coverage.model import GapRow, Run, SlotCoverage, as_document
 from penstock.dataset.dataset import Dataset
 from penstock.dataset.gaps import GapWarning
 from penstock.errors import GapError
+from penstock.storage.lake.documents import SealState, merge_seals
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store
 from penstock.storage.state.schema import COVERAGE
@@ -116,6 +117,34 @@ def test_coverage_and_gaps_are_listed_and_framed(data: Dataset) -> None:
     assert data.coverage().pandas().shape == (3, 13)
     assert data.coverage(since=NOON_NS + 62 * SECOND_NS).arrow().num_rows == 1
     assert data.sql("SELECT count(*) FROM coverage WHERE state = 'gap'").rows() == [(1,)]
+
+
+def test_a_hole_that_is_not_reported_yet_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(GapError, match=r"ids 51 to 60\): gap, not examined yet"):
+        data_with(tmp_path, []).trades(on_gap="raise").polars()
+
+
+def test_what_another_machine_has_not_sealed_yet_is_said(tmp_path: Path) -> None:
+    data_with(tmp_path, [])
+    url = f"sqlite:{tmp_path / 'state.db'}"
+    at_ns = NOON_NS + SECOND_NS
+    seal(tmp_path / "lake", stored([trade(1, at_ns=at_ns, received_at_ns=at_ns)], "a"), log_id=1)
+    data = dataset(None, tmp_path / "lake", url)
+    query = data.trades(until=NOON_NS + 45 * SECOND_NS, on_gap="raise")
+
+    with pytest.raises(GapError, match="slot a of another log received after 2026-11-01T12:00:01Z"):
+        query.polars()
+    sealed = SealState(log_id="1", slot="a", channel="trades", sealed_ms=NOON_MS + 50_000)
+
+    async def write() -> None:
+        store = await open_store(url)
+        await merge_seals(store, sealed)
+        await store.close()
+
+    asyncio.run(write())
+    assert query.polars().height == 1
+    with pytest.raises(GapError, match="received after 2026-11-01T12:00:50Z is not in the lake"):
+        data.trades(on_gap="raise").polars()
 
 
 def test_unknown_coverage_is_said(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Reports what is missing in the range that a query reads."""
 
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Literal, get_args
 
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.coverage.ledger import Interval
 from penstock.coverage.model import By
@@ -118,10 +120,26 @@ def missing_of(stream: Stream, rows: Sequence[Coverage], times: Range) -> list[s
             found.append(f"{market}: nothing before {iso(first_ms)} was collected")
         if times.since_ns is not None and times.since_ns > (last_ms + 1) * _MS_NS:
             found.append(f"{market}: nothing after {iso(last_ms)} was collected")
-    for each in rows:
+    for each in (*rows, *_unreported(rows)):
         if each.state in ("gap", "unfillable") and overlaps(each, times):
             found.append(f"{market}: {_words(each)}")
     return found
+
+
+def _unreported(rows: Sequence[Coverage]) -> Iterator[Coverage]:
+    """What is missing between intervals, and is not known as a gap yet."""
+    for before, after in pairwise(rows):
+        if before.by == after.by != "received_ns" and after.first > before.last + 1:
+            yield replace(
+                before,
+                state="gap",
+                first=before.last + 1,
+                last=after.first - 1,
+                since_ms=before.until_ms,
+                until_ms=after.since_ms,
+                cause="not examined yet",
+                reason="",
+            )
 
 
 def report(missing: Iterable[str], on_gap: OnGap, stacklevel: int) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from penstock.clock import Clock
 from penstock.connectors.markets import stored_listing
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow, SlotCoverage, as_coverage
 from penstock.market.symbol import Symbol
+from penstock.storage.lake.documents import read_all_seals
 from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.documents import Document
 from penstock.storage.state.schema import COVERAGE
@@ -18,22 +19,36 @@ T = TypeVar("T")
 _PAGE = 500
 
 
+class Ledger(NamedTuple):
+    """What is stored about the records of all logs."""
+
+    held: list[SlotCoverage]
+    gaps: list[GapRow]
+    sealed_ms: dict[tuple[int, str, str], int]
+    """By log, slot and table: the time up to which all records are in the lake."""
+
+
 class StateReader:
     """Reads the state store at a URL, which is opened for each call and never changed."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self._url, self._clock = url, clock
 
-    def ledger(self) -> tuple[list[SlotCoverage], list[GapRow]]:
-        """What all slots hold, and all gaps.
+    def ledger(self) -> Ledger:
+        """What all slots hold, what is missing, and what is sealed.
 
         Raises:
             StoreUnreachable, NewerStore: the store cannot be opened.
         """
 
-        async def read(store: StateStore) -> tuple[list[SlotCoverage], list[GapRow]]:
+        async def read(store: StateStore) -> Ledger:
             documents = await _all_coverage(store)
-            return list(map(as_coverage, documents)), await GapRows(store).find()
+            seals = await read_all_seals(store)
+            return Ledger(
+                list(map(as_coverage, documents)),
+                await GapRows(store).find(),
+                {(int(each.log_id, 16), each.slot, each.channel): each.sealed_ms for each in seals},
+            )
 
         return self._with_store(read)
 

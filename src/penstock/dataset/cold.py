@@ -14,6 +14,7 @@ from penstock.dataset.merging import time_of
 from penstock.dataset.times import Range
 from penstock.dataset.windows import Piece, Window
 from penstock.errors import StorageError
+from penstock.market import channels
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
 from penstock.storage.lake.coverage import COVERAGE
@@ -51,14 +52,24 @@ class Cold:
             return pl.scan_delta(table, storage_options=self._options).collect()
 
     def streams(self) -> set[Stream]:
-        """The streams that have rows."""
+        """The streams that have rows: those in the table of coverage, where there are any.
+
+        A table of which it says nothing yet is read instead, which may take seconds.
+        """
+        found: set[Stream] = set()
+        stored = self.coverage()
+        if stored is not None:
+            names = stored.select("exchange", "channel", "symbol").unique().iter_rows()
+            found = {Stream(each, name, Symbol.parse(text).slug) for each, name, text in names}
+        covered = {row.name for each in found if (row := channels.find(each.channel)) is not None}
         for row in BY_EVENT.values():
-            table = self.table(row)
-            if table is not None:
-                version, _ = self._streams.get(row.name, (-1, None))
+            if row.name not in covered and (table := self.table(row)) is not None:
+                version, known = self._streams.get(row.name, (-1, set[Stream]()))
                 if version != table.version:
-                    self._streams[row.name] = table.version, set(table.streams())
-        return {stream for _, streams in self._streams.values() for stream in streams}
+                    known = set(table.streams())
+                    self._streams[row.name] = table.version, known
+                found |= known
+        return found
 
     def _open(self, name: str) -> DeltaTable | None:
         uri = f"{self.url}/{name}"

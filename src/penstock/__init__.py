@@ -6,6 +6,7 @@ __version__ = "0.1.0"
 _OFFERED = {
     "Delivery": "penstock.publish.subscriber",
     "Missing": "penstock.publish.subscriber",
+    "open": "penstock.app.dataset",
     "open_budget": "penstock.app.budget",
     "replay": "penstock.app.replay",
     "subscribe": "penstock.app.bus",

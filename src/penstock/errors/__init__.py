@@ -15,6 +15,10 @@ PenstockError
 ├── NoData                 nothing was recorded of what is asked for
 ├── BadSpeed               the speed of a replay is not a number above zero
 ├── UnknownSlot            the log has no slot of that name
+├── NoDataset              there is no data folder and no lake at that place
+├── BadTime                not a time, or an empty range of time
+├── BadQuery               a query that cannot be answered as it is written
+├── GapError               data of the range that was read is missing
 ├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
 ├── BadCost                the cost of a request is not a whole number above zero
 ├── UnknownCategory        no limits have that name
@@ -99,6 +103,7 @@ from penstock.errors.naming import (
     UnknownStream,
     UnknownSymbol,
 )
+from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
 from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
@@ -132,8 +137,10 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadQuery",
     "BadRequest",
     "BadSpeed",
+    "BadTime",
     "Banned",
     "BusUnreachable",
     "ConfigError",
@@ -142,6 +149,7 @@ __all__ = [
     "CostExceedsLimit",
     "ExchangeError",
     "ExchangeUnreachable",
+    "GapError",
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
@@ -154,6 +162,7 @@ __all__ = [
     "NewerStore",
     "NoAnswer",
     "NoData",
+    "NoDataset",
     "NotCollected",
     "NotOurRecord",
     "NotStreaming",

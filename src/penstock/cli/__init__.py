@@ -26,7 +26,7 @@ _STAYING = ("collect", "fetch", "work", "serve", "bus")
 
 _COMMANDS = (
     "demo", "collect", "fetch", "work", "serve", "apply", "status", "gaps", "bus", "tail",
-    "export", "query", "connectors", "jobs", "markets", "log", "sim", "judge", "config",
+    "export", "query", "verify", "connectors", "jobs", "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
@@ -50,10 +51,10 @@ class Cold:
         with lake_errors(table.table_uri), _broken_files(table.table_uri):
             return pl.scan_delta(table, storage_options=self._options).collect()
 
-    def streams(self) -> set[Stream]:
-        """The streams that have rows."""
+    def streams(self, without: Collection[str] = ()) -> set[Stream]:
+        """The streams that have rows; tables of the names ``without`` are not read."""
         for row in BY_EVENT.values():
-            table = self.table(row)
+            table = self.table(row) if row.name not in without else None
             if table is not None:
                 version, _ = self._streams.get(row.name, (-1, None))
                 if version != table.version:
@@ -92,8 +93,7 @@ class ColdTable:
 
         ``share`` is the part of their rows that is wanted.
         """
-        files = pl.DataFrame(self._table.get_add_actions(flatten=True))
-        for file in files.iter_rows(named=True):
+        for file in self._files():
             if file["partition.exchange"] not in exchanges:
                 continue
             first, last = self._bounds(file)
@@ -102,6 +102,9 @@ class ColdTable:
             if first <= last:
                 self._check_size(file["path"], file["size_bytes"])
                 yield Piece(first, last, file["size_bytes"] * _EXPANSION * share)
+
+    def _files(self) -> Iterator[dict[str, Any]]:
+        return pl.DataFrame(self._table.get_add_actions(flatten=True)).iter_rows(named=True)
 
     def _check_size(self, path: str, size: int) -> None:
         """Check a local file, since polars panics while it reads one that is cut off.
@@ -128,6 +131,31 @@ class ColdTable:
         in_time = time_of(self._row).is_between(*window, closed="left")
         scanned = self._scan().filter(wanted & in_time).with_columns(time_of(self._row))
         return self._collected(scanned)
+
+    def check_files(self) -> None:
+        """Read all files.
+
+        Raises:
+            StorageError: one is missing, or cannot be read.
+        """
+        for file in self._files():
+            self._check_size(file["path"], file["size_bytes"])
+        self._collected(self._scan().select(pl.all().count()))
+
+    def numbers(self, stream: Stream) -> Iterator[tuple[str, pl.Series]]:
+        """The broadcast numbers of all rows of a stream, by slot; each row is read whole."""
+        wanted = _markets([stream])
+        if self._row.suffix_field is not None:
+            suffix = stream.channel.removeprefix(f"{self._row.name}_")
+            wanted &= pl.col(self._row.suffix_field) == suffix
+        found = self._collected(self._scan().filter(wanted).select("slot", "number"))
+        for (slot,), part in found.group_by("slot"):
+            yield str(slot), part["number"]
+
+    def trimmed(self) -> bool:
+        """Whether rows were deleted from it."""
+        with lake_errors(self._table.table_uri):
+            return any(each.get("operation") == "DELETE" for each in self._table.history())
 
     def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
         with lake_errors(self._table.table_uri), _broken_files(self._table.table_uri):

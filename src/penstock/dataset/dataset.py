@@ -1,6 +1,6 @@
 """A dataset: all that was collected in a data folder or a lake, to read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,8 @@ from penstock.dataset.reading import Part
 from penstock.dataset.source import Source
 from penstock.dataset.sql import SqlResult, run_sql
 from penstock.dataset.times import Range, Time, time_ns, time_range
+from penstock.dataset.verify.findings import CHECKS, CheckName, Report
+from penstock.dataset.verify.run import verify
 from penstock.dataset.view import Names, Numbers, check_choices
 from penstock.errors import BadQuery
 from penstock.market.channels import (
@@ -274,9 +276,7 @@ class Dataset:
             BadTime: an argument is invalid.
         """
         times = time_range(since, until, self._source.clock.now_ns())
-        known = {each.channel for each in self._source.streams()}
-        wanted = known if channel is None else {channel}
-        streams = self._source.find(wanted, symbols, exchange)
+        streams = self._source.find(None if channel is None else {channel}, symbols, exchange)
         rows = self._source.coverage(streams)
         return Listing(Coverage, [row for row in rows if overlaps(row, times)])
 
@@ -347,6 +347,22 @@ class Dataset:
             timeframe, symbol, exchange=exchange, since=since, from_trades=not stored
         )
         return ohlcv(query.polars(), newest=since is None, limit=limit)
+
+    def verify(
+        self,
+        symbols: Symbols = None,
+        *,
+        exchange: Exchanges = None,
+        checks: Collection[CheckName] = CHECKS,
+    ) -> Report:
+        """Check the data against itself; see docs/verify.md for what is checked.
+
+        Example: data.verify("BTC/USDT").clean
+
+        Raises:
+            NotCollected: a market or an exchange was never collected.
+        """
+        return verify(self._source, symbols, exchange, checks)
 
     def _query(
         self, row: Channel, name: str, symbols: Symbols, exchange: Exchanges, choices: Choices

@@ -25,23 +25,38 @@ class Source:
     clock: Clock
     _natives: dict[str, dict[str, Symbol]] = field(default_factory=dict)
 
-    def streams(self) -> set[Stream]:
-        """All streams that have rows, of channels that this version knows."""
+    def streams(self, without: Collection[str] = ()) -> set[Stream]:
+        """All streams that have rows, of channels that this version knows.
+
+        Rows of the channels ``without`` are not read, and none of their streams is returned.
+        """
         found: set[Stream] = set()
         if self.places.log is not None:
             with closing(self.places.log.reader()) as reader:
                 found.update(reader.streams())
         if self.places.lake is not None:
-            found |= self.places.lake.streams()
-        return {each for each in found if channels.find(each.channel) is not None}
+            found |= self.places.lake.streams(without)
+        return {
+            each
+            for each in found
+            if (row := channels.find(each.channel)) is not None and row.name not in without
+        }
 
-    def find(self, names: Collection[str], symbols: Symbols, exchanges: Exchanges) -> list[Stream]:
-        """The streams of these channels that match.
+    def find(
+        self,
+        names: Collection[str] | None,
+        symbols: Symbols,
+        exchanges: Exchanges,
+        without: Collection[str] = (),
+    ) -> list[Stream]:
+        """The streams of these channels, or of all, that match; see ``streams``.
 
         Raises:
             NotCollected: an exchange or a market is in no stream at all.
         """
-        return find_streams(self.streams(), names, symbols, exchanges, self._natives_of)
+        streams = self.streams(without)
+        wanted = {each.channel for each in streams} if names is None else names
+        return find_streams(streams, wanted, symbols, exchanges, self._natives_of)
 
     def coverage(self, streams: Collection[Stream] | None = None) -> list[Coverage]:
         """The intervals of these streams, or of all, in order."""

@@ -131,7 +131,7 @@ class BookReader:
 
     def _starts(self, at_ns: int) -> Iterator[BookSnapshot]:
         """The snapshots to start from, latest first."""
-        rules, found = _rules(self._exchange), list[BookSnapshot]()
+        rules, found = rules_of(self._exchange), list[BookSnapshot]()
         for back_ns in (*_LOOK_BACK_NS, at_ns):
             times = Range(max(0, at_ns - back_ns), at_ns + 1)
             found = [each for each in self._snapshots(times) if _can_begin(each, rules)]
@@ -140,7 +140,7 @@ class BookReader:
         yield from found[: -_MOST_STARTS - 1 : -1]
 
     def _replayed(self, start: BookSnapshot, at_ns: int) -> Book:
-        rules = _rules(self._exchange)
+        rules = rules_of(self._exchange)
         began_ns = _time_of(start)
         events = [
             each
@@ -174,7 +174,8 @@ def _can_begin(snapshot: BookSnapshot, rules: BookRules | None) -> bool:
     return rules is None or rules.numbered or snapshot.source == "live"
 
 
-def _rules(exchange: str) -> BookRules | None:
+def rules_of(exchange: str) -> BookRules | None:
+    """The rules of an exchange's books; None if this version does not know the exchange."""
     try:
         return registry.load(exchange).dialect(SymbolMap(exchange, ())).books
     except (UnknownExchange, MissingExtra):

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
@@ -51,10 +52,11 @@ class Cold:
         with lake_errors(table.table_uri), _broken_files(table.table_uri):
             return pl.scan_delta(table, storage_options=self._options).collect()
 
-    def streams(self) -> set[Stream]:
+    def streams(self, without: Collection[str] = ()) -> set[Stream]:
         """The streams that have rows: those in the table of coverage, where there are any.
 
-        A table of which it says nothing yet is read instead, which may take seconds.
+        A table of which it says nothing yet is read instead, which may take seconds, except for
+        those of the names ``without``.
         """
         found: set[Stream] = set()
         stored = self.coverage()
@@ -63,7 +65,9 @@ class Cold:
             found = {Stream(each, name, Symbol.parse(text).slug) for each, name, text in names}
         covered = {row.name for each in found if (row := channels.find(each.channel)) is not None}
         for row in BY_EVENT.values():
-            if row.name not in covered and (table := self.table(row)) is not None:
+            if row.name in covered or row.name in without:
+                continue
+            if (table := self.table(row)) is not None:
                 version, known = self._streams.get(row.name, (-1, set[Stream]()))
                 if version != table.version:
                     known = set(table.streams())
@@ -103,8 +107,7 @@ class ColdTable:
 
         ``share`` is the part of their rows that is wanted.
         """
-        files = pl.DataFrame(self._table.get_add_actions(flatten=True))
-        for file in files.iter_rows(named=True):
+        for file in self._files():
             if file["partition.exchange"] not in exchanges:
                 continue
             first, last = self._bounds(file)
@@ -113,6 +116,9 @@ class ColdTable:
             if first <= last:
                 self._check_size(file["path"], file["size_bytes"])
                 yield Piece(first, last, file["size_bytes"] * _EXPANSION * share)
+
+    def _files(self) -> Iterator[dict[str, Any]]:
+        return pl.DataFrame(self._table.get_add_actions(flatten=True)).iter_rows(named=True)
 
     def _check_size(self, path: str, size: int) -> None:
         """Check a local file, since polars panics while it reads one that is cut off.
@@ -141,6 +147,31 @@ class ColdTable:
         in_time = time_of(self._row).is_between(*window, closed="left")
         scanned = self._scan().filter(wanted & in_time).with_columns(time_of(self._row))
         return self._collected(scanned.select(columns))
+
+    def check_files(self) -> None:
+        """Read all files.
+
+        Raises:
+            StorageError: one is missing, or cannot be read.
+        """
+        for file in self._files():
+            self._check_size(file["path"], file["size_bytes"])
+        self._collected(self._scan().select(pl.all().count()))
+
+    def numbers(self, stream: Stream) -> Iterator[tuple[str, pl.Series]]:
+        """The broadcast numbers of all rows of a stream, by slot; each row is read whole."""
+        wanted = _markets([stream])
+        if self._row.suffix_field is not None:
+            suffix = stream.channel.removeprefix(f"{self._row.name}_")
+            wanted &= pl.col(self._row.suffix_field) == suffix
+        found = self._collected(self._scan().filter(wanted).select("slot", "number"))
+        for (slot,), part in found.group_by("slot"):
+            yield str(slot), part["number"]
+
+    def trimmed(self) -> bool:
+        """Whether rows were deleted from it."""
+        with lake_errors(self._table.table_uri):
+            return any(each.get("operation") == "DELETE" for each in self._table.history())
 
     def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
         with lake_errors(self._table.table_uri), _broken_files(self._table.table_uri):

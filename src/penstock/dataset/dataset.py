@@ -1,7 +1,6 @@
 """A dataset: all that was collected in a data folder or a lake, to read."""
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Collection
 from typing import Any
 
 from penstock.dataset.books import BookReader
@@ -12,17 +11,18 @@ from penstock.dataset.names import Exchanges, Symbols
 from penstock.dataset.plans import (
     Choices,
     Computed,
+    book_reader,
     books_plan,
     channel_plan,
     computed_plan,
     sql_tables,
-    together,
 )
 from penstock.dataset.query import Query
-from penstock.dataset.reading import Part
 from penstock.dataset.source import Source
 from penstock.dataset.sql import SqlResult, run_sql
-from penstock.dataset.times import Range, Time, time_ns, time_range
+from penstock.dataset.times import Time, time_ns, time_range
+from penstock.dataset.verify.findings import CHECKS, CheckName, Report
+from penstock.dataset.verify.run import verify
 from penstock.dataset.view import Names, Numbers, check_choices
 from penstock.errors import BadQuery
 from penstock.market.channels import (
@@ -30,7 +30,6 @@ from penstock.market.channels import (
     BOOK_DELTAS,
     BOOK_SNAPSHOTS,
     CANDLES,
-    DISCONNECTS,
     TICKERS,
     TICKERS_24H,
     TRADES,
@@ -39,7 +38,6 @@ from penstock.market.channels import (
 from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
-from penstock.storage.log.keys import Stream
 
 
 class Dataset:
@@ -231,30 +229,7 @@ class Dataset:
             NotCollected: the market or the exchange was never collected.
             BadQuery: several exchanges have it: name one.
         """
-        names = [BOOK_DELTAS.name, BOOK_SNAPSHOTS.name, DISCONNECTS.name]
-        streams = self._source.find(names, symbol, exchange)
-        found = sorted({each.exchange for each in streams})
-        if len(found) != 1:
-            problem = "has no order books here" if not found else f"is on {', '.join(found)}"
-            remedy = "" if not found else " Name one: exchange=…"
-            raise BadQuery(f"{symbol} {problem}.{remedy}")
-        parts = [_part(row, streams) for row in (BOOK_DELTAS, BOOK_SNAPSHOTS, DISCONNECTS)]
-        choices = Choices(time_range(None, None, 0), "ignore", "float", "penstock")
-        snapshots = [each for each in streams if each.channel == BOOK_SNAPSHOTS.name]
-
-        def snapshots_in(times: Range) -> Iterable[BookSnapshot]:
-            plan = channel_plan(
-                self._source, BOOK_SNAPSHOTS, snapshots, choices._replace(times=times)
-            )
-            return plan.events()
-
-        return BookReader(
-            found[0],
-            Symbol.parse(streams[0].symbol).unified,
-            partial(together, self._source, parts),
-            snapshots_in,
-            self._instant,
-        )
+        return book_reader(self._source, symbol, exchange, self._instant)
 
     def coverage(
         self,
@@ -274,9 +249,7 @@ class Dataset:
             BadTime: an argument is invalid.
         """
         times = time_range(since, until, self._source.clock.now_ns())
-        known = {each.channel for each in self._source.streams()}
-        wanted = known if channel is None else {channel}
-        streams = self._source.find(wanted, symbols, exchange)
+        streams = self._source.find(None if channel is None else {channel}, symbols, exchange)
         rows = self._source.coverage(streams)
         return Listing(Coverage, [row for row in rows if overlaps(row, times)])
 
@@ -348,6 +321,22 @@ class Dataset:
         )
         return ohlcv(query.polars(), newest=since is None, limit=limit)
 
+    def verify(
+        self,
+        symbols: Symbols = None,
+        *,
+        exchange: Exchanges = None,
+        checks: Collection[CheckName] = CHECKS,
+    ) -> Report:
+        """Check the data against itself; see docs/verify.md for what is checked.
+
+        Example: data.verify("BTC/USDT").clean
+
+        Raises:
+            NotCollected: a market or an exchange was never collected.
+        """
+        return verify(self._source, symbols, exchange, checks)
+
     def _query(
         self, row: Channel, name: str, symbols: Symbols, exchange: Exchanges, choices: Choices
     ) -> Query[Any]:
@@ -382,7 +371,3 @@ class Dataset:
 
     def _instant(self, time: Time) -> int:
         return time_ns(time, self._source.clock.now_ns())
-
-
-def _part(row: Channel, streams: Sequence[Stream]) -> Part:
-    return Part(row, [each for each in streams if each.channel == row.name])

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Literal, get_args
 
+import msgspec
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,6 +77,14 @@ def coverage_row(stream: Stream, by: By, interval: Interval) -> Coverage:
         reason=interval.reason,
         source=interval.source,
     )
+
+
+def as_interval(row: Coverage) -> Interval:
+    """The interval of a row."""
+    fields = msgspec.structs.asdict(row)
+    for name in ("exchange", "channel", "symbol", "by"):
+        del fields[name]
+    return Interval(**fields)
 
 
 def coverage_rows(stored: pl.DataFrame, streams: Collection[Stream] | None) -> list[Coverage]:

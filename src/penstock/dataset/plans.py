@@ -1,11 +1,13 @@
 """How the rows of each kind of query are read and shown."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from penstock.dataset.books import BookReader
 from penstock.dataset.candles import CandleBuilder, Empty, as_candles, candle_rows
 from penstock.dataset.gaps import Coverage, OnGap
 from penstock.dataset.listing import Listing
@@ -15,19 +17,21 @@ from penstock.dataset.query import Plan
 from penstock.dataset.reading import Part, read, read_together
 from penstock.dataset.source import Source
 from penstock.dataset.sql import SqlTable
-from penstock.dataset.times import Range
+from penstock.dataset.times import Range, Time
 from penstock.dataset.view import Names, Numbers, View, levels_as_rows
+from penstock.errors import BadQuery
 from penstock.market.channels import (
     BOOK_DELTAS,
     BOOK_SNAPSHOTS,
     BY_EVENT,
     CANDLES,
+    DISCONNECTS,
     TRADES,
     Channel,
     find,
 )
 from penstock.market.codec import decode
-from penstock.market.events import Event
+from penstock.market.events import BookSnapshot, Event
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.lake.columns import records_of, schema_of
@@ -143,6 +147,37 @@ def computed_plan(
         lambda: source.missing(streams, _whole_candles(interval, choices.times)),
         choices.on_gap,
     )
+
+
+def book_reader(
+    source: Source,
+    symbol: str | Symbol,
+    exchange: str | None,
+    instant: Callable[[Time], int],
+) -> BookReader:
+    """The book of one market.
+
+    Raises:
+        NotCollected: the market or the exchange was never collected.
+        BadQuery: it has no books, or several exchanges have it.
+    """
+    rows = (BOOK_DELTAS, BOOK_SNAPSHOTS, DISCONNECTS)
+    streams = source.find([row.name for row in rows], symbol, exchange)
+    found = sorted({each.exchange for each in streams})
+    if len(found) != 1:
+        problem = "has no order books here" if not found else f"is on {', '.join(found)}"
+        remedy = "" if not found else " Name one: exchange=…"
+        raise BadQuery(f"{symbol} {problem}.{remedy}")
+    parts = [Part(row, [s for s in streams if s.channel == row.name]) for row in rows]
+
+    def snapshots(times: Range) -> Iterator[BookSnapshot]:
+        for frame in read(source.places, parts[1], times):
+            for event in events_of(BOOK_SNAPSHOTS, frame):
+                assert isinstance(event, BookSnapshot)
+                yield event
+
+    name = Symbol.parse(streams[0].symbol).unified
+    return BookReader(found[0], name, partial(together, source, parts), snapshots, instant)
 
 
 def events_of(row: Channel, frame: pl.DataFrame) -> Iterator[Event]:

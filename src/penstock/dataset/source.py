@@ -26,31 +26,50 @@ class Source:
     clock: Clock
     _natives: dict[str, dict[str, Symbol]] = field(default_factory=dict)
 
-    def streams(self) -> set[Stream]:
-        """All streams that have rows, of channels that this version knows."""
+    def streams(self, without: Collection[str] = ()) -> set[Stream]:
+        """All streams that have rows, of channels that this version knows.
+
+        Rows of the channels ``without`` are not read, and none of their streams is returned.
+        """
         found: set[Stream] = set()
         if self.places.log is not None:
             with closing(self.places.log.reader()) as reader:
                 found.update(reader.streams())
         if self.places.lake is not None:
-            found |= self.places.lake.streams()
-        return {each for each in found if channels.find(each.channel) is not None}
+            found |= self.places.lake.streams(without)
+        return {
+            each
+            for each in found
+            if (row := channels.find(each.channel)) is not None and row.name not in without
+        }
 
-    def find(self, names: Collection[str], symbols: Symbols, exchanges: Exchanges) -> list[Stream]:
-        """The streams of these channels that match.
+    def find(
+        self,
+        names: Collection[str] | None,
+        symbols: Symbols,
+        exchanges: Exchanges,
+        without: Collection[str] = (),
+    ) -> list[Stream]:
+        """The streams of these channels, or of all, that match; see ``streams``.
 
         Raises:
             NotCollected: an exchange or a market is in no stream at all.
         """
-        return find_streams(self.streams(), names, symbols, exchanges, self._natives_of)
+        streams = self.streams(without)
+        wanted = {each.channel for each in streams} if names is None else names
+        return find_streams(streams, wanted, symbols, exchanges, self._natives_of)
 
     def coverage(self, streams: Collection[Stream] | None = None) -> list[Coverage]:
         """The intervals of these streams, or of all, in order."""
         if self.state is None:
-            lake = self.places.lake
-            stored = lake.coverage() if lake is not None else None
-            return [] if stored is None else coverage_rows(stored, streams)
+            return self.lake_coverage(streams)
         return _rows(self.state.ledger(), streams)
+
+    def lake_coverage(self, streams: Collection[Stream] | None = None) -> list[Coverage]:
+        """The same by the lake's own table."""
+        lake = self.places.lake
+        stored = lake.coverage() if lake is not None else None
+        return [] if stored is None else coverage_rows(stored, streams)
 
     def missing(self, streams: Iterable[Stream], times: Range) -> list[str]:
         """What is missing of some streams in a range, in words."""
@@ -61,7 +80,7 @@ class Source:
         else:
             ledger = self.state.ledger()
             known = _rows(ledger, streams)
-            log_id = self._log_id()
+            log_id = self.log_id()
             if self.places.log is None or log_id is not None:
                 found += unsealed_elsewhere(ledger, streams, log_id, times)
         rows: dict[tuple[str, str, str], list[Coverage]] = {}
@@ -72,7 +91,7 @@ class Source:
             found += missing_of(stream, rows.get(name, []), times)
         return found
 
-    def _log_id(self) -> int | None:
+    def log_id(self) -> int | None:
         """The id of the log; None if there is none, or it has no id."""
         folder = None if self.places.log is None else self.places.log.folder
         return None if folder is None else find_log_id(folder)

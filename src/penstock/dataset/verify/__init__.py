@@ -1,0 +1,1 @@
+"""Checks collected data against itself: ids, broadcast numbers, candles and order books."""

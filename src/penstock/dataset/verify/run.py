@@ -1,0 +1,156 @@
+"""Runs the checks over a dataset's streams."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+
+from penstock.coverage.ledger import Interval, by_series
+from penstock.coverage.model import By
+from penstock.dataset.books import rules_of
+from penstock.dataset.gaps import as_interval
+from penstock.dataset.names import Exchanges, Symbols
+from penstock.dataset.plans import together
+from penstock.dataset.reading import Part
+from penstock.dataset.source import Source
+from penstock.dataset.times import Range
+from penstock.dataset.verify.books import BookCheck
+from penstock.dataset.verify.candles import CandleCheck, candle_streams
+from penstock.dataset.verify.files import check_files
+from penstock.dataset.verify.findings import CHECKS, CheckName, Finding, Report, finding
+from penstock.dataset.verify.ids import check_ids, is_held
+from penstock.dataset.verify.records import SlotNumbers, check_records
+from penstock.errors import NotOurRecord, StorageError
+from penstock.market import channels
+from penstock.market.channels import (
+    BOOK_DELTAS,
+    BOOK_SNAPSHOTS,
+    BY_EVENT,
+    DISCONNECTS,
+    TRADES,
+)
+from penstock.market.symbol import Symbol
+from penstock.storage.log.keys import Stream
+
+_Ledger = dict[tuple[Stream, By], list[Interval]]
+_ALWAYS = Range(None, None)
+
+
+def verify(
+    source: Source,
+    symbols: Symbols = None,
+    exchanges: Exchanges = None,
+    checks: Collection[CheckName] = CHECKS,
+    most: int = 1000,
+) -> Report:
+    """Check a dataset; at most so many findings are listed. Nothing is changed.
+
+    Raises:
+        NotCollected: a market or an exchange was never collected.
+    """
+    report = Report()
+    lake = source.places.lake
+    if lake is not None:  # always: the other checks cannot read a damaged table
+        report.add(check_files(lake), most)
+    damaged = {each.channel for each in report.findings}
+    report.not_checked += [f"{each}: its table in the lake is damaged" for each in sorted(damaged)]
+    streams = source.find(None, symbols, exchanges, without=damaged)
+    ledger = _ledger(source, streams, report)
+    run: dict[CheckName, Callable[[Report], Iterator[Finding]]] = {
+        "records": partial(_records, source, streams),
+        "ids": partial(_ids, source, streams, ledger),
+        "candles": partial(_candles, source, streams, ledger),
+        "books": partial(_books, source, streams),
+    }
+    for check, findings in run.items():
+        if check in checks:
+            report.add(findings(report), most)
+    return report
+
+
+def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledger:
+    """What is complete by the ledger and must be readable here, by series.
+
+    Of a fleet, that is what the slots of this log hold, or have sealed; of a lake alone, what its
+    own table of coverage says. Tables from which retention has deleted are left out.
+    """
+    if source.state is not None and (log_id := source.log_id()) is not None:
+        held = (each for each in source.state.ledger().held if each.log_id == log_id)
+        found = by_series(held, ())
+    else:
+        found = {}
+        for row in source.lake_coverage(streams):
+            stream = Stream(row.exchange, row.channel, Symbol.parse(row.symbol).slug)
+            found.setdefault((stream, row.by), []).append(as_interval(row))
+    if not found:
+        report.not_checked.append("ids and candles: there is no ledger of coverage here")
+    trimmed = {
+        row.name
+        for row in BY_EVENT.values()
+        if (table := source.places.lake and source.places.lake.table(row)) and table.trimmed()
+    }
+    report.not_checked += [f"ids of {each}: retention has deleted rows" for each in sorted(trimmed)]
+    return {
+        (stream, by): intervals
+        for (stream, by), intervals in found.items()
+        if (channel := channels.find(stream.channel)) and channel.name not in trimmed
+    }
+
+
+def _records(source: Source, streams: Sequence[Stream], report: Report) -> Iterator[Finding]:
+    for stream in streams:
+        row = channels.find(stream.channel)
+        if row is not None:
+            found = SlotNumbers()
+            yield from check_records(source.places, row, stream, found)
+            report.compared["records"] += len(found)
+
+
+def _ids(
+    source: Source, streams: Sequence[Stream], ledger: _Ledger, report: Report
+) -> Iterator[Finding]:
+    for (stream, by), intervals in ledger.items():
+        if stream in streams and by != "received_ns":
+            checked = partial(check_ids, source.places, stream, by, intervals)
+            yield from _readable("ids", stream, checked)
+            if by == "id":
+                report.compared["ids"] += sum(each.size for each in intervals if is_held(each))
+
+
+def _candles(
+    source: Source, streams: Sequence[Stream], ledger: _Ledger, report: Report
+) -> Iterator[Finding]:
+    for stream in candle_streams(streams):
+        trades = stream._replace(channel=TRADES.name)
+        intervals = ledger.get((trades, "id"))
+        if intervals is None:
+            if ledger:
+                report.not_checked.append(
+                    f"candles of {stream.exchange} {stream.symbol}: whether its trades are complete"
+                    " is not known"
+                )
+            continue
+        check = CandleCheck(source.places, stream)
+        yield from _readable("candles", stream, partial(check.run, intervals))
+        report.compared["candles"] += check.compared
+
+
+def _books(source: Source, streams: Sequence[Stream], report: Report) -> Iterator[Finding]:
+    for stream in streams:
+        rules = rules_of(stream.exchange) if stream.channel == BOOK_DELTAS.name else None
+        if rules is None:
+            continue
+        rows = (BOOK_DELTAS, BOOK_SNAPSHOTS, DISCONNECTS)
+        parts = [Part(row, [stream._replace(channel=row.name)]) for row in rows]
+        check = BookCheck(stream, rules)
+        events = together(source, parts, _ALWAYS)
+        yield from _readable("books", stream, partial(check.run, events))
+        report.compared["snapshots"] += check.compared
+
+
+def _readable(
+    check: CheckName, stream: Stream, run: Callable[[], Iterable[Finding]]
+) -> Iterator[Finding]:
+    """The findings of a check; records that cannot be read are one."""
+    try:
+        yield from run()
+    except (StorageError, NotOurRecord) as error:
+        yield finding(check, stream, f"records cannot be read: {error}")

@@ -1,0 +1,280 @@
+"""A verification finds every defect that is planted, and none in data that is right."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from msgspec.structs import replace
+from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
+from tests.events import delta, snapshot, trade
+
+from penstock.coverage.id_runs import IdRuns
+from penstock.coverage.model import Run, SlotCoverage, as_document
+from penstock.dataset.candles import CandleBuilder, as_candles, candle_rows
+from penstock.dataset.reading import Part, Places, read
+from penstock.dataset.times import Range
+from penstock.dataset.verify.findings import Report
+from penstock.dataset.verify.ids import missing_in
+from penstock.dataset.verify.records import runs_of
+from penstock.market.channels import TRADES
+from penstock.market.events import BookDelta, Candle, Disconnect, Event, Trade
+from penstock.market.interval import Interval
+from penstock.market.levels import write_levels
+from penstock.publish.endpoints import log_id
+from penstock.storage.log import Stored, open_log
+from penstock.storage.log.keys import Stream
+from penstock.storage.state import open_store
+from penstock.storage.state.schema import COVERAGE
+
+NOON_MS = NOON_NS // 1_000_000
+SECONDS = 600
+MINUTE = Interval.parse("1m")
+
+
+def trades() -> list[Event]:
+    return [
+        trade(
+            1000 + second,
+            exchange="binance",
+            at_ns=NOON_NS + second * SECOND_NS,
+            received_at_ns=NOON_NS + second * SECOND_NS + 5,
+            price_text=f"{100 + second % 7}.{second % 10}",
+            quantity_text=f"0.{1 + second % 5}",
+        )
+        for second in range(SECONDS)
+    ]
+
+
+def candles(of: Sequence[Event]) -> list[Event]:
+    log = open_log("memory:")
+    log.writer("made").append(of)
+    builder = CandleBuilder(MINUTE)
+    stream = Stream("binance", "trades", "btc_usdt")
+    for frame in read(Places(log), Part(TRADES, [stream]), Range(None, None)):
+        builder.add(frame)
+    rows = candle_rows(builder.candles(NOON_MS + SECONDS * 1000, "skip"), MINUTE)
+    return [replace(each, received_at_ns=NOON_NS) for each in as_candles(rows)]
+
+
+def books() -> list[Event]:
+    """A book that is begun, changed each second, and compared with snapshots."""
+    found: list[Event] = [book_at(10, 0)]
+    for second in range(1, 61):
+        at_ns = NOON_NS + second * SECOND_NS
+        found.append(
+            delta(
+                10 + second,
+                10 + second,
+                exchange="binance",
+                at_ns=at_ns,
+                received_at_ns=at_ns,
+                bids_raw=write_levels([("99.0", f"{second}.0")]),
+            )
+        )
+        if second % 20 == 0:
+            found.append(book_at(10 + second, second))
+    return found
+
+
+def book_at(update_id: int, second: int) -> Event:
+    bids = [("99.0", f"{second}.0")] if second else []
+    return snapshot(
+        update_id,
+        exchange="binance",
+        received_at_ns=NOON_NS + second * SECOND_NS + 1,
+        source="rest",
+        bids_raw=write_levels([*bids, ("98.0", "1.0")]),
+        asks_raw=write_levels([("101.0", "1.0")]),
+    )
+
+
+def ledger(folder: Path, own_id: int) -> str:
+    url = f"sqlite:{folder / 'state.db'}"
+    common: dict[str, Any] = {
+        "exchange": "binance",
+        "symbol": "btc_usdt",
+        "log_id": own_id,
+        "slot": "a",
+        "number": 600,
+    }
+    end_ms = NOON_MS + SECONDS * 1000
+    held = [
+        SlotCoverage(
+            **common,
+            channel="trades",
+            by="id",
+            runs=(Run(1000, 1599, NOON_MS, end_ms - 1000),),
+        ),
+        SlotCoverage(
+            **common,
+            channel="candles_1m",
+            by="open_ms",
+            runs=(Run(NOON_MS, end_ms - 1, NOON_MS, end_ms - 1),),
+        ),
+    ]
+
+    async def write() -> None:
+        store = await open_store(url)
+        for each in held:
+            await store.insert_if_absent(COVERAGE, as_document(each))
+        await store.close()
+
+    asyncio.run(write())
+    return url
+
+
+Plant = Callable[[list[Stored]], list[Stored]]
+
+
+def verified(folder: Path, plant: Plant = list, *, sealed: bool = True) -> Report:
+    """The report of a market with defects, in a lake or in a log."""
+    made = trades()
+    records: list[Stored] = []
+    for some in (made, candles(made), books()):
+        records += _numbered(some)
+    folder.mkdir(exist_ok=True)
+    log, own_id = open_log(f"rocksdb:{folder}"), log_id(folder)
+    url = ledger(folder, own_id)
+    records = plant(records)
+    if sealed:
+        seal(folder / "lake", records, own_id)
+        return dataset(log, folder / "lake", url).verify()
+    with closing(log.writer("a")) as writer:
+        writer.append([each.event for each in records])
+    return dataset(log, None, url).verify()
+
+
+def _numbered(events: Sequence[Event]) -> list[Stored]:
+    """Each stream is numbered by itself."""
+    found: list[Stored] = []
+    for kind in {type(each) for each in events}:
+        found += stored([each for each in events if type(each) is kind], "a")
+    return found
+
+
+def without(kind: type[Event], *positions: int) -> Plant:
+    def plant(records: list[Stored]) -> list[Stored]:
+        mine = [each for each in records if type(each.event) is kind]
+        gone = {id(mine[position]) for position in positions}
+        return [each for each in records if id(each) not in gone]
+
+    return plant
+
+
+def changed(kind: type[Event], position: int, **fields: object) -> Plant:
+    def plant(records: list[Stored]) -> list[Stored]:
+        mine = [each for each in records if type(each.event) is kind]
+        target = mine[position]
+        event = replace(target.event, **fields)
+        new = stored([event], target.slot)[0]
+        new = replace(new, number=target.number)
+        return [new if each is target else each for each in records]
+
+    return plant
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_right_data_has_no_findings(tmp_path: Path, sealed: bool) -> None:
+    report = verified(tmp_path, sealed=sealed)
+    assert report.findings == []
+    # The first and last minute are left out: trades may be missing before and after.
+    assert report.compared == {"records": 674, "ids": 600, "candles": 8, "snapshots": 3}
+
+
+def test_a_deleted_trade_is_found_by_its_number_and_by_its_id(tmp_path: Path) -> None:
+    report = verified(tmp_path, without(Trade, 300))
+    assert {(each.check, each.first, each.last) for each in report.findings} >= {
+        ("records", 301, 301),
+        ("ids", 1300, 1300),
+    }
+    assert "candles" in {each.check for each in report.findings}
+
+
+def test_trades_that_the_ledger_lists_and_nobody_recorded_are_found(tmp_path: Path) -> None:
+    report = verified(tmp_path, without(Trade, *range(300, 310)), sealed=False)
+    assert [(each.first, each.last) for each in report.findings if each.check == "ids"] == [
+        (1300, 1309)
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"price_text": "103.99"}, {"quantity_text": "0.11"}, {"taker": "sell"}]
+)
+def test_a_changed_trade_contradicts_its_candle(tmp_path: Path, fields: dict[str, str]) -> None:
+    report = verified(tmp_path, changed(Trade, 300, **fields))
+    assert [each.check for each in report.findings] == ["candles"]
+    assert report.findings[0].at_ms == NOON_MS + 300_000
+
+
+def test_a_changed_candle_is_found(tmp_path: Path) -> None:
+    report = verified(tmp_path, changed(Candle, 4, high_text="999.0"))
+    assert [each.problem for each in report.findings] == ["high 999 but 106.9 from trades"]
+
+
+def test_missing_candles_are_found(tmp_path: Path) -> None:
+    report = verified(tmp_path, without(Candle, 4, 5))
+    assert [(each.check, each.at_ms) for each in report.findings] == [("ids", NOON_MS + 240_000)]
+
+
+def test_a_missing_minute_of_trades_is_one_finding_of_each_check(tmp_path: Path) -> None:
+    report = verified(tmp_path, without(Trade, *range(240, 300)))
+    found = [(each.check, each.first, each.last) for each in report.findings]
+    assert found[:2] == [("records", 241, 300), ("ids", 1240, 1299)]
+    assert report.findings[2].problem.endswith("but no trades")
+
+
+def test_a_changed_level_contradicts_the_next_snapshot(tmp_path: Path) -> None:
+    levels = write_levels([("97.0", "5.0")])
+    report = verified(tmp_path, changed(BookDelta, 5, bids_raw=levels))
+    assert {each.check for each in report.findings} == set()
+    report = verified(tmp_path / "b", changed(BookDelta, 19, bids_raw=levels))
+    assert [each.check for each in report.findings] == ["books"]
+
+
+def test_a_lost_change_without_a_marker_is_found(tmp_path: Path) -> None:
+    report = verified(tmp_path, without(BookDelta, 30))
+    assert {each.check for each in report.findings} == {"records", "books"}
+
+
+def test_a_lost_change_with_a_marker_is_a_known_interruption(tmp_path: Path) -> None:
+    def plant(records: list[Stored]) -> list[Stored]:
+        left = without(BookDelta, 30)(records)
+        marker = Disconnect(
+            exchange="binance",
+            symbol=records[0].event.symbol,
+            received_at_ns=NOON_NS + 31 * SECOND_NS + 500_000_000,
+            channels=("book_deltas",),
+            reason="reset",
+        )
+        return [*left, *stored([marker], "a")]
+
+    report = verified(tmp_path, plant)
+    assert {each.check for each in report.findings} == {"records"}
+
+
+def test_a_truncated_file_of_the_lake_is_found(tmp_path: Path) -> None:
+    verified(tmp_path)
+    file = next((tmp_path / "lake" / "trades").rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-100])
+    log, url = open_log(f"rocksdb:{tmp_path}"), f"sqlite:{tmp_path / 'state.db'}"
+    report = dataset(log, tmp_path / "lake", url).verify()
+    assert [(each.check, each.channel) for each in report.findings] == [("files", "trades")]
+    assert "bytes instead of" in report.findings[0].problem
+
+
+def test_runs_of_numbers_in_any_order() -> None:
+    assert list(runs_of(pl.Series([5, 1, 2, 3, 9, 2]))) == [(1, 3), (5, 5), (9, 9)]
+    assert list(runs_of(pl.Series([], dtype=pl.Int64))) == []
+
+
+def test_missing_ranges_of_a_range() -> None:
+    held = IdRuns()
+    held.add_run(3, 5)
+    held.add_run(8, 9)
+    assert list(missing_in(held, 1, 10)) == [(1, 2), (6, 7), (10, 10)]
+    assert list(missing_in(held, 4, 8)) == [(6, 7)]
+    assert list(missing_in(held, 3, 5)) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.forked import python
 from tests.throttled.conftest import WEIGHT, WINDOW_S, Simulated, simulator
+from tests.waiting import PATIENCE_S
 
 from penstock import open_budget
 from penstock.clock import SystemClock
@@ -65,7 +66,7 @@ def test_two_upbit_processes_are_never_refused(upbit: Simulated, tmp_path: Path)
     state = f"sqlite:{tmp_path / 'state.db'}"
     processes = [python("-c", ASKING, upbit.address, state, "4") for _ in range(2)]
 
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
     statuses = upbit.statuses()
     assert set(statuses) == {200}, json.dumps(statuses)
     assert len(statuses) > 12, "eight a second, as far as the machine has time"

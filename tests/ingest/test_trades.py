@@ -346,6 +346,18 @@ async def test_the_time_of_an_id_is_searched_for_if_it_is_not_known(since_ms: in
     assert len(world.client.asked) < 45
 
 
+async def test_the_nearest_time_that_is_known_is_used() -> None:
+    world = World(Client("after_ns", some(range(1, 1001)), 10), held=[3])
+    await world.open()
+    await world.missing(500, 503)
+
+    since_ms = world.client.history[498].at_ms
+    await finished(world, gap_job(500, 503, since_ms=since_ms))
+
+    assert world.stored() == [3, *range(500, 504)]
+    assert len(world.client.asked) == 1
+
+
 @every_way
 async def test_ids_that_a_page_lacks_are_requested_again_before_they_count_as_skipped(
     way: TradePages,

@@ -140,9 +140,9 @@ class AfterTime:
     def _start(self, cursor: IdRangeCursor) -> int:
         if cursor.after_ns is not None:
             return cursor.after_ns
-        before_ns = self._time_before(cursor.first_id)
-        if before_ns is None and cursor.since_ms is not None:
-            before_ns = cursor.since_ms * _MS_NS
+        since_ns = None if cursor.since_ms is None else cursor.since_ms * _MS_NS
+        known = [self._time_before(cursor.first_id), since_ns]
+        before_ns = max((each for each in known if each is not None), default=None)
         if before_ns is None:
             return self._now_ns()
         # Slightly early, so that the page begins with that trade: a time that was sent as a binary

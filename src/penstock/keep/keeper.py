@@ -36,6 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _FOREVER = (1 << 63) - 1
+_DAY_S = 86_400.0
 _ABANDONED_MS = 600_000
 """A slot whose owner was not seen for this long has none."""
 
@@ -73,7 +74,7 @@ class Keeper:
         self.log_bytes = self.lake_bytes = 0
         self.problems: dict[str, str] = {}
         """By part of the work, until it succeeds."""
-        self._deleted_ns = self._kept_ns = -(10**18)
+        self._deleted_ns = self._kept_ns = self._vacuumed_ns = -(10**18)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until stopped; what is being written is completed."""
@@ -181,7 +182,10 @@ class Keeper:
             await Trimmer(writer, services.log_id, services.clock, services.tell).trim(states)
 
     async def maintain(self, stop: asyncio.Event | None = None) -> None:
-        """Apply the retention, compact, and remove files that are no longer used."""
+        """Apply the retention and compact; once a day, remove files that are no longer used."""
+        vacuum = self._due(self._vacuumed_ns, _DAY_S)
+        if vacuum:
+            self._vacuumed_ns = self._services.clock.monotonic_ns()
         for row in BY_EVENT.values():
             with self._reported(f"maintaining {row.name}"):
                 now_ms = self._services.clock.now_ms()
@@ -191,8 +195,9 @@ class Keeper:
                     if stop is not None and stop.is_set():
                         return
                     await self._blocking(self._upkeep.compact, row, each)
-                lake, hours = self._services.lake, self._keep.vacuum_hours
-                await self._blocking(lake.vacuum, row, hours)
+                if vacuum:
+                    lake, hours = self._services.lake, self._keep.vacuum_hours
+                    await self._blocking(lake.vacuum, row, hours)
 
     async def plan(self) -> list[Planned]:
         """What is due now. Nothing is changed.

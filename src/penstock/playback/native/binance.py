@@ -16,7 +16,7 @@ from penstock.market.events import (
 from penstock.market.levels import split_levels
 from penstock.market.symbol import Symbol
 from penstock.playback.native import Answer, NativeExchange, Recorded, Wanted
-from penstock.playback.native.formats import MS_NS, text
+from penstock.playback.native.formats import MS_NS, number, text
 from penstock.simulator.engine.exchange import Query, Reply
 
 _CHANNELS = {
@@ -30,7 +30,8 @@ _CHANNELS = {
     "ticker": "tickers_24h",
 }
 _DAY_MS = 86_400_000
-_TOP = 20
+_TOP, _LEVELS, _ROWS = 20, 100, 500
+"""Levels of a partial book, and the exchange's default numbers of levels and of trades."""
 _KLINE = re.compile(r"kline_(\w+)")
 _NO_BOOK = Reply(b'{"code":-1000,"msg":"The recording has no book of this symbol yet."}', 503)
 _NO_SYMBOL = Reply(b'{"code":-1121,"msg":"Invalid symbol."}', 400)
@@ -113,7 +114,9 @@ class Binance:
         if symbol is None:
             return _NO_SYMBOL
         book = recorded.book(symbol)
-        return _NO_BOOK if book is None else f"{{{_book(book)}}}".encode()
+        if book is None:
+            return _NO_BOOK
+        return f"{{{_book(book, number(query, 'limit') or _LEVELS)}}}".encode()
 
     def _trades(self, query: Query, recorded: Recorded) -> bytes | Reply:
         symbol = self._symbols.get(query.get("symbol", ""))
@@ -123,7 +126,7 @@ class Binance:
             f'{{"id":{each.id},"price":"{each.price_text}","qty":"{each.quantity_text}",'
             f'"quoteQty":"{each.price * each.quantity:f}","time":{each.at_ms},'
             f'"isBuyerMaker":{_maker_bought(each)},"isBestMatch":true}}'
-            for each in recorded.trades(symbol)
+            for each in recorded.trades(symbol)[-(number(query, "limit") or _ROWS) :]
         ]
         return f"[{','.join(rows)}]".encode()
 
@@ -136,8 +139,8 @@ def _maker_bought(event: Trade | AggTrade) -> str:
     return "true" if event.taker == "sell" else "false"
 
 
-def _book(book: BookSnapshot) -> str:
-    levels = f'"bids":{text(book.bids_raw)},"asks":{text(book.asks_raw)}'
+def _book(book: BookSnapshot, most: int | None = None) -> str:
+    levels = f'"bids":{text(book.bids_raw, most)},"asks":{text(book.asks_raw, most)}'
     return f'"lastUpdateId":{book.update_id},{levels}'
 
 

@@ -8,7 +8,7 @@ from penstock.market.events import BookDelta, BookSnapshot, Candle, Event, Ticke
 from penstock.market.levels import split_levels
 from penstock.market.symbol import Symbol
 from penstock.playback.native import Answer, NativeExchange, Recorded, Wanted
-from penstock.playback.native.formats import MS_NS, iso
+from penstock.playback.native.formats import MS_NS, iso, number
 from penstock.simulator.engine.exchange import Query, Reply
 from penstock.simulator.kraken.names import pair
 from penstock.simulator.kraken.streams import HEARTBEAT, read
@@ -25,6 +25,7 @@ _PREFIX = "/0/public/"
 _UNKNOWN_PAIR = Reply(b'{"error":["EQuery:Unknown asset pair"]}')
 _UNAVAILABLE = Reply(b'{"error":["EService:Unavailable"]}')
 _SECOND_NS = 1_000_000_000
+_LEVELS = 100
 
 
 def make(symbols: Iterable[Symbol]) -> NativeExchange:
@@ -93,7 +94,8 @@ class Kraken:
         if book is None:
             return _UNAVAILABLE
         at_s = (book.at_ns or 0) // _SECOND_NS
-        asks, bids = (_rows(side, at_s) for side in (book.asks_raw, book.bids_raw))
+        most = number(query, "count") or _LEVELS
+        asks, bids = (_rows(side, at_s, most) for side in (book.asks_raw, book.bids_raw))
         result = f'{{"{found[0]}":{{"asks":[{asks}],"bids":[{bids}]}}}}'
         return f'{{"error":[],"result":{result}}}'.encode()
 
@@ -130,8 +132,9 @@ def _levels(raw: Raw) -> str:
     return f"[{','.join(rows)}]"
 
 
-def _rows(raw: Raw, at_s: int) -> str:
-    return ",".join(f'["{price}","{quantity}",{at_s}]' for price, quantity in split_levels(raw))
+def _rows(raw: Raw, at_s: int, most: int) -> str:
+    levels = split_levels(raw)[:most]
+    return ",".join(f'["{price}","{quantity}",{at_s}]' for price, quantity in levels)
 
 
 def _ticker(event: Ticker, name: str) -> str:

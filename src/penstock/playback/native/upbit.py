@@ -8,7 +8,7 @@ from penstock.market.events import BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import split_levels
 from penstock.market.symbol import Symbol
 from penstock.playback.native import Answer, NativeExchange, Recorded, Wanted
-from penstock.playback.native.formats import MS_NS
+from penstock.playback.native.formats import MS_NS, number
 from penstock.simulator.engine.exchange import Query, Reply
 from penstock.simulator.upbit.control import read_name
 from penstock.simulator.upbit.formats import FORMATS, encode, part
@@ -80,8 +80,7 @@ class Upbit:
             book = recorded.book(symbol) if symbol is not None else None
             if book is None:
                 return _NOT_FOUND
-            units = query.get("count", "30")
-            fields = _Book(book, int(units) if units.isdecimal() else None).fields(FORMATS[0])
+            fields = _Book(book, number(query, "count")).fields(FORMATS[0])
             fields.pop("type")
             found.append(part({"market": fields.pop("code"), **fields}, FORMATS[0]))
         return f"[{','.join(found)}]".encode()
@@ -90,8 +89,7 @@ class Upbit:
         symbol = self._symbols.get(query.get("market", ""))
         if symbol is None:
             return _NOT_FOUND
-        count = query.get("count", "1")
-        latest = [*reversed(recorded.trades(symbol))][: int(count) if count.isdecimal() else 1]
+        latest = [*reversed(recorded.trades(symbol))][: number(query, "count") or 1]
         rows = [
             f'{{"market":"{_code(symbol)}","trade_date_utc":"{_at(each):%Y-%m-%d}",'
             f'"trade_time_utc":"{_at(each):%H:%M:%S}","timestamp":{each.at_ms},'

@@ -159,7 +159,7 @@ leads from the demo to a plot is [notebook](notebook.md); commands are `penstock
 - **Columns.** `columns="tardis"` gives the columns of Tardis' files `trades`, `quotes` and
   `incremental_book_L2`; `columns="stored"` those of the [lake's tables](tables.md).
 - **Gaps.** Before anything is read, the range is compared with the ledger of coverage. If data is
-  missing, `on_gap="warn"` (the default) gives a `GapWarning` that names it, `"raise"` a
+  missing, `on_gap="warn"` (the default) gives a `penstock.GapWarning` that names it, `"raise"` a
   `GapError`, `"ignore"` nothing. `data.coverage()` and `data.gaps()` list all of it.
 - **Events.** Iterating over a query gives events with exact decimals: `for trade in
   data.trades("BTC/USDT"): trade.price`.

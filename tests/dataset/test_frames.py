@@ -10,6 +10,7 @@ import pytest
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal
 from tests.events import NOTHING, candle, delta, snapshot, ticker, trade
 
+from penstock import GapWarning
 from penstock.dataset.dataset import Dataset
 from penstock.errors import BadQuery, BadTime, NotCollected, StorageError, UnknownInterval
 from penstock.market.events import AggTrade, Event
@@ -149,6 +150,11 @@ def test_a_range_without_data_is_an_empty_frame(data: Dataset) -> None:
     assert query.polars().is_empty()
     assert dict(query.polars().schema) == TRADE
     assert list(query) == []
+
+
+def test_a_kind_of_data_that_was_not_collected_is_said(data: Dataset) -> None:
+    with pytest.warns(GapWarning, match="nothing of this kind was collected"):
+        assert data.candles("1h", "BTC/USDT").polars().is_empty()
 
 
 @pytest.mark.parametrize(

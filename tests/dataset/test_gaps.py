@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import trade
 
+from penstock import GapError, GapWarning
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow, Run, SlotCoverage, as_document
 from penstock.dataset.dataset import Dataset
-from penstock.dataset.gaps import GapWarning
-from penstock.errors import GapError
 from penstock.storage.lake.documents import SealState, merge_seals
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store

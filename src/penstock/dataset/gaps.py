@@ -15,6 +15,7 @@ from penstock.coverage.ledger import Interval
 from penstock.coverage.model import By
 from penstock.dataset.times import Range, iso
 from penstock.errors import BadQuery, GapError
+from penstock.errors.reading import GapWarning
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
 
@@ -22,10 +23,6 @@ OnGap = Literal["warn", "raise", "ignore"]
 """What to do where data of the range is missing."""
 _MOST_NAMED = 5
 _MS_NS = 1_000_000
-
-
-class GapWarning(UserWarning):
-    """Data of the range that was read is missing."""
 
 
 class Coverage(Struct, frozen=True, kw_only=True):

@@ -74,7 +74,7 @@ class Source:
     def missing(self, streams: Iterable[Stream], times: Range) -> list[str]:
         """What is missing of some streams in a range, in words."""
         streams = list(streams)
-        found: list[str] = []
+        found: list[str] = [] if streams else ["nothing of this kind was collected: see streams()"]
         if self.state is None:
             known = self.coverage(streams)
         else:

@@ -21,3 +21,7 @@ class BadQuery(PenstockError):
 
 class GapError(PenstockError):
     """Data of the range that was read is missing, and ``on_gap`` is ``"raise"``."""
+
+
+class GapWarning(UserWarning):
+    """Data of the range that was read is missing, and ``on_gap`` is ``"warn"``."""

@@ -57,8 +57,10 @@ class GapReports:
         self._waiting: deque[GapRow] = deque()
         self._before: list[tuple[Stream, int, int]] = []
         """Ids that were missing at the start."""
-        self._closed: dict[type[Event], dict[Symbol, IdRuns]] = {}
+        self._closed: dict[tuple[type[Event], Symbol], IdRuns] = {}
         """Ids that are recorded, or belong to a row: live events with one of these are dropped."""
+        self._highest: dict[type[Event], dict[Symbol, int]] = {}
+        """The highest of these ids: almost every event is above it."""
         self.late: Counter[Stream] = Counter()
         """Live events that were dropped although they are not recorded."""
         continuity.missed = self._miss
@@ -125,16 +127,16 @@ class GapReports:
 
     def admitted(self, events: Sequence[Event]) -> Sequence[Event]:
         """The live events to record: without those whose ids belong to a gap."""
-        closed = self._closed
-        if not closed:
+        highest = self._highest
+        if not highest:
             return events
-        late = [
+        low = [
             event
             for event in events
-            if (channel := closed.get(type(event))) is not None
-            and (ids := channel.get(event.symbol)) is not None
-            and event.id in ids  # type: ignore[attr-defined]
+            if (channel := highest.get(type(event))) is not None
+            and event.id <= channel.get(event.symbol, -1)  # type: ignore[attr-defined]
         ]
+        late = [event for event in low if id_of(event) in self._closed[type(event), event.symbol]]
         return self._without(events, late) if late else events
 
     async def write(self, rows: GapRows) -> None:
@@ -176,8 +178,10 @@ class GapReports:
     def _close(self, stream: Stream, first: int, last: int) -> None:
         row = find(stream.channel)
         if row is not None:
-            symbols = self._closed.setdefault(row.event, {})
-            symbols.setdefault(Symbol.parse(stream.symbol), IdRuns()).add_run(first, last)
+            symbol = Symbol.parse(stream.symbol)
+            runs = self._closed.setdefault((row.event, symbol), IdRuns())
+            runs.add_run(first, last)
+            self._highest.setdefault(row.event, {})[symbol] = max(last, runs.last or 0)
 
     def _told(self, gap: GapRow) -> GapRow:
         now_ms, (slot, log_id) = (

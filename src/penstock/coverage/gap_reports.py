@@ -61,6 +61,8 @@ class GapReports:
         """Ids that are recorded, or belong to a row: live events with one of these are dropped."""
         self._highest: dict[type[Event], dict[Symbol, int]] = {}
         """The highest of these ids: almost every event is above it."""
+        self._unfilled: set[Stream] = set()
+        """Streams with gaps that were open when they were last looked up."""
         self.late: Counter[Stream] = Counter()
         """Live events that were dropped although they are not recorded."""
         continuity.missed = self._miss
@@ -78,6 +80,7 @@ class GapReports:
             for first, last in ids.missing():
                 self._close(stream, first, last)
                 self._before.append((stream, first, last))
+                self._unfilled.add(stream)
 
     async def explain(self, rows: GapRows, log: EventLog) -> None:
         """Report what was missing before, unless it has a row already.
@@ -149,6 +152,25 @@ class GapReports:
             await rows.open(self._waiting[0])
             self._waiting.popleft()
 
+    async def refresh(self, rows: GapRows) -> None:
+        """Take up which gaps were filled meanwhile: their ids are not missing any more.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        for stream, ids in list(self._continuity.known()):
+            if stream not in self._unfilled:
+                continue
+            missing = ids.missing()
+            found = (
+                await rows.around(stream, "id", missing[0][0], missing[-1][1]) if missing else []
+            )
+            for row in found:
+                if row.state == "filled":
+                    self._continuity.fill(stream, row.first, row.last)
+            if not any(row.state == "open" for row in found):
+                self._unfilled.discard(stream)
+
     def _without(self, events: Sequence[Event], late: Sequence[Event]) -> list[Event]:
         # Others are recorded already, in this slot or by a job.
         counts = Counter(stream_of(event) for event in late if self._is_missing(event))
@@ -174,6 +196,7 @@ class GapReports:
         gap = gap_row(missed.stream, "id", (missed.first, missed.last), missed.why)
         times = {"since_ms": missed.since_ms, "until_ms": missed.until_ms}
         self._waiting.append(self._told(replace(gap, **times)))
+        self._unfilled.add(missed.stream)
 
     def _close(self, stream: Stream, first: int, last: int) -> None:
         row = find(stream.channel)

@@ -170,6 +170,21 @@ async def test_what_was_missing_is_reported_after_a_kill_and_kept_out(store: Sta
     assert [row.state for row in await GapRows(store).find()] == ["filled"]
 
 
+async def test_what_a_job_has_filled_is_not_missing_any_more(store: StateStore) -> None:
+    mine = Process(open_log("memory:"), store)
+    mine.receive(trade(1), trade(5), trade(9))
+    await mine.later()
+    await GapRows(store).mark_filled(TRADES, "id", 2, 4)
+    await GapRows(store).mark_unfillable(TRADES, "id", 6, 8, "no such trades")
+
+    await mine.later(5_000_000_000)
+
+    [ids] = mine.continuity.status()
+    assert (ids.seen, ids.missing) == ([(1, 5), (9, 9)], [(6, 8)])
+    mine.receive(trade(3), trade(10))
+    assert mine.writer.counts.recorded == 4, "and it is not recorded again"
+
+
 async def test_a_hole_after_a_stop_has_the_cause_of_the_stop(store: StateStore) -> None:
     first = Process(open_log("memory:"), store)
     first.receive(trade(1))

@@ -146,7 +146,7 @@ def _draw(
 ) -> None:
     console, markets = Console(), f"{len(wanted)} market" + ("s" if len(wanted) > 1 else "")
     if reported:
-        names = ("exchange", "market", "channel", "first", "last", "state", "cause", "reason")
+        columns = ("exchange", "market", "channel", "first", "last", "state", "cause", "reason")
         rows = (
             (
                 *_where(row),
@@ -157,7 +157,7 @@ def _draw(
             )
             for row in reported
         )
-        console.print(_table(names, rows))
+        console.print(_table(columns, rows))
         states = Counter(row.state for row in reported)
         told = ", ".join(f"{count:,} {state}" for state, count in states.items())
         console.print(f"{len(reported):,} gaps: {told}", style="dim")

@@ -142,6 +142,10 @@ class Continuity:
             if number is not None:
                 self._ids_of(stream).runs.add(number)
 
+    def fill(self, stream: Stream, first: int, last: int) -> None:
+        """Add ids that another process has recorded."""
+        self._ids_of(stream).runs.add_run(first, last)
+
     def note_latest(self, stream: Stream, latest: int) -> None:
         """Note the latest id on the exchange, so that lost ids at the end count as missing."""
         if stream in self._ids:

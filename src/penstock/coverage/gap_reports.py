@@ -57,8 +57,12 @@ class GapReports:
         self._waiting: deque[GapRow] = deque()
         self._before: list[tuple[Stream, int, int]] = []
         """Ids that were missing at the start."""
-        self._closed: dict[type[Event], dict[Symbol, IdRuns]] = {}
+        self._closed: dict[tuple[type[Event], Symbol], IdRuns] = {}
         """Ids that are recorded, or belong to a row: live events with one of these are dropped."""
+        self._highest: dict[type[Event], dict[Symbol, int]] = {}
+        """The highest of these ids: almost every event is above it."""
+        self._unfilled: set[Stream] = set()
+        """Streams with gaps that were open when they were last looked up."""
         self.late: Counter[Stream] = Counter()
         """Live events that were dropped although they are not recorded."""
         continuity.missed = self._miss
@@ -76,6 +80,7 @@ class GapReports:
             for first, last in ids.missing():
                 self._close(stream, first, last)
                 self._before.append((stream, first, last))
+                self._unfilled.add(stream)
 
     async def explain(self, rows: GapRows, log: EventLog) -> None:
         """Report what was missing before, unless it has a row already.
@@ -125,16 +130,16 @@ class GapReports:
 
     def admitted(self, events: Sequence[Event]) -> Sequence[Event]:
         """The live events to record: without those whose ids belong to a gap."""
-        closed = self._closed
-        if not closed:
+        highest = self._highest
+        if not highest:
             return events
-        late = [
+        low = [
             event
             for event in events
-            if (channel := closed.get(type(event))) is not None
-            and (ids := channel.get(event.symbol)) is not None
-            and event.id in ids  # type: ignore[attr-defined]
+            if (channel := highest.get(type(event))) is not None
+            and event.id <= channel.get(event.symbol, -1)  # type: ignore[attr-defined]
         ]
+        late = [event for event in low if id_of(event) in self._closed[type(event), event.symbol]]
         return self._without(events, late) if late else events
 
     async def write(self, rows: GapRows) -> None:
@@ -146,6 +151,25 @@ class GapReports:
         while self._waiting:
             await rows.open(self._waiting[0])
             self._waiting.popleft()
+
+    async def refresh(self, rows: GapRows) -> None:
+        """Take up which gaps were filled meanwhile: their ids are not missing any more.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        for stream, ids in list(self._continuity.known()):
+            if stream not in self._unfilled:
+                continue
+            missing = ids.missing()
+            found = (
+                await rows.around(stream, "id", missing[0][0], missing[-1][1]) if missing else []
+            )
+            for row in found:
+                if row.state == "filled":
+                    self._continuity.fill(stream, row.first, row.last)
+            if not any(row.state == "open" for row in found):
+                self._unfilled.discard(stream)
 
     def _without(self, events: Sequence[Event], late: Sequence[Event]) -> list[Event]:
         # Others are recorded already, in this slot or by a job.
@@ -172,12 +196,15 @@ class GapReports:
         gap = gap_row(missed.stream, "id", (missed.first, missed.last), missed.why)
         times = {"since_ms": missed.since_ms, "until_ms": missed.until_ms}
         self._waiting.append(self._told(replace(gap, **times)))
+        self._unfilled.add(missed.stream)
 
     def _close(self, stream: Stream, first: int, last: int) -> None:
         row = find(stream.channel)
         if row is not None:
-            symbols = self._closed.setdefault(row.event, {})
-            symbols.setdefault(Symbol.parse(stream.symbol), IdRuns()).add_run(first, last)
+            symbol = Symbol.parse(stream.symbol)
+            runs = self._closed.setdefault((row.event, symbol), IdRuns())
+            runs.add_run(first, last)
+            self._highest.setdefault(row.event, {})[symbol] = max(last, runs.last or 0)
 
     def _told(self, gap: GapRow) -> GapRow:
         now_ms, (slot, log_id) = (

@@ -100,7 +100,9 @@ class IdRuns:
             first = self._lasts[index] + 1
         return [*found, (first, last)] if first <= last else found
 
-    def __contains__(self, number: int) -> bool:
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int):
+            return False
         index = bisect_left(self._lasts, number)
         return index < len(self._lasts) and self._firsts[index] <= number
 

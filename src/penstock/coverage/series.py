@@ -48,7 +48,9 @@ class Series:
 
     def take(self, batch: StreamBatch, markers: Sequence[Disconnect] = ()) -> Iterator[GapRow]:
         """Add records, with the markers that were recorded among them; return gaps by time."""
-        records = [stored for stored in batch.records if stored.number > self.number]
+        records = batch.records
+        if records and records[0].number <= self.number:
+            records = [stored for stored in records if stored.number > self.number]
         for marker in markers:
             at_ns = marker.received_at_ns
             before = [each for each in records if each.event.received_at_ns < at_ns]

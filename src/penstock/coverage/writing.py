@@ -24,6 +24,7 @@ from penstock.telemetry import Listener, quiet
 
 _STEP_S = 0.25
 _WRITE_NS = 1_000_000_000
+_REFRESH_NS = 5_000_000_000
 _READ_NS = 500_000_000
 """How long the log is read before what is found so far is written."""
 _AGAIN_S = 2.0
@@ -51,6 +52,7 @@ class CoverageWriter:
     alive_ns: Callable[[], int | None] = lambda: None
     """Returns the time up to which everything that was sent is recorded; None if not known."""
     _written_ns: int = field(init=False, default=0)
+    _refreshed_ns: int = field(init=False, default=0)
     _told: bool = field(init=False, default=False)
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
@@ -109,6 +111,9 @@ class CoverageWriter:
             rows = GapRows(store)
             await self.reports.explain(rows, self.log)
             await self.reports.write(rows)
+            if self.clock.monotonic_ns() - self._refreshed_ns >= _REFRESH_NS:
+                await self.reports.refresh(rows)
+                self._refreshed_ns = self.clock.monotonic_ns()
 
     async def _resume(self, store: StateStore) -> None:
         """Continue from the store and the log, as far as other tasks leave time for it."""

@@ -33,11 +33,15 @@ def windows(pieces: Iterable[Piece], most_bytes: int) -> list[Window]:
     The rows of a piece are taken to be spread evenly. Windows end at full hours, or within one
     hour that has too many.
     """
-    hours: dict[int, float] = {}
+    # Many files of a month have the same bounds.
+    sizes: dict[tuple[int, int], float] = {}
     for piece in pieces:
-        first, last = piece.first_ns // HOUR_NS, piece.last_ns // HOUR_NS
+        bounds = piece.first_ns // HOUR_NS, piece.last_ns // HOUR_NS
+        sizes[bounds] = sizes.get(bounds, 0.0) + piece.size
+    hours: dict[int, float] = {}
+    for (first, last), size_of_all in sizes.items():
         for hour in range(first, last + 1):
-            hours[hour] = hours.get(hour, 0.0) + piece.size / (last - first + 1)
+            hours[hour] = hours.get(hour, 0.0) + size_of_all / (last - first + 1)
     found: list[Window] = []
     size = 0.0
     for hour in sorted(hours):

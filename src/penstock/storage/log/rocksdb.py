@@ -22,25 +22,13 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
-from rocksdict import (
-    AccessType,
-    Checkpoint,
-    Rdict,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import AccessType, Checkpoint, Rdict, WriteBatch, WriteOptions
 
 from penstock.errors import ConfigError, LogDamaged, SlotInUse, StorageError
 from penstock.files import make_folder, replace_file
 from penstock.storage.log import is_slot_name, keys
 from penstock.storage.log.checks import check_files
-from penstock.storage.log.damage import (
-    REPAIRED,
-    TABLES,
-    WALS,
-    finish_repair,
-    place_text,
-)
+from penstock.storage.log.damage import REPAIRED, TABLES, WALS, finish_repair, place_text
 from penstock.storage.log.failures import as_storage_error, failures_named
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.linked_folder import LinkedFolder

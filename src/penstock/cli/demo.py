@@ -3,8 +3,8 @@
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -65,7 +65,7 @@ def demo(
     data_dir: Annotated[
         str | None,
         typer.Option(
-            help="Keep the data in this folder. Default: a temporary one, deleted at the end.",
+            help="Keep the data in this folder. Default: a new one; with --json it is deleted.",
             show_default=False,
         ),
     ] = None,
@@ -88,15 +88,15 @@ def demo(
     settings = read_settings(context, options).settings.simulator
     chosen = _choose(split(names))
     _check(settings, chosen)
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary:
-        plan = _Plan(settings, seconds, Path(data_dir or temporary), context.obj)
+    with _folder(data_dir, delete=as_json) as folder:
+        plan = _Plan(settings, seconds, folder, context.obj)
         found = asyncio.run(_demo(plan, chosen))
     findings = total(found.values())
     if as_json:
         say(findings if names is None else {**asdict(findings), "exchanges": found})
     else:
         _print_findings(found)
-        _print_next_steps(chosen, settings, data_dir)
+        _print_next_steps(chosen, settings, folder)
     raise typer.Exit(0 if findings.honest and all(each.trades for each in found.values()) else 1)
 
 
@@ -133,17 +133,27 @@ def _print_findings(found: Mapping[str, Findings]) -> None:
         typer.echo(f"{name}:\n  " + summary(findings).replace("\n", "\n  "))
 
 
-def _print_next_steps(chosen: Sequence[str], settings: Simulator, data_dir: str | None) -> None:
+def _print_next_steps(chosen: Sequence[str], settings: Simulator, folder: Path) -> None:
     """Print the commands to run next."""
-    if data_dir is not None:
-        typer.echo(f"See what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")
     listed = simulators.catalogue(chosen[0]).find(settings.symbols)[:_NEXT_MARKETS]
-    if data_dir is not None:
-        typer.echo("Open it in Python, with penstock[lake]:")
-        typer.echo(f"  import penstock; data = penstock.open({data_dir!r})")
-        typer.echo(f"  data.trades({slug(listed[0])!r}).polars()")
     words = " ".join(["penstock collect", chosen[0], *map(slug, listed)])
+    typer.echo(f"See what was recorded: penstock status --data-dir {shlex.quote(str(folder))}")
     typer.echo(f"Next, collect from the real exchange: {words}")
+    typer.echo("Or open the recorded data in Python (needs penstock[lake]):")
+    typer.echo("  import penstock")
+    typer.echo(f"  penstock.open({str(folder)!r}).trades({slug(listed[0])!r}).polars()")
+
+
+@contextmanager
+def _folder(named: str | None, *, delete: bool) -> Iterator[Path]:
+    """The data folder: the named one, or a new one, which is deleted at the end if it is asked."""
+    if named is not None:
+        yield Path(named)
+    elif delete:
+        with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+            yield Path(folder)
+    else:
+        yield Path(tempfile.mkdtemp(prefix="penstock-demo-"))
 
 
 class _Started(Struct):

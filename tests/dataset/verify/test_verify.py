@@ -21,7 +21,7 @@ from penstock.dataset.verify.findings import Report
 from penstock.dataset.verify.ids import missing_in
 from penstock.dataset.verify.records import runs_of
 from penstock.market.channels import TRADES
-from penstock.market.events import BookDelta, Candle, Disconnect, Event, Trade
+from penstock.market.events import BookDelta, Candle, Event, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
 from penstock.publish.endpoints import log_id
@@ -235,25 +235,9 @@ def test_a_changed_level_contradicts_the_next_snapshot(tmp_path: Path) -> None:
     assert [each.check for each in report.findings] == ["books"]
 
 
-def test_a_lost_change_without_a_marker_is_found(tmp_path: Path) -> None:
+def test_a_lost_change_is_found_by_its_number(tmp_path: Path) -> None:
     report = verified(tmp_path, without(BookDelta, 30))
-    assert {each.check for each in report.findings} == {"records", "books"}
-
-
-def test_a_lost_change_with_a_marker_is_a_known_interruption(tmp_path: Path) -> None:
-    def plant(records: list[Stored]) -> list[Stored]:
-        left = without(BookDelta, 30)(records)
-        marker = Disconnect(
-            exchange="binance",
-            symbol=records[0].event.symbol,
-            received_at_ns=NOON_NS + 31 * SECOND_NS + 500_000_000,
-            channels=("book_deltas",),
-            reason="reset",
-        )
-        return [*left, *stored([marker], "a")]
-
-    report = verified(tmp_path, plant)
-    assert {each.check for each in report.findings} == {"records"}
+    assert [(each.check, each.first) for each in report.findings] == [("records", 31)]
 
 
 def test_a_truncated_file_of_the_lake_is_found(tmp_path: Path) -> None:

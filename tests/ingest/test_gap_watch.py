@@ -43,7 +43,8 @@ def gap(first: int, last: int, job_id: str = "", symbol: str = "btc_usdt", **fie
     )  # fmt: skip
 
 
-lengths = st.lists(st.tuples(st.integers(1, 2500), st.integers(1, 3000), st.booleans()))
+length = st.one_of(st.integers(1, 5), st.integers(1, 3000))
+lengths = st.lists(st.tuples(length, length, st.booleans()))
 
 
 @given(lengths)
@@ -74,6 +75,8 @@ def _pages(sizes: Any) -> int:
 def test_neighbours_share_a_job_if_one_page_covers_both() -> None:
     rows = [gap(1, 10), gap(1000, 1000), gap(1001, 1002), gap(9000, 9000)]
     assert [batch.ids for batch in batches(rows, {})] == [(1, 1000), (1001, 1002), (9000, 9000)]
+    rows = [gap(1, 2), gap(5, 6, "live"), gap(9, 9)]
+    assert [batch.ids for batch in batches(rows, {"live": None})] == [(1, 2), (9, 9)]
     (batch,) = batches([gap(5, 5, since_ms=7), gap(9, 9, since_ms=8)], {})
     assert (batch.ids, batch.since_ms) == ((5, 9), 7)
 

@@ -1,15 +1,17 @@
 """Builds a keeper from settings."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.app.extras import installed_with
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
-from penstock.publish.endpoints import log_id
+from penstock.publish.endpoints import find_log_id, log_id
 from penstock.runtime.process import Process
 from penstock.runtime.stores import configured_log, lake_url, open_state
 from penstock.storage.lake import Lake, open_lake
@@ -17,7 +19,7 @@ from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
 if TYPE_CHECKING:
-    from penstock.keep.keeper import Keeper
+    from penstock.keep.keeper import Keeper, KeeperServices
     from penstock.keep.planning import Planned
 
 
@@ -38,7 +40,8 @@ async def open_keeper(
         alone = settings.storage.lake_single_writer
         lake = await asyncio.to_thread(_open_lake, settings, alone=alone)
         process.name = "keep"
-        keeper = process.stack.enter_context(_keeping(settings, store, lake, clock, listener))
+        services = _services(settings, store, lake, clock, log_id)
+        keeper = process.stack.enter_context(_keeping(replace(services, tell=listener), settings))
         process.running(keeper.report)
         yield keeper
 
@@ -51,7 +54,8 @@ async def plan_keeping(settings: Settings, clock: Clock) -> "list[Planned]":
     """
     async with open_state(settings, clock, read_only=True) as store:
         lake = await asyncio.to_thread(_open_lake, settings, alone=True)
-        with _keeping(settings, store, lake, clock, quiet) as keeper:
+        services = _services(settings, store, lake, clock, lambda folder: find_log_id(folder) or 0)
+        with _keeping(services, settings) as keeper:
             return await keeper.plan()
 
 
@@ -59,11 +63,15 @@ def _open_lake(settings: Settings, *, alone: bool) -> Lake:
     return open_lake(lake_url(settings), settings.storage.lake_options, alone=alone)
 
 
-def _keeping(
-    settings: Settings, store: StateStore, lake: Lake, clock: Clock, listener: Listener
-) -> "closing[Keeper]":
+def _services(
+    settings: Settings,
+    store: StateStore,
+    lake: Lake,
+    clock: Clock,
+    id_of: Callable[[Path], int],
+) -> "KeeperServices":
     with installed_with("lake"):
-        from penstock.keep.keeper import Keeper, KeeperServices  # noqa: PLC0415
+        from penstock.keep.keeper import KeeperServices  # noqa: PLC0415
     log = configured_log(settings)
     if log.folder is None:
         raise ConfigError(
@@ -71,12 +79,10 @@ def _keeping(
             problem="is a log in memory: there is nothing to keep.",
             origin="settings",
         )
-    services = KeeperServices(
-        lake=lake,
-        log=log,
-        log_id=log_id(log.folder),
-        store=store,
-        clock=clock,
-        tell=listener,
-    )
+    return KeeperServices(lake=lake, log=log, log_id=id_of(log.folder), store=store, clock=clock)
+
+
+def _keeping(services: "KeeperServices", settings: Settings) -> "closing[Keeper]":
+    from penstock.keep.keeper import Keeper  # noqa: PLC0415
+
     return closing(Keeper(services, settings))

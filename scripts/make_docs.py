@@ -135,8 +135,8 @@ Made from the code by `make docs`: names and types are those that `penstock.open
 ```python
 import penstock
 
-data = penstock.open("penstock-data")           # a data folder, or a lake: s3://bucket/lake
-data.trades("BTC/USDT", since="-1h").polars()   # or .lazy() .pandas() .arrow() .duckdb()
+data = penstock.open("penstock-data")  # a data folder, or a lake: s3://bucket/lake
+data.trades("BTC/USDT", since="-1h").polars()  # or .lazy() .pandas() .arrow() .duckdb()
 data.candles("7m", "BTC/USDT", from_trades=True).polars()
 data.book("BTC/USDT").at("2026-11-01T12:00").best_bid
 data.sql("SELECT symbol, count(*) FROM trades GROUP BY symbol").polars()

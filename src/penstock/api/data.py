@@ -210,7 +210,9 @@ async def _read(app_state: AppState, read: Callable[["Dataset"], _Page]) -> _Pag
         return await asyncio.to_thread(lambda: read(open_data()))
 
 
-def _written(request: AnyRequest, form: str, page: _Page) -> Response[bytes]:
+def _written(
+    request: AnyRequest, form: Literal["json", "csv", "arrow"], page: _Page
+) -> Response[bytes]:
     # Imported here: the libraries of the extra are there once data was read.
     from penstock.dataset.export import write_frames  # noqa: PLC0415
 
@@ -220,12 +222,7 @@ def _written(request: AnyRequest, form: str, page: _Page) -> Response[bytes]:
         address = f"{request.url.path}?{urlencode({**query, 'after': page.next})}"
         headers["Link"] = f'<{address}>; rel="next"'
     file = BytesIO()
-    write_frames(
-        [page.frame],
-        page.frame.schema,
-        {"json": "jsonl"}.get(form, form),  # type: ignore[arg-type]
-        file,
-    )
+    write_frames([page.frame], page.frame.schema, "jsonl" if form == "json" else form, file)
     body, media_type = file.getvalue(), CSV if form == "csv" else ARROW
     if form == "json":
         rows = b",".join(body.splitlines())

@@ -13,7 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from penstock.dataset.merging import time_of
 from penstock.dataset.times import Range
-from penstock.dataset.windows import Piece, Window
+from penstock.dataset.windows import HOUR_NS, Piece, Window
 from penstock.errors import StorageError
 from penstock.market import channels
 from penstock.market.channels import BY_EVENT, Channel
@@ -26,6 +26,7 @@ from penstock.storage.log.keys import Stream
 _EXPANSION = 12
 """How much larger rows are in memory than in a compressed file, at most as a rule."""
 _DAY_NS = 86_400_000_000_000
+_END_NS = (1 << 63) - 1
 _DAMAGED = "A file of the lake is damaged or missing. Check all with: penstock verify"
 _MONTH_NS = 31 * _DAY_NS
 _EPOCH = date(1970, 1, 1)
@@ -102,11 +103,20 @@ class ColdTable:
             channel = self._row.named(ending[0]) if ending else self._row.name
             yield Stream(exchange, channel, Symbol.parse(symbol).slug)
 
-    def pieces(self, exchanges: Collection[str], times: Range, share: float) -> Iterator[Piece]:
-        """The files that may have rows of these exchanges in a range, with their size in memory.
+    def pieces(
+        self, streams: Collection[Stream], times: Range, share: float, enough: float
+    ) -> list[Piece]:
+        """Where rows of these streams are in a range, and how large they are in memory.
 
-        ``share`` is the part of their rows that is wanted.
+        ``share`` is the part of the columns that is wanted. Files that are larger than ``enough``
+        together may have mostly rows of other streams, so then the rows are counted.
+
+        Raises:
+            StorageError: a file is missing or cut off.
         """
+        exchanges = {each.exchange for each in streams}
+        found: list[Piece] = []
+        rows = 0
         for file in self._files():
             if file["partition.exchange"] not in exchanges:
                 continue
@@ -115,7 +125,20 @@ class ColdTable:
             last = last if times.until_ns is None else min(last, times.until_ns - 1)
             if first <= last:
                 self._check_size(file["path"], file["size_bytes"])
-                yield Piece(first, last, file["size_bytes"] * _EXPANSION * share)
+                found.append(Piece(first, last, file["size_bytes"] * _EXPANSION * share))
+                rows += file["num_records"]
+        size = sum(piece.size for piece in found)
+        return found if size <= enough else self._counted(streams, times, size / max(rows, 1))
+
+    def _counted(self, streams: Collection[Stream], times: Range, row_bytes: float) -> list[Piece]:
+        """The rows of these streams, hour by hour."""
+        ends = times.since_ns or 0, _END_NS if times.until_ns is None else times.until_ns
+        hour = (time_of(self._row) // HOUR_NS).alias("hour")
+        counts = self._wanted(streams, Window(*ends)).select(hour).group_by("hour").len()
+        return [
+            Piece(hour * HOUR_NS, (hour + 1) * HOUR_NS - 1, rows * row_bytes)
+            for hour, rows in self._collected(counts).iter_rows()
+        ]
 
     def _files(self) -> Iterator[dict[str, Any]]:
         return pl.DataFrame(self._table.get_add_actions(flatten=True)).iter_rows(named=True)
@@ -139,14 +162,17 @@ class ColdTable:
         self, streams: Collection[Stream], window: Window, columns: Sequence[str]
     ) -> pl.DataFrame:
         """The rows of these streams in a window, in any order; the time may be a column."""
+        wanted = self._wanted(streams, window).with_columns(time_of(self._row))
+        return self._collected(wanted.select(columns))
+
+    def _wanted(self, streams: Collection[Stream], window: Window) -> pl.LazyFrame:
         first, last = (self._partition_day(each) for each in (window[0], window[1] - 1))
         wanted = pl.col("date").is_between(first, last) & _markets(streams)
         if self._row.suffix_field is not None:
             suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
             wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
         in_time = time_of(self._row).is_between(*window, closed="left")
-        scanned = self._scan().filter(wanted & in_time).with_columns(time_of(self._row))
-        return self._collected(scanned.select(columns))
+        return self._scan().filter(wanted & in_time)
 
     def check_files(self) -> None:
         """Read all files.

@@ -80,6 +80,7 @@ def empty_frame(row: Channel) -> pl.DataFrame:
 class _Reader:
     def __init__(self, places: Places, part: Part, times: Range) -> None:
         self._part, self._times = part, times
+        self._window_bytes = places.window_bytes
         self._runs = SortedRuns(places.hot_bytes)
         self._table: ColdTable | None = None
         names = part.columns
@@ -97,10 +98,9 @@ class _Reader:
     def pieces(self) -> list[Piece]:
         found = self._runs.pieces()
         if self._table is not None:
-            exchanges = {each.exchange for each in self._part.streams}
             every = len(schema_of(self._part.row).names)
             share = len(self._part.columns or ()) / every or 1.0
-            found += self._table.pieces(exchanges, self._times, share)
+            found += self._table.pieces(self._part.streams, self._times, share, self._window_bytes)
         return found
 
     def frame(self, window: Window) -> pl.DataFrame:

@@ -44,7 +44,7 @@ class World:
             log_id=LOG_ID,
             store=store or self.store,
             clock=self.clock,
-            tell=self.facts.append,
+            emit=self.facts.append,
         )
         settings = Settings(keep=replace(Keep(), **keep), storage=Storage(log_max_bytes=most))
         self._keepers.append(Keeper(services, settings))

@@ -41,7 +41,7 @@ async def open_keeper(
         lake = await asyncio.to_thread(_open_lake, settings, alone=alone)
         process.name = "keep"
         services = _services(settings, store, lake, clock, log_id)
-        keeper = process.stack.enter_context(_keeping(replace(services, tell=listener), settings))
+        keeper = process.stack.enter_context(_keeping(replace(services, emit=listener), settings))
         process.running(keeper.report)
         yield keeper
 

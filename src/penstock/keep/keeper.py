@@ -50,7 +50,7 @@ class KeeperServices:
     log_id: int
     store: StateStore
     clock: Clock
-    tell: Listener = quiet
+    emit: Listener = quiet
 
 
 class Keeper:
@@ -63,10 +63,10 @@ class Keeper:
             ConfigError: a rule of retention is invalid.
         """
         self._services, self._keep, self._storage = services, settings.keep, settings.storage
-        lake, tell = services.lake, services.tell
-        self._upkeep = TableUpkeep(lake, read_retention(self._keep.retention), tell)
+        lake, emit = services.lake, services.emit
+        self._upkeep = TableUpkeep(lake, read_retention(self._keep.retention), emit)
         self._reader = services.log.reader()
-        self._sealer = Sealer(lake, self._reader, services.log_id, self._keep, tell)
+        self._sealer = Sealer(lake, self._reader, services.log_id, self._keep, emit)
         self._coverage = CoverageCopy(services.store, lake)
         self._thread = ThreadPoolExecutor(1, "keeper")
         self.rows = 0
@@ -179,7 +179,7 @@ class Keeper:
         except SlotInUse:
             return
         with closing(writer):
-            await Trimmer(writer, services.log_id, services.clock, services.tell).trim(states)
+            await Trimmer(writer, services.log_id, services.clock, services.emit).trim(states)
 
     async def maintain(self, stop: asyncio.Event | None = None) -> None:
         """Apply the retention and compact; once a day, remove files that are no longer used."""
@@ -242,7 +242,7 @@ class Keeper:
             yield
         except PenstockError as error:
             self.problems[what] = str(error)
-            self._services.tell(KeepingFailed(what=what, reason=str(error)))
+            self._services.emit(KeepingFailed(what=what, reason=str(error)))
         else:
             self.problems.pop(what, None)
 

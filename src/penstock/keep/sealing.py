@@ -55,10 +55,10 @@ class Sealer:
     """Seals slots of one log. Its methods block; not thread-safe."""
 
     def __init__(
-        self, lake: Lake, log: LogReader, log_id: int, settings: Keep, tell: Listener = quiet
+        self, lake: Lake, log: LogReader, log_id: int, settings: Keep, emit: Listener = quiet
     ) -> None:
         self._lake, self._log, self._log_id = lake, log, log_id
-        self._most, self._tell = settings.seal_rows, tell
+        self._most, self._emit = settings.seal_rows, emit
 
     def seal(
         self,
@@ -151,7 +151,7 @@ class Sealer:
                 " if there are none.",
             )
         if batch.stored:
-            self._tell(RecordsSealed(slot=slot, table=row.name, rows=len(batch.stored)))
+            self._emit(RecordsSealed(slot=slot, table=row.name, rows=len(batch.stored)))
         numbers = {stream: last for stream, (_, last) in batch.ranges.items()}
         return Verified(numbers, len(batch.stored))
 

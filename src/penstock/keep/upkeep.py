@@ -108,9 +108,9 @@ class TableUpkeep:
     """Keeps the tables of a lake in order. Its methods block; not thread-safe."""
 
     def __init__(
-        self, lake: Lake, retention: Mapping[Channel, Retention], tell: Listener = quiet
+        self, lake: Lake, retention: Mapping[Channel, Retention], emit: Listener = quiet
     ) -> None:
-        self._lake, self._retention, self._tell = lake, retention, tell
+        self._lake, self._retention, self._emit = lake, retention, emit
 
     def plan(self, row: Channel, now_ms: int) -> Upkeep:
         """What is to be done with a table."""
@@ -136,7 +136,7 @@ class TableUpkeep:
     def delete(self, planned: Upkeep) -> None:
         """Delete what the retention no longer keeps."""
         if planned.delete and self._lake.delete(planned.row, planned.delete):
-            self._tell(
+            self._emit(
                 PartitionsDeleted(
                     table=planned.row.name,
                     partitions=len(planned.delete),
@@ -154,4 +154,4 @@ class TableUpkeep:
                 date=str(partition.date),
                 files=partition.files,
             )
-            self._tell(told)
+            self._emit(told)

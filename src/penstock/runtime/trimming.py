@@ -21,8 +21,8 @@ _EVERY_S = 20.0
 class Trimmer:
     """Deletes sealed records of one slot. For one event loop, that of the slot's owner."""
 
-    def __init__(self, writer: LogWriter, log_id: int, clock: Clock, tell: Listener) -> None:
-        self._writer, self._log_id, self._clock, self._tell = writer, log_id, clock, tell
+    def __init__(self, writer: LogWriter, log_id: int, clock: Clock, emit: Listener) -> None:
+        self._writer, self._log_id, self._clock, self._emit = writer, log_id, clock, emit
         self._done: dict[str, Deletion] = {}
 
     async def run(self, store: Callable[[], StateStore | None]) -> None:
@@ -33,7 +33,7 @@ class Trimmer:
                 try:
                     await self.trim(await read_seals(opened, self._log_id, self._writer.slot))
                 except PenstockError as error:
-                    self._tell(TrimmingFailed(slot=self._writer.slot, reason=str(error)))
+                    self._emit(TrimmingFailed(slot=self._writer.slot, reason=str(error)))
             await self._clock.sleep(_EVERY_S)
 
     async def trim(self, states: Iterable[SealState]) -> int:
@@ -58,5 +58,5 @@ class Trimmer:
             await self._clock.sleep(0)  # events wait to be recorded
         if trimmed:
             await asyncio.get_running_loop().run_in_executor(None, self._writer.compact)
-            self._tell(LogTrimmed(slot=self._writer.slot, streams=trimmed))
+            self._emit(LogTrimmed(slot=self._writer.slot, streams=trimmed))
         return trimmed

@@ -15,11 +15,10 @@ RULES = BookRules(begins="stream", depth=10, checksum=CHECKSUM)
 
 def frames(wrong: int | None = None) -> list[Event]:
     """A book that the stream begins, and ten changes; one of them may have a wrong checksum."""
-    levels = {
-        "bids_raw": write_levels([("9.0", "1.0")]),
-        "asks_raw": write_levels([("11.0", "1.0")]),
-    }
-    found: list[Event] = [snapshot(0, source="live", checksum=11, received_at_ns=1, **levels)]
+    bids, asks = write_levels([("9.0", "1.0")]), write_levels([("11.0", "1.0")])
+    found: list[Event] = [
+        snapshot(0, source="live", checksum=11, received_at_ns=1, bids_raw=bids, asks_raw=asks)
+    ]
     for number in range(1, 11):
         bids = write_levels([("9.0", f"{number}.0")])
         checksum = 99 if number == wrong else 11

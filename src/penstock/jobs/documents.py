@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from operator import itemgetter
 
 import msgspec
 
@@ -24,19 +25,21 @@ def as_job(document: Document, kinds: Mapping[str, AnyKind]) -> Job:
     Events are stored in two lists: the job service and the worker that holds the job write
     concurrently, each to its own list.
     """
-    told = sorted(
-        [*document.get("orders", ()), *document.get("doings", ())], key=lambda event: event["at"]
-    )
-    # An older penstock that still runs may write a job without a target.
-    found = {**document, **(with_target(document) or {}), "events": told[-EVENTS_KEPT:]}
+    events = [*document.get("orders", ()), *document.get("doings", ())]
+    if len(events) > 1:
+        events.sort(key=itemgetter("at"))
+    found = {**document, "events": events[-EVENTS_KEPT:]}
+    if document.get("target") is None:  # an older penstock that still runs may write such a job
+        found.update(with_target(document) or {})
     kind = kinds.get(document["type"])
     if kind is not None:
-        with suppress(msgspec.ValidationError):
-            typed = {
-                "target": msgspec.convert(found["target"], kind.target_type),
-                "cursor": msgspec.convert(found["cursor"], kind.cursor_type),
-            }
-            return msgspec.convert({**found, **typed}, Job)
+        target, cursor = found["target"], found["cursor"]
+        try:
+            found["target"] = msgspec.convert(target, kind.target_type)
+            found["cursor"] = msgspec.convert(cursor, kind.cursor_type)
+            return msgspec.convert(found, Job)
+        except msgspec.ValidationError:
+            found["target"], found["cursor"] = target, cursor
     return Job(**{"cursor": {}, **_readable(found), "is_known": False})
 
 

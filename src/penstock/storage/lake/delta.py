@@ -69,8 +69,7 @@ class DeltaLake:
         self, row: Channel, slot: str, rows: pa.Table, ranges: Mapping[Stream, NumberRange]
     ) -> None:
         table = self._writable(row.name, schema_of(row))
-        order = [("symbol", "ascending"), (time_column(row), "ascending"), ("number", "ascending")]
-        rows = rows.sort_by(order)
+        rows = _sorted(rows, ["symbol", time_column(row), "number"])
         commit = CommitProperties(
             app_transactions=[
                 Transaction(_app_id(slot, stream), last) for stream, (_, last) in ranges.items()
@@ -292,6 +291,13 @@ def _files(table: DeltaTable) -> pl.DataFrame:
 
 def _rows(table: DeltaTable) -> int:
     return int(_files(table)["num_records"].sum())
+
+
+def _sorted(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    # What one stream received is mostly sorted already: then each of the columns is.
+    if all(pl.Series(pl.from_arrow(rows[name])).is_sorted() for name in columns):
+        return rows
+    return rows.sort_by([(name, "ascending") for name in columns])
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-bus chaos-collect chaos-jobs chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-bus chaos-collect chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -69,6 +69,9 @@ chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and 
 chaos-power: $(READY) ## Cut the power of a disk under collector, worker and broker 30 times; needs root; CUTS=30
 	$(BIN)/python -m tests.chaos.power --cuts $(or $(CUTS),30) $(if $(SEED),--seed $(SEED))
 
+chaos-lake: $(READY) ## Kill keepers twenty times at every point where they write, and judge; SEED=7 KILLS=20
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),20) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_lake.py $(ARGS)
+
 chaos-bus: $(READY) ## Stop a subscriber under load, and attack a bus for a minute; STOP_S=30 RATE=2500 SECONDS=60
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_STOP_S=$(or $(STOP_S),30) PENSTOCK_TEST_RATE=$(or $(RATE),2500) $(BIN)/pytest -s -m sample tests/chaos/test_stop_subscriber.py tests/chaos/test_attack_bus.py $(ARGS)
 
@@ -93,7 +96,7 @@ soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; S
 chaos-rotation: $(READY) ## Replace connections every five seconds under load, and judge; SECONDS=600 RATE=6000
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),120) PENSTOCK_TEST_RATE=$(or $(RATE),6000) $(BIN)/pytest -s -m sample tests/chaos/test_rotation.py $(ARGS)
 
-docs: $(READY) ## Regenerate docs/cli.md and docs/settings.md
+docs: $(READY) ## Regenerate docs/cli.md, data.md, logs.md and settings.md
 	$(BIN)/python scripts/make_docs.py
 
 clean: ## Remove everything that was generated

@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: docs/cli.md, docs/logs.md and docs/settings.md."""
+"""Write the pages that are made from the code: cli.md, data.md, logs.md and settings.md in docs."""
 
 import ast
 import inspect
@@ -24,6 +24,10 @@ from penstock.config import (
     short_names,
     table_of,
 )
+from penstock.market.channels import BY_EVENT
+from penstock.market.events import Event
+from penstock.storage.lake.columns import SHARED, key_columns, schema_of, time_column
+from penstock.storage.lake.coverage import COVERAGE_COLUMNS
 from penstock.telemetry import CountedFact, Fact
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -65,9 +69,61 @@ def settings_page() -> str:
     return "\n".join(lines + _short_names() + _renamed())
 
 
+_DATA = """\
+# Data
+
+Made from the code by `make docs`. The tables of the [lake](lake.md), one for each channel, and
+their columns. A column is null where the exchange sends nothing.
+
+- A number is exact: `price` is a decimal, and `price_digits` says how many digits the exchange sent
+  after the point. Where its text cannot be rebuilt from both, such as `007.5`, it is in
+  `price_text`, which is null otherwise. So it is for every number.
+- A time by the exchange's clock is `at`, a timestamp in microseconds (UTC); `at_ns` has all its
+  digits, in nanoseconds since 1970.
+- An id beyond 64 bits is in `id_text`, and `id` is null.
+- Levels of books are JSON, as text: `[["60000.01","0.5"],…]`, price and quantity.
+
+## Columns of every table
+
+| column | type | |
+|---|---|---|
+"""
+
+
+def data_page() -> str:
+    """Every table of the lake, with its columns."""
+    lines = [f"| `{name}` | {held} | {said} |" for name, held, said in SHARED]
+    for row in BY_EVENT.values():
+        said = inspect.cleandoc(row.event.__doc__ or "").partition("\n")[0]
+        keys = ", ".join(f"`{name}`" for name in key_columns(row))
+        lines += ["", f"## `{row.name}`", "", said, ""]
+        lines += [f"A record is identified by {keys}; rows are sorted by `symbol`,"]
+        lines += [f"`{time_column(row)}`; partitions are {row.partition}s.", ""]
+        lines += ["| column | type | |", "|---|---|---|"]
+        schema = schema_of(row)
+        notes = {k: v for kind in row.event.__mro__ for k, v in _notes_of(kind).items()}
+        for column in row.columns:
+            for name in column.names:
+                said = notes.get(column.field, "") if name == column.name else ""
+                lines.append(f"| `{name}` | {schema.field(name).type} | {said} |")
+    lines += ["", "## `coverage`", "", "What is complete and what is missing.", ""]
+    lines += ["| column | type | |", "|---|---|---|"]
+    lines += [f"| `{name}` | {held} | {said} |" for name, held, said in COVERAGE_COLUMNS]
+    return _DATA + "\n".join(lines) + "\n"
+
+
+def _notes_of(kind: type) -> dict[str, str]:
+    return _field_notes(kind) if issubclass(kind, Event) and kind is not Event else {}
+
+
 def pages() -> dict[Path, str]:
     """Every made page and its text."""
-    made = {"cli.md": cli_page(), "logs.md": logs_page(), "settings.md": settings_page()}
+    made = {
+        "cli.md": cli_page(),
+        "data.md": data_page(),
+        "logs.md": logs_page(),
+        "settings.md": settings_page(),
+    }
     return {DOCS / name: text for name, text in made.items()}
 
 

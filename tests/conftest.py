@@ -34,3 +34,16 @@ def mongodb_url() -> Iterator[str]:
     """The address of a server that speaks MongoDB's protocol."""
     with servers.mongodb() as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Object stores of tests have credentials of their own; none are looked for on the machine."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(scope="session")
+def s3_options() -> Iterator[dict[str, str]]:
+    """The options of an object store with a bucket ``lake``."""
+    with servers.s3() as options:
+        yield options

@@ -285,9 +285,9 @@ def test_a_fetcher_and_then_collectors_continue_the_log(
         judged = invoke("judge", address_in(later, name), *folder)
         assert judged.returncode == 0, judged.stdout
     gaps = [json.loads(line) for line in invoke("gaps", "binance", *folder).stdout.splitlines()]
-    interrupted = [gap for gap in gaps if gap["kind"] == "interruption"]
-    assert {gap["channel"] for gap in interrupted} == {"book_deltas", "tickers"}
-    assert all(gap["back_ns"] for gap in interrupted)
+    interrupted = [gap for gap in gaps if gap.get("by") == "received_ns"]
+    assert {"book_deltas", "tickers"} <= {gap["channel"] for gap in interrupted}
+    assert all(gap["cause"] == "not_running" for gap in interrupted)
 
 
 def numbered(reader: LogReader, stream: str) -> dict[tuple[str, int], bytes]:

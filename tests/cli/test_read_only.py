@@ -37,6 +37,7 @@ log tail toy.trades.btc_usdt -n 1
 log stats
 status --json
 gaps
+coverage
 jobs list
 connectors list --json
 connectors show binance --json

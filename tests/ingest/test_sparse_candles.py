@@ -12,6 +12,8 @@ from tests.jobs_made import made_job
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
+from penstock.coverage.projection import Projection
+from penstock.coverage.writing import CoverageWriter, read_coverage
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Exchange, Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
@@ -87,6 +89,7 @@ class World:
     gateway: Gateway
     log: EventLog
     recorder: Recorder
+    coverage: CoverageWriter
 
     async def of(self, _exchange_id: str) -> Gateway:
         return self.gateway
@@ -102,8 +105,17 @@ class World:
         job = made_job(kind, cursor, progress=progress or JobProgress())
         job_run = AnyRun(job, save)
         clock = self.market.clock
-        job_service = JobService(await open_store("memory:", clock=clock), kinds())
-        context = HandlerContext(self, Maps(), self.recorder, clock, self.log.reader(), job_service)
+        store = await open_store("memory:", clock=clock)
+        self.coverage.store, job_service = store, JobService(store, kinds())
+        context = HandlerContext(
+            self,
+            Maps(),
+            self.recorder,
+            clock,
+            self.log.reader(),
+            job_service,
+            coverage=self.coverage,
+        )
         running = asyncio.ensure_future(registry.build(context)[kind].run(job_run))
         for _ in range(1_000):
             if running.done():
@@ -134,7 +146,12 @@ def world(traded: frozenset[int], now_ms: int, span: int = 7) -> World:
     gate = LocalGate(clock, [Limit(100_000, DAY_MS)], acquire_timeout_ms=0, guard_ms=0)
     gateway = Gateway(sparse(span), market, gate, clock, Backoff(attempts=1))
     log = open_log("memory:")
-    return World(market, gateway, log, Recorder(log.writer("work-0")))
+    writer = log.writer("work-0")
+    projection = Projection(1, "work-0", lambda _: (), is_streamed=False)
+    recorder = Recorder(writer, taps=[projection])
+    coverage = CoverageWriter(projection, None, log, writer.last_numbers, clock)
+    coverage.sync = recorder.sync
+    return World(market, gateway, log, recorder, coverage)
 
 
 minutes = st.frozensets(st.integers(0, 1_500), max_size=30)
@@ -179,6 +196,18 @@ def test_a_gap_holds_what_was_traded_in_it(traded: frozenset[int], first: int, l
         assert there.opens() == [OPENED_MS + each * MINUTE_MS for each in wanted]
 
     asyncio.run(go())
+
+
+async def test_minutes_without_trades_are_known_as_such_once_the_job_is_done() -> None:
+    there = world(frozenset({3, 50}), OPENED_MS + DAY_MS)
+    since_ms, until_ms = OPENED_MS + MINUTE_MS, OPENED_MS + 100 * MINUTE_MS
+
+    await there.run("gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
+
+    assert there.coverage.store is not None
+    [held] = await read_coverage(there.coverage.store)
+    [run] = held.runs
+    assert (held.by, run.first, run.last) == ("open_ms", since_ms, until_ms - 1)
 
 
 async def test_long_silence_is_crossed_with_few_requests_and_kept_in_the_cursor() -> None:

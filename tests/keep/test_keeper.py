@@ -1,6 +1,7 @@
 """The keeper: every record is in the lake once, and leaves the log only then."""
 
 import asyncio
+import shutil
 from contextlib import closing
 from typing import Any
 
@@ -119,6 +120,22 @@ async def test_rows_that_come_back_different_are_reported_and_nothing_is_deleted
     assert [type(fact) for fact in world.facts] == [KeepingFailed]
     assert await trim(world) == 0
     assert len(world.in_log(TRADES)) == 50
+
+
+async def test_an_older_copy_of_the_log_is_reported(world: World) -> None:
+    world.append(trades(1, 50))
+    keeper = world.keeper()
+    await keeper.seal_all()
+    world.writer.close()
+    shutil.rmtree(world.folder / "log" / SLOT)
+    world.writer = world.log.writer(SLOT)
+    world.append(trades(1, 20, price_text="2"))
+
+    await keeper.run_once()
+
+    (problem,) = keeper.problems.values()
+    assert "its last record of toy.trades.btc_usdt has number 20, but 50 is sealed" in problem
+    assert len(world.in_log(TRADES)) == 20
 
 
 async def test_two_keepers_of_one_log_seal_everything_once(world: World) -> None:

@@ -2,23 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.events import trade
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Collect, Settings
 from penstock.config import State as StateSettings
 from penstock.errors import SlotInUse, StoreUnreachable
-from penstock.runtime import heartbeat
+from penstock.runtime import heartbeat, trimming
 from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.heartbeat import Heartbeat, Identified
 from penstock.runtime.process import Process
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import ProcessStatus, Report, SeenProcess, State, read_processes
 from penstock.runtime.stores import open_state
+from penstock.storage.lake.documents import Deletion, SealState, merge_seals
+from penstock.storage.log.keys import key_of_id, stream_of
 from penstock.storage.state import StateStore
 from penstock.telemetry import Fact, quiet
 
@@ -197,3 +201,24 @@ async def test_a_store_that_stays_away_does_not_keep_a_process_from_ending(
     async with asyncio.timeout(PATIENCE_S):
         await beats.finish()
     assert await read_processes(store) == []
+
+
+async def test_the_owner_of_a_slot_deletes_what_the_keeper_names(
+    settings: Settings, store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trimming, "_EVERY_S", 0.02)
+    stream = stream_of(trade(1))
+    async with RecordingProcess("toy", settings, CLOCK) as process:
+        await process.open_state()
+        process.own_slot("toy")
+        recorder, _ = process.open_recorder()
+        await recorder.record([trade(n, received_at_ns=n) for n in range(1, 11)])
+        state = SealState(
+            log_id=f"{process.log_id:x}", slot="toy", channel="trades",
+            deletions={str(stream): Deletion(key_of_id(8).hex(), 10)},
+        )  # fmt: skip
+        await merge_seals(store, state)
+        with closing(process.log.reader()) as reader:
+            await eventually(lambda: len(list(reader.scan(stream))) == 3)
+            left = [each.event for each in reader.scan(stream)]
+    assert left == [trade(n, received_at_ns=n) for n in (8, 9, 10)]

@@ -55,7 +55,9 @@ async def open_collector(
             with closing(process.log.reader()) as reader:
                 resume(reporter.location, reader, continuity, absences, listener)
             reporter.numbered = sum(writer.last_numbers().values())
-        recorder, publishers = process.open_recorder((continuity, absences, reporter))
+        recorder, publishers = process.open_recorder((absences, reporter), continuity)
+        process.gap_reports.resume()
+        process.coverage.alive_ns = reporter.received_until_ns
         reporter.published = publishers.total
         patient = RetryingRecorder(recorder, name, folder, clock, listener, continuity.recovered)
         availability = RestAvailability(
@@ -91,4 +93,5 @@ async def open_collector(
             settings=settings.collect,
             stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
             tell=listener,
+            admitted=process.gap_reports.admitted,
         )

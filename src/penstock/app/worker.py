@@ -45,7 +45,15 @@ async def open_worker(
         job_service = JobService(store, registry.kinds())
         markets = Markets(store, gateways, listener)
         context = HandlerContext(
-            gateways, markets, recorder, clock, reader, job_service, listener, process.log_id
+            gateways,
+            markets,
+            recorder,
+            clock,
+            reader,
+            job_service,
+            listener,
+            process.log_id,
+            process.coverage,
         )
         await check_claims(context)
         worker = Worker(

@@ -25,8 +25,8 @@ _STAYING = ("collect", "fetch", "work", "keep", "serve", "bus")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "work", "keep", "serve", "apply", "status", "gaps", "bus", "tail",
-    "connectors", "jobs", "markets", "log", "sim", "judge", "config",
+    "demo", "collect", "fetch", "work", "keep", "serve", "apply", "status", "coverage", "gaps",
+    "bus", "tail", "connectors", "jobs", "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 
 

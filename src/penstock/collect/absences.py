@@ -18,7 +18,7 @@ from penstock.storage.log.keys import Stream
 from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.wanted import StreamKey, Subscriptions
 
-_RECORDED_WITHIN_NS = 1_000_000_000
+RECORDED_WITHIN_NS = 1_000_000_000
 """Events older than this are recorded, unless the status shows that some are waiting."""
 _MS_NS = 1_000_000
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
@@ -55,9 +55,9 @@ class Absences:
             self._reason = "not running: stopped"
         elif before is not None:
             self._reason = "not running: ended without stopping"
-            if _all_well(before) and not doubted:
+            if all_well(before) and not doubted:
                 synced_ms = before.at_ms if before.synced_ms is None else before.synced_ms
-                self._alive_ns = synced_ms * _MS_NS - _RECORDED_WITHIN_NS
+                self._alive_ns = synced_ms * _MS_NS - RECORDED_WITHIN_NS
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Update from newly recorded events."""
@@ -117,7 +117,7 @@ class Absences:
             self._marker_of[stored.stream.symbol] = event
 
 
-def _all_well(status: CollectorStatus) -> bool:
+def all_well(status: CollectorStatus) -> bool:
     """Whether all streams were connected, none had stalled, and nothing waited to be recorded."""
     quiet = status.connection == "connected" and not (status.pending or status.stalled)
     return quiet and not any(shard.waiting for shard in status.shards)

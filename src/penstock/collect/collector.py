@@ -7,7 +7,7 @@ itself.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,7 +37,7 @@ from penstock.coverage.continuity import Continuity
 from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Rest
 from penstock.market.channels import TRADES, check
-from penstock.market.events import Disconnect, Trade
+from penstock.market.events import Disconnect, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
@@ -73,6 +73,8 @@ class Collector:
     stream_url: str
     tell: Listener
     listings: Listings
+    admitted: Callable[[Sequence[Event]], Sequence[Event]] = lambda events: events
+    """Returns the live events that are to be recorded."""
     _info: Info | None = field(init=False, default=None)
     _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
     _sessions: Sessions | None = field(init=False, default=None)
@@ -335,7 +337,7 @@ class Collector:
         endpoint, plan = endpoint_of(name, dialect, self.stream_url), plan_by(settings)
         limiter = ConnectLimiter(limits)
         hooks = SessionHooks(
-            self.recorder.record, maintainer.fetch, self.tell, detector.heard, limiter
+            self._record_live, maintainer.fetch, self.tell, detector.heard, limiter
         )
 
         def begin(wanted: Subscriptions) -> Session:
@@ -344,6 +346,10 @@ class Collector:
             return Session(shard, endpoint, hooks, self.clock, flushing_by(settings))
 
         return Sessions(begin, min(limits.streams_per_connection, settings.streams_per_connection))
+
+    async def _record_live(self, events: Sequence[Event]) -> None:
+        """Record what streams delivered, except for what is left to the jobs that fill gaps."""
+        await self.recorder.record(self.admitted(events))
 
     async def _report_forever(self) -> None:
         while True:

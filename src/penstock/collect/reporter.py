@@ -14,6 +14,7 @@ from pathlib import Path
 from penstock.books.book import BookView
 from penstock.books.health import BookHealth
 from penstock.clock import Clock
+from penstock.collect.absences import RECORDED_WITHIN_NS, all_well
 from penstock.collect.books import BookMaintainer
 from penstock.collect.facts import CollectorFailed, StatusUnwritable
 from penstock.collect.feed_session import FeedState
@@ -201,6 +202,14 @@ class Reporter:
             pending=[name for shard in shards for name in shard.primary.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found
+
+    def received_until_ns(self) -> int | None:
+        """The time up to which everything that the exchange sent is recorded; None if unknown."""
+        status, shards = self.latest, self._shards()
+        heard_ns = [shard.primary.last_message_ns or 0 for shard in shards]
+        if status is None or status.synced_ms is None or not heard_ns or not all_well(status):
+            return None
+        return min(status.synced_ms * 1_000_000 - RECORDED_WITHIN_NS, *heard_ns)
 
     def _all_troubles(self) -> dict[str, str]:
         """The current problems by kind; the one that ended the process comes first."""

@@ -5,8 +5,11 @@ be read back.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from penstock.coverage.batches import StreamBatch, by_stream, market_ms
+from penstock.coverage.causes import Why, why
 from penstock.coverage.facts import GapFound, RecordsLost
 from penstock.coverage.id_runs import IdGap, IdRuns
 from penstock.coverage.stored import GapCount, IdsStatus, StreamIds, claimed, confirmed
@@ -16,8 +19,18 @@ from penstock.storage.log import LogReader, Span, Stored
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
 from penstock.telemetry import Listener
 
-_LOST = "lost"
-"""The cause of a gap without a marker: the connection was open."""
+
+class MissedIds(NamedTuple):
+    """Ids that were skipped: they may still arrive."""
+
+    stream: Stream
+    first: int
+    last: int
+    since_ms: int | None
+    """The market time of the record before them …"""
+    until_ms: int | None
+    """… and of the one after them. None: there is none."""
+    why: Why
 
 
 class Continuity:
@@ -28,8 +41,12 @@ class Continuity:
         self._ids: dict[Stream, StreamIds] = {}
         self._latest: dict[Stream, int] = {}
         """The latest ids of streams without a record yet."""
-        self._absent: dict[Stream, str] = {}
-        """Streams with a marker of a possible gap, and its cause, until their next record."""
+        self._absent: dict[Stream, Why] = {}
+        """Streams with a marker of a possible gap, until their next record."""
+        self._last_ms: dict[Stream, int] = {}
+        """The market time of each stream's last record."""
+        self.missed: Callable[[MissedIds], None] = lambda _: None
+        """Called when ids are skipped."""
         self._gaps: Counter[tuple[str, str]] = Counter()
         """By channel and cause."""
 
@@ -57,23 +74,65 @@ class Continuity:
                     number = id_of_key(key)
                     if number is not None:
                         runs.add(number)
+                self._resume_absence(stream, log)
+
+    def _resume_absence(self, stream: Stream, log: LogReader) -> None:
+        """Find the last record of a stream, and whether a marker came after it."""
+        last = next(log.scan(stream, reverse=True, limit=1), None)
+        markers = log.scan(stream._replace(channel=DISCONNECTS.name), reverse=True, limit=1)
+        if last is None:
+            return
+        self._last_ms[stream] = market_ms(last.event)
+        for stored in markers:
+            marker = stored.event
+            if (
+                isinstance(marker, Disconnect)
+                and marker.cause != "damaged"  # that is about an earlier range
+                and stream.channel in marker.channels
+                and marker.received_at_ns >= last.received_at_ns
+            ):
+                self._absent[stream] = why(marker)
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Update from newly recorded events."""
-        for stored in recorded:
-            if stored.stream.channel not in self._channels:
-                if stored.stream.channel == DISCONNECTS.name:
-                    self._mark(stored)
-                continue
-            cause = self._absent.pop(stored.stream, _LOST) if self._absent else _LOST
-            ids = self._ids.get(stored.stream)
-            runs = (self._ids_of(stored.stream) if ids is None else ids).runs
-            number = id_of_key(stored.key)
-            if number is not None:
-                if runs.last is not None and number > runs.last + 1:
-                    self._gaps[stored.stream.channel, cause] += 1
-                    self._tell_gap(stored.stream, IdGap(runs.last + 1, number - 1))
-                runs.add(number)
+        self.take(by_stream(recorded))
+
+    def take(self, batches: Sequence[StreamBatch]) -> None:
+        """Update from newly recorded events, by stream."""
+        marked: dict[Stream, Why] = {}
+        for batch in batches:
+            if batch.stream.channel == DISCONNECTS.name:
+                for stored in batch.records:
+                    self._mark(stored, marked)
+        for batch in batches:
+            if batch.stream.channel in self._channels:
+                self._take_ids(batch, marked)
+        self._absent |= marked
+
+    def _take_ids(self, batch: StreamBatch, marked: dict[Stream, Why]) -> None:
+        stream = batch.stream
+        runs = (self._ids.get(stream) or self._ids_of(stream)).runs
+        absence, later = self._absent.pop(stream, Why()), marked.get(stream)
+        for first, last, begin, end in batch.ranges:
+            if later is not None and later.marked_ns <= begin.event.received_at_ns:
+                # The marker of this batch was recorded before these records.
+                absence, later = later, None
+            if runs.last is not None and first > runs.last + 1:
+                self._gaps[stream.channel, absence.cause] += 1
+                gap = IdGap(runs.last + 1, first - 1)
+                self._tell_gap(stream, gap)
+                since_ms, until_ms = self._last_ms.get(stream), market_ms(begin.event)
+                self.missed(MissedIds(stream, *gap, since_ms, until_ms, absence))
+            if runs.first is not None and last < runs.first - 1:
+                # Older than all others: what is between them is missing from now on.
+                since_ms = market_ms(end.event)
+                self.missed(MissedIds(stream, last + 1, runs.first - 1, since_ms, None, Why()))
+            if runs.last is None or last > runs.last:
+                self._last_ms[stream] = market_ms(end.event)
+            runs.add_run(first, last)
+            absence = Why()
+        if later is None:
+            marked.pop(stream, None)
 
     def recovered(self, events: Sequence[Event]) -> None:
         """Add events that are in the log; a failed attempt may have written some of them."""
@@ -82,6 +141,10 @@ class Continuity:
             number = id_of(event) if stream.channel in self._channels else None
             if number is not None:
                 self._ids_of(stream).runs.add(number)
+
+    def fill(self, stream: Stream, first: int, last: int) -> None:
+        """Add ids that another process has recorded."""
+        self._ids_of(stream).runs.add_run(first, last)
 
     def note_latest(self, stream: Stream, latest: int) -> None:
         """Note the latest id on the exchange, so that lost ids at the end count as missing."""
@@ -96,6 +159,23 @@ class Continuity:
         if ids is None or ids.latest is None or ids.runs.last is None:
             return False
         return ids.runs.last < ids.latest
+
+    def still_missing(self, stream: Stream, first: int, last: int) -> list[tuple[int, int]]:
+        """The ids of a range that are not recorded."""
+        ids = self._ids.get(stream)
+        return [(first, last)] if ids is None else ids.runs.lacking(first, last)
+
+    def absence(self, stream: Stream) -> Why:
+        """Why records of a stream are missing that were not followed by another yet."""
+        return self._absent.get(stream, Why())
+
+    def last_ms(self, stream: Stream) -> int | None:
+        """The market time of a stream's last record."""
+        return self._last_ms.get(stream)
+
+    def known(self) -> Iterator[tuple[Stream, StreamIds]]:
+        """The ids of every stream."""
+        yield from self._ids.items()
 
     def last(self, stream: Stream) -> int | None:
         """The highest id recorded."""
@@ -120,13 +200,13 @@ class Continuity:
             ids.latest = self._latest.pop(stream, None)
         return ids
 
-    def _mark(self, stored: Stored) -> None:
+    def _mark(self, stored: Stored, marked: dict[Stream, Why]) -> None:
         """Note why there may be a gap before the next record."""
         marker, (exchange, _, symbol) = stored.event, stored.stream
         assert isinstance(marker, Disconnect), "nothing else is recorded there"
         for channel in marker.channels:
             if channel in self._channels:
-                self._absent[Stream(exchange, channel, symbol)] = marker.cause
+                marked[Stream(exchange, channel, symbol)] = why(marker)
             else:
                 self._gaps[channel, marker.cause] += 1
 

@@ -28,3 +28,19 @@ class GapFound(Fact, frozen=True, kw_only=True):
     symbol: str
     first: int
     last: int
+
+
+class LateDropped(Fact, frozen=True, kw_only=True):
+    """Live events arrived after their ids were reported as a gap; a job records them instead."""
+
+    exchange: str
+    channel: str
+    symbol: str
+    count: int
+
+
+class CoverageNotStored(Fact, frozen=True, kw_only=True):
+    """Coverage and gaps cannot be written to the state store; they are written later."""
+
+    level: ClassVar[Level] = "warning"
+    reason: str

@@ -68,6 +68,10 @@ class GapRows:
             if state in (None, row.state)
         ]
 
+    async def around(self, stream: Stream, by: By, first: int, last: int) -> list[GapRow]:
+        """The gaps of one series in a range or next to it, as disjoint rows in order."""
+        return visible(await self._overlapping(stream, by, first, last))
+
     async def attach(self, stream: Stream, by: By, first: int, last: int, job_id: str) -> None:
         """Note the job that fills the open gaps in a range; empty: none does any more."""
 

@@ -91,5 +91,20 @@ class IdRuns:
             holes.append((lasts[-1] + 1, upto))
         return holes
 
+    def lacking(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The ids from first to last that were not seen, as ranges with both ends included."""
+        found: list[tuple[int, int]] = []
+        for index in range(bisect_left(self._lasts, first), bisect_right(self._firsts, last)):
+            if first < self._firsts[index]:
+                found.append((first, self._firsts[index] - 1))
+            first = self._lasts[index] + 1
+        return [*found, (first, last)] if first <= last else found
+
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int):
+            return False
+        index = bisect_left(self._lasts, number)
+        return index < len(self._lasts) and self._firsts[index] <= number
+
     def __len__(self) -> int:
         return sum(b - a + 1 for a, b in zip(self._firsts, self._lasts, strict=True))

@@ -20,9 +20,11 @@ from penstock.ingest.context import HandlerContext
 from penstock.ingest.history import iso, kept_from_ms, longest, told_until
 from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
+from penstock.market.channels import CANDLES
 from penstock.market.events import Candle
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
+from penstock.storage.log.keys import Stream
 
 # How long to wait before requesting a page again whose candles should have closed.
 _MOMENT_S = 1.0
@@ -101,12 +103,16 @@ class CandleWalk:
             await self._record(step.closed)
             if not page and not step.is_last:
                 step = await self._beyond_nothing(step, now_ms)
+            # The oldest candle of all is where the history begins.
+            is_first = self.cursor_ms() is None
+            self._cover(page[0].open_ms if is_first and page else first_ms, step.next_ms)
             moved, start_ms = step.next_ms > first_ms, step.next_ms
             if step.closed or (moved and not step.is_last):
                 goes_on = await self._save(start_ms, step.closed, end_ms)
                 if not goes_on:
                     return step.is_last
             if step.is_last:
+                await self._sync()
                 return True
             if not moved:
                 await self.context.clock.sleep(_MOMENT_S)
@@ -122,10 +128,11 @@ class CandleWalk:
         missing = [candle for candle in page if candle.closed and candle.open_ms not in known]
         if missing:
             await self._record(missing)
-            await self.context.recorder.sync()
+            await self._sync()
             first, last = iso(missing[0].open_ms), iso(missing[-1].open_ms)
             what = f"{len(missing)} candles from {first} to {last}"
             self.job_run.note("missing", f"{what}; found when they were asked for again")
+        self._cover(start_ms, until_ms)
         return until_ms
 
     def _step(self, page: list[Candle], start_ms: int, now_ms: int) -> _Step:
@@ -203,9 +210,23 @@ class CandleWalk:
         if stored:
             self.job_run.recorded(place_of(self.context.log_id, stored[-1].slot), stored[-1].number)
 
+    def _cover(self, since_ms: int, until_ms: int) -> None:
+        """Note that all candles of a range are recorded, where some intervals have none."""
+        coverage, exchange = self.context.coverage, self.gateway.exchange
+        if coverage is not None and not exchange.empty_candles:
+            channel = CANDLES.named(self.interval.text)
+            stream = Stream(exchange.name, channel, self.symbol.slug)
+            coverage.projection.cover(stream, since_ms, until_ms)
+
+    async def _sync(self) -> None:
+        """Make durable what is recorded, and what is known of intervals without a candle."""
+        await self.context.recorder.sync()
+        if self.context.coverage is not None and not self.gateway.exchange.empty_candles:
+            await self.context.coverage.write()
+
     async def _save(self, since_ms: int, closed: list[Candle], end_ms: int) -> bool:
         # Before the cursor is saved: it survives a power cut, and so must the candles before it.
-        await self.context.recorder.sync()
+        await self._sync()
         cursor = self.job_run.cursor
         last_ts = closed[-1].open_ms if closed else cursor.last_ts
         return await self.job_run.save(

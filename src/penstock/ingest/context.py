@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
+from penstock.coverage.writing import CoverageWriter
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
@@ -36,3 +37,5 @@ class HandlerContext:
     tell: Listener = quiet
     log_id: int = 0
     """Identifies the log: another machine's may have slots of the same names."""
+    coverage: CoverageWriter | None = None
+    """Writes what the worker's slot holds to the state store."""

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from penstock.clock import Clock, wait_for
 from penstock.config import Settings
 from penstock.errors import PenstockError, SlotInUse
-from penstock.keep.coverage import CoverageCopy
+from penstock.keep.coverage import CoverageCopy, covered_numbers
 from penstock.keep.deletions import hot_ns, is_deletable, plan_deletions
 from penstock.keep.facts import KeepingFailed
 from penstock.keep.planning import Planned
@@ -35,6 +35,8 @@ from penstock.telemetry import Listener, quiet
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FOREVER = (1 << 63) - 1
+_DAY_S = 86_400.0
 _ABANDONED_MS = 600_000
 """A slot whose owner was not seen for this long has none."""
 
@@ -72,7 +74,7 @@ class Keeper:
         self.log_bytes = self.lake_bytes = 0
         self.problems: dict[str, str] = {}
         """By part of the work, until it succeeds."""
-        self._deleted_ns = self._kept_ns = -(10**18)
+        self._deleted_ns = self._kept_ns = self._vacuumed_ns = -(10**18)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until stopped; what is being written is completed."""
@@ -104,7 +106,7 @@ class Keeper:
                 with self._reported(f"sealing {row.name} of {slot.slot}"):
                     await self._seal(slot.slot, row, streams)
         with self._reported("copying the coverage"):
-            await self._coverage.copy(self._services.clock.now_ms(), self._blocking)
+            await self._coverage.copy(self._blocking)
         with self._reported("reading the size of the lake"):
             stats = await self._blocking(self._services.lake.stats)
             self.lake_bytes = sum(each.size_bytes for each in stats)
@@ -141,11 +143,16 @@ class Keeper:
 
     async def _trim(self, slot: SlotStats, before_ns: int) -> None:
         services = self._services
+        covered = await covered_numbers(services.store, services.log_id, slot.slot)
         for row, streams in rows_with_streams(slot).items():
             if not is_deletable(row):
                 continue
             numbers = await self._verified(slot.slot, row)
-            verified = {stream: numbers.get(str(stream), 0) for stream in streams}
+            # What the slot's ledger has not seen yet is read from the log once it catches up.
+            verified = {
+                stream: min(numbers.get(str(stream), 0), covered.get(stream, _FOREVER))
+                for stream in streams
+            }
             stats = [each for each in slot.streams if each.stream in verified]
             planned = await self._blocking(
                 plan_deletions, self._reader, slot.slot, stats, verified, before_ns
@@ -175,7 +182,10 @@ class Keeper:
             await Trimmer(writer, services.log_id, services.clock, services.tell).trim(states)
 
     async def maintain(self, stop: asyncio.Event | None = None) -> None:
-        """Apply the retention, compact, and remove files that are no longer used."""
+        """Apply the retention and compact; once a day, remove files that are no longer used."""
+        vacuum = self._due(self._vacuumed_ns, _DAY_S)
+        if vacuum:
+            self._vacuumed_ns = self._services.clock.monotonic_ns()
         for row in BY_EVENT.values():
             with self._reported(f"maintaining {row.name}"):
                 now_ms = self._services.clock.now_ms()
@@ -185,8 +195,9 @@ class Keeper:
                     if stop is not None and stop.is_set():
                         return
                     await self._blocking(self._upkeep.compact, row, each)
-                lake, hours = self._services.lake, self._keep.vacuum_hours
-                await self._blocking(lake.vacuum, row, hours)
+                if vacuum:
+                    lake, hours = self._services.lake, self._keep.vacuum_hours
+                    await self._blocking(lake.vacuum, row, hours)
 
     async def plan(self) -> list[Planned]:
         """What is due now. Nothing is changed.

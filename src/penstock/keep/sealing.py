@@ -24,6 +24,9 @@ _MOST_BYTES = 64 * 1024 * 1024
 """Of the records in one seal; books are large."""
 
 
+_FOREVER_NS = (1 << 63) - 1
+
+
 class Verified(NamedTuple):
     """Numbers up to which the streams of a slot are sealed and were read back equal."""
 
@@ -73,6 +76,7 @@ class Sealer:
             NotOurRecord: a record of the log is damaged.
         """
         closed = {stream: self._log.number_before(stream, slot, before_ns) for stream in verified}
+        self._check_not_behind(slot, verified, closed)
         streams = [stream for stream in verified if closed[stream] > verified[stream]]
         place = slot_text(self._log_id, slot)
         sealed = self._lake.sealed(row, place, streams)
@@ -88,6 +92,22 @@ class Sealer:
                 return  # another keeper works on this slot: it goes on from there
             yield self._verify(row, slot, batch, rows)
         yield Verified({}, 0, complete=True)
+
+    def _check_not_behind(
+        self, slot: str, verified: Mapping[Stream, int], closed: Mapping[Stream, int]
+    ) -> None:
+        """Check that the log is not older than what is sealed: its numbers would be used again."""
+        for stream, number in verified.items():
+            if closed[stream] < number:
+                last = self._log.number_before(stream, slot, _FOREVER_NS)
+                if last < number:
+                    raise StorageError(
+                        f"slot {slot}",
+                        f"its last record of {stream} has number {last}, but {number} is sealed:"
+                        " an older copy of the log was restored",
+                        "Start a new data folder, so that its records are sealed under new numbers."
+                        " Nothing is sealed or deleted of this slot.",
+                    )
 
     def unsealed(self, row: Channel, slot: str, streams: Sequence[Stream], before_ns: int) -> int:
         """How many numbers of these streams can be sealed now."""

@@ -1,12 +1,12 @@
 """A process: its name, its state store, and its status there."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -57,8 +57,17 @@ class Process:
 
     async def __aenter__(self) -> Self:
         await self.stack.__aenter__()
-        self._tasks.append(asyncio.create_task(self._heartbeat.run()))
+        self.start(self._heartbeat.run())
         return self
+
+    @property
+    def store(self) -> StateStore | None:
+        """The state store; None until it is open."""
+        return self._heartbeat.store
+
+    def start(self, task: Coroutine[Any, Any, None]) -> None:
+        """Run this until the process ends."""
+        self._tasks.append(asyncio.create_task(task))
 
     async def __aexit__(
         self,
@@ -94,16 +103,20 @@ class Process:
             store = await until_possible(
                 lambda: self.stack.enter_async_context(opening()), self.clock, failed
             )
+        self.state_opened(store)
+        return store
+
+    def state_opened(self, store: StateStore) -> None:
+        """Called once the state store is open."""
         self._heartbeat.store = store
         self._heartbeat.due.set()
-        return store
 
     def open_state_later(self) -> None:
         """Open the state store in the background, for a process that needs it for its status only.
 
         It is retried whatever the error is: the process works without it.
         """
-        self._tasks.append(asyncio.create_task(self._open_state_later()))
+        self.start(self._open_state_later())
 
     async def _open_state_later(self) -> None:
         told = False

@@ -1,14 +1,22 @@
 """A process that records: it owns a slot of the log and publishes what it records there."""
 
-import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
+from functools import cache
+from types import TracebackType
 
 from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.coverage.batches import by_stream
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.gap_reports import GapReports, ReportingSlot
+from penstock.coverage.projection import Projection
+from penstock.coverage.writing import CoverageWriter
+from penstock.errors import MissingExtra, UnknownExchange
+from penstock.exchanges import registry
 from penstock.publish import PublishedCounts, PublishedSlot
 from penstock.publish.by_url import prepare_publishers
 from penstock.publish.endpoints import log_id
@@ -20,6 +28,7 @@ from penstock.runtime.status import Report, slot_status_id
 from penstock.runtime.stores import configured_log
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.log import LogWriter, Stored
+from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
 
@@ -41,6 +50,7 @@ class RecordingProcess(Process):
         self._log_id: int | None = None
         self._publishers: Publishers | None = None
         self._recorded = 0
+        self._coverage: CoverageWriter | None = None
 
     @property
     def log_id(self) -> int:
@@ -77,8 +87,13 @@ class RecordingProcess(Process):
         self.name = writer.slot
         return writer
 
-    def open_recorder(self, taps: Sequence[Tap] = ()) -> tuple[Recorder, Publishers]:
+    def open_recorder(
+        self, taps: Sequence[Tap] = (), continuity: Continuity | None = None
+    ) -> tuple[Recorder, Publishers]:
         """Open the publishers of the slot that it owns, and the recorder.
+
+        From then on the coverage of the slot is written to the state store. With ``continuity``
+        (of a collector), what is missing is reported there too.
 
         Raises:
             ConfigError: a publisher cannot be opened.
@@ -97,14 +112,69 @@ class RecordingProcess(Process):
         recorder = Recorder(
             writer,
             publishers,
-            (*taps, self._count_recorded),
+            (self._cover(writer, continuity), *taps, self._count_recorded),
             durability=self.settings.collect.durability,
             listener=self.listener,
         )
         self.stack.enter_context(closing(recorder))
         trimmer = Trimmer(writer, self.log_id, self.clock, self.listener)
-        self._tasks.append(asyncio.create_task(trimmer.run(lambda: self._heartbeat.store)))
+        self.start(trimmer.run(lambda: self.store))
+        self.coverage.sync, self.coverage.store = recorder.sync, self.store
+        self.start(self.coverage.run())
         return recorder, publishers
+
+    @property
+    def coverage(self) -> CoverageWriter:
+        """Writes what the slot holds to the state store; there is none before the recorder."""
+        assert self._coverage is not None
+        return self._coverage
+
+    @property
+    def gap_reports(self) -> GapReports:
+        """Reports what a collector did not receive."""
+        assert self.coverage.reports is not None
+        return self.coverage.reports
+
+    def _cover(self, writer: LogWriter, continuity: Continuity | None) -> Tap:
+        """Prepare the coverage of the slot; return the tap that updates it."""
+        slot, is_streamed = writer.slot, continuity is not None
+        projection = Projection(self.log_id, slot, _consecutive, is_streamed=is_streamed)
+        reports: GapReports | None = None
+        if continuity is not None:
+            reporting = ReportingSlot(slot, self.log_id)
+            reports = GapReports(continuity, reporting, self.clock, self.listener)
+            projection.found = reports.find
+        self._coverage = CoverageWriter(
+            projection, reports, self.log, writer.last_numbers, self.clock, self.listener
+        )
+
+        def tap(recorded: Sequence[Stored]) -> None:
+            # Split once for both.
+            batches = by_stream(recorded)
+            if continuity is not None:
+                continuity.take(batches)
+            projection.take(batches)
+
+        return tap
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._end_tasks()
+            if self._coverage is not None:
+                await self._coverage.finish()
+        finally:
+            await super().__aexit__(kind, error, trace)
+
+    def state_opened(self, store: StateStore) -> None:
+        """See ``Process``."""
+        super().state_opened(store)
+        if self._coverage is not None:
+            self._coverage.store = store
 
     def _count_recorded(self, recorded: Sequence[Stored]) -> None:
         self._recorded += len(recorded)
@@ -120,3 +190,11 @@ class RecordingProcess(Process):
     def current_report(self) -> Report:
         """See ``Process``."""
         return replace(super().current_report(), activity=self._recorded)
+
+
+@cache
+def _consecutive(exchange: str) -> Collection[str]:
+    try:
+        return registry.load(exchange).consecutive
+    except (UnknownExchange, MissingExtra):
+        return ()

@@ -6,12 +6,13 @@ from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.events import candle, delta, ticker, trade
 from tests.storage.lake.conftest import OpenLake
 from tests.storage.lake.test_columns import stored_of
 
-from penstock.errors import SealConflict
+from penstock.errors import SealConflict, StorageError
 from penstock.market import channels
 from penstock.market.channels import Channel
 from penstock.market.events import Event
@@ -178,6 +179,24 @@ def test_compaction_gives_way_to_a_seal(opened: OpenLake, monkeypatch: pytest.Mo
     assert one.compact(TRADES, partition)
     assert stats(one)["trades"].rows == 12
     assert one.equal(TRADES, rows)
+
+
+def test_a_compaction_that_would_lose_rows_is_not_made(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.concat_tables([seal(lake, 1, 4), seal(lake, 5, 8)])
+    (partition,) = lake.partitions(TRADES)
+
+    def losing(dataset: Any, *args: Any) -> Any:
+        return sorted_batches(dataset.filter(pc.field("number") > 2), *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.storage.lake.delta.sorted_batches", losing)
+        with pytest.raises(StorageError, match="2 rows too few were read"):
+            lake.compact(TRADES, partition)
+
+    assert lake.equal(TRADES, rows)
+    assert lake.partitions(TRADES) == [partition]
 
 
 def test_deleting_partitions_keeps_what_is_sealed(lake: Lake) -> None:

@@ -337,6 +337,59 @@ def test_deleting_forgets_records_but_never_numbers(log: EventLog, reader: LogRe
     writer.close()
 
 
+def test_nothing_is_deleted_if_a_later_record_has_a_lower_key(
+    log: EventLog, reader: LogReader
+) -> None:
+    writer = log.writer("a")
+    writer.append([trade(i, NOON + i * SECOND) for i in range(10, 20)])
+    key = reader.lowest_key(TRADES, "a", 6)
+    assert key is not None
+    assert key <= key_of_id(15)
+    writer.append([trade(5, NOON + 30 * SECOND)])
+
+    assert not writer.delete_below(TRADES, key_of_id(15), seen=10)
+    assert ids(reader.scan(TRADES)) == [5, *range(10, 20)]
+    assert writer.delete_below(TRADES, key_of_id(5), seen=11) is False, "there is nothing below"
+    assert writer.delete_below(TRADES, key_of_id(15), seen=11)
+    assert ids(reader.scan(TRADES)) == list(range(15, 20))
+    writer.compact()
+    assert ids(reader.scan(TRADES)) == list(range(15, 20))
+    writer.close()
+
+
+def test_a_number_is_found_by_its_time(log: EventLog, reader: LogReader) -> None:
+    writer = log.writer("a")
+    for i in range(1, 6):
+        writer.append([trade(i, NOON + i * SECOND)])
+
+    found = [reader.number_before(TRADES, "a", NOON + i * SECOND) for i in (0, 1, 3, 5, 6, 99)]
+    assert found == [0, 0, 2, 4, 5, 5]
+    assert reader.number_before(TRADES, "nobody", NOON) == 0
+    assert reader.lowest_key(TRADES, "a", 6) is None
+    assert reader.lowest_key(TRADES, "nobody", 1) is None
+    writer.append([trade(2, NOON + 9 * SECOND), trade(0, NOON + 9 * SECOND)])
+    assert reader.lowest_key(TRADES, "a", 4) == key_of_id(0)
+    writer.close()
+
+
+@given(
+    batches=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=12),
+    first=st.integers(1, 40),
+)
+@settings(max_examples=60)
+def test_the_lowest_key_is_below_all_later_records(batches: list[list[int]], first: int) -> None:
+    log = open_log("memory:")
+    writer, reader = log.writer("a"), log.reader()
+    for second, batch in enumerate(batches):
+        writer.append([trade(i, NOON + second * SECOND) for i in batch])
+
+    later = [each.key for each in reader.numbers(TRADES, "a", first)]
+    found = reader.lowest_key(TRADES, "a", first)
+
+    assert (found is None) == (not later)
+    assert found is None or found <= min(later)
+
+
 def test_stats_tell_what_is_there(log: EventLog, reader: LogReader) -> None:
     writer = log.writer("a")
     writer.append([trade(5, NOON), trade(6, NOON + 1)])

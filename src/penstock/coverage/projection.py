@@ -1,0 +1,212 @@
+"""Gathers what a process records into the coverage of its slot, series by series.
+
+It is a tap of the recorder. What it has gathered is written to the state store after the log is
+synced, so the store may lag behind the log and never leads. After a restart it continues from the
+stored numbers by reading the log; a log of an older version is read once as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import cast
+
+from penstock.coverage.batches import StreamBatch, by_stream
+from penstock.coverage.model import By, GapRow, SlotCoverage
+from penstock.coverage.series import Consecutive, Series, kind_of
+from penstock.market.channels import DISCONNECTS, recorded_in
+from penstock.market.events import Disconnect, Event
+from penstock.storage.log import LogReader, Span, Stored
+from penstock.storage.log.keys import Stream
+
+QUIET_NS = 10_000_000_000
+"""How far the coverage of a stream without new records may lag."""
+_AT_ONCE = 2_000
+"""Records of the log to read before other tasks run."""
+
+
+class Projection:
+    """The coverage of one slot. For one event loop."""
+
+    def __init__(
+        self, log_id: int, slot: str, consecutive: Consecutive, *, is_streamed: bool
+    ) -> None:
+        """``is_streamed``: without it, series by receive time are left out, since they were polled.
+
+        What lies between two polls is not known.
+        """
+        self.log_id, self.slot, self._consecutive = log_id, slot, consecutive
+        self._is_streamed = is_streamed
+        self._series: dict[Stream, Series | None] = {}
+        """None for streams without coverage."""
+        self._covered: list[tuple[Stream, int, int]] = []
+        """Ranges of candles that were told before it was resumed."""
+        self.is_resumed = False
+        self.found: Callable[[GapRow], None] = lambda _: None
+        """Called with gaps that are known by time."""
+
+    def __call__(self, recorded: Sequence[Stored]) -> None:
+        """Update from newly recorded events."""
+        self.take(by_stream(recorded))
+
+    def take(self, batches: Sequence[StreamBatch]) -> None:
+        """Update from newly recorded events, by stream.
+
+        What is not resumed yet is read from the log later.
+        """
+        if not self.is_resumed:
+            return
+        markers = _markers(batches)
+        for batch in batches:
+            series = self._of(batch.stream)
+            if series is None:
+                continue
+            # Numbers that are left out were written by an attempt that failed.
+            series.is_behind |= batch.records[0].number > series.number + 1
+            if not series.is_behind:
+                self._take(series, batch, markers.pop(batch.stream, ()))
+                series.is_live = True
+        for stream, some in markers.items():
+            series = self._series.get(stream)
+            if series is not None and not series.is_behind:
+                self._take(series, StreamBatch(stream, ()), some)
+
+    def cover(self, stream: Stream, since_ms: int, until_ms: int) -> None:
+        """Note that all candles of [since, until) are recorded: without one, there was no trade."""
+        if not self.is_resumed:
+            self._covered.append((stream, since_ms, until_ms))
+            return
+        series = self._of(stream)
+        if series is not None and series.by == "open_ms":
+            series.cover(since_ms, until_ms)
+
+    def alive(self, until_ns: int, *, at_least_ns: int = QUIET_NS) -> None:
+        """Note that everything that was sent up to a time is recorded.
+
+        Streams without new records are extended by ``at_least_ns`` at a time, so that they are
+        rarely written.
+        """
+        for series in self._series.values():
+            if series is not None and series.is_live:
+                last = series.runs.last
+                if last is not None and until_ns - last.last >= at_least_ns:
+                    series.alive(until_ns)
+
+    def resume(self, stored: Iterable[SlotCoverage], numbers: Mapping[Stream, int]) -> None:
+        """Continue from what is stored; ``numbers`` are the last ones that the slot has assigned.
+
+        If the log has fewer records than were stored, it was damaged or replaced: then all of it is
+        read again.
+        """
+        known = {each.stream: each for each in stored}
+        self.is_resumed = True
+        for stream in {*known, *numbers}:
+            by = self._kind_of(stream)
+            if by is None:
+                continue
+            doc, last = known.get(stream), numbers.get(stream, 0)
+            if doc is not None and doc.by == by and doc.number <= last:
+                series = Series(stream, by, doc.number, doc.runs)
+            else:
+                series = Series(stream, by)
+                series.is_changed = True
+            # By time, markers after the last record are to be read too.
+            series.is_behind = series.number < last or by != "id"
+            self._series[stream] = series
+        for each in self._covered:
+            self.cover(*each)
+        self._covered.clear()
+
+    def catch_up(self, log: LogReader) -> Iterator[None]:
+        """Read what is not in it yet; pauses after every few records, so that others may run."""
+        for stream in list(self._series):
+            series = self._series[stream]
+            while series is not None and series.is_behind:
+                self._read_some(series, log)
+                yield
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log has records that are not in it and do not come by the tap."""
+        return any(series is not None and series.is_behind for series in self._series.values())
+
+    def changed(self) -> list[SlotCoverage]:
+        """What has changed since the last call; to be written once the log is synced."""
+        documents: list[SlotCoverage] = []
+        for stream, series in self._series.items():
+            if series is not None and series.is_changed:
+                series.is_changed = False
+                documents.append(
+                    SlotCoverage(
+                        **stream._asdict(),
+                        log_id=self.log_id,
+                        slot=self.slot,
+                        number=series.number,
+                        by=series.by,
+                        runs=series.runs.all(),
+                    )
+                )
+        return documents
+
+    def not_written(self, documents: Iterable[SlotCoverage]) -> None:
+        """Note that these are to be written again."""
+        for each in documents:
+            series = self._series.get(each.stream)
+            if series is not None:
+                series.is_changed = True
+
+    def _read_some(self, series: Series, log: LogReader) -> None:
+        last, since_ns = series.runs.last, 0
+        if series.by == "received_ns" and last is not None:
+            since_ns = last.last
+        records = list(islice(log.numbers(series.stream, self.slot, series.number + 1), _AT_ONCE))
+        if records:
+            span = Span(since_ns=since_ns, until_ns=records[-1].received_at_ns + 1)
+        else:
+            # Whatever is recorded from now on comes by the tap.
+            series.is_behind = False
+            if series.by == "open_ms":
+                newest = next(log.scan(series.stream, reverse=True, limit=1), None)
+                since_ns = 0 if newest is None else newest.received_at_ns
+            span = Span(since_ns=since_ns)
+        markers = [] if series.by == "id" else _markers_of(log, series.stream, span)
+        self._take(series, StreamBatch(series.stream, records), markers)
+
+    def _take(self, series: Series, batch: StreamBatch, markers: Sequence[Disconnect]) -> None:
+        for gap in series.take(batch, markers):
+            self.found(gap)
+
+    def _of(self, stream: Stream) -> Series | None:
+        if stream not in self._series:
+            by = self._kind_of(stream)
+            self._series[stream] = None if by is None else Series(stream, by)
+        return self._series[stream]
+
+    def _kind_of(self, stream: Stream) -> By | None:
+        by = kind_of(stream, self._consecutive)
+        return None if by == "received_ns" and not self._is_streamed else by
+
+
+def _markers(batches: Iterable[StreamBatch]) -> dict[Stream, list[Disconnect]]:
+    """The markers in a batch, by the streams that they are about."""
+    found: dict[Stream, list[Disconnect]] = {}
+    for batch in batches:
+        if batch.stream.channel == DISCONNECTS.name:
+            for stored in batch.records:
+                for channel in _channels(stored.event):
+                    stream = batch.stream._replace(channel=channel)
+                    found.setdefault(stream, []).append(cast("Disconnect", stored.event))
+    return found
+
+
+def _markers_of(log: LogReader, stream: Stream, span: Span) -> list[Disconnect]:
+    """The markers of one stream that were recorded in a time span."""
+    return [
+        cast("Disconnect", stored.event)
+        for stored in log.scan(stream._replace(channel=DISCONNECTS.name), span)
+        if stream.channel in _channels(stored.event)
+    ]
+
+
+def _channels(event: Event) -> set[str]:
+    """The channels whose records may be missing after a marker."""
+    assert isinstance(event, Disconnect), "nothing else is recorded there"
+    return {each for channel in event.channels for each in recorded_in(channel)}

@@ -1,0 +1,187 @@
+"""Writes the coverage of a slot and its gaps to the state store, every second.
+
+Nothing here stops the process: while the store cannot be reached, coverage and gaps wait in memory,
+and what a killed process had not written is read from the log by the next one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+
+from penstock.clock import Clock
+from penstock.coverage.facts import CoverageNotStored
+from penstock.coverage.gap_reports import GapReports
+from penstock.coverage.gap_rows import GapRows
+from penstock.coverage.model import SlotCoverage, as_coverage, as_document
+from penstock.coverage.projection import Projection
+from penstock.storage.log import EventLog
+from penstock.storage.log.keys import Stream
+from penstock.storage.state import Document, StateStore, Write
+from penstock.storage.state.documents import Condition
+from penstock.storage.state.schema import COVERAGE
+from penstock.telemetry import Listener, quiet
+
+_STEP_S = 0.25
+_WRITE_NS = 1_000_000_000
+_REFRESH_NS = 5_000_000_000
+_READ_NS = 500_000_000
+"""How long the log is read before what is found so far is written."""
+_AGAIN_S = 2.0
+_LAST_S = 2.0
+"""How long the last write may take."""
+_PAGE = 200
+
+
+@dataclass
+class CoverageWriter:
+    """Writes what a process has gathered. For one event loop."""
+
+    projection: Projection
+    reports: GapReports | None
+    """None for a process that finds no gaps."""
+    log: EventLog
+    numbers: Callable[[], Mapping[Stream, int]]
+    """Returns the last numbers of the slot's streams."""
+    clock: Clock
+    tell: Listener = quiet
+    sync: Callable[[], Awaitable[None]] = field(init=False)
+    """Waits until everything recorded so far survives a power cut."""
+    store: StateStore | None = None
+    """None until it is open."""
+    alive_ns: Callable[[], int | None] = lambda: None
+    """Returns the time up to which everything that was sent is recorded; None if not known."""
+    _written_ns: int = field(init=False, default=0)
+    _refreshed_ns: int = field(init=False, default=0)
+    _told: bool = field(init=False, default=False)
+    _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+
+    async def run(self) -> None:
+        """Write every second, for ever."""
+        while True:
+            await self.clock.sleep(_STEP_S if await self._try() else _AGAIN_S)
+
+    async def finish(self) -> None:
+        """Write what is left, if the store answers in time."""
+        if self.reports is not None:
+            self.reports.finish()
+        if (alive_ns := self.alive_ns()) is not None:
+            self.projection.alive(alive_ns, at_least_ns=1)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_S):
+                self._written_ns = 0
+                await self._try()
+
+    async def write(self) -> None:
+        """Write everything now.
+
+        Raises:
+            StorageError: the log or the store failed.
+        """
+        if self.store is not None:
+            async with self._turn:
+                await self._resume(self.store)
+                await self._write_gaps(self.store)
+                await self._write_documents(self.store)
+
+    async def _try(self) -> bool:
+        """Write what is due; return whether that was possible."""
+        if self.reports is not None:
+            self.reports.confirm()
+        if self.store is None:
+            return True
+        try:
+            async with self._turn:
+                await self._write_gaps(self.store)
+                await self._resume(self.store)
+                if self.clock.monotonic_ns() - self._written_ns >= _WRITE_NS:
+                    await self._write_documents(self.store)
+                    self._written_ns = self.clock.monotonic_ns()
+        except Exception as error:
+            # Whatever it is: the process is more important, and the log has it all.
+            if not self._told:
+                self.tell(CoverageNotStored(reason=f"{type(error).__name__}: {error}"))
+            self._told = True
+            return False
+        self._told = False
+        return True
+
+    async def _write_gaps(self, store: StateStore) -> None:
+        if self.reports is not None:
+            rows = GapRows(store)
+            await self.reports.explain(rows, self.log)
+            await self.reports.write(rows)
+            if self.clock.monotonic_ns() - self._refreshed_ns >= _REFRESH_NS:
+                await self.reports.refresh(rows)
+                self._refreshed_ns = self.clock.monotonic_ns()
+
+    async def _resume(self, store: StateStore) -> None:
+        """Continue from the store and the log, as far as other tasks leave time for it."""
+        projection = self.projection
+        if not projection.is_resumed:
+            stored = await read_slot(store, projection.log_id, projection.slot)
+            projection.resume(stored, self.numbers())
+        if projection.is_behind:
+            until_ns = self.clock.monotonic_ns() + _READ_NS
+            with closing(self.log.reader()) as log:
+                for _ in projection.catch_up(log):
+                    await self.clock.sleep(0)
+                    if self.clock.monotonic_ns() > until_ns:
+                        return
+
+    async def _write_documents(self, store: StateStore) -> None:
+        alive_ns = self.alive_ns()
+        if alive_ns is not None:
+            self.projection.alive(alive_ns)
+        documents = self.projection.changed()
+        try:
+            if documents:
+                # First the log: the store never has what a power cut may remove from it.
+                await self.sync()
+                await write_coverage(store, documents)
+        except BaseException:
+            self.projection.not_written(documents)
+            raise
+
+
+async def read_slot(store: StateStore, log_id: int, slot: str) -> list[SlotCoverage]:
+    """What is stored about one slot of one log.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    found = await read_coverage(store, slot=slot)
+    return [each for each in found if each.log_id == log_id]
+
+
+async def read_coverage(store: StateStore, **asked: str | None) -> list[SlotCoverage]:
+    """The coverage of all slots; ``asked`` are fields and their required values, None for any.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    where = [Condition(name, "=", value) for name, value in asked.items() if value is not None]
+    found: list[SlotCoverage] = []
+    after: Document | None = None
+    while page := await store.find(COVERAGE, [where], limit=_PAGE, after=after):
+        found += map(as_coverage, page)
+        after = {"id": page[-1]["id"]}
+    return found
+
+
+async def write_coverage(store: StateStore, documents: Sequence[SlotCoverage]) -> None:
+    """Write the coverage of series, in place of what was stored before.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    for start in range(0, len(documents), _PAGE):
+        page = {each.id: as_document(each) for each in documents[start : start + _PAGE]}
+        patches = [
+            Write(id_, {}, {name: value for name, value in each.items() if name != "id"})
+            for id_, each in page.items()
+        ]
+        written = await store.write(COVERAGE, patches)
+        for document, patched in zip(page.values(), written, strict=True):
+            if patched is None:
+                await store.insert_if_absent(COVERAGE, document)

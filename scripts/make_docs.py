@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: cli.md, data.md, logs.md and settings.md in docs."""
+"""Write the pages in docs that are made from the code: commands, data, logs, settings, tables."""
 
 import ast
 import inspect
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
+import polars as pl
 import typer
 from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -24,6 +25,7 @@ from penstock.config import (
     short_names,
     table_of,
 )
+from penstock.dataset.meanings import MEANINGS, frame_schemas
 from penstock.market.channels import BY_EVENT
 from penstock.market.events import Event
 from penstock.storage.lake.columns import SHARED, key_columns, schema_of, time_column
@@ -69,8 +71,8 @@ def settings_page() -> str:
     return "\n".join(lines + _short_names() + _renamed())
 
 
-_DATA = """\
-# Data
+_TABLES = """\
+# The lake's tables
 
 Made from the code by `make docs`. The tables of the [lake](lake.md), one for each channel, and
 their columns. A column is null where the exchange sends nothing.
@@ -90,7 +92,7 @@ their columns. A column is null where the exchange sends nothing.
 """
 
 
-def data_page() -> str:
+def tables_page() -> str:
     """Every table of the lake, with its columns."""
     lines = [f"| `{name}` | {held} | {said} |" for name, held, said in SHARED]
     for row in BY_EVENT.values():
@@ -109,7 +111,7 @@ def data_page() -> str:
     lines += ["", "## `coverage`", "", "What is complete and what is missing.", ""]
     lines += ["| column | type | |", "|---|---|---|"]
     lines += [f"| `{name}` | {held} | {said} |" for name, held, said in COVERAGE_COLUMNS]
-    return _DATA + "\n".join(lines) + "\n"
+    return _TABLES + "\n".join(lines) + "\n"
 
 
 def _notes_of(kind: type) -> dict[str, str]:
@@ -123,8 +125,80 @@ def pages() -> dict[Path, str]:
         "data.md": data_page(),
         "logs.md": logs_page(),
         "settings.md": settings_page(),
+        "tables.md": tables_page(),
     }
     return {DOCS / name: text for name, text in made.items()}
+
+
+_DATA = """\
+# Data as frames
+
+Made from the code by `make docs`: names and types are those that `penstock.open` returns.
+
+```python
+import penstock
+
+data = penstock.open("penstock-data")           # a data folder, or a lake: s3://bucket/lake
+data.trades("BTC/USDT", since="-1h").polars()   # or .lazy() .pandas() .arrow() .duckdb()
+data.candles("7m", "BTC/USDT", from_trades=True).polars()
+data.book("BTC/USDT").at("2026-11-01T12:00").best_bid
+data.sql("SELECT symbol, count(*) FROM trades GROUP BY symbol").polars()
+```
+
+The libraries come with `pip install 'penstock[lake]'`; pandas with `penstock[pandas]`. A page that
+leads from the demo to a plot is [notebook](notebook.md); commands are `penstock export` and
+`penstock query` ([commands](cli.md)).
+
+- **Rows.** The log and the lake are read as one, while collectors write: each record once, sorted
+  by time, then by id. Of several copies the one received first counts; of a candle that the
+  exchange corrected, its last correction.
+- **Times.** Arguments are a `datetime`, ISO text (in UTC unless it has an offset), `"-1h"`,
+  `"now"`, or milliseconds or nanoseconds since 1970. `since` is included, `until` is not. Both
+  are compared with `time`, the exchange's clock.
+- **Names.** Markets are `BTC/USDT`, `btc_usdt` or named as their exchange does; frames have
+  `BTC/USDT`. Without a market, or an exchange, all are read.
+- **Numbers.** Prices and quantities are 64-bit floats; `numbers="decimal"` gives exact decimals
+  with 18 digits after the point, `numbers="text"` the digits that the exchange sent.
+- **Columns.** `columns="tardis"` gives the columns of Tardis' files `trades`, `quotes` and
+  `incremental_book_L2`; `columns="stored"` those of the [lake's tables](tables.md).
+- **Gaps.** Before anything is read, the range is compared with the ledger of coverage. If data is
+  missing, `on_gap="warn"` (the default) gives a `penstock.GapWarning` that names it, `"raise"` a
+  `GapError`, `"ignore"` nothing. `data.coverage()` and `data.gaps()` list all of it.
+- **Events.** Iterating over a query gives events with exact decimals: `for trade in
+  data.trades("BTC/USDT"): trade.price`.
+- **Memory.** `.lazy()`, `.arrow_batches()`, iteration and `penstock export` hold a window of rows
+  in memory at a time. Filters of a lazy frame or of SQL by `time`, `exchange` and `symbol` avoid
+  reading the rest.
+- **Computed candles.** With `from_trades=True` candles of any interval are computed exactly,
+  those only that have ended. `empty` says what is done with intervals without trades: `"skip"`
+  them, `"fill"` in the last price with a volume of zero, or `"null"`. The first candle of a
+  collection has only the trades since it began. `data.fetch_ohlcv(symbol, timeframe, since,
+  limit)` returns what ccxt's method of that name does.
+- **Order books.** `data.book(symbol).at(time)` rebuilds a book from the snapshot before and the
+  changes since. Its `state` is `synced`, `stale` (with a `reason`) or `syncing`; levels beyond
+  the end of that snapshot are not shown, since they are not known.
+- **SQL.** `data.sql` accepts one SELECT in DuckDB's dialect over the tables below. Files,
+  networks, extensions and settings are out of reach, and nothing can be changed.
+"""
+
+
+def data_page() -> str:
+    """Every frame, with its columns, types and their meanings."""
+    lines = [_DATA]
+    for name, schema in frame_schemas().items():
+        lines += [f"## `{name}`", "", "| column | polars | Arrow | |", "|---|---|---|---|"]
+        arrow = pl.DataFrame(schema=schema).to_arrow().schema
+        for column, kind in schema.items():
+            means = MEANINGS[column]
+            lines.append(
+                f"| `{column}` | `{_kind(kind)}` | `{arrow.field(column).type}` | {means} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _kind(kind: pl.DataType) -> str:
+    return "Datetime(us, UTC)" if isinstance(kind, pl.Datetime) else str(kind)
 
 
 _LOGS = """\

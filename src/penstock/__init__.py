@@ -5,7 +5,10 @@ __version__ = "0.1.0"
 # What programs import from here. Found when asked for: importing the package does no work.
 _OFFERED = {
     "Delivery": "penstock.publish.subscriber",
+    "GapError": "penstock.errors",
+    "GapWarning": "penstock.errors.reading",
     "Missing": "penstock.publish.subscriber",
+    "open": "penstock.app.dataset",
     "open_budget": "penstock.app.budget",
     "subscribe": "penstock.app.bus",
 }

@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests import events
+from tests.dataset.stored import NOON_NS, SECOND_NS, dataset
 from tests.waiting import PATIENCE_S
 
 from penstock.api.access import rules_of
@@ -23,8 +25,10 @@ from penstock.exchanges.base import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.registry import kinds
 from penstock.jobs.service import JobService
+from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
+from penstock.storage.log import open_log
 from penstock.storage.state import StateStore, open_store
 from penstock.telemetry import Fact, tell_all
 
@@ -92,6 +96,25 @@ class Answer:
         return self.json
 
 
+TRADED = [
+    events.trade(
+        number,
+        at_ns=NOON_NS + number // 3 * 20 * SECOND_NS,
+        received_at_ns=NOON_NS + number * SECOND_NS,
+        price_text=f"{number}.50",
+    )
+    for number in range(30)
+]
+"""The trades that an API offers; always three at the same time."""
+COLLECTED = open_log("memory:")
+COLLECTED.writer("a").append(
+    [
+        *TRADED,
+        events.snapshot(1, received_at_ns=NOON_NS, bids_raw=write_levels([("9.5", "1")])),
+    ]
+)
+
+
 Open = Callable[..., Awaitable[Client]]
 
 
@@ -102,7 +125,7 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     facts: list[Fact] = []
     listener = tell_all([metrics, facts.append])
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
-    app_state = AppState(admin, metrics, clock)
+    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED))
     application = build_application(app_state, rules_of(settings), listener)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()

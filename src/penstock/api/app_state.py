@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -20,7 +20,12 @@ from penstock.jobs.service import JobService
 from penstock.stats.metrics import Metrics
 from penstock.storage.state import StateStore
 
+if TYPE_CHECKING:
+    from penstock.dataset.dataset import Dataset
+
 PREFIX = "/api/v1"
+_READERS = 2
+"""How many requests read collected data at the same time."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,10 @@ class AppState:
     admin: FleetAdmin
     metrics: Metrics
     clock: Clock
+    open_data: Callable[[], "Dataset"] | None = None
+    """Opens the collected data that the server offers; None if it offers none."""
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
+    """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop, so that event streams end."""
 

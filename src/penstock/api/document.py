@@ -59,7 +59,7 @@ def document() -> Schema:
         "info": {
             "title": "penstock",
             "version": __version__,
-            "summary": "Connectors and jobs of a fleet that collects market data.",
+            "summary": "Connectors and jobs of a fleet that collects market data, and the data.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -139,6 +139,8 @@ class _Writer:
             example = self.answers[one.id]
             schema = _reference(one.answers)
             written["content"] = {one.media_type: {"schema": schema, "example": example}}
+            for media_type in one.also:
+                written["content"][media_type] = {"schema": _TEXT}
             if one.streams:
                 written["content"]["text/event-stream"] = {"schema": _TEXT}
         return written

@@ -95,6 +95,33 @@ def _listing(exchange: str) -> ExchangeListing:
     return ExchangeListing(exchange, _AT_MS, ("1m", "1h", "1d"), markets)
 
 
+_TRADED = {
+    "symbol": _SYMBOL, "time": "2026-01-17T10:30:00.123000Z", "source": "live",
+    "received": "2026-01-17T10:30:00.145210Z", "time_ns": 1_768_645_800_123_000_000,
+    "received_ns": 1_768_645_800_145_210_377,
+}  # fmt: skip
+_ROWS: dict[str, dict[str, Any]] = {
+    "Trades": {**_TRADED, "id": 4711, "price": "60000.10", "quantity": "0.50", "taker": "buy"},
+    "Candles": {
+        **_TRADED, "interval": "1h", "open": "60000.10", "high": "60010.00", "low": "59990.00",
+        "close": "60005.00", "volume": "12.5", "trades": 1024,
+    },
+    "Books": {
+        **_TRADED, "is_snapshot": False, "first_update_id": 101, "update_id": 102,
+        "bids": [{"price": "60000.10", "quantity": "0.50"}], "asks": [],
+    },
+    "Coverage": {
+        "channel": "trades", "symbol": _SYMBOL, "state": "complete",
+        "since": "2026-01-01T00:00:00.000000Z", "until": "2026-01-17T10:30:00.000000Z",
+        "by": "id", "first": 1, "last": 4711,
+    },
+}  # fmt: skip
+
+
+def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
+    return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
+
+
 def answers(exchange: str) -> dict[str, Any]:
     """Return an example of a successful response, by operation."""
     one, work = connector_view(connector(exchange)), job_view(job(exchange))
@@ -109,6 +136,7 @@ def answers(exchange: str) -> dict[str, Any]:
         "listJobs": {"items": [work], "next": None},
         "listJobEvents": job(exchange).events,
         "showMarkets": listing_view(_listing(exchange)),
+        **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

@@ -6,8 +6,9 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from penstock.api import connectors, health, jobs, markets
+from penstock.api import connectors, data, health, jobs, markets
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
+from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.views import (
@@ -37,6 +38,8 @@ class Operation:
     refusals: tuple[int, ...] = ()
     """Error statuses, in addition to those of every operation of the API."""
     media_type: str = "application/json"
+    also: tuple[str, ...] = ()
+    """Other media types in which it can respond."""
     streams: bool = False
     """Whether it can also respond with a stream of events."""
     of_api: bool = True
@@ -58,7 +61,7 @@ class Operation:
         """The headers that a successful response may have."""
         if self.answers in (ConnectorView, JobView):
             return ("ETag",)
-        return ("Link",) if self.answers in (ConnectorPage, JobPage) else ()
+        return ("Link",) if self.answers in (ConnectorPage, JobPage, DataPage) else ()
 
 
 _BODY = (400, 413, 415, 422)
@@ -144,6 +147,22 @@ OPERATIONS = (
         refusals=(404,),
     ),
     Operation(route=markets.shown, id="showMarkets", answers=ListingView, refusals=(404,)),
+    *(
+        Operation(
+            route=route,
+            id=f"list{name}",
+            query=query,
+            answers=DataPage,
+            also=(data.CSV, data.ARROW),
+            refusals=(404, 422),
+        )
+        for name, route, query in (
+            ("Trades", data.trades, TradeQuery),
+            ("Candles", data.candles, CandleQuery),
+            ("Books", data.books, BookQuery),
+            ("Coverage", data.coverage, CoverageQuery),
+        )
+    ),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

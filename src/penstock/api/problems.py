@@ -21,6 +21,8 @@ from penstock.errors import (
     AlreadyExists,
     BadJob,
     BadLimit,
+    BadQuery,
+    BadTime,
     ConnectorInUse,
     ConnectorPaused,
     ExchangeError,
@@ -29,6 +31,8 @@ from penstock.errors import (
     JobRunning,
     MalformedSymbol,
     MissingExtra,
+    NoDataset,
+    NotCollected,
     PenstockError,
     RateLimited,
     StorageError,
@@ -77,6 +81,10 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 _STATUS: Mapping[type[PenstockError], int] = {
     UnknownConnector: 404,
+    NotCollected: 404,
+    NoDataset: 404,
+    BadTime: 422,
+    BadQuery: 422,
     UnknownJob: 404,
     UnknownExchange: 422,
     MissingExtra: 422,

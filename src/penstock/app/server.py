@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.app.admin import admin_on
+from penstock.app.dataset import configured_dataset
 from penstock.app.extras import installed_with
 from penstock.clock import Clock
 from penstock.config import Settings
@@ -35,7 +36,8 @@ async def open_server(
     async with Process("serve", settings, clock, listener) as process:
         store = await process.open_state()
         opened = partial(admin_on, store, settings, clock)
-        serving_api = serving(settings.api, opened, clock, listener, port_owner)
+        data = partial(configured_dataset, settings, clock)
+        serving_api = serving(settings.api, opened, clock, listener, port_owner, data)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"
         process.running(lambda: Report(doing=f"serving {server.url}"))

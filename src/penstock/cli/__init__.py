@@ -26,7 +26,8 @@ _STAYING = ("collect", "fetch", "work", "keep", "serve", "bus")
 
 _COMMANDS = (
     "demo", "collect", "fetch", "work", "keep", "serve", "apply", "status", "coverage", "gaps",
-    "bus", "tail", "connectors", "jobs", "markets", "log", "sim", "judge", "config",
+    "bus", "tail", "export", "query", "connectors", "jobs", "markets", "log", "sim", "judge",
+    "config",
 )  # fmt: skip
 
 

@@ -130,6 +130,10 @@ def _tell_next(chosen: Sequence[str], settings: Simulator, data_dir: str | None)
     if data_dir is not None:
         typer.echo(f"See what was recorded: penstock status --data-dir {shlex.quote(data_dir)}")
     listed = simulators.catalogue(chosen[0]).find(settings.symbols)[:_NEXT_MARKETS]
+    if data_dir is not None:
+        typer.echo("Open it in Python, with penstock[lake]:")
+        typer.echo(f"  import penstock; data = penstock.open({data_dir!r})")
+        typer.echo(f"  data.trades({slug(listed[0])!r}).polars()")
     words = " ".join(["penstock collect", chosen[0], *map(slug, listed)])
     typer.echo(f"Next, collect from the real exchange: {words}")
 

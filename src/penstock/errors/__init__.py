@@ -13,6 +13,10 @@ PenstockError
 ├── NotCollected           a data folder has no data of that exchange or market
 ├── UnknownStream          nothing of that name was recorded
 ├── UnknownSlot            the log has no slot of that name
+├── NoDataset              there is no data folder and no lake at that place
+├── BadTime                not a time, or an empty range of time
+├── BadQuery               a query that cannot be answered as it is written
+├── GapError               data of the range that was read is missing
 ├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
 ├── BadCost                the cost of a request is not a whole number above zero
 ├── UnknownCategory        no limits have that name
@@ -95,6 +99,7 @@ from penstock.errors.naming import (
     UnknownStream,
     UnknownSymbol,
 )
+from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
 from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
@@ -128,7 +133,9 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadQuery",
     "BadRequest",
+    "BadTime",
     "Banned",
     "BusUnreachable",
     "ConfigError",
@@ -137,6 +144,7 @@ __all__ = [
     "CostExceedsLimit",
     "ExchangeError",
     "ExchangeUnreachable",
+    "GapError",
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
@@ -148,6 +156,7 @@ __all__ = [
     "NeverSent",
     "NewerStore",
     "NoAnswer",
+    "NoDataset",
     "NotCollected",
     "NotOurRecord",
     "NotStreaming",

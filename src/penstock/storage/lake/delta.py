@@ -243,7 +243,7 @@ class DeltaLake:
                 self._tables[name] = table
             else:
                 table.update_incremental()
-        _check_format(uri, table)
+        check_format(uri, table)
         return table
 
     def _writable(self, name: str, schema: pa.Schema) -> DeltaTable:
@@ -267,7 +267,13 @@ class DeltaLake:
         return table
 
 
-def _check_format(uri: str, table: DeltaTable) -> None:
+def check_format(uri: str, table: DeltaTable) -> None:
+    """Check that this version can read a table.
+
+    Raises:
+        NewerStore: a newer penstock wrote it.
+        StorageError: it is not a table of penstock.
+    """
     found = table.metadata().configuration.get(_FORMAT_KEY, "")
     if not found.isdigit():
         problem = "is a Delta table that penstock did not create"

@@ -1,0 +1,1 @@
+"""Collected data as frames: the log and the lake as one, each record once, gaps reported."""

@@ -1,0 +1,212 @@
+"""Rows from the lake: Delta tables, one for each channel, in a folder or an object store."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from pathlib import Path
+from urllib.parse import unquote
+
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from penstock.dataset.merging import time_of
+from penstock.dataset.times import Range
+from penstock.dataset.windows import HOUR_NS, Piece, Window
+from penstock.errors import StorageError
+from penstock.market import channels
+from penstock.market.channels import BY_EVENT, Channel
+from penstock.market.symbol import Symbol
+from penstock.storage.lake.coverage import COVERAGE
+from penstock.storage.lake.delta import check_format
+from penstock.storage.lake.failures import lake_errors
+from penstock.storage.log.keys import Stream
+
+_EXPANSION = 12
+"""How much larger rows are in memory than in a compressed file, at most as a rule."""
+_DAY_NS = 86_400_000_000_000
+_END_NS = (1 << 63) - 1
+_DAMAGED = "A file of the lake is damaged or missing. Check all with: penstock verify"
+_MONTH_NS = 31 * _DAY_NS
+_EPOCH = date(1970, 1, 1)
+
+
+class Cold:
+    """A lake, to read. Every method raises StorageError if a table cannot be read."""
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        self.url, self._options = url.rstrip("/"), dict(options or {}) or None
+        self._streams: dict[str, tuple[int, set[Stream]]] = {}
+        """The streams of each table, and the version that they are of."""
+
+    def table(self, row: Channel) -> "ColdTable | None":
+        """The latest version of a channel's table; None if there is none."""
+        table = self._open(row.name)
+        return None if table is None else ColdTable(row, table, self._options)
+
+    def coverage(self) -> pl.DataFrame | None:
+        """The table of coverage, if there is one."""
+        table = self._open(COVERAGE)
+        if table is None:
+            return None
+        with lake_errors(table.table_uri), _broken_files(table.table_uri):
+            return pl.scan_delta(table, storage_options=self._options).collect()
+
+    def streams(self) -> set[Stream]:
+        """The streams that have rows: those in the table of coverage, where there are any.
+
+        A table of which it says nothing yet is read instead, which may take seconds.
+        """
+        found: set[Stream] = set()
+        stored = self.coverage()
+        if stored is not None:
+            names = stored.select("exchange", "channel", "symbol").unique().iter_rows()
+            found = {Stream(each, name, Symbol.parse(text).slug) for each, name, text in names}
+        covered = {row.name for each in found if (row := channels.find(each.channel)) is not None}
+        for row in BY_EVENT.values():
+            if row.name not in covered and (table := self.table(row)) is not None:
+                version, known = self._streams.get(row.name, (-1, set[Stream]()))
+                if version != table.version:
+                    known = set(table.streams())
+                    self._streams[row.name] = table.version, known
+                found |= known
+        return found
+
+    def _open(self, name: str) -> DeltaTable | None:
+        uri = f"{self.url}/{name}"
+        with lake_errors(uri):
+            try:
+                table = DeltaTable(uri, storage_options=self._options)
+            except TableNotFoundError:
+                return None
+        check_format(uri, table)
+        return table
+
+
+class ColdTable:
+    """One version of a channel's table: it stays as it is while others write."""
+
+    def __init__(self, row: Channel, table: DeltaTable, options: dict[str, str] | None) -> None:
+        self._row, self._table, self._options = row, table, options
+        self.version = table.version()
+
+    def streams(self) -> Iterator[Stream]:
+        """The streams that have rows in it."""
+        suffix = self._row.suffix_field
+        names = ["exchange", "symbol", *([] if suffix is None else [suffix])]
+        found = self._collected(self._scan().select(names).unique())
+        for exchange, symbol, *ending in found.iter_rows():
+            channel = self._row.named(ending[0]) if ending else self._row.name
+            yield Stream(exchange, channel, Symbol.parse(symbol).slug)
+
+    def pieces(
+        self, streams: Collection[Stream], times: Range, share: float, enough: float
+    ) -> list[Piece]:
+        """Where rows of these streams are in a range, and how large they are in memory.
+
+        ``share`` is the part of the columns that is wanted. Files that are larger than ``enough``
+        together may have mostly rows of other streams, so then the rows are counted.
+
+        Raises:
+            StorageError: a file is missing or cut off.
+        """
+        exchanges = {each.exchange for each in streams}
+        found: list[Piece] = []
+        rows = 0
+        for file in pl.DataFrame(self._table.get_add_actions(flatten=True)).iter_rows(named=True):
+            if file["partition.exchange"] not in exchanges:
+                continue
+            first, last = self._bounds(file)
+            first = first if times.since_ns is None else max(first, times.since_ns)
+            last = last if times.until_ns is None else min(last, times.until_ns - 1)
+            if first <= last:
+                self._check_size(file["path"], file["size_bytes"])
+                found.append(Piece(first, last, file["size_bytes"] * _EXPANSION * share))
+                rows += file["num_records"]
+        size = sum(piece.size for piece in found)
+        return found if size <= enough else self._counted(streams, times, size / max(rows, 1))
+
+    def _counted(self, streams: Collection[Stream], times: Range, row_bytes: float) -> list[Piece]:
+        """The rows of these streams, hour by hour."""
+        ends = times.since_ns or 0, _END_NS if times.until_ns is None else times.until_ns
+        hour = (time_of(self._row) // HOUR_NS).alias("hour")
+        counts = self._wanted(streams, Window(*ends)).select(hour).group_by("hour").len()
+        return [
+            Piece(hour * HOUR_NS, (hour + 1) * HOUR_NS - 1, rows * row_bytes)
+            for hour, rows in self._collected(counts).iter_rows()
+        ]
+
+    def _check_size(self, path: str, size: int) -> None:
+        """Check a local file, since polars panics while it reads one that is cut off.
+
+        Raises:
+            StorageError: it is missing, or has another size than the table says.
+        """
+        folder = self._table.table_uri.removeprefix("file://")
+        if "://" in folder:
+            return
+        file = Path(folder) / unquote(path)
+        found = file.stat().st_size if file.exists() else None
+        if found != size:
+            problem = "is missing" if found is None else f"has {found} bytes instead of {size}"
+            raise StorageError(str(file), problem, _DAMAGED)
+
+    def frame(
+        self, streams: Collection[Stream], window: Window, columns: Sequence[str]
+    ) -> pl.DataFrame:
+        """The rows of these streams in a window, in any order; the time may be a column."""
+        wanted = self._wanted(streams, window).with_columns(time_of(self._row))
+        return self._collected(wanted.select(columns))
+
+    def _wanted(self, streams: Collection[Stream], window: Window) -> pl.LazyFrame:
+        first, last = (self._partition_day(each) for each in (window[0], window[1] - 1))
+        wanted = pl.col("date").is_between(first, last) & _markets(streams)
+        if self._row.suffix_field is not None:
+            suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
+            wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
+        in_time = time_of(self._row).is_between(*window, closed="left")
+        return self._scan().filter(wanted & in_time)
+
+    def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        with lake_errors(self._table.table_uri), _broken_files(self._table.table_uri):
+            return frame.collect()
+
+    def _scan(self) -> pl.LazyFrame:
+        return pl.scan_delta(self._table, storage_options=self._options)
+
+    def _partition_day(self, at_ns: int) -> date:
+        """The value of ``date`` in the row of a time."""
+        day = _EPOCH + timedelta(days=at_ns // _DAY_NS)
+        return day.replace(day=1) if self._row.partition == "month" else day
+
+    def _bounds(self, file: Mapping[str, object]) -> tuple[int, int]:
+        """The first and last time that a file may have."""
+        day = file["partition.date"]
+        assert isinstance(day, date)
+        first = (day - _EPOCH).days * _DAY_NS
+        last = first + (_MONTH_NS if self._row.partition == "month" else _DAY_NS) - 1
+        known = [file.get(f"{end}.at_ns") for end in ("min", "max")]
+        if file.get("null_count.at_ns") == 0 and all(isinstance(end, int) for end in known):
+            return max(first, int(str(known[0]))), min(last, int(str(known[1])))
+        return first, last
+
+
+@contextmanager
+def _broken_files(where: str) -> Iterator[None]:
+    """Raise a StorageError for a file that polars cannot read."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        problem = " ".join(str(error).split("\n\n")[0].split())
+        raise StorageError(where, problem, _DAMAGED) from error
+
+
+def _markets(streams: Collection[Stream]) -> pl.Expr:
+    """Whether a row is of one of these markets."""
+    symbols: dict[str, set[str]] = {}
+    for each in streams:
+        symbols.setdefault(each.exchange, set()).add(Symbol.parse(each.symbol).unified)
+    return pl.any_horizontal(
+        (pl.col("exchange") == exchange) & pl.col("symbol").is_in(sorted(names))
+        for exchange, names in sorted(symbols.items())
+    )

@@ -1,0 +1,63 @@
+"""Opens a data folder, or a lake alone, as a dataset."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.clock import Clock, SystemClock
+from penstock.dataset.cold import Cold
+from penstock.dataset.dataset import Dataset
+from penstock.dataset.reading import Places
+from penstock.dataset.source import Source
+from penstock.dataset.state import StateReader
+from penstock.errors import NoDataset
+from penstock.storage.log import EventLog, open_log
+
+_STATE = "state.db"
+_LAKE = "lake"
+
+
+def open_place(
+    where: str | Path,
+    *,
+    state_url: str | None = None,
+    lake_url: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Dataset:
+    """Open a data folder, or the lake at a URL or in a folder. See ``penstock.open``.
+
+    Raises:
+        NoDataset: there is nothing to read.
+    """
+    clock = clock or SystemClock()
+    text = str(where)
+    if "://" in text and not text.startswith("file://"):
+        lake = Cold(text, storage_options)
+        if not lake.streams():
+            raise NoDataset(text, "there is no lake with records")
+        return make_dataset(text, None, lake, state_url, clock)
+    folder = Path(text.removeprefix("file://")).expanduser()
+    if not folder.is_dir():
+        problem = "it is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise NoDataset(str(folder), problem)
+    if any(folder.glob("*/_delta_log")):
+        return make_dataset(str(folder), None, Cold(str(folder)), state_url, clock)
+    has_log = (folder / "log").is_dir()
+    inner = folder / _LAKE
+    if lake_url is None and inner.is_dir():
+        lake_url = str(inner)
+    if not has_log and lake_url is None:
+        raise NoDataset(str(folder), "there are no collected data in this folder")
+    if state_url is None and (folder / _STATE).is_file():
+        state_url = f"sqlite:{folder / _STATE}"
+    log = open_log(f"rocksdb:{folder}") if has_log else None
+    found = Cold(lake_url, storage_options) if lake_url is not None else None
+    return make_dataset(str(folder), log, found, state_url, clock)
+
+
+def make_dataset(
+    where: str, log: EventLog | None, lake: Cold | None, state_url: str | None, clock: Clock
+) -> Dataset:
+    """The dataset in these places."""
+    state = StateReader(state_url, clock) if state_url is not None else None
+    return Dataset(Source(Places(log, lake), state, clock), where)

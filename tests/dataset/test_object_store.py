@@ -1,0 +1,47 @@
+"""Data of several machines meets in a lake on an object store: one frame has every row."""
+
+from pathlib import Path
+
+import pytest
+from tests import servers
+from tests.dataset.stored import NOON_NS, SECOND_NS, seal
+from tests.events import trade
+
+import penstock
+from penstock.errors import NoDataset, StorageError
+from penstock.market.events import Trade
+from penstock.storage.log import open_log
+
+URL = "s3://lake/all"
+
+
+def trades(first: int, last: int) -> list[Trade]:
+    times = [(each, NOON_NS + each * SECOND_NS) for each in range(first, last + 1)]
+    return [trade(i, at_ns=ns, received_at_ns=ns) for i, ns in times]
+
+
+def test_two_folders_and_one_lake_are_one_frame(tmp_path: Path) -> None:
+    with servers.s3() as options:
+        for machine, (first, last) in enumerate([(1, 60), (40, 100)], 1):
+            folder = tmp_path / str(machine)
+            writer = open_log(f"rocksdb:{folder}").writer("a")
+            written = writer.append(trades(first, last))
+            seal(URL, written[:50], machine, options)
+            writer.close()
+
+        # Each machine has what it has not sealed yet; what others have sealed is in the lake.
+        here = penstock.open(tmp_path / "2", lake_url=URL, storage_options=options)
+        alone = penstock.open(URL, storage_options=options)
+        frames = [each.trades("BTC/USDT", on_gap="ignore").polars() for each in (here, alone)]
+        counted = alone.sql("SELECT count(*) FROM trades").rows()
+
+    assert frames[0]["id"].to_list() == [*range(1, 101)]
+    assert frames[1]["id"].to_list() == [*range(1, 90)]
+    assert counted == [(89,)]
+
+
+def test_a_store_that_cannot_be_reached_or_is_empty_is_named() -> None:
+    with servers.s3() as options, pytest.raises(NoDataset, match="s3://lake/nothing"):
+        penstock.open("s3://lake/nothing", storage_options=options)
+    with pytest.raises(StorageError, match="s3://lake"):
+        penstock.open(URL, storage_options={**options, "aws_endpoint_url": "http://127.0.0.1:9"})

@@ -1,0 +1,109 @@
+"""SQL reads the channels of a dataset, and can reach and change nothing else."""
+
+from pathlib import Path
+
+import pytest
+from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal
+from tests.events import candle, trade
+
+from penstock.dataset.dataset import Dataset
+from penstock.dataset.plans import Choices, sql_tables
+from penstock.dataset.sql import SqlResult
+from penstock.dataset.times import Range
+from penstock.errors import BadQuery
+from penstock.storage.log import open_log
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Dataset:
+    log = open_log("memory:")
+    at = [NOON_NS + i * SECOND_NS for i in range(20)]
+    written = log.writer("a").append(
+        [
+            *(
+                trade(i + 1, at_ns=ns, received_at_ns=ns, price_text="2.5")
+                for i, ns in enumerate(at)
+            ),
+            candle(NOON_NS // 1_000_000, "1h", received_at_ns=NOON_NS),
+        ]
+    )
+    seal(tmp_path / "lake", written[:10])
+    return dataset(log, tmp_path / "lake")
+
+
+def test_every_channel_is_a_table(data: Dataset) -> None:
+    assert data.sql("SELECT count(*), sum(price * quantity) FROM trades").rows() == [(20, 50.0)]
+    assert data.sql("SELECT count(*) FROM candles_1h").rows() == [(1,)]
+    assert data.sql("SELECT * FROM tickers").polars().height == 0
+    assert data.sql("FROM coverage SELECT state").columns == ["state"]
+    both = "SELECT count(*) FROM trades a JOIN trades b USING (id) WHERE a.time > '2026-01-01'"
+    assert data.sql(both).arrow().num_rows == 1
+    assert data.sql(both).pandas().iloc[0, 0] == 20
+
+
+def test_a_range_limits_all_tables(data: Dataset) -> None:
+    found = data.sql("SELECT min(id), max(id) FROM trades", since=NOON_NS + 5 * SECOND_NS)
+
+    assert found.rows() == [(6, 20)]
+
+
+def test_a_filter_by_time_is_exact(data: Dataset) -> None:
+    where = "time >= '2026-11-01 12:00:03' AND time < '2026-11-01 12:00:05'"
+
+    assert data.sql(f"SELECT id FROM trades WHERE {where}").rows() == [(4,), (5,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "COPY trades TO '{out}'",
+        "COPY (SELECT 1) TO '{out}' (FORMAT parquet)",
+        "EXPORT DATABASE '{out}'",
+        "ATTACH '{out}' AS other",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET memory_limit = '1GB'",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "CREATE TABLE mine AS SELECT 1",
+        "DROP VIEW trades",
+        "INSERT INTO trades SELECT * FROM trades",
+        "DELETE FROM trades",
+        "PRAGMA database_list",
+        "CALL pragma_version()",
+        "SELECT 1; COPY (SELECT 1) TO '{out}'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/hostname')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM read_parquet('https://example.org/x.parquet')",
+        "SELECT * FROM sniff_csv('/etc/passwd')",
+        "SELECT * FROM data",
+        "SELECT getenv('HOME')",
+        "SELEC 1",
+        "SELECT no_such_column FROM trades",
+        "SELECT 1 / 'x'",
+        "",
+    ],
+)
+def test_nothing_outside_can_be_reached_or_changed(
+    data: Dataset, tmp_path: Path, text: str
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(BadQuery, match=r"^SQL: "):
+        data.sql(text.format(out=out)).rows()
+    assert not out.exists()
+    assert data.sql("SELECT count(*) FROM trades").rows() == [(20,)]
+
+
+def test_a_query_of_much_data_is_run_batch_by_batch(data: Dataset) -> None:
+    tables = sql_tables(data._source, Choices(Range(), "ignore", "float", "penstock"))
+    text = (
+        "SELECT a.taker, count(*), sum(b.price) FROM trades a JOIN trades b USING (id) GROUP BY 1"
+    )
+
+    at_once, in_batches = SqlResult(text, tables), SqlResult(text, tables, most_bytes=100)
+    assert at_once.rows() == in_batches.rows() == [("buy", 20, 50.0)]
+    with pytest.raises(BadQuery, match="Conversion Error"):
+        SqlResult("SELECT source::INT FROM trades", tables, most_bytes=100).rows()

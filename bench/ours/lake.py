@@ -253,7 +253,7 @@ def scan(folder: str) -> dict[str, object]:
         SELECT date_trunc('hour', time) AS hour, count(*) AS n, sum(quantity) AS volume
         FROM trades GROUP BY hour ORDER BY hour
     """
-    found, all_rows = timed(lambda: penstock.open(folder).sql(text, on_gap="ignore").polars())
+    found, all_rows = timed(lambda: penstock.open(folder).sql(text).polars())
     most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     until = FIRST_DAY + timedelta(days=1)
     day, one_day = timed(lambda: query(TRADES, folder, since=FIRST_DAY, until=until).polars())

@@ -21,10 +21,10 @@ What readers have to know:
   vacuum the folder holds rows twice.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
 
 from penstock.errors import MissingExtra
 from penstock.market.channels import Channel
@@ -64,6 +64,15 @@ class Partition(NamedTuple):
     size_bytes: int
 
 
+class FileProblem(NamedTuple):
+    """A data file that is not proven to be as it was when its rows were compared."""
+
+    path: str
+    """Relative to the table."""
+    problem: Literal["missing", "changed", "unverified"]
+    """``unverified``: its rows were not compared since it was written, so it has no digest."""
+
+
 class Lake(Protocol):
     """Tables of sealed records. Not thread-safe; several processes may write at the same time.
 
@@ -89,7 +98,10 @@ class Lake(Protocol):
         ...
 
     def equal(self, row: Channel, rows: "pa.Table") -> bool:
-        """Whether these rows, read back from the lake, are there once and the same."""
+        """Whether these rows, read back from the lake, are there once and the same.
+
+        If so, the digests of the files that hold nothing else are stored.
+        """
         ...
 
     def stats(self) -> list[TableStats]:
@@ -103,7 +115,8 @@ class Lake(Protocol):
     def compact(self, row: Channel, partition: Partition) -> bool:
         """Rewrite a partition as few files, sorted by symbol and time.
 
-        False: another process wrote to it meanwhile, and nothing was changed.
+        False: another process wrote to it meanwhile, and nothing was changed. If all files had the
+        right digests and the new ones have the same rows, these get digests too.
         """
         ...
 
@@ -116,6 +129,10 @@ class Lake(Protocol):
 
         Files that an earlier call removed may be counted again.
         """
+        ...
+
+    def check_files(self, row: Channel) -> Iterator[FileProblem]:
+        """Read every file of a table; yield those that are not proven to be unchanged."""
         ...
 
     def merge_coverage(self, rows: "pa.Table", series: Collection[Stream]) -> bool:

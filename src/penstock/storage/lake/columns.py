@@ -7,7 +7,7 @@ its columns cannot express exactly, such as one of an older format, is also kept
 A batch is converted column by column; only decoding an event runs per record in Python.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from penstock.market.channels import Channel
 from penstock.market.codec import VERSION, encode_many
 from penstock.market.columns import Column
-from penstock.market.events import Event
+from penstock.storage.lake.decoding import decode_exact
 from penstock.storage.log import Stored
 
 NUMBER = pa.decimal128(38, 18)
@@ -106,51 +106,48 @@ def table_of(row: Channel, stored: Sequence[Stored], log_id: int) -> pa.Table:
     Raises:
         NotOurRecord: one of them is damaged, or of another version.
     """
-    slots = {each.slot: slot_text(log_id, each.slot) for each in stored}
-    return _table(
-        row,
-        [each.event for each in stored],
-        [each.record for each in stored],
-        [slots[each.slot] for each in stored],
-        [each.number for each in stored],
-    )
-
-
-def _table(
-    row: Channel,
-    events: Sequence[Event],
-    records: Sequence[bytes],
-    slots: Sequence[str],
-    numbers: Sequence[int],
-) -> pa.Table:
-    unfit: set[int] = set()
-    written = encode_many(events)
-    if written != records:
-        unfit.update(i for i, record in enumerate(records) if written[i] != record)
-    # Older versions recorded events of one channel in the stream of another.
-    unfit.update(i for i, event in enumerate(events) if type(event) is not row.event)
+    records = [each.record for each in stored]
+    values, unfit = decode_exact(row.event, records), set[int]()
+    if values is None:
+        values = _decode_each(row, stored, unfit)
     arrays: dict[str, pa.Array] = {
-        "exchange": _texts([event.exchange for event in events]),
-        "symbol": _texts([event.symbol.unified for event in events]),
-        "received_ns": _integers([event.received_at_ns for event in events], _INT64, unfit),
-        "source": _texts([event.source for event in events]),
-        "slot": _texts(slots),
-        "number": pa.array(numbers, pa.int64()),
+        "exchange": _names(values["exchange"]),
+        "symbol": _names(values["symbol"]),
+        "received_ns": _integers(values["received_at_ns"], _INT64, unfit),
+        "source": _names(values["source"]),
+        "slot": _names([each.slot for each in stored], lambda slot: slot_text(log_id, slot)),
+        "number": pa.array([each.number for each in stored], pa.int64()),
     }
     for column in row.columns:
-        values = list(map(attrgetter(column.field), events))
-        arrays.update(zip(column.names, _arrays(column, values, unfit), strict=True))
+        own = _arrays(column, values[column.field], unfit)
+        arrays.update(zip(column.names, own, strict=True))
     arrays["date"] = _dates(row, arrays)
     whole = [records[i] if i in unfit else None for i in range(len(records))] if unfit else None
-    arrays["record"] = pa.array(whole, pa.binary()) if whole else pa.nulls(len(events), pa.binary())
+    arrays["record"] = pa.array(whole, pa.binary()) if whole else pa.nulls(len(stored), pa.binary())
     schema = schema_of(row)
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _decode_each(row: Channel, stored: Sequence[Stored], unfit: set[int]) -> dict[str, list[Any]]:
+    """The values of each field; adds to ``unfit`` where columns cannot express a record."""
+    events = [each.event for each in stored]
+    written = encode_many(events)
+    # Older versions recorded events of one channel in the stream of another.
+    unfit.update(
+        i
+        for i, event in enumerate(events)
+        if written[i] != stored[i].record or type(event) is not row.event
+    )
+    values: dict[str, list[Any]] = {
+        name: list(map(attrgetter(name), events)) for name in row.event.__struct_fields__
+    }
+    return {**values, "symbol": [event.symbol.unified for event in events]}
 
 
 def _arrays(column: Column, values: list[Any], unfit: set[int]) -> Iterable[pa.Array]:
     match column.kind:
         case "number":
-            return _numbers(pa.array(values, pa.string()))
+            return _numbers(values)
         case "id":
             return _ids(values)
         case "ns":
@@ -166,21 +163,28 @@ def _arrays(column: Column, values: list[Any], unfit: set[int]) -> Iterable[pa.A
             return (pa.array(values, _TYPES[column.kind][0]),)
 
 
-def _texts(values: Sequence[str]) -> pa.Array:
-    return pa.array(values, pa.string())
+def _names(values: list[str], written: Callable[[str], str] = str) -> pa.Array:
+    """Texts of which a batch has few different ones."""
+    if len(different := {*values}) == 1:
+        return pa.repeat(pa.scalar(written(different.pop()), pa.string()), len(values))
+    texts = {each: written(each) for each in different}
+    return pa.array(list(map(texts.__getitem__, values)), pa.string())
 
 
-def _numbers(texts: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-    exact = pc.match_substring_regex(texts, _EXACT)
-    point = pc.find_substring(texts, ".")
-    after = pc.subtract(pc.subtract(pc.binary_length(texts), point), 1)
-    digits = pc.if_else(pc.less(point, 0), 0, after)
-    if exact.null_count == 0 and pc.all(exact).as_py() is not False:
-        return texts.cast(NUMBER), digits.cast(pa.int8()), pa.nulls(len(texts), pa.string())
-    in_range = pc.match_substring_regex(texts, _IN_RANGE)
-    values = pc.if_else(in_range, texts, pa.scalar(None, pa.string())).cast(NUMBER)
-    digits = pc.if_else(exact, digits, pa.scalar(None, digits.type)).cast(pa.int8())
-    return values, digits, pc.if_else(exact, pa.scalar(None, pa.string()), texts)
+def _numbers(values: list[str | None]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    texts = pl.Series(values, dtype=pl.String)
+    exact = texts.str.contains(_EXACT)
+    after = texts.str.len_bytes() - 1 - texts.str.find(".", literal=True)
+    digits = after.cast(pl.Int8, strict=False)
+    if exact.null_count() == 0 and exact.all():
+        value = texts.cast(pl.Decimal(38, 18))
+        return value.to_arrow(), digits.fill_null(0).to_arrow(), pa.nulls(len(texts), pa.string())
+    found = pl.select(
+        pl.when(texts.str.contains(_IN_RANGE)).then(texts).cast(pl.Decimal(38, 18)).alias("value"),
+        pl.when(exact).then(digits.fill_null(0)).alias("digits"),
+        pl.when(~exact).then(texts).alias("text"),
+    )
+    return found["value"].to_arrow(), found["digits"].to_arrow(), found["text"].to_arrow()
 
 
 def _ids(values: list[int | None]) -> tuple[pa.Array, pa.Array]:
@@ -211,24 +215,33 @@ def _all_within(array: pa.Array, within: range) -> bool:
 
 
 def _json(values: list[msgspec.Raw], unfit: set[int]) -> pa.Array:
-    texts: list[str | None] = []
-    for i, raw in enumerate(values):
-        try:
-            texts.append(bytes(raw).decode())
-        except UnicodeDecodeError:
-            unfit.add(i)
-            texts.append(None)
-    return pa.array(texts, pa.string())
+    texts = list(map(bytes, values))
+    try:
+        return pa.array(texts, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    wrong = {i for i, text in enumerate(texts) if not _is_text(text)}
+    unfit |= wrong
+    return pa.array([None if i in wrong else text for i, text in enumerate(texts)], pa.string())
+
+
+def _is_text(text: bytes) -> bool:
+    try:
+        return text.decode() is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def _dates(row: Channel, arrays: dict[str, pa.Array]) -> pa.Array:
     """The partition of each row, by the exchange's time; by receipt where there is none."""
-    found = pc.divide(arrays["received_ns"], 1000).cast(INSTANT)
-    for name in ("at", "open_at"):
-        if name in arrays:
-            found = pc.coalesce(arrays[name], found)
-    found = pc.coalesce(found, pa.scalar(0).cast(INSTANT))
-    return pc.floor_temporal(found, unit=row.partition).cast(pa.date32())
+    times = [_series(arrays[name]) for name in ("open_at", "at") if name in arrays]
+    if times and times[0].null_count() == 0:
+        found = times[0]
+    else:
+        received = _series(pc.divide(arrays["received_ns"], 1000).cast(INSTANT))
+        found = pl.select(pl.coalesce(*times, received)).to_series()
+    days = found.fill_null(pl.lit(0).cast(found.dtype)).cast(pl.Date)
+    return (days if row.partition == "day" else days.dt.month_start()).to_arrow()
 
 
 def records_of(row: Channel, table: pa.Table) -> list[bytes]:

@@ -6,7 +6,7 @@ its application ids was committed after the table was read. So the version is re
 appended with the same table object; appending to a path instead would store the rows twice.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,9 +26,20 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from penstock.errors import NewerStore, SealConflict, StorageError
 from penstock.market.channels import BY_EVENT, Channel
-from penstock.storage.lake import FORMAT, NumberRange, Partition, TableStats
+from penstock.storage.lake import FORMAT, FileProblem, NumberRange, Partition, TableStats
 from penstock.storage.lake.columns import schema_of, time_column
 from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA, series_keys
+from penstock.storage.lake.digests import (
+    DIGESTS,
+    DIGESTS_SCHEMA,
+    file_problems,
+    files_of,
+    fingerprint,
+    sha256_of,
+    store_digests,
+    stored_digests,
+    trim_digests,
+)
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.lake.probe import check_conditional_put
 from penstock.storage.lake.sorting import sorted_batches
@@ -38,6 +49,10 @@ PARTITIONS = ["exchange", "date"]
 _FORMAT_KEY = "penstock.format"
 _ATTEMPTS = 20
 _FILE_BYTES = 256 * 1024 * 1024
+_LEVEL, _COMPACTED_LEVEL = 1, 3
+"""Of the compression: a seal is rewritten by a later compaction."""
+_FILE = "__filename"
+"""The column in which Arrow gives the path of a row's file."""
 _PACKED = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
 _PACKED_TYPES = (pa.int64(), pa.timestamp("us", tz="UTC"))
 
@@ -69,8 +84,7 @@ class DeltaLake:
         self, row: Channel, slot: str, rows: pa.Table, ranges: Mapping[Stream, NumberRange]
     ) -> None:
         table = self._writable(row.name, schema_of(row))
-        order = [("symbol", "ascending"), (time_column(row), "ascending"), ("number", "ascending")]
-        rows = rows.sort_by(order)
+        rows = _sorted(rows, ["symbol", time_column(row), "number"])
         commit = CommitProperties(
             app_transactions=[
                 Transaction(_app_id(slot, stream), last) for stream, (_, last) in ranges.items()
@@ -116,17 +130,46 @@ class DeltaLake:
             & (numbers <= pc.max(rows["number"]))
         )
         with lake_errors(self._uri(row.name)):
-            found = table.to_pyarrow_dataset(schema=schema_of(row)).to_table(filter=filters)
+            dataset = table.to_pyarrow_dataset(schema=schema_of(row))
+            names = [*dataset.schema.names, _FILE]
+            found = dataset.to_table(columns=names, filter=filters)
         # All rows of these records, so that one that is stored twice is seen.
         there = pl.DataFrame(pl.from_arrow(found)).join(wanted, on=identity, how="semi")
-        return there.select(wanted.columns).sort(identity).equals(wanted.sort(identity))
+        if not there.select(wanted.columns).sort(identity).equals(wanted.sort(identity)):
+            return False
+        compared = there.group_by(_FILE).len().rename({_FILE: "path", "len": "compared"})
+        files = files_of(table).join(compared, on="path")
+        # A file that other rows are in was not compared as a whole.
+        self._store_digests(
+            table, row.name, files.filter(pl.col("num_records") == pl.col("compared"))
+        )
+        return True
+
+    def _store_digests(self, table: DeltaTable, name: str, files: pl.DataFrame) -> None:
+        """Store the digests of these files, if they have none."""
+        with lake_errors(self._uri(DIGESTS)):
+            digests = self._writable(DIGESTS, DIGESTS_SCHEMA)
+            known = stored_digests(digests, name)
+            new = files.filter(~pl.col("path").is_in([*known]))
+            sums = [
+                (exchange, path, sha256_of(table.table_uri, self._options, path))
+                for exchange, path in new.select("partition.exchange", "path").iter_rows()
+            ]
+            store_digests(digests, name, sums)
+
+    def check_files(self, row: Channel) -> Iterator[FileProblem]:
+        table, digests = self._current(row.name), self._current(DIGESTS)
+        if table is not None:
+            with lake_errors(self._uri(row.name)):
+                paths, known = files_of(table)["path"], stored_digests(digests, row.name)
+                yield from file_problems(table, paths, known, self._options)
 
     def stats(self) -> list[TableStats]:
         found = []
         for name in self.names():
             table = self._current(name)
             if table is not None:
-                files = _files(table)
+                files = files_of(table)
                 rows, size = int(files["num_records"].sum()), int(files["size_bytes"].sum())
                 found.append(TableStats(name, table.version(), files.height, rows, size))
         return found
@@ -139,7 +182,7 @@ class DeltaLake:
         table = self._current(row.name)
         if table is None:
             return []
-        grouped = _files(table).group_by("partition.date", "partition.exchange").agg(
+        grouped = files_of(table).group_by("partition.date", "partition.exchange").agg(
             pl.len(), pl.sum("num_records"), pl.sum("size_bytes")
         )  # fmt: skip
         return [
@@ -157,23 +200,47 @@ class DeltaLake:
         in_partition = (pc.field("exchange") == partition.exchange) & (
             pc.field("date") == pa.scalar(partition.date, pa.date32())
         )
-        rows = _rows(table, partition)
+        files = _files_in(table, partition)
         with lake_errors(self._uri(row.name)):
+            verified = self._check_sources(table, row.name, files)
             dataset = table.to_pyarrow_dataset(schema=schema_of(row)).filter(in_partition)
+            before = fingerprint(dataset) if verified else None
             order = ["symbol", time_column(row), "number"]
-            with sorted_batches(dataset, order, rows) as batches:
+            with sorted_batches(dataset, order, int(files["num_records"].sum())) as batches:
                 try:
                     write_deltalake(
                         table,
                         batches,
                         mode="overwrite",
                         predicate=predicate,
-                        writer_properties=_writer_properties(schema_of(row)),
+                        writer_properties=_writer_properties(schema_of(row), _COMPACTED_LEVEL),
                         target_file_size=_FILE_BYTES,
                     )
                 except CommitFailedError:
                     return False
+            compacted = table.to_pyarrow_dataset(schema=schema_of(row)).filter(in_partition)
+            # It differs, too, if another process appended meanwhile: then all stay unverified.
+            if before is not None and fingerprint(compacted) == before:
+                new = _files_in(table, partition).filter(~pl.col("path").is_in(files["path"]))
+                self._store_digests(table, row.name, new)
         return True
+
+    def _check_sources(self, table: DeltaTable, name: str, files: pl.DataFrame) -> bool:
+        """Whether all of these files have the right digests.
+
+        Raises:
+            StorageError: one of them has changed: it must not become a new file with a new digest.
+        """
+        digests = stored_digests(self._current(DIGESTS), name)
+        problems = list(file_problems(table, files["path"], digests, self._options))
+        for path, problem in problems:
+            if problem == "changed":
+                raise StorageError(
+                    f"{self._uri(name)}/{path}",
+                    "the file has changed since it was written",
+                    "Nothing was changed. Check all with: penstock verify",
+                )
+        return not problems
 
     def delete(self, row: Channel, partitions: Sequence[Partition]) -> bool:
         table = self._current(row.name)
@@ -201,6 +268,13 @@ class DeltaLake:
                 )
             except CommitFailedError:
                 return 0  # another process wrote meanwhile; what is unused stays so
+            if not dry_run:
+                digests = self._current(DIGESTS)
+                known = stored_digests(digests, row.name)
+                # Read after them: a digest is stored after its file is committed.
+                table.update_incremental()
+                if digests is not None:
+                    trim_digests(digests, row.name, {*known}.difference(files_of(table)["path"]))
         return len(removed)
 
     def merge_coverage(self, rows: pa.Table, series: Collection[Stream]) -> bool:
@@ -291,16 +365,18 @@ def _sealed(table: DeltaTable, slot: str, stream: Stream) -> int:
     return table.transaction_version(_app_id(slot, stream)) or 0
 
 
-def _files(table: DeltaTable) -> pl.DataFrame:
-    return pl.DataFrame(table.get_add_actions(flatten=True))
-
-
-def _rows(table: DeltaTable, partition: Partition) -> int:
-    files = _files(table).filter(
+def _files_in(table: DeltaTable, partition: Partition) -> pl.DataFrame:
+    return files_of(table).filter(
         (pl.col("partition.exchange") == partition.exchange)
         & (pl.col("partition.date") == partition.date)
     )
-    return int(files["num_records"].sum())
+
+
+def _sorted(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    # What one stream received is mostly sorted already: then each of the columns is.
+    if all(pl.Series(pl.from_arrow(rows[name])).is_sorted() for name in columns):
+        return rows
+    return rows.sort_by([(name, "ascending") for name in columns])
 
 
 def _quoted(text: str) -> str:
@@ -308,10 +384,10 @@ def _quoted(text: str) -> str:
 
 
 @lru_cache
-def _writer_properties(schema: pa.Schema) -> WriterProperties:
+def _writer_properties(schema: pa.Schema, level: int = _LEVEL) -> WriterProperties:
     packed = [field.name for field in schema if field.type in _PACKED_TYPES]
     return WriterProperties(
         compression="ZSTD",
-        compression_level=3,
+        compression_level=level,
         column_properties=dict.fromkeys(packed, _PACKED),
     )

@@ -18,8 +18,10 @@ from penstock.errors import StorageError
 from penstock.market import channels
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
+from penstock.storage.lake import FileProblem
 from penstock.storage.lake.coverage import COVERAGE
 from penstock.storage.lake.delta import check_format
+from penstock.storage.lake.digests import DIGESTS, file_problems, files_of, stored_digests
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.log.keys import Stream
 
@@ -52,6 +54,14 @@ class Cold:
             return None
         with lake_errors(table.table_uri), _broken_files(table.table_uri):
             return pl.scan_delta(table, storage_options=self._options).collect()
+
+    def damaged_files(self, row: Channel) -> Iterator[FileProblem]:
+        """Read every file of a channel's table; yield those that are not proven to be unchanged."""
+        table, digests = self._open(row.name), self._open(DIGESTS)
+        if table is not None:
+            with lake_errors(table.table_uri):
+                known = stored_digests(digests, row.name)
+                yield from file_problems(table, files_of(table)["path"], known, self._options)
 
     def streams(self, without: Collection[str] = ()) -> set[Stream]:
         """The streams that have rows: those in the table of coverage, where there are any.
@@ -174,15 +184,17 @@ class ColdTable:
         in_time = time_of(self._row).is_between(*window, closed="left")
         return self._scan().filter(wanted & in_time)
 
-    def check_files(self) -> None:
-        """Read all files.
+    def check_files(self) -> int:
+        """Read all files; return their number.
 
         Raises:
             StorageError: one is missing, or cannot be read.
         """
-        for file in self._files():
+        files = list(self._files())
+        for file in files:
             self._check_size(file["path"], file["size_bytes"])
         self._collected(self._scan().select(pl.all().count()))
+        return len(files)
 
     def numbers(self, stream: Stream) -> Iterator[tuple[str, pl.Series]]:
         """The broadcast numbers of all rows of a stream, by slot; each row is read whole."""

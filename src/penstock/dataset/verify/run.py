@@ -49,7 +49,7 @@ def verify(
     report = Report()
     lake = source.places.lake
     if lake is not None:  # always: the other checks cannot read a damaged table
-        report.add(check_files(lake), most)
+        report.add(check_files(lake, report), most)
     damaged = {each.channel for each in report.findings}
     report.not_checked += [f"{each}: its table in the lake is damaged" for each in sorted(damaged)]
     streams = source.find(None, symbols, exchanges, without=damaged)

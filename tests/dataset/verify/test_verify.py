@@ -25,6 +25,8 @@ from penstock.market.events import BookDelta, Candle, Event, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
 from penstock.publish.endpoints import log_id
+from penstock.storage.lake import open_lake
+from penstock.storage.lake.columns import table_of
 from penstock.storage.log import Stored, open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
@@ -182,7 +184,7 @@ def test_right_data_has_no_findings(tmp_path: Path, sealed: bool) -> None:
     report = verified(tmp_path, sealed=sealed)
     assert report.findings == []
     # The first and last minute are left out: trades may be missing before and after.
-    assert report.compared == {"records": 674, "ids": 600, "candles": 8, "snapshots": 3}
+    assert +report.compared == {"records": 674, "ids": 600, "candles": 8, "snapshots": 3}
 
 
 def test_a_deleted_trade_is_found_by_its_number_and_by_its_id(tmp_path: Path) -> None:
@@ -244,10 +246,29 @@ def test_a_truncated_file_of_the_lake_is_found(tmp_path: Path) -> None:
     verified(tmp_path)
     file = next((tmp_path / "lake" / "trades").rglob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-100])
-    log, url = open_log(f"rocksdb:{tmp_path}"), f"sqlite:{tmp_path / 'state.db'}"
-    report = dataset(log, tmp_path / "lake", url).verify()
+    report = again(tmp_path)
     assert [(each.check, each.channel) for each in report.findings] == [("files", "trades")]
     assert "bytes instead of" in report.findings[0].problem
+
+
+@pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_changed_byte_of_a_file_is_found(tmp_path: Path, place: float) -> None:
+    verified(tmp_path)
+    rows = table_of(TRADES, _numbered(trades()), log_id(tmp_path))
+    assert open_lake(str(tmp_path / "lake")).equal(TRADES, rows)
+    assert again(tmp_path).clean
+    file = next((tmp_path / "lake" / "trades").rglob("*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[int(len(content) * place)] ^= 1
+    file.write_bytes(content)
+    report = again(tmp_path)
+    assert [(each.check, each.channel) for each in report.findings] == [("files", "trades")]
+    assert report.findings[0].problem.endswith("is changed")
+
+
+def again(folder: Path) -> Report:
+    log, url = open_log(f"rocksdb:{folder}"), f"sqlite:{folder / 'state.db'}"
+    return dataset(log, folder / "lake", url).verify()
 
 
 def test_runs_of_numbers_in_any_order() -> None:

@@ -28,5 +28,5 @@ def check_files(lake: Cold, report: Report) -> Iterator[Finding]:
                 f"{unverified:,} files of {row.name}: they have no digest yet, which the keeper"
                 " stores once it has compared their rows with the log"
             )
-        for problem in found:
-            yield Finding(check="files", exchange="", channel=row.name, symbol="", problem=problem)
+        for text in found:
+            yield Finding(check="files", exchange="", channel=row.name, symbol="", problem=text)

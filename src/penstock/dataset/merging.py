@@ -19,6 +19,7 @@ from penstock.storage.log.keys import Stream
 
 TIME = "time_ns"
 """The column that is added to the stored ones: the exchange's time, or the time of receipt."""
+_MOST_FILES = 100
 _PLACE = ("exchange", "symbol", "slot", "number")
 _RECEIVED = ("received_ns", "slot", "number")
 
@@ -73,11 +74,32 @@ def in_order(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     ids = id_columns(row)
     # Two numbers are compared faster than all columns, and mostly decide.
     first = [TIME, ids[0] if ids else "received_ns"]
+    frame = _files_in_order(frame)
+    if _rises(frame[first[0]]) and _rises(frame[first[1]], strictly=True):
+        return frame
     ordered = frame.sort(first)
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift()) for name in first)
     if ordered.height < 2 or not ordered.select(same.slice(1).any()).item():
         return ordered
     return frame.sort(TIME, *ids, "exchange", "symbol", *_RECEIVED)
+
+
+def _files_in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of each file are mostly in order already: so are all, if the files are ordered."""
+    times = frame[TIME]
+    falls = (times.slice(1) < times.slice(0, max(len(times) - 1, 0))).arg_true() + 1
+    if not 0 < len(falls) <= _MOST_FILES:
+        return frame
+    begins = [0, *falls]
+    ends = [*falls, frame.height]
+    files = [frame.slice(begin, end - begin) for begin, end in zip(begins, ends, strict=True)]
+    return pl.concat(sorted(files, key=lambda each: int(each[TIME][0])))
+
+
+def _rises(values: pl.Series, *, strictly: bool = False) -> bool:
+    if values.null_count() or not values.is_sorted():
+        return False
+    return not strictly or bool((values.slice(1) > values.slice(0, max(len(values) - 1, 0))).all())
 
 
 def _same_hash(columns: Iterable[str]) -> pl.Expr:

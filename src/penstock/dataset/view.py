@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import polars as pl
 
+from penstock.dataset.levels import levels_of
 from penstock.dataset.merging import TIME, time_of
 from penstock.errors import BadQuery, near_matches
 from penstock.market.channels import BOOK_DELTAS, BOOK_SNAPSHOTS, Channel
@@ -27,6 +28,9 @@ stored."""
 
 INSTANT = pl.Datetime("us", "UTC")
 DECIMAL = pl.Decimal(38, 18)
+_SHORT = pl.Decimal(38, 8)
+_EXACT = 1 << 53
+"""Floats hold all whole numbers below this exactly."""
 _UPDATE_IDS = {BOOK_DELTAS.name: "final_update_id", BOOK_SNAPSHOTS.name: "update_id"}
 _TARDIS_HEAD = (
     pl.col("exchange"),
@@ -134,9 +138,10 @@ class View:
         if self.numbers == "decimal":
             return pl.col(name)
         if self.numbers == "float":
-            return pl.coalesce(pl.col(name).cast(pl.Float64), pl.col(text).cast(pl.Float64)).alias(
-                name
+            value = pl.col(name).map_batches(
+                as_floats, return_dtype=pl.Float64, is_elementwise=True
             )
+            return pl.coalesce(value, pl.col(text).cast(pl.Float64)).alias(name)
         # All have 18 digits after the point: what is too many is cut off, for none with the point.
         written = pl.col(name).cast(pl.String)
         places = pl.col(digits).cast(pl.Int64)
@@ -145,16 +150,10 @@ class View:
         return pl.coalesce(pl.col(text), written.str.slice(0, length)).alias(name)
 
     def _levels(self, name: str) -> pl.Expr:
-        pairs = pl.col(name).str.json_decode(pl.List(pl.List(pl.String)))
-        price, quantity = (pl.element().list.get(index) for index in (0, 1))
         kinds: dict[Numbers, pl.DataType] = {
             "float": pl.Float64(), "decimal": DECIMAL, "text": pl.String(),
         }  # fmt: skip
-        numbers = kinds[self.numbers]
-        level = pl.struct(
-            price.cast(numbers).alias("price"), quantity.cast(numbers).alias("quantity")
-        )
-        return pairs.list.eval(level).alias(name)
+        return levels_of(pl.col(name), kinds[self.numbers]).alias(name)
 
     def _tardis(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns and names of Tardis' files of trades, quotes and order books."""
@@ -174,6 +173,22 @@ class View:
                 *_TARDIS_HEAD, *(pl.col(held).alias(n) for n, held in quote.items())
             )
         raise BadQuery(f"Tardis has no columns for {self.row.name}. Leave out columns='tardis'.")
+
+
+def as_floats(values: pl.Series) -> pl.Series:
+    """Decimals as the nearest floats.
+
+    If all have at most eight digits after the point and are not too large, each is a whole number
+    that a float holds exactly, divided by another: that is several times faster and as exact.
+    """
+    values = values.rechunk()
+    short = values.cast(_SHORT)
+    units = short.to_physical()
+    largest = units.abs().max()
+    if (largest is None or largest < _EXACT) and short.cast(DECIMAL).equals(values):
+        # Polars would multiply by the inverse of a single number, which is not as exact.
+        return units.cast(pl.Float64) / pl.repeat(10.0**_SHORT.scale, len(units), eager=True)
+    return values.cast(pl.Float64)
 
 
 def levels_as_rows(plain: pl.DataFrame) -> pl.DataFrame:

@@ -150,5 +150,6 @@ def test_a_demo_finds_nothing_missing_and_shows_its_simulator(tmp_path: Path) ->
     assert sorted(name.partition("/")[2].rstrip("0123456789") for name in found) == [
         "collect-binance",
         "sim-binance-",
+        "work-",
     ]
     assert {each["state"] for each in found.values()} == {"stopped"}

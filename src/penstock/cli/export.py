@@ -93,9 +93,12 @@ def _query(
         interval = channel.removeprefix(f"{row.name}_")
         return data.candles(interval, symbols, from_trades=from_trades, **options)
     simple = {
-        "trades": data.trades, "agg_trades": data.agg_trades, "books": data.books,
-        "tickers": data.tickers, "tickers_24h": data.tickers_24h,
-    }  # fmt: skip
+        channels.TRADES.name: data.trades,
+        channels.AGG_TRADES.name: data.agg_trades,
+        "books": data.books,
+        channels.TICKERS.name: data.tickers,
+        channels.TICKERS_24H.name: data.tickers_24h,
+    }
     if channel not in simple:
         known = [*simple, *channels.CANDLES.names()]
         near = near_matches(channel, known)

@@ -94,6 +94,8 @@ class CoverageWriter:
             async with self._turn:
                 await self._write_gaps(self.store)
                 await self._resume(self.store)
+                # Those found in the log too: a document says that all gaps before are reported.
+                await self._write_gaps(self.store)
                 if self.clock.monotonic_ns() - self._written_ns >= _WRITE_NS:
                     await self._write_documents(self.store)
                     self._written_ns = self.clock.monotonic_ns()

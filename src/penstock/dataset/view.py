@@ -184,8 +184,7 @@ def as_floats(values: pl.Series) -> pl.Series:
     values = values.rechunk()
     short = values.cast(_SHORT)
     units = short.to_physical()
-    largest = units.abs().max()
-    if (largest is None or largest < _EXACT) and short.cast(DECIMAL).equals(values):
+    if (units.abs() < _EXACT).all() and short.cast(DECIMAL).equals(values):
         # Polars would multiply by the inverse of a single number, which is not as exact.
         return units.cast(pl.Float64) / pl.repeat(10.0**_SHORT.scale, len(units), eager=True)
     return values.cast(pl.Float64)

@@ -36,6 +36,7 @@ from penstock.market.events import BookDelta, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.lake import NumberRange, open_lake
 from penstock.storage.lake.columns import records_of, schema_of, slot_text, table_of
+from penstock.storage.lake.coverage import COVERAGE_SCHEMA, unified
 from penstock.storage.log import Stored, open_log
 from penstock.storage.log.keys import Stream, place_of
 
@@ -111,6 +112,19 @@ def write(row: Channel, stored: Sequence[Stored], folder: str) -> list[pa.Table]
     return tables
 
 
+def cover(folder: str, streams: Sequence[Stream]) -> None:
+    """Store the coverage as a keeper does; readers find in it which streams there are."""
+    rows = [
+        {
+            "exchange": each.exchange, "channel": each.channel, "symbol": unified(each),
+            "by": "id", "first": 1, "last": 1, "since": FIRST_DAY, "until": FIRST_DAY,
+            "state": "complete",
+        }
+        for each in streams
+    ]  # fmt: skip
+    open_lake(folder).merge_coverage(pa.Table.from_pylist(rows, COVERAGE_SCHEMA), streams)
+
+
 def read_back(row: Channel, stored: Sequence[Stored], folder: str, tables: list[pa.Table]) -> bool:
     """What a keeper does after each seal, before the log may forget anything."""
     lake = open_lake(folder)
@@ -147,6 +161,7 @@ def measure(row: Channel, count: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-lake-") as folder:
         tables, written = timed(lambda: write(row, stored, folder))
         size = size_of(folder)
+        cover(folder, [stored[0].stream])
         same, verified = timed(lambda: read_back(row, stored, folder, tables))
         if not same:
             raise SystemExit(f"{row.name}: what was read back differs")
@@ -182,7 +197,9 @@ def replay(count: int) -> dict[str, object]:
             writer.append(events[begin : begin + 10_000])
         writer.close()
         del events
-        seen, spent = timed(lambda: sum(map(len, penstock.replay(data_dir=folder).batches())))
+        seen, spent = timed(
+            lambda: sum(len(batch) for batch in penstock.replay(data_dir=folder).batches())
+        )
     assert seen == count
     return {"rows": seen, **spent}
 
@@ -232,7 +249,7 @@ def scaled(units: pa.Array, digits: int) -> pa.Array:
 def generate(rows: int, folder: str) -> dict[str, object]:
     """Seal so many trades of several markets, a market's day at a time."""
     lake, left, day = open_lake(folder), rows, 0
-    _, spent = {}, time.process_time()
+    spent = time.process_time()
     while left > 0:
         for market in MARKETS:
             count = min(left, ROWS_PER_SEAL)
@@ -244,7 +261,9 @@ def generate(rows: int, folder: str) -> dict[str, object]:
             lake.seal(TRADES, slot_text(LOG_ID, SLOT), table, {stream: numbers})
             left -= count
         day += 1
-    return {"rows": rows, "cpu_s": time.process_time() - spent, "bytes": size_of(folder)}
+    cpu_s = time.process_time() - spent
+    cover(folder, [Stream("binance", TRADES.name, market.slug) for market in MARKETS])
+    return {"rows": rows, "cpu_s": cpu_s, "bytes": size_of(folder)}
 
 
 def scan(folder: str) -> dict[str, object]:

@@ -53,8 +53,12 @@ def needed(row: Channel, columns: Iterable[str]) -> list[str]:
 
 def merged(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of a frame, each record once."""
-    # Rows of one record have equal hashes. Those few that have are then compared exactly.
     ids = id_columns(row)
+    if ids:
+        frame = _files_in_order(frame)
+        if _rises(frame[ids[0]], strictly=True):
+            return frame  # all ids differ
+    # Rows of one record have equal hashes. Those few that have are then compared exactly.
     found = _same_hash(key_columns(row))
     if ids:
         has_id = pl.any_horizontal(pl.col(name).is_not_null() for name in ids)

@@ -8,7 +8,7 @@ exchange's own texts and Tardis' names of columns are choices.
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import polars as pl
 
@@ -184,8 +184,7 @@ def as_floats(values: pl.Series) -> pl.Series:
     values = values.rechunk()
     short = values.cast(_SHORT)
     units = short.to_physical()
-    largest = cast("int | None", units.abs().max())
-    if (largest is None or largest < _EXACT) and short.cast(DECIMAL).equals(values):
+    if (units.abs() < _EXACT).all() and short.cast(DECIMAL).equals(values):
         # Polars would multiply by the inverse of a single number, which is not as exact.
         return units.cast(pl.Float64) / pl.repeat(10.0**_SHORT.scale, len(units), eager=True)
     return values.cast(pl.Float64)

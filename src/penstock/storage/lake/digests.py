@@ -49,9 +49,10 @@ def stored_digests(digests: DeltaTable | None, name: str) -> dict[str, set[str]]
     """The digests of a table's files, by path. A file that was compared twice may have two."""
     found: dict[str, set[str]] = {}
     if digests is not None:
-        chosen = digests.to_pyarrow_dataset().to_table(filter=ds.field("table") == name)
-        columns = (chosen[each].to_pylist() for each in ("path", "sha256"))
-        for path, sha256 in zip(*columns, strict=True):
+        # Compared in polars: after a compaction Arrow has views of texts, which it cannot compare.
+        rows = pl.DataFrame(pl.from_arrow(digests.to_pyarrow_dataset().to_table()))
+        chosen = rows.filter(pl.col("table") == name).select("path", "sha256")
+        for path, sha256 in chosen.iter_rows():
             found.setdefault(path, set()).add(sha256)
     return found
 

@@ -155,10 +155,11 @@ def as_form(document: Any, type_: type[Struct] | UnionType) -> Struct:
     Raises:
         ValidationError: it does not fit.
     """
-    first, *others = forms(type_)
-    if others and isinstance(document, Mapping):
-        for each in (first, *others):
+    if isinstance(type_, type):
+        return msgspec.convert(document, type_)
+    chosen = forms(type_)
+    if isinstance(document, Mapping):
+        for each in chosen:
             if document.keys() <= {field.encode_name for field in msgspec.structs.fields(each)}:
-                first = each
-                break
-    return msgspec.convert(document, first)
+                return msgspec.convert(document, each)
+    return msgspec.convert(document, chosen[0])

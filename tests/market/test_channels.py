@@ -156,6 +156,11 @@ def test_no_other_channel_shares_its_stream(row: Channel, one: Event, other: Eve
     assert [each.event for each in stored if each.stream.channel == row.name_of(one)] == [one]
 
 
+@given(st.text(max_size=12) | st.sampled_from(["", "_", "candles_", "candles_1m"]))
+def test_the_suffix_of_a_family_is_read_from_its_names(suffix: str) -> None:
+    assert channels.CANDLES.suffix_in(channels.CANDLES.named(suffix)) == suffix
+
+
 @given(st.text(max_size=12) | st.sampled_from(["candles", "candles_", "_", "trades_1m", "trade"]))
 def test_what_is_not_in_the_table_is_not_found_and_cannot_be_subscribed(name: str) -> None:
     known = {n for row in channels.BY_EVENT.values() for n in row.names()}

@@ -136,6 +136,6 @@ class Series:
 def _interval(stream: Stream) -> Interval | None:
     row = find(stream.channel)
     try:
-        return None if row is None else Interval.parse(stream.channel[len(row.name) + 1 :])
+        return None if row is None else Interval.parse(row.suffix_in(stream.channel))
     except UnknownInterval:
         return None

@@ -179,7 +179,7 @@ class ColdTable:
         first, last = (self._partition_day(each) for each in (window[0], window[1] - 1))
         wanted = pl.col("date").is_between(first, last) & _markets(streams)
         if self._row.suffix_field is not None:
-            suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
+            suffixes = {self._row.suffix_in(each.channel) for each in streams}
             wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
         in_time = time_of(self._row).is_between(*window, closed="left")
         return self._scan().filter(wanted & in_time)
@@ -200,7 +200,7 @@ class ColdTable:
         """The broadcast numbers of all rows of a stream, by slot; each row is read whole."""
         wanted = _markets([stream])
         if self._row.suffix_field is not None:
-            suffix = stream.channel.removeprefix(f"{self._row.name}_")
+            suffix = self._row.suffix_in(stream.channel)
             wanted &= pl.col(self._row.suffix_field) == suffix
         found = self._collected(self._scan().filter(wanted).select("slot", "number"))
         for (slot,), part in found.group_by("slot"):

@@ -21,7 +21,7 @@ def check_ids(
     """Compare what the records hold of a series with its intervals."""
     row = channels.find(stream.channel)
     assert row is not None
-    candle = CandleInterval.parse(stream.channel.partition("_")[2]) if by == "open_ms" else None
+    candle = CandleInterval.parse(row.suffix_in(stream.channel)) if by == "open_ms" else None
     held = IdRuns()
     for frame in read(places, Part(row, [stream]), Range(None, None)):
         if candle is None:

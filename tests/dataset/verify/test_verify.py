@@ -12,13 +12,11 @@ from msgspec.structs import replace
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import delta, snapshot, trade
 
-from penstock.coverage.id_runs import IdRuns
 from penstock.coverage.model import Run, SlotCoverage, as_document
 from penstock.dataset.candles import CandleBuilder, as_candles, candle_rows
 from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
 from penstock.dataset.verify.findings import Report
-from penstock.dataset.verify.ids import missing_in
 from penstock.dataset.verify.records import runs_of
 from penstock.market.channels import TRADES
 from penstock.market.events import BookDelta, Candle, Event, Trade
@@ -274,12 +272,3 @@ def again(folder: Path) -> Report:
 def test_runs_of_numbers_in_any_order() -> None:
     assert list(runs_of(pl.Series([5, 1, 2, 3, 9, 2]))) == [(1, 3), (5, 5), (9, 9)]
     assert list(runs_of(pl.Series([], dtype=pl.Int64))) == []
-
-
-def test_missing_ranges_of_a_range() -> None:
-    held = IdRuns()
-    held.add_run(3, 5)
-    held.add_run(8, 9)
-    assert list(missing_in(held, 1, 10)) == [(1, 2), (6, 7), (10, 10)]
-    assert list(missing_in(held, 4, 8)) == [(6, 7)]
-    assert list(missing_in(held, 3, 5)) == []

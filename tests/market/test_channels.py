@@ -30,7 +30,7 @@ from penstock.market.events import (
     Trade,
 )
 from penstock.market.symbol import Symbol
-from penstock.storage.log import keys, open_log
+from penstock.storage.log import keys, market_ns, open_log
 from penstock.storage.log.keys import Stream
 from penstock.streaming.commands import Subscription
 from penstock.streaming.wanted import WantedStreams
@@ -109,6 +109,15 @@ def test_a_record_is_read_back_from_its_stream_under_its_key(
     assert keys.place_of(one) == (stream, written[0].key)
     assert keys.id_of_key(written[0].key) == row.id_of(one) == keys.id_of(one)
     assert (row.id_of(one) is None) is (row.id_kind == "receipt")
+
+
+@each_row
+def test_an_event_and_its_record_have_the_same_market_time(
+    row: Channel, one: Event, other: Event
+) -> None:
+    for event in (one, other):
+        assert event.market_ns == market_ns(encode(event))
+        assert event.market_ms == event.market_ns // 1_000_000
 
 
 @each_row

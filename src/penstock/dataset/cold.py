@@ -16,10 +16,10 @@ from penstock.errors import StorageError
 from penstock.market import channels
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
-from penstock.storage.lake import FileProblem
+from penstock.storage.lake import FileProblem, open_lake
 from penstock.storage.lake.coverage import COVERAGE
 from penstock.storage.lake.delta import check_format
-from penstock.storage.lake.digests import DIGESTS, file_problems, files_of, stored_digests
+from penstock.storage.lake.digests import files_of
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.log.keys import Stream
 
@@ -55,11 +55,7 @@ class Cold:
 
     def damaged_files(self, row: Channel) -> Iterator[FileProblem]:
         """Read every file of a channel's table; yield those that are not proven to be unchanged."""
-        table, digests = self._open(row.name), self._open(DIGESTS)
-        if table is not None:
-            with lake_errors(table.table_uri):
-                known = stored_digests(digests, row.name)
-                yield from file_problems(table, files_of(table)["path"], known, self._options)
+        return open_lake(self.url, self._options, alone=True).check_files(row)
 
     def streams(self, without: Collection[str] = ()) -> set[Stream]:
         """The streams that have rows: those in the table of coverage, where there are any.

@@ -264,6 +264,14 @@ def test_a_changed_byte_of_a_file_is_found(tmp_path: Path, place: float) -> None
     assert report.findings[0].problem.endswith("is changed")
 
 
+def test_a_verification_writes_nothing_to_the_lake(tmp_path: Path) -> None:
+    verified(tmp_path)
+    lake = tmp_path / "lake"
+    before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
+    assert again(tmp_path).clean
+    assert {path: path.stat().st_mtime_ns for path in lake.rglob("*")} == before
+
+
 def again(folder: Path) -> Report:
     log, url = open_log(f"rocksdb:{folder}"), f"sqlite:{folder / 'state.db'}"
     return dataset(log, folder / "lake", url).verify()

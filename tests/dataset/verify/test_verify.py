@@ -14,10 +14,11 @@ from tests.events import delta, snapshot, trade
 
 from penstock.coverage.model import Run, SlotCoverage, as_document
 from penstock.dataset.candles import CandleBuilder, as_candles, candle_rows
+from penstock.dataset.cold import Cold
 from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
 from penstock.dataset.verify.findings import Report
-from penstock.dataset.verify.records import runs_of
+from penstock.dataset.verify.records import SlotNumbers, check_records, runs_of
 from penstock.market.channels import TRADES
 from penstock.market.events import BookDelta, Candle, Event, Trade
 from penstock.market.interval import Interval
@@ -270,6 +271,23 @@ def test_a_verification_writes_nothing_to_the_lake(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
     assert again(tmp_path).clean
     assert {path: path.stat().st_mtime_ns for path in lake.rglob("*")} == before
+
+
+@pytest.mark.parametrize("trimmed", [("trades",), ()], ids=["before", "meanwhile"])
+def test_rows_that_retention_has_deleted_are_not_missing(
+    tmp_path: Path, trimmed: tuple[str, ...]
+) -> None:
+    times = [NOON_NS + day * 86_400 * SECOND_NS for day in range(3)]
+    records = stored([trade(i, at_ns=ns, received_at_ns=ns) for i, ns in enumerate(times, 1)], "a")
+    seal(tmp_path, records)
+    lake = open_lake(str(tmp_path))
+    assert lake.delete(TRADES, lake.partitions(TRADES)[1:2])
+    places, found = Places(None, Cold(str(tmp_path))), SlotNumbers()
+    assert list(check_records(places, TRADES, records[0].stream, found, trimmed)) == []
+    assert [gap for _, gap in found.gaps()] == [(2, 2)]
+    report = dataset(None, tmp_path).verify()
+    assert report.clean
+    assert "ids of trades: retention has deleted rows" in report.not_checked
 
 
 def again(folder: Path) -> Report:

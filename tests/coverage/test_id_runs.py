@@ -48,3 +48,12 @@ def test_a_late_id_closes_its_hole() -> None:
     assert ids.add(2)
     assert not ids.add(2), "twice is not new"
     assert ids.gaps() == []
+
+
+def test_missing_ranges_of_a_range() -> None:
+    held = IdRuns()
+    held.add_run(3, 5)
+    held.add_run(8, 9)
+    assert held.lacking(1, 10) == [(1, 2), (6, 7), (10, 10)]
+    assert held.lacking(4, 8) == [(6, 7)]
+    assert held.lacking(3, 5) == []

@@ -30,7 +30,7 @@ from penstock.market.events import (
     Trade,
 )
 from penstock.market.symbol import Symbol
-from penstock.storage.log import keys, open_log
+from penstock.storage.log import keys, market_ns, open_log
 from penstock.storage.log.keys import Stream
 from penstock.streaming.commands import Subscription
 from penstock.streaming.wanted import WantedStreams
@@ -112,6 +112,15 @@ def test_a_record_is_read_back_from_its_stream_under_its_key(
 
 
 @each_row
+def test_an_event_and_its_record_have_the_same_market_time(
+    row: Channel, one: Event, other: Event
+) -> None:
+    for event in (one, other):
+        assert event.market_ns == market_ns(encode(event))
+        assert event.market_ms == event.market_ns // 1_000_000
+
+
+@each_row
 def test_a_topic_names_the_stream(row: Channel, one: Event, other: Event) -> None:
     (stored,) = open_log("memory:").writer("test").append([one])
     exchange, channel, symbol = stored.topic.split(".")
@@ -154,6 +163,11 @@ def test_no_other_channel_shares_its_stream(row: Channel, one: Event, other: Eve
     stored = writer.append([event for event, _ in EXAMPLES])
 
     assert [each.event for each in stored if each.stream.channel == row.name_of(one)] == [one]
+
+
+@given(st.text(max_size=12) | st.sampled_from(["", "_", "candles_", "candles_1m"]))
+def test_the_suffix_of_a_family_is_read_from_its_names(suffix: str) -> None:
+    assert channels.CANDLES.suffix_in(channels.CANDLES.named(suffix)) == suffix
 
 
 @given(st.text(max_size=12) | st.sampled_from(["candles", "candles_", "_", "trades_1m", "trade"]))

@@ -6,6 +6,7 @@ rows of that time were returned: the next page begins there, whatever is recorde
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -100,33 +101,27 @@ class _Page(NamedTuple):
 async def trades(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """Return trades, oldest first."""
     asked = query_of(request, TradeQuery)
-
-    def query(data: "Dataset", **options: Any) -> "Query[Any]":
-        return data.trades(**options)
-
-    return await _answer(request, app_state, asked, query)
+    return await _answer(request, app_state, asked, lambda data: data.trades)
 
 
 @get("/candles")
 async def candles(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """Return candles, oldest first."""
     asked = query_of(request, CandleQuery)
-
-    def query(data: "Dataset", **options: Any) -> "Query[Any]":
-        return data.candles(asked.interval, from_trades=asked.from_trades == "yes", **options)
-
-    return await _answer(request, app_state, asked, query)
+    computed = asked.from_trades == "yes"
+    return await _answer(
+        request,
+        app_state,
+        asked,
+        lambda data: partial(data.candles, asked.interval, from_trades=computed),
+    )
 
 
 @get("/books")
 async def books(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     """Return changes and snapshots of order books, oldest first."""
     asked = query_of(request, BookQuery)
-
-    def query(data: "Dataset", **options: Any) -> "Query[Any]":
-        return data.books(**options)
-
-    return await _answer(request, app_state, asked, query)
+    return await _answer(request, app_state, asked, lambda data: data.books)
 
 
 @get("/coverage")
@@ -154,7 +149,7 @@ async def _answer(
     request: AnyRequest,
     app_state: AppState,
     asked: TradeQuery,
-    query: Callable[..., "Query[Any]"],
+    method_of: Callable[["Dataset"], Callable[..., "Query[Any]"]],
 ) -> Response[bytes]:
     at_ns, skip = _cursor(asked.after or None, 2)
     options = {
@@ -163,14 +158,15 @@ async def _answer(
     }  # fmt: skip
 
     def read(data: "Dataset") -> _Page:
+        query = method_of(data)
         since_ns, until_ns = data.range_ns(asked.since, asked.until or None, _LATE_NS)
         start_ns = max(since_ns, at_ns)
 
         def until(end_ns: int) -> "pl.DataFrame":
-            found = query(data, since=start_ns, until=end_ns, **options)
+            found = query(since=start_ns, until=end_ns, **options)
             return found.polars().slice(skip)
 
-        missing = query(data, since=since_ns, until=until_ns, **options).missing()
+        missing = query(since=since_ns, until=until_ns, **options).missing()
         span_ns, end_ns = _FIRST_NS, min(start_ns + _FIRST_NS, until_ns)
         # Most pages are short: the range grows until it has a page.
         while (frame := until(end_ns)).height <= asked.limit and end_ns < until_ns:

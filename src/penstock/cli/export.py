@@ -90,7 +90,7 @@ def _query(
 ) -> "Query[Any]":
     row = channels.find(channel)
     if row is not None and row.suffix_field is not None:
-        interval = channel.removeprefix(f"{row.name}_")
+        interval = row.suffix_in(channel)
         return data.candles(interval, symbols, from_trades=from_trades, **options)
     simple = {
         channels.TRADES.name: data.trades,

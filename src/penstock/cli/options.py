@@ -36,6 +36,14 @@ SymbolsOption = Annotated[
         show_default="the first three",
     ),
 ]
+HostOption = Annotated[
+    str | None,
+    typer.Option(help="Address to listen on.", show_default=default("simulator.host")),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(help="Port; 0 chooses a free one.", show_default=default("simulator.port")),
+]
 SeedOption = Annotated[
     int | None,
     typer.Option(help="Seed of the simulated market.", show_default=default("simulator.seed")),

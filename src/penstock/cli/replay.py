@@ -12,7 +12,7 @@ import typer
 from penstock.app.replay import replay as build_replay
 from penstock.app.replay_server import ReplayServer, build_replay_server
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, SecondsOption, default, note, say
+from penstock.cli.options import DataOption, HostOption, PortOption, SecondsOption, note, say
 from penstock.cli.record_lines import record_line, record_time
 from penstock.cli.typed import instant_ns
 from penstock.clock import SystemClock
@@ -60,14 +60,8 @@ def replay(
         bool,
         typer.Option("--serve", help="Serve the records as the exchange itself, on one port."),
     ] = False,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen on.", show_default=default("simulator.host")),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(help="Port; 0 chooses a free one.", show_default=default("simulator.port")),
-    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
     books: Annotated[
         float | None,
         typer.Option(

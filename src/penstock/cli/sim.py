@@ -11,11 +11,12 @@ from penstock.cli.context import read_settings
 from penstock.cli.memory import give_back_large_pieces, keep_for_good
 from penstock.cli.options import (
     FaultsOption,
+    HostOption,
     JsonOption,
+    PortOption,
     SecondsOption,
     SeedOption,
     SymbolsOption,
-    default,
     say,
     split,
 )
@@ -37,14 +38,8 @@ def sim(
             help=f"Exchange: {', '.join(registry.names())}.", show_default=registry.names()[0]
         ),
     ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen on.", show_default=default("simulator.host")),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(help="Port; 0 chooses a free one.", show_default=default("simulator.port")),
-    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
     faults: FaultsOption = None,

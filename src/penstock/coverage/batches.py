@@ -9,13 +9,11 @@ from functools import cached_property
 from operator import attrgetter, lt
 from typing import NamedTuple
 
-from penstock.market.events import Event
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream, id_of_key
 
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
 _key: Callable[[Stored], bytes] = attrgetter("key")
-_MS_NS = 1_000_000
 
 
 class IdRange(NamedTuple):
@@ -67,12 +65,3 @@ def by_stream(recorded: Sequence[Stored]) -> list[StreamBatch]:
         batches.append(StreamBatch(stream, recorded[start:end]))
         start = end
     return batches
-
-
-def market_ms(event: Event) -> int:
-    """When it happened by the exchange's clock; the receive time if the exchange gave no time."""
-    for name in ("at_ms", "open_ms"):
-        at_ms: int | None = getattr(event, name, None)
-        if at_ms is not None:
-            return at_ms
-    return event.received_at_ns // _MS_NS

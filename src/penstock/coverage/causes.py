@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.coverage.batches import market_ms
 from penstock.coverage.model import LOST, By, GapRow, Origin
 from penstock.market.channels import DISCONNECTS, find
 from penstock.market.events import Disconnect
@@ -83,4 +82,4 @@ def _record(log: LogReader, stream: Stream, number: int) -> Stored | None:
 
 
 def _ms(stored: Stored | None) -> int | None:
-    return None if stored is None else market_ms(stored.event)
+    return None if stored is None else stored.event.market_ms

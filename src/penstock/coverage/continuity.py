@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.coverage.batches import StreamBatch, by_stream, market_ms
+from penstock.coverage.batches import StreamBatch, by_stream
 from penstock.coverage.causes import Why, why
 from penstock.coverage.facts import GapFound, RecordsLost
 from penstock.coverage.id_runs import IdGap, IdRuns
@@ -82,7 +82,7 @@ class Continuity:
         markers = log.scan(stream._replace(channel=DISCONNECTS.name), reverse=True, limit=1)
         if last is None:
             return
-        self._last_ms[stream] = market_ms(last.event)
+        self._last_ms[stream] = last.event.market_ms
         for stored in markers:
             marker = stored.event
             if (
@@ -121,14 +121,14 @@ class Continuity:
                 self._gaps[stream.channel, absence.cause] += 1
                 gap = IdGap(runs.last + 1, first - 1)
                 self._emit_gap(stream, gap)
-                since_ms, until_ms = self._last_ms.get(stream), market_ms(begin.event)
+                since_ms, until_ms = self._last_ms.get(stream), begin.event.market_ms
                 self.missed(MissedIds(stream, *gap, since_ms, until_ms, absence))
             if runs.first is not None and last < runs.first - 1:
                 # Older than all others: what is between them is missing from now on.
-                since_ms = market_ms(end.event)
+                since_ms = end.event.market_ms
                 self.missed(MissedIds(stream, last + 1, runs.first - 1, since_ms, None, Why()))
             if runs.last is None or last > runs.last:
-                self._last_ms[stream] = market_ms(end.event)
+                self._last_ms[stream] = end.event.market_ms
             runs.add_run(first, last)
             absence = Why()
         if later is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from penstock.coverage.batches import StreamBatch, market_ms
+from penstock.coverage.batches import StreamBatch
 from penstock.coverage.causes import Why, gap_row, why
 from penstock.coverage.model import MOST_POSITION, By, GapRow, Run
 from penstock.coverage.timed_runs import TimedRuns
@@ -94,7 +94,7 @@ class Series:
             case "id":
                 for first, last, begin, end in batch.ranges:
                     if last <= MOST_POSITION:
-                        self._put(first, last, market_ms(begin.event), market_ms(end.event))
+                        self._put(first, last, begin.event.market_ms, end.event.market_ms)
             case "open_ms":
                 for first, last, _, _ in batch.ranges:
                     self.cover(first, self._next_open(last))
@@ -136,6 +136,6 @@ class Series:
 def _interval(stream: Stream) -> Interval | None:
     row = find(stream.channel)
     try:
-        return None if row is None else Interval.parse(stream.channel[len(row.name) + 1 :])
+        return None if row is None else Interval.parse(row.suffix_in(stream.channel))
     except UnknownInterval:
         return None

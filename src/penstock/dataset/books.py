@@ -141,11 +141,11 @@ class BookReader:
 
     def _replayed(self, start: BookSnapshot, at_ns: int) -> Book:
         rules = rules_of(self._exchange)
-        began_ns = _time_of(start)
+        began_ns = start.market_ns
         events = [
             each
             for each in self._events(Range(max(0, began_ns - _LEAD_NS), at_ns + 1))
-            if _time_of(each) <= at_ns
+            if each.market_ns <= at_ns
         ]
         book = new_book(rules or _guessed(events))
         for event in events:
@@ -161,12 +161,6 @@ class BookReader:
                 case Disconnect() if BOOK_DELTAS.name in event.channels:
                     book.interrupt(event.reason)
         return book
-
-
-def _time_of(event: Event) -> int:
-    """The exchange's time of an event; the time of receipt where it has none."""
-    at_ns = getattr(event, "at_ns", None)
-    return event.received_at_ns if at_ns is None else at_ns
 
 
 def _can_begin(snapshot: BookSnapshot, rules: BookRules | None) -> bool:

@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
@@ -18,10 +16,10 @@ from penstock.errors import StorageError
 from penstock.market import channels
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
-from penstock.storage.lake import FileProblem
+from penstock.storage.lake import FileProblem, open_lake
 from penstock.storage.lake.coverage import COVERAGE
 from penstock.storage.lake.delta import check_format
-from penstock.storage.lake.digests import DIGESTS, file_problems, files_of, stored_digests
+from penstock.storage.lake.digests import files_of
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.log.keys import Stream
 
@@ -57,11 +55,7 @@ class Cold:
 
     def damaged_files(self, row: Channel) -> Iterator[FileProblem]:
         """Read every file of a channel's table; yield those that are not proven to be unchanged."""
-        table, digests = self._open(row.name), self._open(DIGESTS)
-        if table is not None:
-            with lake_errors(table.table_uri):
-                known = stored_digests(digests, row.name)
-                yield from file_problems(table, files_of(table)["path"], known, self._options)
+        return open_lake(self.url, self._options, alone=True).check_files(row)
 
     def streams(self, without: Collection[str] = ()) -> set[Stream]:
         """The streams that have rows: those in the table of coverage, where there are any.
@@ -127,7 +121,7 @@ class ColdTable:
         exchanges = {each.exchange for each in streams}
         found: list[Piece] = []
         rows = 0
-        for file in self._files():
+        for file in files_of(self._table).iter_rows(named=True):
             if file["partition.exchange"] not in exchanges:
                 continue
             first, last = self._bounds(file)
@@ -150,9 +144,6 @@ class ColdTable:
             for hour, rows in self._collected(counts).iter_rows()
         ]
 
-    def _files(self) -> Iterator[dict[str, Any]]:
-        return pl.DataFrame(self._table.get_add_actions(flatten=True)).iter_rows(named=True)
-
     def _check_size(self, path: str, size: int) -> None:
         """Check a local file, since polars panics while it reads one that is cut off.
 
@@ -162,7 +153,7 @@ class ColdTable:
         folder = self._table.table_uri.removeprefix("file://")
         if "://" in folder:
             return
-        file = Path(folder) / unquote(path)
+        file = Path(folder) / path
         found = file.stat().st_size if file.exists() else None
         if found != size:
             problem = "is missing" if found is None else f"has {found} bytes instead of {size}"
@@ -177,12 +168,17 @@ class ColdTable:
 
     def _wanted(self, streams: Collection[Stream], window: Window) -> pl.LazyFrame:
         first, last = (self._partition_day(each) for each in (window[0], window[1] - 1))
-        wanted = pl.col("date").is_between(first, last) & _markets(streams)
-        if self._row.suffix_field is not None:
-            suffixes = {each.channel.removeprefix(f"{self._row.name}_") for each in streams}
-            wanted &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
+        wanted = pl.col("date").is_between(first, last) & self._of_streams(streams)
         in_time = time_of(self._row).is_between(*window, closed="left")
         return self._scan().filter(wanted & in_time)
+
+    def _of_streams(self, streams: Collection[Stream]) -> pl.Expr:
+        """Whether a row is of one of these markets, and of one of their channels."""
+        found = _markets(streams)
+        if self._row.suffix_field is not None:
+            suffixes = {self._row.suffix_in(each.channel) for each in streams}
+            found &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
+        return found
 
     def check_files(self) -> int:
         """Read all files; return their number.
@@ -190,19 +186,16 @@ class ColdTable:
         Raises:
             StorageError: one is missing, or cannot be read.
         """
-        files = list(self._files())
-        for file in files:
-            self._check_size(file["path"], file["size_bytes"])
+        files = files_of(self._table)
+        for path, size in files.select("path", "size_bytes").iter_rows():
+            self._check_size(path, size)
         self._collected(self._scan().select(pl.all().count()))
-        return len(files)
+        return files.height
 
     def numbers(self, stream: Stream) -> Iterator[tuple[str, pl.Series]]:
         """The broadcast numbers of all rows of a stream, by slot; each row is read whole."""
-        wanted = _markets([stream])
-        if self._row.suffix_field is not None:
-            suffix = stream.channel.removeprefix(f"{self._row.name}_")
-            wanted &= pl.col(self._row.suffix_field) == suffix
-        found = self._collected(self._scan().filter(wanted).select("slot", "number"))
+        wanted = self._scan().filter(self._of_streams([stream]))
+        found = self._collected(wanted.select("slot", "number"))
         for (slot,), part in found.group_by("slot"):
             yield str(slot), part["number"]
 

@@ -5,7 +5,6 @@ from typing import TypeVar
 from msgspec import Struct
 
 from penstock.jobs.model import Cursor, Job
-from penstock.market.channels import CANDLES
 
 OHLCV_INCREMENTAL = "ohlcv_incremental"
 OHLCV_BACKFILL = "ohlcv_backfill"
@@ -17,11 +16,6 @@ class CandleTarget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     symbol: str
     timeframe: str
-
-
-def timeframe_of(channel: str) -> str:
-    """The length of the candles of a channel."""
-    return channel.removeprefix(f"{CANDLES.name}_")
 
 
 K = TypeVar("K", bound=CandleTarget)

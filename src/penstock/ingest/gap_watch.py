@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from penstock.coverage.model import By, GapRow
 from penstock.errors import AlreadyExists, JobEnded, StorageError, UnknownJob
-from penstock.ingest.candle_jobs import GAP_BACKFILL, timeframe_of
+from penstock.ingest.candle_jobs import GAP_BACKFILL
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import GapWatchFailed
 from penstock.ingest.gap_jobs import GAP_WATCH
@@ -20,6 +20,7 @@ from penstock.ingest.history import length_ms
 from penstock.ingest.id_ranges import FETCHED_BY_ID, IdRange, IdRangeCursor
 from penstock.ingest.timed_gaps import ids_between
 from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.market.channels import CANDLES
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
@@ -143,7 +144,7 @@ def new_job(batch: GapBatch) -> NewJob | None:
         exchange_id=exchange,
         type=GAP_BACKFILL,
         symbol=Symbol.parse(symbol).unified,
-        timeframe=timeframe_of(channel) if batch.by == "open_ms" else None,
+        timeframe=CANDLES.suffix_in(channel) if batch.by == "open_ms" else None,
         cursor=cursor,
     )
 
@@ -182,7 +183,7 @@ def _page(stream: Stream, by: By) -> int:
         case "id":
             return PAGE
         case "open_ms":
-            return PAGE * length_ms(Interval.parse(timeframe_of(stream.channel)))
+            return PAGE * length_ms(Interval.parse(CANDLES.suffix_in(stream.channel)))
         case "received_ns":
             return _WHOLE
 

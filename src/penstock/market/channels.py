@@ -103,6 +103,10 @@ class Channel:
         """The name of one channel of a family."""
         return f"{self.name}_{suffix}"
 
+    def suffix_in(self, name: str) -> str:
+        """The end of a name that ``named`` has returned."""
+        return name.removeprefix(self.named(""))
+
     def names(self) -> list[str]:
         """The name of this row, or the usual names of a family."""
         return [self.name] if self.suffix_of is None else list(map(self.named, self.suffixes))

@@ -47,6 +47,22 @@ class Event(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", omit_
     source: Source = "live"
 
     @property
+    def market_ns(self) -> int:
+        """When it happened by the exchange's clock, or the candle opened.
+
+        The receive time if the exchange gave no time.
+        """
+        at_ns: int | None = getattr(self, "at_ns", None)
+        if at_ns is not None:
+            return at_ns
+        open_ms: int | None = getattr(self, "open_ms", None)
+        return self.received_at_ns if open_ms is None else open_ms * _MS_NS
+
+    @property
+    def market_ms(self) -> int:
+        return self.market_ns // _MS_NS
+
+    @property
     def summary(self) -> str:
         """Its contents in one line, for people."""
         own = (

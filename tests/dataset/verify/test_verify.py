@@ -12,14 +12,13 @@ from msgspec.structs import replace
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import delta, snapshot, trade
 
-from penstock.coverage.id_runs import IdRuns
 from penstock.coverage.model import Run, SlotCoverage, as_document
 from penstock.dataset.candles import CandleBuilder, as_candles, candle_rows
+from penstock.dataset.cold import Cold
 from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
 from penstock.dataset.verify.findings import Report
-from penstock.dataset.verify.ids import missing_in
-from penstock.dataset.verify.records import runs_of
+from penstock.dataset.verify.records import SlotNumbers, check_records, runs_of
 from penstock.market.channels import TRADES
 from penstock.market.events import BookDelta, Candle, Event, Trade
 from penstock.market.interval import Interval
@@ -266,6 +265,31 @@ def test_a_changed_byte_of_a_file_is_found(tmp_path: Path, place: float) -> None
     assert report.findings[0].problem.endswith("is changed")
 
 
+def test_a_verification_writes_nothing_to_the_lake(tmp_path: Path) -> None:
+    verified(tmp_path)
+    lake = tmp_path / "lake"
+    before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
+    assert again(tmp_path).clean
+    assert {path: path.stat().st_mtime_ns for path in lake.rglob("*")} == before
+
+
+@pytest.mark.parametrize("trimmed", [("trades",), ()], ids=["before", "meanwhile"])
+def test_rows_that_retention_has_deleted_are_not_missing(
+    tmp_path: Path, trimmed: tuple[str, ...]
+) -> None:
+    times = [NOON_NS + day * 86_400 * SECOND_NS for day in range(3)]
+    records = stored([trade(i, at_ns=ns, received_at_ns=ns) for i, ns in enumerate(times, 1)], "a")
+    seal(tmp_path, records)
+    lake = open_lake(str(tmp_path))
+    assert lake.delete(TRADES, lake.partitions(TRADES)[1:2])
+    places, found = Places(None, Cold(str(tmp_path))), SlotNumbers()
+    assert list(check_records(places, TRADES, records[0].stream, found, trimmed)) == []
+    assert [gap for _, gap in found.gaps()] == [(2, 2)]
+    report = dataset(None, tmp_path).verify()
+    assert report.clean
+    assert "ids of trades: retention has deleted rows" in report.not_checked
+
+
 def again(folder: Path) -> Report:
     log, url = open_log(f"rocksdb:{folder}"), f"sqlite:{folder / 'state.db'}"
     return dataset(log, folder / "lake", url).verify()
@@ -274,12 +298,3 @@ def again(folder: Path) -> Report:
 def test_runs_of_numbers_in_any_order() -> None:
     assert list(runs_of(pl.Series([5, 1, 2, 3, 9, 2]))) == [(1, 3), (5, 5), (9, 9)]
     assert list(runs_of(pl.Series([], dtype=pl.Int64))) == []
-
-
-def test_missing_ranges_of_a_range() -> None:
-    held = IdRuns()
-    held.add_run(3, 5)
-    held.add_run(8, 9)
-    assert list(missing_in(held, 1, 10)) == [(1, 2), (6, 7), (10, 10)]
-    assert list(missing_in(held, 4, 8)) == [(6, 7)]
-    assert list(missing_in(held, 3, 5)) == []

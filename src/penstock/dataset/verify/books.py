@@ -13,8 +13,6 @@ from penstock.market.channels import BOOK_DELTAS
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event
 from penstock.storage.log.keys import Stream
 
-_MS_NS = 1_000_000
-
 
 class BookCheck:
     """The book of one market. It is fed with its events in the order of receipt."""
@@ -78,5 +76,4 @@ class BookCheck:
                 yield self._found(snapshot, problem)
 
     def _found(self, event: BookDelta | BookSnapshot, problem: str) -> Finding:
-        at_ns = event.received_at_ns if event.at_ns is None else event.at_ns
-        return finding("books", self._stream, problem, at_ms=at_ns // _MS_NS)
+        return finding("books", self._stream, problem, at_ms=event.market_ms)

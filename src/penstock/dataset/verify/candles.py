@@ -29,7 +29,7 @@ class CandleCheck:
 
     def __init__(self, places: Places, candles: Stream) -> None:
         self._places, self._stream = places, candles
-        self._interval = CandleInterval.parse(candles.channel.removeprefix(f"{CANDLES.name}_"))
+        self._interval = CandleInterval.parse(CANDLES.suffix_in(candles.channel))
         self.compared = 0
 
     def run(self, trades: Iterable[Interval]) -> Iterator[Finding]:

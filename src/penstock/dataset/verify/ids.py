@@ -21,7 +21,7 @@ def check_ids(
     """Compare what the records hold of a series with its intervals."""
     row = channels.find(stream.channel)
     assert row is not None
-    candle = CandleInterval.parse(stream.channel.partition("_")[2]) if by == "open_ms" else None
+    candle = CandleInterval.parse(row.suffix_in(stream.channel)) if by == "open_ms" else None
     held = IdRuns()
     for frame in read(places, Part(row, [stream]), Range(None, None)):
         if candle is None:
@@ -32,28 +32,13 @@ def check_ids(
                 held.add_run(open_ms, candle.next_open(open_ms) - 1)
     for interval in intervals:
         if is_held(interval):
-            for first, last in missing_in(held, interval.first, interval.last):
+            for first, last in held.lacking(interval.first, interval.last):
                 yield _missing(stream, by, interval, first, last)
 
 
 def is_held(interval: Interval) -> bool:
     """Whether the ledger says that the records of an interval are there."""
     return interval.state in ("complete", "filled")
-
-
-def missing_in(held: IdRuns, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The ranges in [first, last] that are not held."""
-    expected = first
-    for run_first, run_last in held.runs():
-        if run_last < first:
-            continue
-        if run_first > last:
-            break
-        if run_first > expected:
-            yield expected, run_first - 1
-        expected = max(expected, run_last + 1)
-    if expected <= last:
-        yield expected, last
 
 
 def _missing(stream: Stream, by: By, interval: Interval, first: int, last: int) -> Finding:

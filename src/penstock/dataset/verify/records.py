@@ -5,12 +5,12 @@ channel is. Two kinds of breaks are no defects: a candle that was corrected has 
 whole days that retention deleted may hold numbers between others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 
 import polars as pl
 
-from penstock.coverage.id_runs import IdRuns
+from penstock.coverage.id_runs import IdGap, IdRuns
 from penstock.dataset.reading import Places
 from penstock.dataset.verify.findings import Finding, finding
 from penstock.errors import NotOurRecord, StorageError
@@ -33,6 +33,10 @@ class SlotNumbers:
         for first, last in runs_of(numbers):
             runs.add_run(first, last)
 
+    def gaps(self) -> list[tuple[str, IdGap]]:
+        """The numbers that are missing between others, with their slot."""
+        return [(slot, gap) for slot, runs in sorted(self.of.items()) for gap in runs.gaps()]
+
     def __len__(self) -> int:
         return sum(map(len, self.of.values()))
 
@@ -49,29 +53,31 @@ def runs_of(numbers: pl.Series) -> Iterator[tuple[int, int]]:
 
 
 def check_records(
-    places: Places, row: Channel, stream: Stream, found: SlotNumbers
+    places: Places, row: Channel, stream: Stream, found: SlotNumbers, trimmed: Collection[str]
 ) -> Iterator[Finding]:
-    """Read all records of a stream; the numbers are added to ``found``."""
-    trimmed = False
+    """Read all records of a stream; the numbers are added to ``found``.
+
+    ``trimmed`` are the tables from which retention had deleted rows before.
+    """
     try:
         if places.log is not None:
             _read_log(places.log, stream, found)
         table = places.lake.table(row) if places.lake is not None else None
         if table is not None:
-            trimmed = table.trimmed()
             for slot, numbers in table.numbers(stream):
                 found.add(slot, numbers)
+        gaps = [] if row.is_final is not None or row.name in trimmed else found.gaps()
+        # Retention may have deleted the first rows since then.
+        if gaps and table is not None and table.trimmed():
+            return
     except (StorageError, NotOurRecord) as error:
         yield finding("records", stream, f"records cannot be read: {error}")
         return
-    if row.is_final is not None or trimmed:
-        return
-    for slot, runs in sorted(found.of.items()):
-        for gap in runs.gaps():
-            count = "1 record is" if gap.size == 1 else f"{gap.size:,} records are"
-            which = f"{gap.first}" if gap.size == 1 else f"{gap.first} to {gap.last}"
-            problem = f"{count} missing: number {which} of slot {slot}"
-            yield finding("records", stream, problem, ids=(gap.first, gap.last))
+    for slot, gap in gaps:
+        count = "1 record is" if gap.size == 1 else f"{gap.size:,} records are"
+        which = f"{gap.first}" if gap.size == 1 else f"{gap.first} to {gap.last}"
+        problem = f"{count} missing: number {which} of slot {slot}"
+        yield finding("records", stream, problem, ids=(gap.first, gap.last))
 
 
 def _read_log(log: EventLog, stream: Stream, found: SlotNumbers) -> None:

@@ -53,9 +53,10 @@ def verify(
     damaged = {each.channel for each in report.findings}
     report.not_checked += [f"{each}: its table in the lake is damaged" for each in sorted(damaged)]
     streams = source.find(None, symbols, exchanges, without=damaged)
-    ledger = _ledger(source, streams, report)
+    trimmed = _trimmed(source)
+    ledger = _ledger(source, streams, trimmed, report)
     run: dict[CheckName, Callable[[Report], Iterator[Finding]]] = {
-        "records": partial(_records, source, streams),
+        "records": partial(_records, source, streams, trimmed),
         "ids": partial(_ids, source, streams, ledger),
         "candles": partial(_candles, source, streams, ledger),
         "books": partial(_books, source, streams),
@@ -66,11 +67,23 @@ def verify(
     return report
 
 
-def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledger:
+def _trimmed(source: Source) -> set[str]:
+    """The tables from which retention has deleted rows."""
+    lake = source.places.lake
+    return {
+        row.name
+        for row in BY_EVENT.values()
+        if (table := lake and lake.table(row)) and table.trimmed()
+    }
+
+
+def _ledger(
+    source: Source, streams: Sequence[Stream], trimmed: Collection[str], report: Report
+) -> _Ledger:
     """What is complete by the ledger and must be readable here, by series.
 
     Of a fleet, that is what the slots of this log hold, or have sealed; of a lake alone, what its
-    own table of coverage says. Tables from which retention has deleted are left out.
+    own table of coverage says. Tables that are ``trimmed`` are left out.
     """
     if source.state is not None and (log_id := source.log_id()) is not None:
         held = (each for each in source.state.ledger().held if each.log_id == log_id)
@@ -82,11 +95,6 @@ def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledge
             found.setdefault((stream, row.by), []).append(as_interval(row))
     if not found:
         report.not_checked.append("ids and candles: there is no ledger of coverage here")
-    trimmed = {
-        row.name
-        for row in BY_EVENT.values()
-        if (table := source.places.lake and source.places.lake.table(row)) and table.trimmed()
-    }
     report.not_checked += [f"ids of {each}: retention has deleted rows" for each in sorted(trimmed)]
     return {
         (stream, by): intervals
@@ -95,12 +103,14 @@ def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledge
     }
 
 
-def _records(source: Source, streams: Sequence[Stream], report: Report) -> Iterator[Finding]:
+def _records(
+    source: Source, streams: Sequence[Stream], trimmed: Collection[str], report: Report
+) -> Iterator[Finding]:
     for stream in streams:
         row = channels.find(stream.channel)
         if row is not None:
             found = SlotNumbers()
-            yield from check_records(source.places, row, stream, found)
+            yield from check_records(source.places, row, stream, found, trimmed)
             report.compared["records"] += len(found)
 
 

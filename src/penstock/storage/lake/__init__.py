@@ -148,7 +148,7 @@ def open_lake(url: str, options: Mapping[str, str] | None = None, *, alone: bool
     """Open the lake in a folder, or at the URL of an object store such as ``s3://bucket/lake``.
 
     ``options`` are those of the object store; the usual environment variables apply too. With
-    ``alone``, the caller promises that no other process writes to it.
+    ``alone``, the caller promises that it only reads, or that no other process writes to it.
 
     Raises:
         MissingExtra: the libraries of the lake are not installed.

@@ -250,6 +250,14 @@ def test_a_truncated_file_of_the_lake_is_found(tmp_path: Path) -> None:
     assert "bytes instead of" in report.findings[0].problem
 
 
+def test_a_damaged_list_of_files_is_found(tmp_path: Path) -> None:
+    verified(tmp_path)
+    listed = sorted((tmp_path / "lake" / "trades" / "_delta_log").glob("*.json"))[0]
+    listed.write_bytes(listed.read_bytes()[:-100])
+    report = again(tmp_path)
+    assert {(each.check, each.channel) for each in report.findings} == {("files", "trades")}
+
+
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_a_changed_byte_of_a_file_is_found(tmp_path: Path, place: float) -> None:
     verified(tmp_path)

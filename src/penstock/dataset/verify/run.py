@@ -53,7 +53,7 @@ def verify(
     damaged = {each.channel for each in report.findings}
     report.not_checked += [f"{each}: its table in the lake is damaged" for each in sorted(damaged)]
     streams = source.find(None, symbols, exchanges, without=damaged)
-    trimmed = _trimmed(source)
+    trimmed = _trimmed(source, damaged)
     ledger = _ledger(source, streams, trimmed, report)
     run: dict[CheckName, Callable[[Report], Iterator[Finding]]] = {
         "records": partial(_records, source, streams, trimmed),
@@ -67,13 +67,13 @@ def verify(
     return report
 
 
-def _trimmed(source: Source) -> set[str]:
-    """The tables from which retention has deleted rows."""
+def _trimmed(source: Source, damaged: Collection[str]) -> set[str]:
+    """The tables from which retention has deleted rows, but those that cannot be read."""
     lake = source.places.lake
     return {
         row.name
         for row in BY_EVENT.values()
-        if (table := lake and lake.table(row)) and table.trimmed()
+        if row.name not in damaged and (table := lake and lake.table(row)) and table.trimmed()
     }
 
 

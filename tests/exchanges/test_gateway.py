@@ -24,6 +24,7 @@ from penstock.errors import (
 )
 from penstock.exchanges import http, registry
 from penstock.exchanges.base import ApiError, Exchange, Meaning, Request
+from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.facts import (
     CapacityLow,
     ClockStepped,
@@ -31,7 +32,7 @@ from penstock.exchanges.facts import (
     RequestSent,
     SendingStopped,
 )
-from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact

@@ -15,6 +15,7 @@ from penstock.connectors.facts import (
     BreakerHalfOpen,
     BreakerOpened,
 )
+from penstock.connectors.manager import ConnectorManager
 from penstock.errors import (
     BadRequest,
     Banned,
@@ -24,6 +25,7 @@ from penstock.errors import (
     NoAnswer,
     RateLimited,
     StoreUnreachable,
+    UnknownConnector,
 )
 from penstock.resilience.breaker import BreakerRules
 from penstock.storage.state import StateStore
@@ -261,21 +263,27 @@ async def test_a_request_that_ends_lets_the_next_one_go(processes: Processes) ->
 
 
 async def test_an_operator_opens_and_closes_it(processes: Processes) -> None:
-    await processes.a.force("open")
-    assert not await send(processes.b)
+    connectors = ConnectorManager(processes.store)
+    with pytest.raises(UnknownConnector):
+        await connectors.force_breaker("binance", "open")
+    await connectors.ensure_connector("binance")
+
+    await connectors.force_breaker("binance", "open")
     with pytest.raises(CircuitOpen, match="an operator opened it"):
         await processes.b.check()
 
-    await processes.a.force("closed")
+    await connectors.force_breaker("binance", "closed")
     await processes.clock.advance(READ_S)
     for _ in range(20):
         assert await send(processes.b, FAILED)
 
-    await processes.a.force(None)
+    await connectors.force_breaker("binance", None)
     await processes.clock.advance(READ_S)
     assert await send(processes.b)
     orders = [fact.to for fact in processes.facts if isinstance(fact, BreakerForced)]
     assert orders == ["open", "closed", "automatic"]
+    recorded = (await connectors.breaker("binance")).transitions
+    assert [each.to for each in recorded] == ["forced open", "forced closed", "automatic"]
 
 
 class Away(MemoryBackend):

@@ -210,10 +210,8 @@ def test_in_every_history_one_probe_at_most_is_out_and_none_before_its_time(
             case "abandon":
                 pass  # Its process was killed; only time frees the probe.
             case _ if out is not None:
-                result = "succeeded" if step == "finish" else "failed"
-                breaker = with_probe_result(
-                    breaker, ProbeReport(out[0], result, ""), now_ms, RULES, draw
-                )
+                report = ProbeReport(out[0], "succeeded" if step == "finish" else "failed")
+                breaker = with_probe_result(breaker, report, now_ms, RULES, draw)
                 out = None
         if breaker.phase == "open" and before.phase != "open":
             assert breaker.retry_at_ms >= now_ms + RULES.cooldown_ms

@@ -28,12 +28,10 @@ from penstock.errors import CircuitOpen, ExchangeError, ExchangeUnreachable, Sto
 from penstock.resilience.breaker import (
     Breaker,
     BreakerRules,
-    Force,
     ProbeReport,
     Tally,
     in_flight_limit,
     joined,
-    with_force,
     with_probe,
     with_probe_result,
     with_results,
@@ -215,7 +213,10 @@ class SharedBreaker:
         except StorageError:
             return  # The gate reports it: nothing is sent without the store.
         self._read_ms = self._clock.now_ms()
-        self._shared = _breaker_of(found) if found else Breaker()
+        before, self._shared = self._shared, _breaker_of(found) if found else Breaker()
+        if before.forced != self._shared.forced:
+            to = self._shared.forced or "automatic"
+            self._emit(BreakerForced(exchange=self._exchange_id, to=to))
 
     async def _read_clock(self) -> int:
         store_ms = await self._store.now_ms()
@@ -257,29 +258,13 @@ class SharedBreaker:
     ) -> Breaker | None:
         """Change the breaker in the store, and emit what changed; None if nothing did."""
         await self._read_clock()
-        before = after = Breaker()
-
-        def changed(found: Document) -> Document | None:
-            nonlocal before, after
-            before = _breaker_of(found)
-            after = change(before) or before
-            return None if after == before else {**found, "breaker": _document_of(after)}
-
-        if create:
-            new = {"breaker": _document_of(Breaker())}
-            ids = {"id": self._exchange_id, "exchange_id": self._exchange_id}
-            await self._store.insert_if_absent(BREAKERS, {**ids, **new})
-        written = await self._store.update(BREAKERS, self._exchange_id, changed)
+        before, after = await changed(self._store, self._exchange_id, change, create=create)
         self._shared, self._read_ms = after, self._clock.now_ms()
-        if written is None:
-            return None
         self._emit_change(before, after)
-        return after
+        return after if after is not before else None
 
     def _emit_change(self, before: Breaker, after: Breaker) -> None:
         exchange = self._exchange_id
-        if before.forced != after.forced:
-            self._emit(BreakerForced(exchange=exchange, to=after.forced or "automatic"))
         if before.phase == after.phase:
             return
         match after.phase:
@@ -290,15 +275,6 @@ class SharedBreaker:
                 self._emit(BreakerHalfOpen(exchange=exchange, probe_by=after.probe_by))
             case "closed":
                 self._emit(BreakerClosed(exchange=exchange))
-
-    async def force(self, force: Force | None) -> Breaker:
-        """Apply an operator's order; None makes it automatic again.
-
-        Raises:
-            StorageError: the store cannot be written. Nothing was changed.
-        """
-        await self._change(lambda found: with_force(found, force, self._store_ms()))
-        return self._shared
 
 
 def rules_of(settings: Settings) -> BreakerRules:
@@ -323,13 +299,40 @@ async def breaker_of(store: StateStore, exchange_id: str) -> Breaker:
     return _breaker_of(found) if found else Breaker()
 
 
+async def changed(
+    store: StateStore,
+    exchange_id: str,
+    change: Callable[[Breaker], Breaker | None],
+    *,
+    create: bool = True,
+) -> tuple[Breaker, Breaker]:
+    """Change a breaker in the store; return it before and after, the same if nothing changed.
+
+    Without ``create``, a breaker that is not in the store is not changed.
+
+    Raises:
+        StorageError: the store cannot be written. It may have been changed.
+    """
+    before = after = Breaker()
+
+    def apply(found: Document) -> Document | None:
+        nonlocal before, after
+        before = _breaker_of(found)
+        after = change(before) or before
+        if after == before:
+            after = before
+            return None
+        return {**found, "breaker": msgspec.to_builtins(after)}
+
+    if create:
+        new = {"id": exchange_id, "exchange_id": exchange_id, "breaker": {}}
+        await store.insert_if_absent(BREAKERS, new)
+    await store.update(BREAKERS, exchange_id, apply)
+    return before, after
+
+
 def _breaker_of(document: Document) -> Breaker:
     return msgspec.convert(document["breaker"], Breaker)
-
-
-def _document_of(breaker: Breaker) -> Document:
-    document: Document = msgspec.to_builtins(breaker)
-    return document
 
 
 def _is_failure(error: Exception) -> bool:

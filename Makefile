@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-bus chaos-collect chaos-gaps chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-breaker chaos-bus chaos-collect chaos-gaps chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -61,6 +61,9 @@ bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 # Minutes of one violence each; the same seed repeats the same schedule.
 chaos-collect: $(READY) ## Kill the collector over a hundred times and judge what is left; SEED=7 KILLS=200
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_collector.py $(ARGS)
+
+chaos-breaker: $(READY) ## Let an exchange fail under three processes for 100 cooldowns, and kill probers; ROUNDS=100
+	PENSTOCK_TEST_ROUNDS=$(or $(ROUNDS),100) $(BIN)/pytest -s -m sample tests/chaos/test_breaker.py $(ARGS)
 
 chaos-gaps: $(READY) ## Cut connections a thousand times, and see that every missing trade is filled; SEED=7 CUTS=100
 	PENSTOCK_TEST_CUTS=$(or $(CUTS),1000) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_gaps.py $(ARGS)

@@ -199,3 +199,26 @@ async def test_what_of_a_connector_cannot_change_is_named(
     (error,) = answer.is_problem(422)["errors"]
     assert error["field"] == field
     assert str(shown[field]) in error["problem"]
+
+
+async def test_a_circuit_breaker_is_shown_and_forced(api: Client) -> None:
+    (await api.ask("GET", "connectors/binance/breaker")).is_problem(404)
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+
+    shown = (await api.ask("GET", "connectors/binance/breaker")).json
+    assert (shown["state"], shown["forced"], shown["transitions"]) == ("closed", None, [])
+
+    for force, to in (("open", "forced open"), ("closed", "forced closed"), (None, "automatic")):
+        forced = await api.ask("POST", "connectors/binance/breaker", {"force": force})
+        assert (forced.status, forced.json["forced"]) == (200, force)
+        assert forced.json["transitions"][-1]["to"] == to
+    assert (await api.ask("GET", "connectors/binance/breaker")).json == forced.json
+
+
+@pytest.mark.parametrize("body", [{}, {"force": "half_open"}, {"force": "open", "until": 1}])
+async def test_a_wrong_order_changes_no_breaker(api: Client, body: dict[str, object]) -> None:
+    await api.ask("POST", "connectors", {"exchange_id": "binance"})
+
+    (await api.ask("POST", "connectors/binance/breaker", body)).is_problem(422)
+
+    assert (await api.ask("GET", "connectors/binance/breaker")).json["transitions"] == []

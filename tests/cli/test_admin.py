@@ -42,6 +42,22 @@ def test_connectors_are_made_shown_paused_and_retired(tmp_path: Path) -> None:
     assert "penstock connectors add" in empty.stdout
 
 
+def test_a_circuit_breaker_is_shown_and_forced(tmp_path: Path) -> None:
+    run("connectors", "add", "binance", folder=tmp_path)
+
+    assert run("connectors", "breaker", "binance", folder=tmp_path).stdout == "binance: closed\n"
+    forced = run("connectors", "breaker", "binance", "open", folder=tmp_path)
+    assert forced.stdout.startswith("binance: forced open\n")
+    (shown,) = facts("connectors", "breaker", "binance", folder=tmp_path)
+    assert shown["forced"] == "open"
+    run("connectors", "breaker", "binance", "auto", folder=tmp_path)
+    (shown,) = facts("connectors", "breaker", "binance", folder=tmp_path)
+    assert [each["to"] for each in shown["transitions"]] == ["forced open", "automatic"]
+    unknown = run("connectors", "breaker", "kraken", "open", folder=tmp_path)
+    assert unknown.returncode != 0
+    assert "There is no connector for 'kraken'" in unknown.stderr
+
+
 def test_jobs_are_made_run_paused_and_ended(tmp_path: Path, exchange: str) -> None:
     found = urls(exchange)
     words = ("jobs", "add", "binance", "ohlcv_incremental", "btcusdt", "1h", "--every", "30m")

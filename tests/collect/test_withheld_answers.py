@@ -15,7 +15,7 @@ from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.config import Exchanges, Settings, Simulator
 from penstock.exchanges import registry
-from penstock.exchanges.gateway import gateway_for
+from penstock.exchanges.clients import gateway_for
 from penstock.market.events import BookSnapshot, Event
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff

@@ -35,7 +35,8 @@ from penstock.errors import (
 )
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, Info, ListedMarket, Request, SymbolMap
-from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.clients import gateway_for
+from penstock.exchanges.gateway import Gateway
 from penstock.market.events import BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.interval import COMMON, MINUTE_MS, Interval
 from penstock.market.levels import write_levels

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from penstock.config import Exchanges, Requests, Settings
 from penstock.errors import (
     BadRequest,
     Banned,
+    CircuitOpen,
     ExchangeError,
     NeverSent,
     NoAnswer,
@@ -24,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.exchanges import http, registry
 from penstock.exchanges.base import ApiError, Exchange, Meaning, Request
+from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.facts import (
     CapacityLow,
     ClockStepped,
@@ -31,11 +33,11 @@ from penstock.exchanges.facts import (
     RequestSent,
     SendingStopped,
 )
-from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer, HttpTransport, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact
-from penstock.throttle.gate import Limit
+from penstock.throttle.gate import GateGrant, Limit
 from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.offset import Offset
 
@@ -533,3 +535,66 @@ async def test_a_refusal_that_says_how_long_it_lasts_is_waited_out() -> None:
             await made.gateway.fetch(ASK)
 
     assert 300_000 <= caught.value.until_ms - before_ms < 310_000
+
+
+# The circuit breaker
+
+
+class CountingBreaker:
+    """A ``CircuitBreaker`` that opens after so many failures; and the results it was told."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+        self.results: list[str] = []
+
+    async def check(self) -> None:
+        if not self.left:
+            raise CircuitOpen("binance", retry_at_ms=1, reason="it failed")
+
+    async def admit(self) -> AbstractContextManager[None]:
+        await self.check()
+        return self._sent()
+
+    @contextmanager
+    def _sent(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.results.append(type(error).__name__)
+            self.left -= type(error) is ExchangeError
+            raise
+        self.results.append("succeeded")
+
+    async def aclose(self) -> None: ...
+
+
+async def test_after_the_breaker_opened_nothing_is_sent_or_paid() -> None:
+    async with answering(json_reply({}), json_reply({}, 503)) as (made, asked):
+        made.gateway.breaker = breaker = CountingBreaker(failures=2)
+        await made.gateway.fetch(ASK)
+
+        with pytest.raises(CircuitOpen):
+            await made.gateway.fetch(ASK)
+
+        assert breaker.results == ["succeeded", "ExchangeError", "ExchangeError"]
+        assert (len(asked), made.used()) == (3, 30)
+        with pytest.raises(CircuitOpen):
+            await made.gateway.fetch(ASK)
+        assert (len(asked), made.used()) == (3, 30)
+
+
+async def test_a_request_that_waited_while_the_breaker_opened_is_refunded() -> None:
+    async with answering(json_reply({})) as (made, asked):
+        made.gateway.breaker = breaker = CountingBreaker(failures=1)
+        acquire = made.gate.acquire
+
+        async def opens_meanwhile(cost: int, category: str = "") -> GateGrant:
+            grant = await acquire(cost, category)
+            breaker.left = 0
+            return grant
+
+        made.gate.acquire = opens_meanwhile  # type: ignore[method-assign]
+        with pytest.raises(CircuitOpen):
+            await made.gateway.fetch(ASK)
+
+        assert (asked, made.used()) == ([], 0)

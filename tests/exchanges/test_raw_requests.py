@@ -19,8 +19,9 @@ from penstock.exchanges.base import (
     Request,
     SymbolMap,
 )
+from penstock.exchanges.clients import client_for
 from penstock.exchanges.facts import RequestFailed, RequestSent
-from penstock.exchanges.gateway import Gateway, client_for
+from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import HttpTransport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact

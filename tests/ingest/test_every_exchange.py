@@ -19,7 +19,8 @@ from penstock.config import Exchanges, Settings, Simulator
 from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info, SymbolMap
-from penstock.exchanges.gateway import Gateway, gateway_for
+from penstock.exchanges.clients import gateway_for
+from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer, Transport
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext

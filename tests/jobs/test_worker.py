@@ -15,6 +15,7 @@ from penstock.config import Jobs
 from penstock.errors import (
     BadRequest,
     Banned,
+    CircuitOpen,
     ConnectorPaused,
     ExchangeUnreachable,
     RateLimited,
@@ -288,6 +289,11 @@ async def test_a_job_of_another_process_is_seen_within_the_next_look(shop: Shop)
         (UnknownSymbol("sim", "A/USDT"), "failed", 1),
         (RateLimited("full", retry_at_ms=START_MS + 9_000), "waiting_rate_limit", 0),
         (Banned("sim", until_ms=START_MS + 9_000, status=418), "waiting_rate_limit", 0),
+        (
+            CircuitOpen("sim", retry_at_ms=START_MS + 9_000, reason="it fails"),
+            "waiting_rate_limit",
+            0,
+        ),
         (StoreUnreachable("memory:", "silent"), "queued", 0),
         (ConnectorPaused("sim", "paused"), "queued", 0),
     ],

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.api.breakers import BreakerView, TransitionView
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view
 from penstock.connectors import Connector, LimitState
@@ -118,6 +119,20 @@ _ROWS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+def _breaker(exchange: str) -> BreakerView:
+    at, reason = "2026-01-17T10:30:00.000Z", "5 of 5 requests failed, the last: … (503)."
+    return BreakerView(
+        exchange_id=exchange,
+        state="open",
+        forced=None,
+        reason=reason,
+        retry_at=1_768_646_100_000,
+        probe_by=None,
+        failures_in_a_row=0,
+        transitions=(TransitionView(at=at, to="open", reason=reason),),
+    )
+
+
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -132,6 +147,8 @@ def answers(exchange: str) -> dict[str, Any]:
     shown = {
         **of_connectors,
         **of_jobs,
+        "showBreaker": _breaker(exchange),
+        "forceBreaker": _breaker(exchange),
         "listConnectors": {"items": [one], "next": None},
         "listJobs": {"items": [work], "next": None},
         "listJobEvents": job(exchange).events,
@@ -160,6 +177,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},
             "backfill": {**candles, "type": "ohlcv_backfill", "cursor": since},

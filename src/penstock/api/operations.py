@@ -6,7 +6,8 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from penstock.api import connectors, data, health, jobs, markets
+from penstock.api import breakers, connectors, data, health, jobs, markets
+from penstock.api.breakers import BreakerOrder, BreakerView
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
@@ -109,6 +110,14 @@ OPERATIONS = (
     Operation(route=connectors.paused, id="pauseConnector", answers=ConnectorView, refusals=(404,)),
     Operation(
         route=connectors.resumed, id="resumeConnector", answers=ConnectorView, refusals=(404,)
+    ),
+    Operation(route=breakers.shown, id="showBreaker", answers=BreakerView, refusals=(404,)),
+    Operation(
+        route=breakers.forced,
+        id="forceBreaker",
+        body=BreakerOrder,
+        answers=BreakerView,
+        refusals=(404, *_BODY),
     ),
     Operation(
         route=jobs.created,

@@ -23,6 +23,7 @@ from penstock.errors import (
     BadLimit,
     BadQuery,
     BadTime,
+    CircuitOpen,
     ConnectorInUse,
     ConnectorPaused,
     ExchangeError,
@@ -198,6 +199,6 @@ def _problem_of(error: PenstockError, status: int) -> Problem:
 
 
 def _retry_after_s(error: PenstockError, clock: Clock) -> int:
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimited | CircuitOpen):
         return max(1, -(-(error.retry_at_ms - clock.now_ms()) // 1000))
     return RETRY_AFTER_S

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.api.breakers import breaker_view
 from penstock.api.views import connector_view
 from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
@@ -15,6 +16,7 @@ from penstock.connectors import Connector, ConnectorManager, LimitState
 from penstock.errors import UnknownInterval
 from penstock.ingest.admin import FleetAdmin
 from penstock.market.interval import Interval
+from penstock.resilience.breaker import Breaker
 from penstock.throttle.gate import Limit
 
 connectors = typer.Typer(
@@ -158,6 +160,44 @@ def unblock(
     if freed.blocked_until is not None:
         note("The exchange ordered another stop meanwhile. It was not lifted: run unblock again.")
     _show(freed, as_json)
+
+
+@connectors.command()
+def breaker(
+    context: typer.Context,
+    exchange: ExchangeArgument,
+    order: Annotated[
+        Literal["open", "closed", "auto"] | None,
+        typer.Argument(help="Keep it open or closed, or make it automatic again."),
+    ] = None,
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an exchange's circuit breaker, which stops requests while they fail, or force it.
+
+    Example: penstock connectors breaker binance open
+    """
+
+    async def do(admin: FleetAdmin) -> Breaker:
+        if order is None:
+            return await admin.connectors.breaker(exchange)
+        force = None if order == "auto" else order
+        return await admin.connectors.force_breaker(exchange, force)
+
+    found = with_admin(context, data_dir, do, read_only=order is None)
+    if as_json:
+        say(breaker_view(exchange, found))
+    else:
+        _draw_breaker(exchange, found)
+
+
+def _draw_breaker(exchange: str, found: Breaker) -> None:
+    state = f"forced {found.forced}" if found.forced else found.phase.replace("_", "-")
+    typer.echo(f"{exchange}: {state}")
+    if found.phase == "open" and not found.forced:
+        typer.echo(f"{found.reason}\nThe next request is sent at {instant(found.retry_at_ms)}.")
+    for each in found.transitions:
+        typer.echo(f"{instant(each.at_ms)}  {each.to.replace('_', '-')}  {each.reason}".rstrip())
 
 
 @connectors.command("rm")

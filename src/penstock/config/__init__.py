@@ -19,6 +19,7 @@ from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.settings import (
     Api,
+    Breaker,
     Bus,
     Collect,
     Exchanges,
@@ -46,6 +47,7 @@ from penstock.config.simulator import (
 __all__ = [
     "RENAMED",
     "Api",
+    "Breaker",
     "Bus",
     "Collect",
     "ConnectorPlan",

@@ -77,6 +77,27 @@ class Requests(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Up to this share of each delay is subtracted at random, to spread retries of many callers."""
 
 
+class Breaker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The circuit breaker of each exchange, shared by all processes."""
+
+    failures: Count = 5
+    """Failures in a row that open it: server errors and requests without an answer …"""
+    failure_rate: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    """… if at least this share of all requests of the window failed …"""
+    window: Seconds = 30.0
+    """… which has this many seconds …"""
+    min_requests: Count = 5
+    """… and at least this many requests."""
+    cooldown: Seconds = 300.0
+    """Seconds without requests once it is open. They double each time it opens again soon."""
+    longest_cooldown: Seconds = 3600.0
+    """Maximum of these seconds."""
+    successes: Count = 3
+    """Successful probes, one after the other, that close it."""
+    ramp: Seconds = 30.0
+    """Seconds after it closed in which a process sends one request at a time, then two, four …"""
+
+
 class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is collected, and where it is stored."""
 
@@ -322,6 +343,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: State = State()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
+    breaker: Breaker = Breaker()
     jobs: Jobs = Jobs()
     api: Api = Api()
     metrics: Metrics = Metrics()

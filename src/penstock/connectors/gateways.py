@@ -5,17 +5,25 @@ Every request of a process is charged to that budget, whether there is a connect
 
 import asyncio
 from collections import defaultdict
+from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.connectors.breaker import SharedBreaker, rules_of
 from penstock.connectors.counters import FleetCounters
 from penstock.connectors.gate import SharedGate
 from penstock.connectors.stops import StopRecorder
 from penstock.exchanges import registry
 from penstock.exchanges.base import ExchangeClient
-from penstock.exchanges.gateway import client_for
+from penstock.exchanges.clients import client_for
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, fan_out, quiet
+
+
+class _Opened(NamedTuple):
+    client: ExchangeClient
+    gate: SharedGate
+    breaker: SharedBreaker
 
 
 class FleetGateways:
@@ -30,7 +38,7 @@ class FleetGateways:
         """Counts every request; other facts to be counted have to be passed to it."""
         self._stops = StopRecorder(store, clock)
         self._listener = fan_out([self.counters, self._stops, listener])
-        self._opened: dict[str, tuple[ExchangeClient, SharedGate]] = {}
+        self._opened: dict[str, _Opened] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def open(self, exchange_id: str) -> ExchangeClient:
@@ -41,7 +49,7 @@ class FleetGateways:
         """
         if exchange_id not in self._opened:
             self._opened[exchange_id] = self._made(exchange_id)
-        return self._opened[exchange_id][0]
+        return self._opened[exchange_id].client
 
     async def of(self, exchange_id: str) -> ExchangeClient:
         """The client of an exchange, with its clock measured.
@@ -64,17 +72,18 @@ class FleetGateways:
             ConnectorPaused, StorageError: they are not.
         """
         self.open(exchange_id)
-        await self._opened[exchange_id][1].check()
+        await self._opened[exchange_id].gate.check()
 
     async def aclose(self) -> None:
         """Close every connection, and write to the store what is still pending."""
-        for gateway, gate in self._opened.values():
-            await gateway.aclose()
+        for client, gate, breaker in self._opened.values():
+            await client.aclose()
             await gate.aclose()
+            await breaker.aclose()
         await self._stops.aclose()
         await self.counters.aclose()
 
-    def _made(self, exchange_id: str) -> tuple[ExchangeClient, SharedGate]:
+    def _made(self, exchange_id: str) -> _Opened:
         exchange = registry.load(exchange_id)
         requests = self._settings.requests
         gate = SharedGate(
@@ -86,4 +95,7 @@ class FleetGateways:
             guard_ms=requests.guard_ms,
             listener=self._listener,
         )
-        return client_for(exchange, self._settings, self._clock, self._listener, gate), gate
+        rules = rules_of(self._settings)
+        breaker = SharedBreaker(self._store, exchange_id, self._clock, rules, self._listener)
+        client = client_for(exchange, self._settings, self._clock, self._listener, gate, breaker)
+        return _Opened(client, gate, breaker)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.connectors.breaker import breaker_of, changed
 from penstock.connectors.counters import fleet_counters
 from penstock.connectors.limits import ask_of, pace_wait_ms, restored, stored
 from penstock.connectors.markets import announced_limits
@@ -24,6 +25,7 @@ from penstock.connectors.model import (
 )
 from penstock.errors import BadLimit, ConnectorInUse, UnknownConnector, VersionChanged
 from penstock.exchanges import registry
+from penstock.resilience.breaker import Breaker, Force, with_force
 from penstock.storage.state import Document, Query, StateStore
 from penstock.storage.state.documents import Condition
 from penstock.storage.state.schema import CONNECTORS, JOBS
@@ -169,6 +171,28 @@ class ConnectorManager:
         # After the budget: a process that reads this in the document then finds no stop there.
         now_ms = await self._store.now_ms()
         return await self._change(exchange_id, None, lambda _: {"lifted_at": now_ms, "stop": None})
+
+    async def breaker(self, exchange_id: str) -> Breaker:
+        """The circuit breaker of an exchange.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        await self._document(exchange_id)
+        return await breaker_of(self._store, exchange_id)
+
+    async def force_breaker(self, exchange_id: str, force: Force | None) -> Breaker:
+        """Keep a circuit breaker open or closed; None makes it automatic again.
+
+        Raises:
+            UnknownConnector: there is none, or it was deleted.
+        """
+        await self._document(exchange_id)
+        now_ms = await self._store.now_ms()
+        _, after = await changed(
+            self._store, exchange_id, lambda found: with_force(found, force, now_ms)
+        )
+        return after
 
     async def edit(
         self,

@@ -27,6 +27,7 @@ PenstockError
 ├── ExchangeError          the exchange rejected the request
 │   ├── RateLimited        too fast, or the wait would be too long: retry at ``retry_at_ms``
 │   │   └── WaitTimedOut   no tokens within the caller's timeout (a TimeoutError too); none used
+│   ├── CircuitOpen        it failed too often: nothing is sent before ``retry_at_ms``
 │   ├── Banned             the exchange banned this address until ``until_ms``: send nothing
 │   └── BadRequest         a retry of the same request will not help
 ├── ExchangeUnreachable    no answer at all: back off and retry
@@ -64,6 +65,7 @@ handle, and nothing else.
 from penstock.errors.answers import (
     BadRequest,
     Banned,
+    CircuitOpen,
     ExchangeError,
     ExchangeUnreachable,
     NeverSent,
@@ -143,6 +145,7 @@ __all__ = [
     "BadTime",
     "Banned",
     "BusUnreachable",
+    "CircuitOpen",
     "ConfigError",
     "ConnectorInUse",
     "ConnectorPaused",

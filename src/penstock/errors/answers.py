@@ -23,6 +23,17 @@ class WaitTimedOut(RateLimited, TimeoutError):
     """No tokens were, or could be, available within the caller's timeout. None were used."""
 
 
+class CircuitOpen(ExchangeError):
+    """Requests to the exchange failed, so for some time none are sent."""
+
+    def __init__(self, exchange: str, *, retry_at_ms: int, reason: str) -> None:
+        self.retry_at_ms = retry_at_ms
+        super().__init__(
+            f"Nothing is sent to {exchange}: its circuit breaker is open ({reason}). Retry at"
+            f" {retry_at_ms} (Unix time in ms)."
+        )
+
+
 class Banned(ExchangeError):
     """The exchange banned this address."""
 

@@ -1,12 +1,13 @@
 """The gateway sends all REST requests to an exchange.
 
-For each request it acquires a grant from the gate, sends, updates the gate with the usage reported
-in the response, and reads the response. It sends nothing without a grant; every retry needs a new
-one. When the exchange orders a stop, the gate is blocked before the error reaches the caller, so
-that no other task sends either.
+For each request it asks the circuit breaker, acquires a grant from the gate, sends, updates the
+gate with the usage reported in the response, and reads the response. It sends nothing without a
+grant; every retry needs a new one. When the exchange orders a stop, the gate is blocked before the
+error reaches the caller, so that no other task sends either.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -14,7 +15,6 @@ from random import random
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.config import Settings
 from penstock.errors import (
     BadRequest,
     Banned,
@@ -29,7 +29,6 @@ from penstock.errors import (
 from penstock.exchanges.base import (
     ApiError,
     Exchange,
-    ExchangeClient,
     Feed,
     Info,
     Meaning,
@@ -37,17 +36,16 @@ from penstock.exchanges.base import (
     SymbolMap,
 )
 from penstock.exchanges.facts import (
-    CapacityLow,
     ClockStepped,
     RequestFailed,
     RequestSent,
     SendingStopped,
 )
-from penstock.exchanges.http import Answer, HttpTransport, SendsRaw, Transport
+from penstock.exchanges.http import Answer, SendsRaw, Transport
 from penstock.resilience.backoff import Backoff
+from penstock.resilience.circuit import CircuitBreaker, NoBreaker
 from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Gate, GateGrant
-from penstock.throttle.local_gate import LocalGate
 from penstock.throttle.offset import Offset, narrowed, seen, step_ms
 
 T = TypeVar("T")
@@ -87,6 +85,7 @@ class Gateway:
     random: Callable[[], float] = random
     offset: Offset | None = None
     """How far the exchange's clock is ahead, once known."""
+    breaker: CircuitBreaker = field(default_factory=NoBreaker)
     longest_stop_ms: int = LONGEST_STOP_MS
     """The longest stop that is accepted from the exchange."""
 
@@ -96,6 +95,7 @@ class Gateway:
         Raises:
             RateLimited: the exchange ordered a stop, or there is no capacity within the timeout.
             Banned: the exchange banned this address.
+            CircuitOpen: requests failed too often, so none are sent for some time.
             BadRequest: the exchange rejects this request; a retry does not help.
             ExchangeError: the exchange failed in every attempt.
             ExchangeUnreachable: there was no response in any attempt.
@@ -153,18 +153,25 @@ class Gateway:
 
     async def _ask(self, request: Request[T]) -> _Exchanged:
         while True:
+            await self.breaker.check()
             grant = await self._pay(request)
-            try:
+            # Once more: it may have opened while this request waited for the gate.
+            with suppress(_Lapsed), await self._admitted(grant):
                 exchanged = await self._send(request, grant)
-            except _Lapsed:
-                continue
-            grant.answered()
-            if request is not self.exchange.time:
-                # The body of ``time`` is more exact than a header, which a proxy may have set.
-                self._sync_clock(exchanged)
-            self._sync_usage(exchanged)
-            self._check(request, exchanged)
-            return exchanged
+                grant.answered()
+                if request is not self.exchange.time:
+                    # The body of ``time`` is more exact than a header, which a proxy may have set.
+                    self._sync_clock(exchanged)
+                self._sync_usage(exchanged)
+                self._check(request, exchanged)
+                return exchanged
+
+    async def _admitted(self, grant: GateGrant) -> AbstractContextManager[None]:
+        try:
+            return await self.breaker.admit()
+        except BaseException:
+            grant.refund()
+            raise
 
     async def _pay(self, request: Request[T]) -> GateGrant:
         """Acquire all tokens of a request, in parts; return the grant of the last part."""
@@ -305,68 +312,6 @@ class Gateway:
             )
         )
         return until_ms
-
-
-def gateway_for(
-    exchange: Exchange,
-    settings: Settings,
-    clock: Clock,
-    listener: Listener = quiet,
-    gate: Gate | None = None,
-) -> Gateway:
-    """A gateway with the operator's settings. Opens no connection yet.
-
-    Without ``gate`` it gets a local one, which does not count the requests of other processes.
-    """
-    requests = settings.requests
-    gate = gate or _own_gate(exchange, settings, clock, listener)
-    return Gateway(
-        exchange,
-        HttpTransport(settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url), requests),
-        gate,
-        clock,
-        Backoff(
-            attempts=requests.attempts,
-            first_s=requests.first_delay,
-            multiplier=requests.multiplier,
-            longest_s=requests.longest_delay,
-            jitter=requests.jitter,
-        ),
-        listener,
-        longest_stop_ms=round(requests.longest_stop * 1000),
-    )
-
-
-def client_for(
-    exchange: Exchange,
-    settings: Settings,
-    clock: Clock,
-    listener: Listener = quiet,
-    gate: Gate | None = None,
-) -> ExchangeClient:
-    """The client of an exchange: a gateway, or what the exchange's ``make_client`` returns."""
-    gateway = gateway_for(exchange, settings, clock, listener, gate)
-    return exchange.make_client(gateway, settings.exchanges) if exchange.make_client else gateway
-
-
-def _own_gate(
-    exchange: Exchange, settings: Settings, clock: Clock, listener: Listener
-) -> LocalGate:
-    requests = settings.requests
-    gate = LocalGate(
-        clock,
-        exchange.limits(clock.now_ms()),
-        acquire_timeout_ms=round(requests.acquire_timeout * 1000),
-        guard_ms=requests.guard_ms,
-    )
-    gate.add_listener(
-        lambda low: listener(
-            CapacityLow(
-                exchange=exchange.name, timeframe=low.timeframe, remaining=low.remaining_cap
-            )
-        )
-    )
-    return gate
 
 
 def _meaning(status: int) -> Meaning:

@@ -15,6 +15,7 @@ from penstock.errors import (
     BadJob,
     BadRequest,
     Banned,
+    CircuitOpen,
     ConnectorPaused,
     CostExceedsLimit,
     MalformedSymbol,
@@ -85,7 +86,7 @@ class Outcomes:
         match result:
             case True:
                 return await self._done(job_run, at_ms)
-            case RateLimited() | Banned():
+            case RateLimited() | Banned() | CircuitOpen():
                 return await self._wait(job_run, at_ms, result)
             case Exception() if not isinstance(result, _NOT_ITS_FAULT):
                 return await self._fail(job_run, at_ms, result)
@@ -110,7 +111,9 @@ class Outcomes:
             )
         return Outcome("done")
 
-    async def _wait(self, job_run: AnyRun, at_ms: int, error: RateLimited | Banned) -> Outcome:
+    async def _wait(
+        self, job_run: AnyRun, at_ms: int, error: RateLimited | Banned | CircuitOpen
+    ) -> Outcome:
         job = job_run.job
         again_ms = error.until_ms if isinstance(error, Banned) else error.retry_at_ms
         # The error has a time of this machine's clock; only the difference applies to the store's.

@@ -12,8 +12,8 @@ from penstock.clock import SystemClock
 from penstock.config import Exchanges, Requests, Settings, Simulator
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange, ExchangeClient, Info, Rest
+from penstock.exchanges.clients import client_for
 from penstock.exchanges.facts import RequestSent
-from penstock.exchanges.gateway import client_for
 from penstock.market.symbol import Symbol
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Fact

@@ -184,6 +184,8 @@ SEALS = Table(
     indexes=(("log_id", "slot"),),
 )
 
+BREAKERS = Table(name="breakers", fields={"exchange_id": "text"})
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -199,4 +201,5 @@ SCHEMA: Schema = (
     (JOBS,),
     (COVERAGE, GAPS),
     (SEALS,),
+    (BREAKERS,),
 )

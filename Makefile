@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-breaker chaos-bus chaos-collect chaos-gaps chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -64,6 +64,9 @@ chaos-collect: $(READY) ## Kill the collector over a hundred times and judge wha
 
 chaos-breaker: $(READY) ## Let an exchange fail under three processes for 100 cooldowns, and kill probers; ROUNDS=100
 	PENSTOCK_TEST_ROUNDS=$(or $(ROUNDS),100) $(BIN)/pytest -s -m sample tests/chaos/test_breaker.py $(ARGS)
+
+chaos-day: $(READY) ## Record and seal a day of 20 markets, and watch log and memory; HOURS=24
+	PENSTOCK_TEST_HOURS=$(or $(HOURS),24) $(BIN)/pytest -s -m sample tests/chaos/test_day.py $(ARGS)
 
 chaos-gaps: $(READY) ## Cut connections a thousand times, and see that every missing trade is filled; SEED=7 CUTS=100
 	PENSTOCK_TEST_CUTS=$(or $(CUTS),1000) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_gaps.py $(ARGS)

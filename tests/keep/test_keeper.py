@@ -242,6 +242,25 @@ async def test_a_log_above_its_maximum_is_trimmed_sooner(world: World) -> None:
     assert f"of {size // 2 / 1e6:,.1f} MB" in keeper.report().doing
 
 
+async def test_a_running_keeper_trims_as_soon_as_the_log_exceeds_its_maximum(world: World) -> None:
+    keeper, stop = world.keeper(most=20_000, seal_every=5.0), asyncio.Event()
+    running = asyncio.create_task(keeper.run(stop))
+    async with asyncio.timeout(PATIENCE_S):
+        while not keeper.log_bytes:  # noqa: ASYNC110 (it has no event for that)
+            await asyncio.sleep(0.01)
+        world.append(trades(1, 5000, age_ns=100 * HOUR_NS))
+        began_ms = world.clock.now_ms()
+        while not any(each.deletions for each in await read_seals(world.store, LOG_ID, SLOT)):
+            if world.clock.next_wake_ns() is not None:  # It has nothing to do until then.
+                await world.clock.advance(1)
+            await asyncio.sleep(0.01)
+        stop.set()
+        await running
+
+    assert world.clock.now_ms() - began_ms <= 15_000
+    assert await trim(world) == 1
+
+
 async def test_days_are_compacted_once_they_are_over(world: World) -> None:
     keeper = world.keeper(seal_rows=10)
     world.append([*trades(1, 50, age_ns=72 * HOUR_NS), *trades(51, 70, age_ns=HOUR_NS)])

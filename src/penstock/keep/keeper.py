@@ -80,13 +80,18 @@ class Keeper:
         """Work until stopped; what is being written is completed."""
         while not stop.is_set():
             await self.seal_all(stop)
-            if self._due(self._deleted_ns, min(self._keep.hot / 24, self._keep.compact_every)):
+            regularly_s = min(self._keep.hot / 24, self._keep.compact_every)
+            if self._is_too_large() or self._due(self._deleted_ns, regularly_s):
                 self._deleted_ns = self._services.clock.monotonic_ns()
                 await self.trim_all(stop)
             if self._due(self._kept_ns, self._keep.compact_every):
                 self._kept_ns = self._services.clock.monotonic_ns()
                 await self.maintain(stop)
             await wait_for(stop, self._services.clock, self._keep.seal_every)
+
+    def _is_too_large(self) -> bool:
+        """Whether the log exceeded its maximum size when it was last read."""
+        return 0 < self._storage.log_max_bytes < self.log_bytes
 
     async def run_once(self, stop: asyncio.Event | None = None) -> None:
         """Do all that is due now."""

@@ -538,7 +538,7 @@ async def test_a_channel_that_an_exchange_lacks_is_rejected_when_the_job_is_crea
     name: str,
 ) -> None:
     service = JobService(await open_store("memory:", clock=ManualClock(NOW_MS)), kinds())
-    said = {"exchange_id": name, "type": "gap_backfill", "symbol": "btc_usdt"}
+    said: dict[str, Any] = {"exchange_id": name, "type": "gap_backfill", "symbol": "btc_usdt"}
     ids = {"first_id": 1, "last_id": 2}
     made = await service.create(NewJob(**said, cursor=ids))
     lacking = {**ids, "channel": "agg_trades"}

@@ -19,7 +19,6 @@ from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
 from penstock.dataset.verify.findings import Report
 from penstock.dataset.verify.ids import missing_in
-from penstock.dataset.verify.records import runs_of
 from penstock.market.channels import TRADES
 from penstock.market.events import BookDelta, Candle, Event, Trade
 from penstock.market.interval import Interval
@@ -27,6 +26,7 @@ from penstock.market.levels import write_levels
 from penstock.publish.endpoints import log_id
 from penstock.storage.lake import open_lake
 from penstock.storage.lake.columns import table_of
+from penstock.storage.lake.ids import runs_of
 from penstock.storage.log import Stored, open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from penstock.coverage.ledger import Interval, by_series
-from penstock.coverage.model import By
+from penstock.coverage.model import DAMAGED, By
 from penstock.dataset.books import rules_of
 from penstock.dataset.gaps import as_interval
 from penstock.dataset.names import Exchanges, Symbols
@@ -55,7 +55,7 @@ def verify(
     streams = source.find(None, symbols, exchanges, without=damaged)
     ledger = _ledger(source, streams, report)
     run: dict[CheckName, Callable[[Report], Iterator[Finding]]] = {
-        "records": partial(_records, source, streams),
+        "records": partial(_records, source, streams, ledger),
         "ids": partial(_ids, source, streams, ledger),
         "candles": partial(_candles, source, streams, ledger),
         "books": partial(_books, source, streams),
@@ -73,8 +73,10 @@ def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledge
     own table of coverage says. Tables from which retention has deleted are left out.
     """
     if source.state is not None and (log_id := source.log_id()) is not None:
-        held = (each for each in source.state.ledger().held if each.log_id == log_id)
-        found = by_series(held, ())
+        stored = source.state.ledger()
+        held = (each for each in stored.held if each.log_id == log_id)
+        lost = (row for row in stored.gaps if row.cause == DAMAGED)
+        found = by_series(held, lost)
     else:
         found = {}
         for row in source.lake_coverage(streams):
@@ -95,12 +97,16 @@ def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledge
     }
 
 
-def _records(source: Source, streams: Sequence[Stream], report: Report) -> Iterator[Finding]:
+def _records(
+    source: Source, streams: Sequence[Stream], ledger: _Ledger, report: Report
+) -> Iterator[Finding]:
     for stream in streams:
         row = channels.find(stream.channel)
         if row is not None:
             found = SlotNumbers()
-            yield from check_records(source.places, row, stream, found)
+            # Where records were lost and that is known, numbers have breaks. Ids are checked.
+            is_known = any(each.cause == DAMAGED for each in ledger.get((stream, "id"), ()))
+            yield from check_records(source.places, row, stream, found, breaks=is_known)
             report.compared["records"] += len(found)
 
 

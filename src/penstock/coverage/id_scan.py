@@ -33,7 +33,8 @@ BATCH = 10_000
 """Recorded ids to look up before other tasks run."""
 SETTLED_MS = 60_000
 """When a gap is reported by live detection, and a filled one listed for its slot, at the latest."""
-_GONE = Why(DAMAGED, "ours", "it was recorded, and is in the log no more")
+GONE = Why(DAMAGED, "ours", "it was recorded, and is not stored any more")
+"""Why records are missing that the ledger lists."""
 
 
 class Scanned(NamedTuple):
@@ -80,8 +81,9 @@ class IdScan:
         Raises:
             StorageError: the log, the lake or the store failed.
         """
-        first = self._known.recorded.first if next_id is None else next_id
-        wanted = None if first is None else self._known.batch(first, most)
+        first = self._known.recorded.first
+        # What is before the first recorded id was not wanted.
+        wanted = None if first is None else self._known.batch(max(first, next_id or 0), most)
         if wanted is None:
             return None
         stored = logged(self._stream, [wanted], self._stores.log)
@@ -128,7 +130,7 @@ class IdScan:
 
     async def _lose(self, gap: IdGap) -> None:
         exchange, channel, symbol = self._stream
-        await self._write(gap, explained(self._stores.log, self._stream, *gap), _GONE)
+        await self._write(gap, explained(self._stores.log, self._stream, *gap), GONE)
         self._stores.emit(
             RecordsLost(exchange=exchange, channel=channel, symbol=symbol, count=gap.size)
         )
@@ -151,7 +153,7 @@ class IdScan:
             log_id=self._stores.log_id,
             opened_ms=now_ms,
         )
-        if why is _GONE:
+        if why is GONE:
             await rows.lose(row)
         else:
             await rows.open(row)

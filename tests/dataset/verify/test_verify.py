@@ -13,7 +13,7 @@ from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import delta, snapshot, trade
 
 from penstock.coverage.id_runs import IdRuns
-from penstock.coverage.model import Run, SlotCoverage, as_document
+from penstock.coverage.model import GapRow, GapState, Run, SlotCoverage, as_document
 from penstock.dataset.candles import CandleBuilder, as_candles, candle_rows
 from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
@@ -30,7 +30,7 @@ from penstock.storage.lake.ids import runs_of
 from penstock.storage.log import Stored, open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
-from penstock.storage.state.schema import COVERAGE
+from penstock.storage.state.schema import COVERAGE, GAPS
 
 NOON_MS = NOON_NS // 1_000_000
 SECONDS = 600
@@ -201,6 +201,43 @@ def test_trades_that_the_ledger_lists_and_nobody_recorded_are_found(tmp_path: Pa
     assert [(each.first, each.last) for each in report.findings if each.check == "ids"] == [
         (1300, 1309)
     ]
+
+
+@pytest.mark.parametrize(
+    ("lost", "found"),
+    [
+        ([("open", 1300, 1309)], []),
+        ([("open", 1300, 1305)], [(1306, 1309)]),
+        ([("filled", 1300, 1309)], [(1300, 1304)]),
+        ([("filled", 1300, 1303), ("open", 1304, 1309)], [(1300, 1303)]),
+    ],
+)
+def test_trades_that_are_known_to_be_lost_are_no_finding(
+    tmp_path: Path, lost: list[tuple[GapState, int, int]], found: list[tuple[int, int]]
+) -> None:
+    """Another log holds the trades from 1305 on: what was filled there is not here."""
+    stream = {"exchange": "binance", "channel": "trades", "symbol": "btc_usdt"}
+    runs = (Run(1305, 1400, NOON_MS, NOON_MS),)
+    other = SlotCoverage(**stream, log_id=7, slot="work-0", number=1, by="id", runs=runs)
+    rows = [
+        GapRow(**stream, by="id", first=first, last=last, cause="damaged", state=state)
+        for state, first, last in lost
+    ]
+
+    async def write() -> None:
+        store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
+        await store.insert_if_absent(COVERAGE, as_document(other))
+        for row in rows:
+            await store.insert_if_absent(GAPS, as_document(row))
+        await store.close()
+
+    asyncio.run(write())
+
+    report = verified(tmp_path, without(Trade, *range(300, 310)))
+
+    ids = [(each.first, each.last) for each in report.findings if each.check == "ids"]
+    assert ids == found
+    assert "records" not in {each.check for each in report.findings}
 
 
 @pytest.mark.parametrize(

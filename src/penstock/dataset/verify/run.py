@@ -3,14 +3,18 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
+from penstock.coverage.id_runs import IdRuns
 from penstock.coverage.ledger import Interval, by_series
-from penstock.coverage.model import DAMAGED, By
+from penstock.coverage.model import DAMAGED, By, GapRow
 from penstock.dataset.books import rules_of
 from penstock.dataset.gaps import as_interval
 from penstock.dataset.names import Exchanges, Symbols
 from penstock.dataset.plans import together
 from penstock.dataset.reading import Part
 from penstock.dataset.source import Source
+from penstock.dataset.state import Ledger
 from penstock.dataset.times import Range
 from penstock.dataset.verify.books import BookCheck
 from penstock.dataset.verify.candles import CandleCheck, candle_streams
@@ -75,8 +79,7 @@ def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledge
     if source.state is not None and (log_id := source.log_id()) is not None:
         stored = source.state.ledger()
         held = (each for each in stored.held if each.log_id == log_id)
-        lost = (row for row in stored.gaps if row.cause == DAMAGED)
-        found = by_series(held, lost)
+        found = by_series(held, _lost(stored, log_id))
     else:
         found = {}
         for row in source.lake_coverage(streams):
@@ -95,6 +98,32 @@ def _ledger(source: Source, streams: Sequence[Stream], report: Report) -> _Ledge
         for (stream, by), intervals in found.items()
         if (channel := channels.find(stream.channel)) and channel.name not in trimmed
     }
+
+
+def _lost(stored: Ledger, log_id: int) -> Iterator[GapRow]:
+    """The gaps of records that were lost later.
+
+    What was filled by a worker with another log is still missing here.
+    """
+    elsewhere: dict[tuple[Stream, By], IdRuns] = {}
+    for each in stored.held:
+        if each.log_id != log_id:
+            runs = elsewhere.setdefault((each.stream, each.by), IdRuns())
+            for run in each.runs:
+                runs.add_run(run.first, run.last)
+    for row in stored.gaps:
+        if row.cause != DAMAGED:
+            continue
+        others = elsewhere.get((row.stream, row.by))
+        if row.state != "filled" or others is None:
+            yield row
+            continue
+        here = IdRuns()
+        for part in others.lacking(row.first, row.last):
+            here.add_run(*part)
+            yield replace(row, first=part[0], last=part[1])
+        for first, last in here.lacking(row.first, row.last):
+            yield replace(row, first=first, last=last, state="open")
 
 
 def _records(

@@ -216,7 +216,7 @@ def test_trades_that_are_known_to_be_lost_are_no_finding(
     tmp_path: Path, lost: list[tuple[GapState, int, int]], found: list[tuple[int, int]]
 ) -> None:
     """Another log holds the trades from 1305 on: what was filled there is not here."""
-    stream = {"exchange": "binance", "channel": "trades", "symbol": "btc_usdt"}
+    stream: dict[str, Any] = {"exchange": "binance", "channel": "trades", "symbol": "btc_usdt"}
     runs = (Run(1305, 1400, NOON_MS, NOON_MS),)
     other = SlotCoverage(**stream, log_id=7, slot="work-0", number=1, by="id", runs=runs)
     rows = [

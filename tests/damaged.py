@@ -10,8 +10,9 @@ from tests import events
 
 from penstock.market.events import Event, Ticker, Trade
 from penstock.market.symbol import Symbol
-from penstock.storage.log import Span, open_log
+from penstock.storage.log import Span, keys, open_log
 from penstock.storage.log.keys import Stream
+from penstock.storage.log.rocksdb import open_alone
 
 SYMBOLS = (Symbol("BTC", "USDT"), Symbol("ETH", "USDT"))
 PER_TABLE = 150
@@ -71,6 +72,17 @@ def flip(at: int, bit: int = 3) -> Change:
         file.write_bytes(data)
 
     return change
+
+
+def delete_ids(folder: Path, slot: str, stream: Stream, first: int, last: int) -> None:
+    """Delete records with these ids, as nothing in penstock does: only the records themselves."""
+    with closing(open_alone(folder / "log" / slot)) as kv:
+        entries = kv.scan(b"s", keys.past(b"s"))
+        (own,) = [entry for entry, value in entries if keys.read_stream(value) == stream]
+        records = keys.prefix(b"r", int.from_bytes(own[1:], "big"))
+        batch = kv.batch()
+        batch.delete_range(records + keys.key_of_id(first), records + keys.key_of_id(last + 1))
+        kv.write(batch, sync=True)
 
 
 def read_everything(folder: Path) -> Content:

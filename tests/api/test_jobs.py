@@ -67,6 +67,16 @@ async def test_the_same_job_twice_is_a_conflict_that_names_the_first(api: Client
         ({"cursor": [1]}, "cursor", None),
         ({"type": "gap_backfill"}, "cursor", None),
         ({"type": "gap_backfill", "cursor": {"since_ms": 2, "until_ms": 1}}, "cursor", None),
+        (
+            {
+                "exchange_id": "kraken",
+                "type": "gap_backfill",
+                "timeframe": None,
+                "cursor": {"first_id": 1, "last_id": 2, "channel": "agg_trades"},
+            },
+            "cursor.channel",
+            None,
+        ),
     ],
 )
 async def test_a_job_that_makes_no_sense_is_refused_and_nothing_is_made(

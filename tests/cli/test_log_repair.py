@@ -1,5 +1,6 @@
 """``penstock log repair``: tells what is damaged, asks, and makes gaps of what is lost."""
 
+import asyncio
 import json
 import shutil
 from contextlib import closing
@@ -9,10 +10,14 @@ import pytest
 from tests.damaged import LAST, file_of, flip, make_slot, read_everything
 
 from penstock.collect.status import CollectorStatus, read_status, write_status
+from penstock.coverage.model import Run, SlotCoverage
 from penstock.coverage.stored import IdsStatus
+from penstock.coverage.writing import write_coverage
 from penstock.market.events import Disconnect
+from penstock.publish.endpoints import log_id
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream, id_of_key
+from penstock.storage.state import open_store
 
 from .conftest import invoke, run
 
@@ -94,6 +99,62 @@ def test_what_is_lost_is_listed_as_gaps_and_no_longer_called_seen(folder: Path) 
     assert status is not None
     assert status.ids[0].seen == [(1, 150), (301, LAST)]
     assert status.ids[0].missing == [(151, 300)]
+
+
+def listed(folder: Path) -> None:
+    """Let the ledger list all trades as complete."""
+
+    async def write() -> None:
+        store = await open_store(f"sqlite:{folder / 'state.db'}")
+        documents = [
+            SlotCoverage(
+                exchange="binance", channel="trades", symbol=symbol, log_id=log_id(folder),
+                slot="a", number=LAST, by="id", runs=(Run(1, LAST, 1, 2),),
+            )
+            for symbol in ("btc_usdt", "eth_usdt")
+        ]  # fmt: skip
+        await write_coverage(store, documents)
+        await store.close()
+
+    asyncio.run(write())
+
+
+def test_what_is_lost_is_missing_in_the_ledger_too(folder: Path) -> None:
+    listed(folder)
+    words = ("--json", "--data-dir", str(folder))
+
+    done = invoke("log", "repair", "--yes", *words)
+
+    (facts,) = lines(done.stdout)
+    assert done.returncode == 0, done.stderr
+    lost = {"by": "id", "first": 151, "last": 300}
+    streams = [f"binance.trades.{symbol}" for symbol in ("btc_usdt", "eth_usdt")]
+    gaps = [{"stream": stream, **lost} for stream in streams]
+    assert facts["ledger"] == {"corrected": True, "problem": None, "gaps": gaps}
+    assert "2 ranges of lost trades or candles are gaps now" in done.stderr
+    assert "penstock work" in done.stderr
+    rows = [each for each in lines(invoke("gaps", *words).stdout) if each["kind"] == "gap"]
+    assert [(row["symbol"], row["first"], row["last"], row["state"]) for row in rows] == [
+        ("btc_usdt", 151, 300, "open"), ("eth_usdt", 151, 300, "open")
+    ]  # fmt: skip
+    assert {(row["cause"], row["origin"]) for row in rows} == {("damaged", "ours")}
+    series = [
+        each for each in lines(invoke("coverage", *words).stdout) if each["channel"] == "trades"
+    ]
+    assert [(each["gaps"], each["complete"]) for each in series] == [(150, LAST - 150)] * 2
+
+
+def test_without_the_state_store_it_says_how_to_correct_the_ledger(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(folder)
+    (folder / "state.db").write_bytes(b"this is no database" * 100)
+
+    done = invoke("log", "repair", "--yes", "--data-dir", str(folder))
+
+    assert done.returncode == 0, "the slot itself is repaired"
+    assert "lost records are still listed as complete" in done.stderr
+    assert "penstock jobs add binance trade_scan eth_usdt" in done.stderr
 
 
 def test_what_is_sound_needs_no_consent(killed: Path) -> None:

@@ -173,9 +173,27 @@ async def test_workers_and_collectors_at_once_lose_no_part(store: StateStore) ->
     }
 
 
+async def test_what_was_filled_and_then_lost_is_open_again(store: StateStore) -> None:
+    rows = GapRows(store)
+    await rows.open(gap(10, 19))
+    await rows.open(gap(20, 29, "lost"))
+    await rows.mark_filled(TRADES, "id", 10, 19)
+
+    await rows.lose(gap(5, 25, "damaged", since_ms=7, opened_ms=8))
+
+    assert await shown(rows) == [
+        (5, 9, "open", "damaged"), (10, 19, "open", "damaged"), (20, 29, "open", "lost"),
+    ]  # fmt: skip
+    first, second, _ = await rows.find()
+    assert (second.source, second.filled_rows, second.closed_ms) == ("", 0, None)
+    assert (first.since_ms, second.since_ms, second.opened_ms) == (7, 7, 8)
+    await rows.mark_filled(TRADES, "id", 5, 19)
+    assert [row.state for row in await rows.find()] == ["filled", "open"]
+
+
 RANGES = st.tuples(st.integers(1, 30), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair)))
 ACTIONS = st.tuples(
-    st.sampled_from(["open", "lost", "fill", "refuse", "attach"]),
+    st.sampled_from(["open", "lost", "fill", "refuse", "attach", "lose"]),
     RANGES,
     st.none() | st.integers(0, 3),
 )
@@ -202,6 +220,8 @@ async def apply(rows: GapRows, action: str, first: int, last: int) -> None:
         await rows.mark_unfillable(TRADES, "id", first, last, "no")
     elif action == "attach":
         await rows.attach(TRADES, "id", first, last, "a-job")
+    elif action == "lose":
+        await rows.lose(gap(first, last, "damaged"))
     else:
         await rows.open(gap(first, last, "lost" if action == "lost" else "disconnected"))
 
@@ -212,6 +232,8 @@ def expect(model: dict[int, tuple[str, str]], action: str, first: int, last: int
         if action in ("open", "lost"):
             cause = "lost" if action == "lost" else "disconnected"
             model.setdefault(id_, ("open", cause))
+        elif action == "lose" and model.get(id_, ("filled",))[0] == "filled":
+            model[id_] = ("open", "damaged")
         elif id_ in model:
             state, cause = model[id_]
             if action == "fill":

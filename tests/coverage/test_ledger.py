@@ -63,6 +63,12 @@ def test_what_another_slot_holds_is_no_gap() -> None:
     assert brief(found) == [(1, 15, "complete"), (16, 20, "gap"), (21, 30, "complete")]
 
 
+def test_what_was_lost_later_is_a_gap_although_a_slot_lists_it() -> None:
+    found = intervals([held("a", (1, 30))], [gap(11, 20, cause="damaged")])
+
+    assert brief(found) == [(1, 10, "complete"), (11, 20, "gap"), (21, 30, "complete")]
+
+
 def test_series_do_not_mix() -> None:
     other = GapRow(exchange="kraken", channel="trades", symbol="btc_usd", by="id", first=1, last=2,
                    cause="lost")  # fmt: skip
@@ -77,7 +83,7 @@ def test_series_do_not_mix() -> None:
 
 RUNS = st.tuples(st.integers(1, 40), st.integers(0, 10)).map(lambda pair: (pair[0], sum(pair)))
 STATES = st.sampled_from(["open", "filled", "unfillable"])
-CAUSES = st.sampled_from(["lost", "disconnected"])
+CAUSES = st.sampled_from(["lost", "disconnected", "damaged"])
 
 
 @given(
@@ -93,7 +99,7 @@ def test_any_ledger_equals_sets_of_ids(slots: list[Any], rows: list[Any]) -> Non
     }
     expected = dict.fromkeys(complete, ("complete", ""))
     for id_, (state, cause) in missing.items():
-        if state == "filled" or id_ not in complete:
+        if state == "filled" or cause == "damaged" or id_ not in complete:
             expected[id_] = ("gap" if state == "open" else state, cause)
 
     found = intervals(

@@ -94,8 +94,11 @@ async def test_what_a_finished_job_recorded_and_the_log_lost_is_walked_again(
     [gap] = await context.job_service.find(type="gap_backfill")
     assert told.job == gap.id
     assert gap.cursor.since_ms == max(lost[0], BEGIN_MS)
+    [row] = await context.gaps.find()
+    assert (row.first, row.state, row.job_id) == (gap.cursor.since_ms, "open", gap.id)
     await scene.run_next(Leases(context.job_service.store, kinds()))
     assert scene.there.opens() == complete
+    assert [each.state for each in await context.gaps.find()] == ["filled"]
     assert await check_claims(context) == 0, "and that is that"
 
 

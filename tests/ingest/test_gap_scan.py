@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,10 @@ from tests import events
 
 from penstock.clock import ManualClock
 from penstock.coverage.candles import CandleGap, HeldCandles, joined, without
+from penstock.coverage.gap_rows import GapRows
+from penstock.coverage.model import Run, SlotCoverage
+from penstock.coverage.reading import read_ledger, series_of
+from penstock.coverage.writing import write_coverage
 from penstock.ingest.facts import CandlesMissing
 from penstock.jobs.model import Cursor, Job, NewJob
 from penstock.jobs.run import AnyRun
@@ -226,6 +231,83 @@ async def test_holes_far_apart_are_fetched_by_jobs_of_their_own_and_near_ones_by
     found = [(gap.cursor.since_ms, gap.cursor.until_ms) for gap in await gaps(there)]
     expected = [(-900, -899), (-700, -649), (-200, -199)]
     assert found == [tuple(NOW_MS + each * MINUTE_MS for each in ends) for ends in expected]
+
+
+async def rows(there: World) -> list[tuple[int, int, str, str]]:
+    """The gaps in the ledger, in minutes from now, the end excluded."""
+    found = await GapRows((await there.job_service()).store).find()
+    return [
+        (
+            (row.first - NOW_MS) // MINUTE_MS,
+            (row.last + 1 - NOW_MS) // MINUTE_MS,
+            row.state,
+            row.cause,
+        )
+        for row in found
+    ]
+
+
+async def test_a_hole_is_a_gap_in_the_ledger_until_it_is_filled() -> None:
+    there = world()
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    there.listing.spoil = lacking(-40, -39, -38, -30)
+
+    assert await there.run(job_run)
+
+    assert await rows(there) == [(-40, -37, "open", "missing"), (-30, -29, "open", "missing")]
+    (gap,) = await gaps(there)
+    found = await GapRows((await there.job_service()).store).find()
+    assert {row.job_id for row in found} == {gap.id}, "one job fetches both"
+    there.listing.spoil = lacking(-39)
+    await fill(there, gap)
+    assert await rows(there) == [
+        (-40, -39, "filled", "missing"), (-39, -38, "unfillable", "missing"),
+        (-38, -37, "filled", "missing"), (-30, -29, "filled", "missing"),
+    ]  # fmt: skip
+    await later(there, job_run, 2)
+    assert len(await rows(there)) == 4, "each range is checked once"
+
+
+async def test_candles_that_the_ledger_lists_and_the_log_lacks_were_lost() -> None:
+    there = world()
+    service = await there.job_service()
+    begin_ms = NOW_MS - 60 * MINUTE_MS
+    runs = (Run(begin_ms, NOW_MS - 35 * MINUTE_MS - 1, 1, 1),)
+    held = {"exchange": "binance", "channel": "candles_1m", "symbol": "btc_usdt", "slot": "a"}
+    document = SlotCoverage(**held, log_id=0, number=1, by="open_ms", runs=runs)
+    await write_coverage(service.store, [document])
+    there.listing.spoil = lacking(-40, -39, -20)
+
+    assert await there.run(there.job_run("ohlcv_incremental", Cursor(since_ms=begin_ms)))
+
+    assert await rows(there) == [(-40, -38, "open", "damaged"), (-20, -19, "open", "missing")]
+    (series,) = series_of(await read_ledger(service.store))
+    assert series.size("gap") == 3 * MINUTE_MS
+
+
+async def test_a_hole_that_a_live_job_has_yet_to_fetch_is_no_gap() -> None:
+    there = world()
+    since_ms, until_ms = NOW_MS - 45 * MINUTE_MS, NOW_MS - 38 * MINUTE_MS
+    await other(there, "gap_backfill", Cursor(since_ms=since_ms, until_ms=until_ms))
+    there.listing.spoil = lacking(-40, -20)
+
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 60 * MINUTE_MS))
+    assert await there.run(job_run)
+
+    assert await rows(there) == [(-20, -19, "open", "missing")]
+
+
+async def test_candles_that_the_exchange_no_longer_keeps_are_unfillable() -> None:
+    there = world()
+    await hold(there, -29, -25)
+    there.gateway.exchange = replace(there.gateway.exchange, latest_candles=20)
+
+    job_run = there.job_run("ohlcv_incremental", Cursor(since_ms=NOW_MS - 10 * MINUTE_MS))
+    assert await there.run(job_run)
+
+    assert await rows(there) == [(-25, -20, "unfillable", "missing"), (-20, -10, "open", "missing")]
+    (lost, _) = await GapRows((await there.job_service()).store).find()
+    assert lost.reason == "binance keeps candles of 1m from 2023-11-14T21:54:00Z on"
 
 
 months = st.sampled_from(["1m", "1w", "1M"])

@@ -212,6 +212,15 @@ async def test_minutes_without_trades_are_known_as_such_once_the_job_is_done() -
     assert (held.by, run.first, run.last) == ("open_ms", since_ms, until_ms - 1)
 
 
+async def test_minutes_without_trades_are_no_gaps() -> None:
+    there = world(frozenset({0, 30}), OPENED_MS + 2 * DAY_MS)
+
+    await there.run("ohlcv_incremental", Cursor(since_ms=OPENED_MS))
+
+    assert there.coverage.store is not None
+    assert await GapRows(there.coverage.store).find() == []
+
+
 async def test_long_silence_is_crossed_with_few_requests_and_kept_in_the_cursor() -> None:
     there = world(frozenset({0, 100_000}), OPENED_MS + 100_010 * MINUTE_MS, span=300)
 

@@ -22,7 +22,7 @@ from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import GAP_WATCH
 from penstock.ingest.id_ranges import IdRangeCursor
 from penstock.ingest.registry import build, kinds
-from penstock.jobs.model import Job, NewJob
+from penstock.jobs.model import Job, JobEdit, NewJob
 from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
 from penstock.jobs.validation import admitted
@@ -531,6 +531,24 @@ def test_a_range_that_cannot_be_is_rejected(fields: dict[str, Any], field: str) 
         admitted(NewJob(**said), kinds(), "", 0)
 
     assert refusal.value.field == field
+
+
+@pytest.mark.parametrize("name", ["coinbase", "kraken", "upbit"])
+async def test_a_channel_that_an_exchange_lacks_is_rejected_when_the_job_is_created(
+    name: str,
+) -> None:
+    service = JobService(await open_store("memory:", clock=ManualClock(NOW_MS)), kinds())
+    said: dict[str, Any] = {"exchange_id": name, "type": "gap_backfill", "symbol": "btc_usdt"}
+    ids = {"first_id": 1, "last_id": 2}
+    made = await service.create(NewJob(**said, cursor=ids))
+    lacking = {**ids, "channel": "agg_trades"}
+
+    with pytest.raises(BadJob, match=f"{name} has no agg_trades"):
+        await service.create(NewJob(**said, cursor=lacking))
+    with pytest.raises(BadJob, match=f"{name} has no agg_trades"):
+        await service.edit(made.id, JobEdit(cursor=lacking), version=None)
+
+    assert await service.find() == [made], "nothing was stored"
 
 
 async def test_a_channel_that_the_exchange_does_not_have_is_rejected() -> None:

@@ -45,6 +45,11 @@ ROWS = {
         {**BTC, "cursor": {"since_ms": 9, "until_ms": 12}},
         '{"since_ms":5,"symbol":"BTC/USDT","timeframe":"1h","until_ms":9}',
     ),
+    "trade_scan": Row(
+        {"symbol": "btc_usdt"},
+        {"symbol": "btc_usdt", "cursor": {"channel": "agg_trades"}},
+        '{"channel":"trades","symbol":"BTC/USDT"}',
+    ),
 }
 every = pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
 

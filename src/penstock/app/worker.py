@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
+from penstock.runtime.stores import lake_to_read
 from penstock.telemetry import Listener, fan_out, quiet
 
 
@@ -58,6 +60,7 @@ async def open_worker(
             listener,
             process.log_id,
             process.coverage,
+            partial(lake_to_read, settings),
         )
         await check_claims(context)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())

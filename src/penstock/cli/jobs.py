@@ -85,7 +85,7 @@ def add(
         str,
         typer.Argument(
             metavar="TYPE",
-            help="ohlcv_incremental, ohlcv_backfill, gap_backfill or markets_refresh.",
+            help="ohlcv_incremental, ohlcv_backfill, gap_backfill, trade_scan or markets_refresh.",
         ),
     ],
     symbol: Annotated[
@@ -109,6 +109,8 @@ def add(
     """Create a job that is due at once; creates the exchange's connector if there is none.
 
     Example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2024-01-01
+
+    Example: penstock jobs add binance trade_scan btc_usdt
 
     Example: penstock jobs add binance gap_backfill btc_usdt --cursor '{"first_id":5,"last_id":9}'
     """

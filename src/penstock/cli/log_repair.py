@@ -1,8 +1,11 @@
 """``penstock log repair``: finds damage in the log and replaces damaged slots with copies."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.context import read_settings
+from penstock.cli.ledger import consecutive
 from penstock.cli.options import DataOption, JsonOption, note, say
 from penstock.clock import SystemClock
 from penstock.collect.log_repair import finish, where
-from penstock.errors import SlotInUse, UnknownSlot
-from penstock.runtime.stores import configured_log
+from penstock.collect.repaired_ledger import LostRange, by_stream, correct_ledger
+from penstock.config import Settings
+from penstock.coverage.id_scan import ScannedStores
+from penstock.errors import MissingExtra, SlotInUse, StorageError, UnknownSlot
+from penstock.market.channels import TRADES
+from penstock.publish.endpoints import find_log_id
+from penstock.runtime.stores import configured_log, lake_to_read, open_state
 from penstock.storage.log import EventLog
 from penstock.storage.log.keys import key_text
 from penstock.storage.log.repair import DamageReport, Lost, repairing
@@ -38,15 +47,16 @@ def repair(
 
     If files are damaged, the command lists them and what is lost of each stream, then asks for
     confirmation. The damaged slot is kept beside the log as SLOT.damaged-TIME. penstock gaps lists
-    the lost records from then on, and record numbers continue above all that were used. Stop
-    the process that writes the slot first.
+    the lost records from then on, penstock coverage counts them as missing, and workers fetch lost
+    trades and candles again. Record numbers continue above all that were used. Stop the process
+    that writes the slot first.
 
     The exit code is 1 if a slot is damaged and was not repaired.
 
     Example: penstock log repair collect-binance --dry-run
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    folder, log = Path(settings.collect.data_dir), configured_log(settings)
+    log = configured_log(settings)
     there = sorted(slots_in(log.folder / "log")) if log.folder is not None else []
     if slot is not None and slot not in there:
         raise UnknownSlot(slot, there)
@@ -55,7 +65,7 @@ def repair(
     failed = False
     for name in [slot] if slot else there:
         try:
-            ended_well = _repair_one(folder, log, name, ask, yes and not dry_run, dry_run, as_json)
+            ended_well = _repair_one(settings, name, ask, yes and not dry_run, dry_run, as_json)
             failed = failed or not ended_well
         except SlotInUse as error:
             if slot is not None:
@@ -67,10 +77,12 @@ def repair(
 
 
 def _repair_one(
-    folder: Path, log: EventLog, slot: str, ask: bool, agreed: bool, dry_run: bool, as_json: bool
+    settings: Settings, slot: str, ask: bool, agreed: bool, dry_run: bool, as_json: bool
 ) -> bool:
     """Check and repair one slot; return whether it is intact or was repaired."""
+    folder, log = Path(settings.collect.data_dir), configured_log(settings)
     assert log.folder is not None
+    ledger: dict[str, object] | None = None
     with repairing(log.folder / "log", slot) as under_way:
         findings = under_way.examine()
         aside: Path | None = None
@@ -83,14 +95,58 @@ def _repair_one(
                 )
             if agreed:
                 aside = finish(under_way, folder, log, SystemClock().now_ns())
+                ledger = _correct_ledger(settings, log, findings)
     if as_json:
-        say(_facts(findings, aside))
+        say({**_facts(findings, aside), "ledger": ledger})
     elif aside is not None:
         note(f"penstock: {slot} is repaired. The damaged files are kept in {aside}.")
     elif not findings.sound:
         again = "" if dry_run else " Repair it with --yes."
         note(f"penstock: {slot} is damaged. Nothing was changed.{again}")
     return findings.sound or aside is not None
+
+
+def _correct_ledger(
+    settings: Settings, log: EventLog, findings: DamageReport
+) -> dict[str, object] | None:
+    """Report what is lost as gaps; return what was done, None if there was nothing to do."""
+    log_id = None if log.folder is None else find_log_id(log.folder)
+    kept_here = Path(settings.collect.data_dir) / "state.db"
+    affected = list(by_stream(findings.lost, consecutive))
+    if not affected or log_id is None or not (settings.state.url or kept_here.exists()):
+        return None  # no ledger lists them
+    try:
+        found = asyncio.run(_report_lost(settings, log, log_id, findings))
+    except (StorageError, MissingExtra) as error:
+        note(f"penstock: lost records are still listed as complete: {error}")
+        note("penstock: for trades, correct it later with:")
+        for stream, by, _ in affected:
+            if by == "id":
+                said = "" if stream.channel == TRADES.name else _channel_words(stream.channel)
+                note(f"  penstock jobs add {stream.exchange} trade_scan {stream.symbol}{said}")
+        return {"corrected": False, "problem": str(error), "gaps": []}
+    if found:
+        note(
+            f"penstock: {len(found):,} ranges of lost trades or candles are gaps now: penstock gaps"
+            " lists them. Workers fetch them: penstock work"
+        )
+    gaps = [{**each._asdict(), "stream": str(each.stream)} for each in found]
+    return {"corrected": True, "problem": None, "gaps": gaps}
+
+
+def _channel_words(channel: str) -> str:
+    return f""" --cursor '{{"channel": "{channel}"}}'"""
+
+
+async def _report_lost(
+    settings: Settings, log: EventLog, log_id: int, findings: DamageReport
+) -> list[LostRange]:
+    clock = SystemClock()
+    async with open_state(settings, clock) as store:
+        with closing(log.reader()) as reader:
+            lake = partial(lake_to_read, settings)
+            stores = ScannedStores(store, reader, log_id, clock, lake)
+            return await correct_ledger(findings.lost, stores, consecutive)
 
 
 def _facts(findings: DamageReport, aside: Path | None) -> dict[str, object]:

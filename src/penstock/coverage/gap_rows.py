@@ -37,6 +37,17 @@ class GapRows:
             if not await self._extend(free):
                 await self._store.insert_if_absent(GAPS, as_document(free))
 
+    async def lose(self, gap: GapRow) -> None:
+        """Add a gap of records that were lost later, also where a gap was filled before."""
+
+        def change(row: GapRow) -> GapRow | None:
+            if row.state != "filled":
+                return None
+            return replace(gap, first=row.first, last=row.last)
+
+        await self._change(gap.stream, gap.by, gap.first, gap.last, change)
+        await self.open(gap)
+
     async def find(
         self,
         *,

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.coverage.model import By, GapRow, Origin, Run, SlotCoverage
+from penstock.coverage.model import DAMAGED, By, GapRow, Origin, Run, SlotCoverage
 from penstock.storage.log.keys import Stream
 
 State = Literal["complete", "gap", "filled", "unfillable"]
@@ -111,16 +111,15 @@ def intervals(coverage: Iterable[SlotCoverage], rows: Iterable[GapRow]) -> list[
     """The ordered, disjoint intervals of one series, from what all slots hold and its gaps.
 
     What a slot holds is complete although a row calls it missing: the row is closed later than its
-    records are written. What lies between two intervals is in no slot and was not reported as a
-    gap yet.
+    records are written. Not so what was lost after it was recorded: the slot still lists that. What
+    lies between two intervals is in no slot and was not reported as a gap yet.
     """
     gaps = visible(rows)
     runs = joined_runs(run for each in coverage for run in each.runs)
-    filled = [gap for gap in gaps if gap.state == "filled"]
-    missing = [gap for gap in gaps if gap.state != "filled"]
-    found = [_of_gap(gap) for gap in filled]
+    found = [_of_gap(gap) for gap in gaps if _counts_before_runs(gap)]
     found += _without(map(_complete, runs), found)
-    found += _without(map(_of_gap, missing), found)
+    missing = (_of_gap(gap) for gap in gaps if not _counts_before_runs(gap))
+    found += _without(missing, found)
     return _merged(sorted(found, key=lambda interval: interval.first))
 
 
@@ -138,6 +137,10 @@ def by_series(
         series: intervals(held.get(series, ()), gaps.get(series, ()))
         for series in sorted({*held, *gaps})
     }
+
+
+def _counts_before_runs(gap: GapRow) -> bool:
+    return gap.state == "filled" or gap.cause == DAMAGED
 
 
 def _complete(run: Run) -> Interval:

@@ -23,6 +23,8 @@ LOST = "lost"
 """The cause of a gap without a disconnect: the connection was open."""
 MISSING = "missing"
 """The cause of a gap of candles that a scan found."""
+DAMAGED = "damaged"
+"""The cause of a gap of records that were lost after they were recorded."""
 
 MOST_POSITION = (1 << 63) - 1
 """The greatest position that all databases can store."""

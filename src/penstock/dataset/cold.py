@@ -21,6 +21,7 @@ from penstock.storage.lake.coverage import COVERAGE
 from penstock.storage.lake.delta import check_format
 from penstock.storage.lake.digests import files_of
 from penstock.storage.lake.failures import lake_errors
+from penstock.storage.lake.ids import is_trimmed
 from penstock.storage.log.keys import Stream
 
 _EXPANSION = 12
@@ -202,7 +203,7 @@ class ColdTable:
     def trimmed(self) -> bool:
         """Whether rows were deleted from it."""
         with lake_errors(self._table.table_uri):
-            return any(each.get("operation") == "DELETE" for each in self._table.history())
+            return is_trimmed(self._table)
 
     def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
         with lake_errors(self._table.table_uri), _broken_files(self._table.table_uri):

@@ -18,7 +18,7 @@ from penstock.ingest.candle_jobs import (
     cursor_of,
 )
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.gap_jobs import NEAR, fetch_gap
+from penstock.ingest.gap_jobs import NEAR, fetch_gap, report_missing
 from penstock.ingest.history import first_open, length_ms
 from penstock.jobs.model import Job
 from penstock.market.channels import CANDLES
@@ -59,7 +59,9 @@ async def check_claims(context: HandlerContext) -> int:
             place.startswith(ours) and reached.get((place, stream), 0) < number
             for place, number in job.progress.recorded.items()
         ):
-            for gap in await _missing(context, job, symbol, interval):
+            gaps = await _missing(context, job, symbol, interval)
+            await report_missing(context, job, gaps)
+            for gap in joined(gaps, NEAR * length_ms(interval)):
                 found += await fetch_gap(context, job, gap, ORIGIN) is not None
     return found
 
@@ -92,8 +94,7 @@ async def _missing(
         return []
     if complete:
         begin_ms = first_open(interval, begin_ms)
-        gaps = await held.gaps(begin_ms, interval.open_of(end_ms), context.clock)
-        return joined(gaps, NEAR * length_ms(interval))
+        return await held.gaps(begin_ms, interval.open_of(end_ms), context.clock)
     # Where intervals may have no candle, the log does not show gaps. A job fetches the oldest
     # first, so what follows the latest candle is missing.
     newest_ms = held.newest_in(begin_ms, end_ms)

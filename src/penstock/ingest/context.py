@@ -1,5 +1,6 @@
 """The dependencies of job kinds: gateways to exchanges, their markets, the log, and other jobs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from penstock.coverage.writing import CoverageWriter
 from penstock.exchanges.base import Info, SymbolMap
 from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
+from penstock.storage.lake import Lake
 from penstock.storage.log import LogReader
 from penstock.telemetry import Listener, quiet
 
@@ -41,3 +43,5 @@ class HandlerContext:
     """Identifies the log: another machine's may have slots of the same names."""
     coverage: CoverageWriter | None = None
     """Writes what the worker's slot holds to the state store."""
+    lake: Callable[[], Lake | None] = lambda: None
+    """Opens the lake. Its libraries are imported then: most jobs do not need them."""

@@ -8,6 +8,8 @@ requested again: the next check starts after them.
 Where an exchange has a candle for every interval, the log alone shows what is missing. Where
 intervals without trades have no candle, it does not: an incremental job requests each range a
 second time, in whole pages, and records what is missing in the log.
+
+What is missing in the log is reported to the ledger as a gap, which its job closes.
 """
 
 from collections.abc import Iterable
@@ -16,7 +18,7 @@ from penstock.coverage.candles import CandleGap, HeldCandles, joined, without
 from penstock.ingest.candle_jobs import GAP_BACKFILL, OHLCV_BACKFILL, cursor_of
 from penstock.ingest.candles import CandleWalk
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.gap_jobs import NEAR, fetch_gap
+from penstock.ingest.gap_jobs import NEAR, candle_stream, fetch_gap, report_missing
 from penstock.ingest.history import first_open, iso, kept_from_ms, length_ms
 from penstock.jobs.model import Job
 from penstock.market.interval import DAY_MS, WEEK_MS
@@ -26,6 +28,8 @@ ORIGIN = "gap scan"
 SETTLED_MS = 600_000
 _EVERY_NS = 3600 * 1_000_000_000
 _MOST_JOBS = 50
+_MOST_REPORTED = 1000
+"""Gaps that a check reports to the ledger."""
 # How far back the first check of a job requests candles again: a backfill's responses are final.
 _AT_FIRST_MS = WEEK_MS
 _PAGE = 500
@@ -67,8 +71,7 @@ class GapScan:
         exchange, held = walk.gateway.exchange, self._held(walk)
         if not exchange.empty_candles:
             return
-        kept_ms = kept_from_ms(exchange, walk.interval, walk.now_ms())
-        begin_ms = first_open(walk.interval, max(start_ms, kept_ms))
+        begin_ms = first_open(walk.interval, max(start_ms, self._kept_ms(walk)))
         until_ms = walk.job_run.cursor.until_ms or 0
         end_ms = min(walk.interval.open_of(walk.now_ms() - SETTLED_MS), until_ms)
         for gap in await held.gaps(begin_ms, end_ms, self._context.clock):
@@ -87,10 +90,10 @@ class GapScan:
         own_id = walk.job_run.job.id
         others = await live_fetches(self._context, walk)
         known = [_range(job) for job in others if job.id != own_id]
-        known.append(
-            CandleGap(0, kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms()))
-        )
-        near = joined(without(gaps, known), NEAR * length_ms(walk.interval))
+        missing = without(gaps, known)
+        await self._report(walk, missing)
+        known.append(CandleGap(0, self._kept_ms(walk)))
+        near = joined(without(missing, known), NEAR * length_ms(walk.interval))
         # Once more, because a known range may lie between two gaps that were joined.
         fresh = _whole(without(near, known), walk)
         left = fresh[_MOST_JOBS:]
@@ -98,6 +101,19 @@ class GapScan:
             if not await self._create(walk, gap):
                 left.append(gap)
         return min((gap.since_ms for gap in left), default=end_ms)
+
+    async def _report(self, walk: CandleWalk, missing: list[CandleGap]) -> None:
+        """Report gaps to the ledger; what the exchange no longer keeps cannot be filled."""
+        job, kept_ms = walk.job_run.job, self._kept_ms(walk)
+        await report_missing(self._context, job, missing[:_MOST_REPORTED])
+        if kept_ms and missing and missing[0].since_ms < kept_ms:
+            reason = f"{job.exchange_id} keeps candles of {walk.interval} from {iso(kept_ms)} on"
+            await self._context.gaps.mark_unfillable(
+                candle_stream(job), "open_ms", missing[0].since_ms, kept_ms - 1, reason
+            )
+
+    def _kept_ms(self, walk: CandleWalk) -> int:
+        return kept_from_ms(walk.gateway.exchange, walk.interval, walk.now_ms())
 
     async def _create(self, walk: CandleWalk, gap: CandleGap) -> bool:
         """Create a job that fills a gap; False if another job overlaps for now."""

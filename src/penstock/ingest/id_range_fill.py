@@ -1,5 +1,7 @@
 """Gaps of trades: what a job of a range of ids does."""
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from penstock.errors import MissingExtra, UnknownExchange
@@ -8,7 +10,7 @@ from penstock.ingest.candle_jobs import GAP_BACKFILL
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.id_ranges import IdRangeCursor, IdRangeTarget, target_of
 from penstock.ingest.request_rate import request_rate
-from penstock.ingest.trades import TradeWalk, page_requests
+from penstock.ingest.trades import TradeWalk, check_fetched_by_id, page_requests
 from penstock.jobs.kinds import JobKind, Market, RequestRate
 from penstock.jobs.model import Job
 from penstock.jobs.run import JobRun
@@ -28,6 +30,12 @@ class IdRangeFill(JobKind[IdRangeTarget, IdRangeCursor]):
     def target(cls, market: Market, cursor: IdRangeCursor) -> IdRangeTarget:
         """See ``JobKind``."""
         return target_of(market, cursor, cls.name)
+
+    @classmethod
+    def check_exchange(cls, exchange_id: str, target: IdRangeTarget) -> None:
+        """See ``JobKind``."""
+        with suppress(UnknownExchange, MissingExtra):
+            check_fetched_by_id(exchanges.load(exchange_id), target.channel)
 
     @classmethod
     def market(cls, target: IdRangeTarget) -> Market:

@@ -221,16 +221,24 @@ def page_requests(
     Raises:
         BadJob: the exchange has none, or its ids do not order them.
     """
-    if channel != TRADES.name:
-        agg_trades = exchange.agg_trades
-        if agg_trades is None:
-            raise BadJob("cursor.channel", f"{exchange.name} has no {channel}")
+    check_fetched_by_id(exchange, channel)
+    agg_trades, rest = exchange.agg_trades, exchange.rest(symbols)
+    if channel != TRADES.name and agg_trades is not None:
         return lambda cursor: agg_trades(symbols, symbol, cursor)
+    return lambda cursor: rest.trades(symbol, cursor)
+
+
+def check_fetched_by_id(exchange: Exchange, channel: str) -> None:
+    """Check that old records of a channel can be requested by id.
+
+    Raises:
+        BadJob: the exchange has none, or its ids do not order them.
+    """
+    if channel != TRADES.name and exchange.agg_trades is None:
+        raise BadJob("cursor.channel", f"{exchange.name} has no {channel}")
     if exchange.trade_pages == "after_ns" and channel not in exchange.consecutive:
         what = "pages of trades are by time, and ids do not increase by one"
         raise BadJob("cursor", f"{exchange.name} cannot be asked for ids: {what}")
-    rest = exchange.rest(symbols)
-    return lambda cursor: rest.trades(symbol, cursor)
 
 
 def _pager(exchange: Exchange, stream: Stream, fetch: Fetch, context: HandlerContext) -> Pager:

@@ -65,6 +65,14 @@ class JobKind(ABC, Generic[T, C]):
         """
 
     @classmethod
+    def check_exchange(cls, exchange_id: str, target: T) -> None:
+        """Check that an exchange can serve a target; one that is not known here is not checked.
+
+        Raises:
+            BadJob: it cannot.
+        """
+
+    @classmethod
     def market(cls, target: T) -> Market:  # noqa: ARG003
         """The market of a target."""
         return Market()

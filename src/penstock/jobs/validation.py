@@ -28,6 +28,7 @@ def admitted(new: NewJob, kinds: Mapping[str, AnyKind], job_id: str, now_ms: int
         raise BadJob("exchange_id", "name an exchange")
     cursor = kind.read_cursor({} if new.cursor is None else new.cursor)
     target = kind.target(Market(new.symbol, new.timeframe), cursor)
+    kind.check_exchange(new.exchange_id, target)
     priority = kind.priority if new.priority is None else new.priority
     return Job(
         id=job_id,
@@ -73,6 +74,7 @@ def _moved(job: Job, kind: AnyKind, given: object) -> Job:
     if cursor == job.cursor:
         return job
     target = kind.target(Market(job.symbol, job.timeframe), cursor)
+    kind.check_exchange(job.exchange_id, target)
     # A worker whose lease has expired must not write the old cursor back.
     moved = {"cursor": cursor, "progress": JobProgress(), "fence": job.fence + 1}
     return replace(job, target=target, target_key=target_key(target), **moved)

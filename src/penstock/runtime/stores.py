@@ -6,6 +6,7 @@ from pathlib import Path
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.storage.lake import Lake, open_lake
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.state import StateStore, open_store
 
@@ -28,6 +29,15 @@ def state_url(settings: Settings) -> str:
 def lake_url(settings: Settings) -> str:
     """The URL or folder of the lake; by default a folder in the data folder."""
     return settings.storage.lake_url or str(Path(settings.collect.data_dir) / "lake")
+
+
+def lake_to_read(settings: Settings) -> Lake:
+    """The lake that the settings name, for a process that does not write to it.
+
+    Raises:
+        MissingExtra: the libraries of the lake are not installed.
+    """
+    return open_lake(lake_url(settings), settings.storage.lake_options, alone=True)
 
 
 @asynccontextmanager

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import delta, snapshot, trade
 
-from penstock.coverage.model import Run, SlotCoverage, as_document
+from penstock.coverage.model import GapRow, GapState, Run, SlotCoverage, as_document
 from penstock.dataset.candles import CandleBuilder, as_candles, candle_rows
 from penstock.dataset.cold import Cold
 from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
 from penstock.dataset.verify.findings import Report
-from penstock.dataset.verify.records import SlotNumbers, check_records, runs_of
+from penstock.dataset.verify.records import SlotNumbers, check_records
 from penstock.market.channels import TRADES
 from penstock.market.events import BookDelta, Candle, Event, Trade
 from penstock.market.interval import Interval
@@ -26,10 +26,11 @@ from penstock.market.levels import write_levels
 from penstock.publish.endpoints import log_id
 from penstock.storage.lake import open_lake
 from penstock.storage.lake.columns import table_of
+from penstock.storage.lake.ids import runs_of
 from penstock.storage.log import Stored, open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
-from penstock.storage.state.schema import COVERAGE
+from penstock.storage.state.schema import COVERAGE, GAPS
 
 NOON_MS = NOON_NS // 1_000_000
 SECONDS = 600
@@ -203,6 +204,43 @@ def test_trades_that_the_ledger_lists_and_nobody_recorded_are_found(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("lost", "found"),
+    [
+        ([("open", 1300, 1309)], []),
+        ([("open", 1300, 1305)], [(1306, 1309)]),
+        ([("filled", 1300, 1309)], [(1300, 1304)]),
+        ([("filled", 1300, 1303), ("open", 1304, 1309)], [(1300, 1303)]),
+    ],
+)
+def test_trades_that_are_known_to_be_lost_are_no_finding(
+    tmp_path: Path, lost: list[tuple[GapState, int, int]], found: list[tuple[int, int]]
+) -> None:
+    """Another log holds the trades from 1305 on: what was filled there is not here."""
+    stream: dict[str, Any] = {"exchange": "binance", "channel": "trades", "symbol": "btc_usdt"}
+    runs = (Run(1305, 1400, NOON_MS, NOON_MS),)
+    other = SlotCoverage(**stream, log_id=7, slot="work-0", number=1, by="id", runs=runs)
+    rows = [
+        GapRow(**stream, by="id", first=first, last=last, cause="damaged", state=state)
+        for state, first, last in lost
+    ]
+
+    async def write() -> None:
+        store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
+        await store.insert_if_absent(COVERAGE, as_document(other))
+        for row in rows:
+            await store.insert_if_absent(GAPS, as_document(row))
+        await store.close()
+
+    asyncio.run(write())
+
+    report = verified(tmp_path, without(Trade, *range(300, 310)))
+
+    ids = [(each.first, each.last) for each in report.findings if each.check == "ids"]
+    assert ids == found
+    assert "records" not in {each.check for each in report.findings}
+
+
+@pytest.mark.parametrize(
     "fields", [{"price_text": "103.99"}, {"quantity_text": "0.11"}, {"taker": "sell"}]
 )
 def test_a_changed_trade_contradicts_its_candle(tmp_path: Path, fields: dict[str, str]) -> None:
@@ -281,17 +319,16 @@ def test_a_verification_writes_nothing_to_the_lake(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in lake.rglob("*")} == before
 
 
-@pytest.mark.parametrize("trimmed", [("trades",), ()], ids=["before", "meanwhile"])
-def test_rows_that_retention_has_deleted_are_not_missing(
-    tmp_path: Path, trimmed: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["before", "meanwhile"])
+def test_rows_that_retention_has_deleted_are_not_missing(tmp_path: Path, known: bool) -> None:
     times = [NOON_NS + day * 86_400 * SECOND_NS for day in range(3)]
     records = stored([trade(i, at_ns=ns, received_at_ns=ns) for i, ns in enumerate(times, 1)], "a")
     seal(tmp_path, records)
     lake = open_lake(str(tmp_path))
     assert lake.delete(TRADES, lake.partitions(TRADES)[1:2])
     places, found = Places(None, Cold(str(tmp_path))), SlotNumbers()
-    assert list(check_records(places, TRADES, records[0].stream, found, trimmed)) == []
+    stream = records[0].stream
+    assert list(check_records(places, TRADES, stream, found, breaks=known)) == []
     assert [gap for _, gap in found.gaps()] == [(2, 2)]
     report = dataset(None, tmp_path).verify()
     assert report.clean

@@ -228,3 +228,24 @@ def test_nothing_there_is_nothing_done(lake: Lake) -> None:
     assert lake.vacuum(CANDLES, 0) == 0
     assert not lake.delete(CANDLES, [])
     assert lake.equal(CANDLES, rows_of(CANDLES, []))
+
+
+def test_ids_of_a_stream_are_found_as_runs(lake: Lake) -> None:
+    assert lake.ids(TRADES, BTC, 1, 9) is None, "there is no table"
+    seal(lake, 1, 10)
+    seal(lake, 11, 30)
+    eth = BTC._replace(symbol="eth_usdt")
+
+    assert lake.ids(TRADES, BTC, 5, 20) == ([(5, 20)], False, None)
+    assert lake.ids(TRADES, BTC, 31, 99) == ([], False, None)
+    assert lake.ids(TRADES, eth, 1, 99) == ([], False, None)
+
+
+def test_ids_that_retention_deleted_are_told_by_the_lowest_that_is_left(lake: Lake) -> None:
+    seal(lake, 1, 10)
+    seal(lake, 11, 30, at_ns=5 * DAY_NS)
+    assert lake.delete(TRADES, lake.partitions(TRADES)[:1])
+    assert lake.ids(TRADES, BTC, 1, 20) == ([(11, 20)], True, 11)
+
+    assert lake.delete(TRADES, lake.partitions(TRADES))
+    assert lake.ids(TRADES, BTC, 1, 99) == ([], True, None)

@@ -9,9 +9,9 @@ from penstock.dataset.merging import TIME
 from penstock.dataset.reading import Part, Places, read
 from penstock.dataset.times import Range
 from penstock.dataset.verify.findings import Finding, finding
-from penstock.dataset.verify.records import runs_of
 from penstock.market import channels
 from penstock.market.interval import Interval as CandleInterval
+from penstock.storage.lake.ids import runs_of
 from penstock.storage.log.keys import Stream
 
 

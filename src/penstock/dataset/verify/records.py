@@ -1,11 +1,12 @@
 """Checks that every record can be read, and that none is missing between two others of its slot.
 
 A slot numbers the records of a stream without a break, so a deleted record is missed, whatever its
-channel is. Two kinds of breaks are no defects: a candle that was corrected has a new number, and
-whole days that retention deleted may hold numbers between others.
+channel is. Three kinds of breaks are no defects: a candle that was corrected has a new number,
+whole days that retention deleted may hold numbers between others, and so may records that were lost
+and are known as a gap.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import polars as pl
@@ -17,6 +18,7 @@ from penstock.errors import NotOurRecord, StorageError
 from penstock.market.channels import Channel
 from penstock.publish.endpoints import find_log_id
 from penstock.storage.lake.columns import slot_text
+from penstock.storage.lake.ids import runs_of
 from penstock.storage.log import EventLog
 from penstock.storage.log.keys import Stream
 
@@ -41,23 +43,12 @@ class SlotNumbers:
         return sum(map(len, self.of.values()))
 
 
-def runs_of(numbers: pl.Series) -> Iterator[tuple[int, int]]:
-    """The runs of consecutive numbers in a series of any order."""
-    ordered = numbers.unique().sort()
-    if ordered.is_empty():
-        return
-    begins = (ordered.diff().fill_null(2) != 1).arg_true()
-    firsts = ordered.gather(begins)
-    lasts = [*ordered.gather(begins[1:] - 1), ordered[-1]]
-    yield from zip(firsts, lasts, strict=True)
-
-
 def check_records(
-    places: Places, row: Channel, stream: Stream, found: SlotNumbers, trimmed: Collection[str]
+    places: Places, row: Channel, stream: Stream, found: SlotNumbers, *, breaks: bool = False
 ) -> Iterator[Finding]:
     """Read all records of a stream; the numbers are added to ``found``.
 
-    ``trimmed`` are the tables from which retention had deleted rows before.
+    With ``breaks``, records are known to be missing, and breaks of their numbers are no findings.
     """
     try:
         if places.log is not None:
@@ -66,7 +57,7 @@ def check_records(
         if table is not None:
             for slot, numbers in table.numbers(stream):
                 found.add(slot, numbers)
-        gaps = [] if row.is_final is not None or row.name in trimmed else found.gaps()
+        gaps = [] if row.is_final is not None or breaks else found.gaps()
         # Retention may have deleted the first rows since then.
         if gaps and table is not None and table.trimmed():
             return

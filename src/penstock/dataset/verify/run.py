@@ -3,14 +3,18 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
+from penstock.coverage.id_runs import IdRuns
 from penstock.coverage.ledger import Interval, by_series
-from penstock.coverage.model import By
+from penstock.coverage.model import DAMAGED, By, GapRow
 from penstock.dataset.books import rules_of
 from penstock.dataset.gaps import as_interval
 from penstock.dataset.names import Exchanges, Symbols
 from penstock.dataset.plans import together
 from penstock.dataset.reading import Part
 from penstock.dataset.source import Source
+from penstock.dataset.state import Ledger
 from penstock.dataset.times import Range
 from penstock.dataset.verify.books import BookCheck
 from penstock.dataset.verify.candles import CandleCheck, candle_streams
@@ -56,7 +60,7 @@ def verify(
     trimmed = _trimmed(source, damaged)
     ledger = _ledger(source, streams, trimmed, report)
     run: dict[CheckName, Callable[[Report], Iterator[Finding]]] = {
-        "records": partial(_records, source, streams, trimmed),
+        "records": partial(_records, source, streams, trimmed, ledger),
         "ids": partial(_ids, source, streams, ledger),
         "candles": partial(_candles, source, streams, ledger),
         "books": partial(_books, source, streams),
@@ -86,8 +90,9 @@ def _ledger(
     own table of coverage says. Tables that are ``trimmed`` are left out.
     """
     if source.state is not None and (log_id := source.log_id()) is not None:
-        held = (each for each in source.state.ledger().held if each.log_id == log_id)
-        found = by_series(held, ())
+        stored = source.state.ledger()
+        held = (each for each in stored.held if each.log_id == log_id)
+        found = by_series(held, _lost(stored, log_id))
     else:
         found = {}
         for row in source.lake_coverage(streams):
@@ -103,14 +108,47 @@ def _ledger(
     }
 
 
+def _lost(stored: Ledger, log_id: int) -> Iterator[GapRow]:
+    """The gaps of records that were lost later.
+
+    What was filled by a worker with another log is still missing here.
+    """
+    elsewhere: dict[tuple[Stream, By], IdRuns] = {}
+    for each in stored.held:
+        if each.log_id != log_id:
+            runs = elsewhere.setdefault((each.stream, each.by), IdRuns())
+            for run in each.runs:
+                runs.add_run(run.first, run.last)
+    for row in stored.gaps:
+        if row.cause != DAMAGED:
+            continue
+        others = elsewhere.get((row.stream, row.by))
+        if row.state != "filled" or others is None:
+            yield row
+            continue
+        here = IdRuns()
+        for part in others.lacking(row.first, row.last):
+            here.add_run(*part)
+            yield replace(row, first=part[0], last=part[1])
+        for first, last in here.lacking(row.first, row.last):
+            yield replace(row, first=first, last=last, state="open")
+
+
 def _records(
-    source: Source, streams: Sequence[Stream], trimmed: Collection[str], report: Report
+    source: Source,
+    streams: Sequence[Stream],
+    trimmed: Collection[str],
+    ledger: _Ledger,
+    report: Report,
 ) -> Iterator[Finding]:
     for stream in streams:
         row = channels.find(stream.channel)
         if row is not None:
             found = SlotNumbers()
-            yield from check_records(source.places, row, stream, found, trimmed)
+            # Where records were lost and that is known, numbers have breaks. Ids are checked.
+            is_known = any(each.cause == DAMAGED for each in ledger.get((stream, "id"), ()))
+            breaks = is_known or row.name in trimmed
+            yield from check_records(source.places, row, stream, found, breaks=breaks)
             report.compared["records"] += len(found)
 
 

@@ -35,6 +35,12 @@ class GapBackfill(JobKind[Target, GapCursor]):
         return CandleGapFill.target(market, cursor)
 
     @classmethod
+    def check_exchange(cls, exchange_id: str, target: Target) -> None:
+        """See ``JobKind``."""
+        if isinstance(target, IdRangeTarget):
+            IdRangeFill.check_exchange(exchange_id, target)
+
+    @classmethod
     def market(cls, target: Target) -> Market:
         """See ``JobKind``."""
         if isinstance(target, IdRangeTarget):

@@ -64,6 +64,17 @@ class Partition(NamedTuple):
     size_bytes: int
 
 
+class SealedIds(NamedTuple):
+    """Ids of one stream that are in a table."""
+
+    runs: list[tuple[int, int]]
+    """Runs of consecutive ids, both ends included."""
+    is_trimmed: bool
+    """Whether retention has deleted rows of the table."""
+    lowest: int | None = None
+    """Then, the lowest id of the stream that is left."""
+
+
 class FileProblem(NamedTuple):
     """A data file that is not proven to be as it was when its rows were compared."""
 
@@ -110,6 +121,10 @@ class Lake(Protocol):
 
     def partitions(self, row: Channel) -> list[Partition]:
         """The partitions of a table, oldest first."""
+        ...
+
+    def ids(self, row: Channel, stream: Stream, first: int, last: int) -> SealedIds | None:
+        """The ids of a stream in a range, both ends included; None: there is no such table."""
         ...
 
     def compact(self, row: Channel, partition: Partition) -> bool:

@@ -26,7 +26,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from penstock.errors import NewerStore, SealConflict, StorageError
 from penstock.market.channels import BY_EVENT, Channel
-from penstock.storage.lake import FORMAT, FileProblem, NumberRange, Partition, TableStats
+from penstock.storage.lake import FORMAT, FileProblem, NumberRange, Partition, SealedIds, TableStats
 from penstock.storage.lake.columns import schema_of, time_column
 from penstock.storage.lake.coverage import COVERAGE, COVERAGE_SCHEMA, series_keys
 from penstock.storage.lake.digests import (
@@ -41,6 +41,7 @@ from penstock.storage.lake.digests import (
     trim_digests,
 )
 from penstock.storage.lake.failures import lake_errors
+from penstock.storage.lake.ids import sealed_ids
 from penstock.storage.lake.probe import check_conditional_put
 from penstock.storage.lake.sorting import sorted_batches
 from penstock.storage.log.keys import Stream
@@ -191,6 +192,11 @@ class DeltaLake:
                 "partition.date", "partition.exchange"
             ).iter_rows()
         ]
+
+    def ids(self, row: Channel, stream: Stream, first: int, last: int) -> SealedIds | None:
+        table = self._current(row.name)
+        with lake_errors(self._uri(row.name)):
+            return None if table is None else sealed_ids(table, row, stream, first, last)
 
     def compact(self, row: Channel, partition: Partition) -> bool:
         table = self._current(row.name)

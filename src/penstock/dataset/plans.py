@@ -1,7 +1,7 @@
 """How the rows of each kind of query are read and shown."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from penstock.dataset.books import BookReader
 from penstock.dataset.candles import CandleBuilder, Empty, as_candles, candle_rows
 from penstock.dataset.gaps import Coverage, OnGap
 from penstock.dataset.listing import Listing
-from penstock.dataset.merging import TIME, needed
+from penstock.dataset.merging import TIME
 from penstock.dataset.pushdown import Narrowing
 from penstock.dataset.query import Plan
 from penstock.dataset.reading import Part, read, read_together
@@ -55,7 +55,7 @@ def channel_plan(
 
     def frames(narrowing: Narrowing) -> Iterator[pl.DataFrame]:
         only = _in_order(view.schema, narrowing.columns)
-        part = Part(row, _narrowed(streams, narrowing), needed(row, view.stored_for(only)))
+        part = Part(row, _narrowed(streams, narrowing), view.stored_for(only))
         for frame in read(source.places, part, narrowing.within(choices.times)):
             yield view.show(frame, only)
 
@@ -89,8 +89,12 @@ def books_plan(source: Source, streams: Sequence[Stream], choices: Choices) -> P
 
     def frames(narrowing: Narrowing) -> Iterator[pl.DataFrame]:
         # All columns are shown: the few bytes of the others do not matter beside the levels.
+        shown_parts = [
+            replace(part, columns=view.stored_for(None))
+            for part, view in zip(parts(narrowing), views, strict=True)
+        ]
         times = narrowing.within(choices.times)
-        for found in read_together(source.places, parts(narrowing), times):
+        for found in read_together(source.places, shown_parts, times):
             shown = [view.show(frame) for view, frame in zip(views, found, strict=True)]
             both = pl.concat(shown).sort(TIME, "received_ns", maintain_order=True)
             yield levels_as_rows(both) if tardis else both
@@ -128,7 +132,7 @@ def computed_plan(
         now_ms = source.clock.now_ms()
         times = _whole_candles(interval, Range(since_ns, until_ns))
         builder = CandleBuilder(interval)
-        columns = needed(TRADES, ("id", "price", "quantity", "taker"))
+        columns = ("exchange", "symbol", "id", "price", "quantity", "taker")
         part = Part(TRADES, _narrowed(streams, narrowing), columns)
         for frame in read(source.places, part, times):
             builder.add(frame)

@@ -51,6 +51,8 @@ _ATTEMPTS = 20
 _FILE_BYTES = 256 * 1024 * 1024
 _LEVEL, _COMPACTED_LEVEL = 1, 3
 """Of the compression: a seal is rewritten by a later compaction."""
+_GROUP_ROWS = 131_072
+"""Readers skip groups of rows of other symbols or times, and hold a few groups in memory."""
 _FILE = "__filename"
 """The column in which Arrow gives the path of a row's file."""
 _PACKED = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
@@ -389,5 +391,6 @@ def _writer_properties(schema: pa.Schema, level: int = _LEVEL) -> WriterProperti
     return WriterProperties(
         compression="ZSTD",
         compression_level=level,
+        max_row_group_size=_GROUP_ROWS,
         column_properties=dict.fromkeys(packed, _PACKED),
     )

@@ -20,9 +20,9 @@ from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
 from penstock.storage.lake import FileProblem
 from penstock.storage.lake.coverage import COVERAGE
-from penstock.storage.lake.delta import check_format
 from penstock.storage.lake.digests import DIGESTS, file_problems, files_of, stored_digests
 from penstock.storage.lake.failures import lake_errors
+from penstock.storage.lake.versions import check_format
 from penstock.storage.log.keys import Stream
 
 _EXPANSION = 12

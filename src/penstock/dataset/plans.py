@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -16,7 +16,6 @@ from penstock.dataset.pushdown import Narrowing
 from penstock.dataset.query import Plan
 from penstock.dataset.reading import Part, read, read_together
 from penstock.dataset.source import Source
-from penstock.dataset.sql import SqlTable
 from penstock.dataset.times import Range, Time
 from penstock.dataset.view import Names, Numbers, View, levels_as_rows
 from penstock.errors import BadQuery
@@ -36,6 +35,9 @@ from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.storage.lake.columns import records_of, schema_of
 from penstock.storage.log.keys import Stream
+
+if TYPE_CHECKING:
+    from penstock.dataset.sql import SqlTable
 
 
 class Choices(NamedTuple):
@@ -241,7 +243,7 @@ class FrameTable:
         yield self.frame
 
 
-def sql_tables(source: Source, choices: Choices) -> dict[str, SqlTable]:
+def sql_tables(source: Source, choices: Choices) -> dict[str, "SqlTable"]:
     """A table for each channel that can be queried, by name, and the ledger of coverage."""
     streams = source.streams()
     names = {each.channel for each in streams} | {

@@ -25,8 +25,9 @@ from penstock.storage.lake.failures import lake_errors
 from penstock.storage.lake.versions import check_format
 from penstock.storage.log.keys import Stream
 
-_EXPANSION = 12
-"""How much larger rows are in memory than in a compressed file, at most as a rule."""
+_EXPANSION, _TEXT_EXPANSION = 12, 8
+"""How much larger rows are in memory than in a compressed file, at most as a rule: of numbers, and
+of texts such as price levels."""
 _DAY_NS = 86_400_000_000_000
 _END_NS = (1 << 63) - 1
 _DAMAGED = "A file of the lake is damaged or missing. Check all with: penstock verify"
@@ -125,6 +126,8 @@ class ColdTable:
             StorageError: a file is missing or cut off.
         """
         symbols = _symbols(streams)
+        texts = any(column.kind == "json" for column in self._row.columns)
+        expansion = share * (_TEXT_EXPANSION if texts else _EXPANSION)
         found: list[Piece] = []
         rows = 0.0
         mixed = False
@@ -139,7 +142,7 @@ class ColdTable:
             if first <= last:
                 self._check_size(file["path"], file["size_bytes"])
                 part = (last + 1 - first) / (until_ns + 1 - since_ns)
-                found.append(Piece(first, last, file["size_bytes"] * _EXPANSION * share * part))
+                found.append(Piece(first, last, file["size_bytes"] * expansion * part))
                 rows += file["num_records"] * part
                 mixed = mixed or lowest is None or lowest != highest
         size = sum(piece.size for piece in found)

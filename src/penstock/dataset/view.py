@@ -29,7 +29,7 @@ stored."""
 INSTANT = pl.Datetime("us", "UTC")
 DECIMAL = pl.Decimal(38, 18)
 _SHORT_DIGITS = 8
-_TO_LONG = pl.Series([10 ** (DECIMAL.scale - _SHORT_DIGITS)], dtype=pl.Int128)
+_PER_SHORT = 10 ** (DECIMAL.scale - _SHORT_DIGITS)
 _EXACT = 1 << 53
 """Floats hold all whole numbers below this exactly."""
 _UPDATE_IDS = {BOOK_DELTAS.name: "final_update_id", BOOK_SNAPSHOTS.name: "update_id"}
@@ -187,10 +187,13 @@ def as_floats(values: pl.Series) -> pl.Series:
     """
     values = values.rechunk()
     units = values.to_physical()
-    short = (units.cast(pl.Float64) / 10.0 ** (DECIMAL.scale - _SHORT_DIGITS)).round()
-    if (short.abs() < _EXACT).all() and (short.cast(pl.Int128) * _TO_LONG == units).all():
-        # Polars would multiply by the inverse of a single number, which is not as exact.
-        return short / pl.repeat(10.0**_SHORT_DIGITS, len(short), eager=True)
+    short = (units.cast(pl.Float64) / _PER_SHORT).round()
+    if (short.abs() < _EXACT).all():
+        # The difference is less than 2**63, so it is zero if its lowest 64 bits are.
+        again, held = (each.cast(pl.Int64, wrap_numerical=True) for each in (short, units))
+        if (again * _PER_SHORT == held).all():
+            # Polars would multiply by the inverse of a single number, which is not as exact.
+            return short / pl.repeat(10.0**_SHORT_DIGITS, len(short), eager=True)
     return values.cast(pl.Float64)
 
 

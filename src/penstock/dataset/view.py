@@ -187,7 +187,7 @@ def as_floats(values: pl.Series) -> pl.Series:
     """
     values = values.rechunk()
     units = values.to_physical()
-    short = (units.cast(pl.Float64) / _PER_SHORT).round()
+    short: pl.Series = (units.cast(pl.Float64) / _PER_SHORT).round()
     if (short.abs() < _EXACT).all():
         # The difference is less than 2**63, so it is zero if its lowest 64 bits are.
         again, held = (each.cast(pl.Int64, wrap_numerical=True) for each in (short, units))

@@ -164,8 +164,9 @@ leads from the demo to a plot is [notebook](notebook.md); commands are `penstock
 - **Events.** Iterating over a query gives events with exact decimals: `for trade in
   data.trades("BTC/USDT"): trade.price`.
 - **Memory.** `.lazy()`, `.arrow_batches()`, iteration and `penstock export` hold a window of rows
-  in memory at a time. Filters of a lazy frame or of SQL by `time`, `exchange` and `symbol` avoid
-  reading the rest.
+  in memory at a time, about 64 MB. SQL has 1 GB; what exceeds it goes to a temporary folder.
+  Filters of a lazy frame or of SQL by `time`, `exchange` and `symbol` avoid reading the rest; if
+  a query of several tables needs more than 256 MB of their rows, all of these are read.
 - **Computed candles.** With `from_trades=True` candles of any interval are computed exactly,
   those only that have ended. `empty` says what is done with intervals without trades: `"skip"`
   them, `"fill"` in the last price with a volume of zero, or `"null"`. The first candle of a

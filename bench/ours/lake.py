@@ -206,7 +206,7 @@ def replay(count: int) -> dict[str, object]:
 
 def generated(market: Symbol, day: int, rows: int, first_number: int) -> pa.Table:
     """One day of trades of one market, as columns."""
-    draw = np.random.default_rng([day, first_number])
+    draw = np.random.default_rng([day, MARKETS.index(market)])
     start_ns = int(FIRST_DAY.timestamp()) * 1_000_000_000 + day * DAY_NS
     at_ns = start_ns + np.sort(draw.integers(0, DAY_NS // 1_000_000, rows)) * 1_000_000
     price = pa.array(6_000_000 + np.cumsum(draw.integers(-5, 6, rows))).cast(pa.decimal128(20, 0))

@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal
+from deltalake import DeltaTable
+from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
 from tests.events import NOTHING, candle, delta, snapshot, ticker, trade
 
 from penstock import GapWarning
@@ -178,6 +179,21 @@ def test_bad_arguments_are_refused(
 def test_an_unknown_interval_is_refused(data: Dataset) -> None:
     with pytest.raises(UnknownInterval):
         data.candles("1 minute")
+
+
+def test_files_of_other_symbols_are_not_read(tmp_path: Path) -> None:
+    for base in ("BTC", "ETH"):
+        seal(tmp_path, stored([trade(1, Symbol(base, "USDT"), at_ns=NOON_NS)], base))
+    data = dataset(None, tmp_path)
+    assert len(data.streams()) == 2  # all files are read once, as nothing is known of coverage
+    # Of the first file the schema is read.
+    files = DeltaTable(str(tmp_path / "trades")).file_uris()
+    kept, lost = (pl.read_parquet(each)["symbol"][0] for each in files)
+    Path(files[1]).unlink()
+
+    assert data.trades(kept, on_gap="ignore").polars().height == 1
+    with pytest.raises(StorageError, match="is missing"):
+        data.trades(lost, on_gap="ignore").polars()
 
 
 def test_a_damaged_file_of_the_lake_is_named(tmp_path: Path) -> None:

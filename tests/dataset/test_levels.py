@@ -30,6 +30,7 @@ def test_levels_are_those_of_the_json(books: list[list[tuple[str, str]]]) -> Non
 
 def test_levels_with_more_than_two_values_are_not_mixed_up() -> None:
     assert shown(['[["1","2","3"],["4","5","6"]]', "[]"]) == [[(1.0, 2.0), (4.0, 5.0)], []]
+    assert shown(['[["1",2,"3"]]']) == [[(1.0, 2.0)]]
 
 
 @given(st.lists(NUMBERS))

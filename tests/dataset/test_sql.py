@@ -1,14 +1,18 @@
 """SQL reads the channels of a dataset, and can reach and change nothing else."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal
 from tests.events import candle, trade
 
 from penstock.dataset.dataset import Dataset
 from penstock.dataset.plans import Choices, sql_tables
-from penstock.dataset.sql import SqlResult
+from penstock.dataset.pushdown import Narrowing
+from penstock.dataset.sql import SqlResult, SqlTable
 from penstock.dataset.times import Range
 from penstock.errors import BadQuery
 from penstock.storage.log import open_log
@@ -107,3 +111,50 @@ def test_a_query_of_much_data_is_run_batch_by_batch(data: Dataset) -> None:
     assert at_once.rows() == in_batches.rows() == [("buy", 20, 50.0)]
     with pytest.raises(BadQuery, match="Conversion Error"):
         SqlResult("SELECT source::INT FROM trades", tables, most_bytes=100).rows()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "narrowed"),
+    [
+        ("SELECT count(*) FROM trades WHERE time < '2026-11-01 12:00:05'", [(5,)], True),
+        ("SELECT id FROM trades WHERE id = 3 AND symbol = 'BTC/USDT'", [(3,)], True),
+        (
+            "SELECT (SELECT count(*) FROM trades WHERE time < '2026-11-01 12:00:05'),"
+            " (SELECT count(*) FROM trades WHERE time >= '2026-11-01 12:00:15')",
+            [(5, 5)],
+            False,
+        ),
+    ],
+)
+def test_of_much_data_a_single_scan_reads_only_what_it_needs(
+    data: Dataset, text: str, expected: object, narrowed: bool
+) -> None:
+    tables = sql_tables(data._source, Choices(Range(), "ignore", "float", "penstock"))
+    trades = Spy(tables["trades"])
+
+    assert SqlResult(text, {**tables, "trades": trades}, most_bytes=10).rows() == expected
+    last = trades.asked[-1]
+    assert (last.symbol is not None or last.times != Range()) == narrowed
+
+
+class Spy:
+    """A table that keeps what was asked of it."""
+
+    def __init__(self, table: SqlTable) -> None:
+        self._table, self.schema, self.asked = table, table.schema, list[Narrowing]()
+
+    def frames(self, narrowing: Narrowing) -> Iterator[pl.DataFrame]:
+        self.asked.append(narrowing)
+        return self._table.frames(narrowing)
+
+
+def test_the_memory_of_a_query_is_limited_and_only_its_own_folder_is_in_reach(
+    data: Dataset,
+) -> None:
+    text = "SELECT value FROM duckdb_settings() WHERE name = '{}'"
+    limit, reached = (
+        data.sql(text.format(name)).rows()[0][0] for name in ("memory_limit", "allowed_directories")
+    )
+
+    assert limit == "953.6 MiB"
+    assert re.fullmatch(r"\[[^,]*/penstock-sql-[^/,]*/\]", str(reached))

@@ -9,7 +9,7 @@ import polars as pl
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from penstock.dataset.merging import time_of
+from penstock.dataset.merging import in_window, time_of
 from penstock.dataset.times import Range
 from penstock.dataset.windows import HOUR_NS, Piece, Window
 from penstock.errors import StorageError
@@ -18,14 +18,15 @@ from penstock.market.channels import BY_EVENT, Channel
 from penstock.market.symbol import Symbol
 from penstock.storage.lake import FileProblem, open_lake
 from penstock.storage.lake.coverage import COVERAGE
-from penstock.storage.lake.delta import check_format
 from penstock.storage.lake.digests import files_of
 from penstock.storage.lake.failures import lake_errors
 from penstock.storage.lake.ids import is_trimmed
+from penstock.storage.lake.versions import check_format
 from penstock.storage.log.keys import Stream
 
-_EXPANSION = 12
-"""How much larger rows are in memory than in a compressed file, at most as a rule."""
+_EXPANSION, _TEXT_EXPANSION = 12, 8
+"""How much larger rows are in memory than in a compressed file, at most as a rule: of numbers, and
+of texts such as price levels."""
 _DAY_NS = 86_400_000_000_000
 _END_NS = (1 << 63) - 1
 _DAMAGED = "A file of the lake is damaged or missing. Check all with: penstock verify"
@@ -111,29 +112,37 @@ class ColdTable:
     def pieces(
         self, streams: Collection[Stream], times: Range, share: float, enough: float
     ) -> list[Piece]:
-        """Where rows of these streams are in a range, and how large they are in memory.
+        """Where rows of these streams are in a range, and about how large they are in memory.
 
-        ``share`` is the part of the columns that is wanted. Files that are larger than ``enough``
-        together may have mostly rows of other streams, so then the rows are counted.
+        ``share`` is the part of the columns that is wanted. Files of several symbols may have
+        mostly rows of other streams, so if files are larger than ``enough``, rows are counted.
 
         Raises:
             StorageError: a file is missing or cut off.
         """
-        exchanges = {each.exchange for each in streams}
+        symbols = _symbols(streams)
+        texts = any(column.kind == "json" for column in self._row.columns)
+        expansion = share * (_TEXT_EXPANSION if texts else _EXPANSION)
         found: list[Piece] = []
-        rows = 0
+        rows, mixed = 0.0, False
         for file in files_of(self._table).iter_rows(named=True):
-            if file["partition.exchange"] not in exchanges:
+            names = symbols.get(file["partition.exchange"], set())
+            lowest, highest = file.get("min.symbol"), file.get("max.symbol")
+            if not any((lowest or name) <= name <= (highest or name) for name in names):
                 continue
-            first, last = self._bounds(file)
-            first = first if times.since_ns is None else max(first, times.since_ns)
-            last = last if times.until_ns is None else min(last, times.until_ns - 1)
+            since_ns, until_ns = self._bounds(file)
+            first = since_ns if times.since_ns is None else max(since_ns, times.since_ns)
+            last = until_ns if times.until_ns is None else min(until_ns, times.until_ns - 1)
             if first <= last:
                 self._check_size(file["path"], file["size_bytes"])
-                found.append(Piece(first, last, file["size_bytes"] * _EXPANSION * share))
-                rows += file["num_records"]
+                part = (last + 1 - first) / (until_ns + 1 - since_ns)
+                found.append(Piece(first, last, file["size_bytes"] * expansion * part))
+                rows += file["num_records"] * part
+                mixed = mixed or lowest is None or lowest != highest
         size = sum(piece.size for piece in found)
-        return found if size <= enough else self._counted(streams, times, size / max(rows, 1))
+        if size <= enough or not mixed:
+            return found
+        return self._counted(streams, times, size / max(rows, 1.0))
 
     def _counted(self, streams: Collection[Stream], times: Range, row_bytes: float) -> list[Piece]:
         """The rows of these streams, hour by hour."""
@@ -165,13 +174,13 @@ class ColdTable:
     ) -> pl.DataFrame:
         """The rows of these streams in a window, in any order; the time may be a column."""
         wanted = self._wanted(streams, window).with_columns(time_of(self._row))
-        return self._collected(wanted.select(columns))
+        # Each column has chunks of its own, which every later step would align again.
+        return self._collected(wanted.select(columns)).rechunk()
 
     def _wanted(self, streams: Collection[Stream], window: Window) -> pl.LazyFrame:
         first, last = (self._partition_day(each) for each in (window[0], window[1] - 1))
         wanted = pl.col("date").is_between(first, last) & self._of_streams(streams)
-        in_time = time_of(self._row).is_between(*window, closed="left")
-        return self._scan().filter(wanted & in_time)
+        return self._scan().filter(wanted & in_window(self._row, *window))
 
     def _of_streams(self, streams: Collection[Stream]) -> pl.Expr:
         """Whether a row is of one of these markets, and of one of their channels."""
@@ -241,10 +250,15 @@ def _broken_files(where: str) -> Iterator[None]:
 
 def _markets(streams: Collection[Stream]) -> pl.Expr:
     """Whether a row is of one of these markets."""
-    symbols: dict[str, set[str]] = {}
-    for each in streams:
-        symbols.setdefault(each.exchange, set()).add(Symbol.parse(each.symbol).unified)
     return pl.any_horizontal(
         (pl.col("exchange") == exchange) & pl.col("symbol").is_in(sorted(names))
-        for exchange, names in sorted(symbols.items())
+        for exchange, names in sorted(_symbols(streams).items())
     )
+
+
+def _symbols(streams: Collection[Stream]) -> dict[str, set[str]]:
+    """The symbols of each exchange, as the tables name them."""
+    found: dict[str, set[str]] = {}
+    for each in streams:
+        found.setdefault(each.exchange, set()).add(Symbol.parse(each.symbol).unified)
+    return found

@@ -1,7 +1,7 @@
 """A dataset: all that was collected in a data folder or a lake, to read."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.dataset.books import BookReader
 from penstock.dataset.candles import Empty, check_computed, ohlcv
@@ -19,7 +19,6 @@ from penstock.dataset.plans import (
 )
 from penstock.dataset.query import Query
 from penstock.dataset.source import Source
-from penstock.dataset.sql import SqlResult, run_sql
 from penstock.dataset.times import Time, time_ns, time_range
 from penstock.dataset.verify.findings import CHECKS, CheckName, Report
 from penstock.dataset.verify.run import verify
@@ -38,6 +37,9 @@ from penstock.market.channels import (
 from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
+
+if TYPE_CHECKING:
+    from penstock.dataset.sql import SqlResult
 
 
 class Dataset:
@@ -274,7 +276,9 @@ class Dataset:
         missing = [row for row in rows if row.state in ("gap", "unfillable")]
         return Listing(Coverage, missing)
 
-    def sql(self, text: str, *, since: Time | None = None, until: Time | None = None) -> SqlResult:
+    def sql(
+        self, text: str, *, since: Time | None = None, until: Time | None = None
+    ) -> "SqlResult":
         """The result of a SELECT in DuckDB's SQL, over one table for each channel.
 
         Tables have the columns of the frames: ``trades``, ``agg_trades``, ``candles_1m``,
@@ -287,6 +291,8 @@ class Dataset:
             BadQuery: it is not a SELECT, or DuckDB refuses it.
             BadTime: an argument is invalid.
         """
+        from penstock.dataset.sql import run_sql  # noqa: PLC0415 (it imports DuckDB)
+
         choices = self._choices(since, until, "ignore", "float", "penstock")
         return run_sql(text, sql_tables(self._source, choices))
 

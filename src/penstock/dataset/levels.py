@@ -3,7 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
-_BEGIN, _BETWEEN, _END, _EMPTY = '[["', '"],["', '"]]', "[]"
+_BEGIN, _END, _EMPTY = '[["', '"]]', "[]"
 
 
 def levels_of(texts: pl.Expr, numbers: pl.DataType) -> pl.Expr:
@@ -25,20 +25,24 @@ def _is_plain(texts: pl.Series) -> bool:
 
 
 def _split(texts: pl.Series, numbers: pl.DataType) -> pl.Series:
-    """Splits the texts at their separators, which takes less time than decoding JSON."""
+    """Splits the texts at their quotes, which takes less time than decoding JSON.
+
+    Each level gives four pieces: the price, a comma, the quantity, and what ends it.
+    """
     is_full = texts != _EMPTY
-    full = texts.filter(is_full)
-    counts = full.str.count_matches(_BETWEEN, literal=True) + 1
-    inner = full.str.strip_prefix(_BEGIN).str.strip_suffix(_END)
-    pieces = inner.str.replace_all(_BETWEEN, '","', literal=True).str.split('","')
-    if not (pieces.list.len() == 2 * counts).all():
-        return _decoded(texts, numbers)  # some levels are no pairs
-    flat = pieces.explode().cast(numbers, strict=False)
-    if flat.null_count():
+    pieces = texts.filter(is_full).str.strip_prefix(_BEGIN).str.split('"')
+    counts = pieces.list.len().cast(pl.Int64) // 4
+    flat = pieces.explode()
+    price, comma, quantity, end = (flat.gather_every(4, index) for index in range(4))
+    pairs = (comma == ",").all() and ((end == "],[") | (end == "]]")).all()
+    if not pairs or 4 * counts.sum() != len(flat):
         return _decoded(texts, numbers)
-    levels = pl.DataFrame({"price": flat.gather_every(2), "quantity": flat.gather_every(2, 1)})
-    sizes = pl.Series("", is_full.cast(pl.Int64)) if full.is_empty() else _spread(is_full, counts)
-    ends = pl.concat([pl.Series([0], dtype=pl.Int64), sizes.cum_sum()])
+    numbers_of = {"price": price, "quantity": quantity}
+    levels = pl.DataFrame({n: v.cast(numbers, strict=False) for n, v in numbers_of.items()})
+    if any(levels.null_count().row(0)):
+        return _decoded(texts, numbers)
+    sizes = _spread(is_full, counts) if len(counts) else is_full.cast(pl.Int64)
+    ends = pl.concat([pl.Series([0], dtype=pl.Int64), sizes.alias("").cum_sum()])
     lists = pa.LargeListArray.from_arrays(ends.to_arrow(), levels.to_struct().to_arrow())
     return pl.Series(texts.name, lists)
 
@@ -46,7 +50,7 @@ def _split(texts: pl.Series, numbers: pl.DataType) -> pl.Series:
 def _spread(is_full: pl.Series, counts: pl.Series) -> pl.Series:
     """The number of levels of every row: those of the full ones, and zero."""
     index = (is_full.cast(pl.Int64).cum_sum() - 1).clip(0)
-    return counts.gather(index).cast(pl.Int64) * is_full.cast(pl.Int64)
+    return counts.gather(index) * is_full.cast(pl.Int64)
 
 
 def _decoded(texts: pl.Series, numbers: pl.DataType) -> pl.Series:

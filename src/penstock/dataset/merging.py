@@ -5,7 +5,7 @@ counts; of a candle that the exchange corrected, its last correction. Rows witho
 apart by the slot and the number under which they were recorded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from operator import xor
 
@@ -19,9 +19,11 @@ from penstock.storage.log.keys import Stream
 
 TIME = "time_ns"
 """The column that is added to the stored ones: the exchange's time, or the time of receipt."""
-_MOST_FILES = 100
+_MOST_RUNS = 1000
 _PLACE = ("exchange", "symbol", "slot", "number")
 _RECEIVED = ("received_ns", "slot", "number")
+_SHIFT = pl.lit(1 << 64, pl.Int128)
+_LEAST = -(1 << 63)
 
 
 def time_of(row: Channel) -> pl.Expr:
@@ -32,6 +34,17 @@ def time_of(row: Channel) -> pl.Expr:
         if column.field == "open_ms":
             return (pl.col(column.name).cast(pl.Int64) * 1000).alias(TIME)
     return pl.col("received_ns").alias(TIME)
+
+
+def in_window(row: Channel, since_ns: int, until_ns: int) -> pl.Expr:
+    """Whether the time of a row is in a window, such that whole groups of rows can be skipped."""
+
+    def inside(name: str) -> pl.Expr:
+        return pl.col(name).is_between(since_ns, until_ns, closed="left")
+
+    if any(column.field == "at_ns" for column in row.columns):
+        return inside("at_ns") | (pl.col("at_ns").is_null() & inside("received_ns"))
+    return time_of(row).is_between(since_ns, until_ns, closed="left")
 
 
 def id_columns(row: Channel) -> list[str]:
@@ -54,10 +67,9 @@ def needed(row: Channel, columns: Iterable[str]) -> list[str]:
 def merged(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of a frame, each record once."""
     ids = id_columns(row)
-    if ids:
-        frame = _files_in_order(frame)
-        if _rises(frame[ids[0]], strictly=True):
-            return frame  # all ids differ
+    frame, begins = _by_market(frame)
+    if ids and _all_rise(frame[ids[0]], begins):
+        return frame  # all ids of a market differ
     # Rows of one record have equal hashes. Those few that have are then compared exactly.
     found = _same_hash(key_columns(row))
     if ids:
@@ -73,37 +85,57 @@ def merged(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame.filter(~suspects), several])
 
 
-def in_order(row: Channel, frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows sorted by time, then by id; those without one, by receipt."""
+def in_order(row: Channel, frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """These columns of the rows sorted by time, then by id; those without one, by receipt."""
     ids = id_columns(row)
-    # Two numbers are compared faster than all columns, and mostly decide.
-    first = [TIME, ids[0] if ids else "received_ns"]
-    frame = _files_in_order(frame)
-    if _rises(frame[first[0]]) and _rises(frame[first[1]], strictly=True):
-        return frame
-    ordered = frame.sort(first)
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift()) for name in first)
-    if ordered.height < 2 or not ordered.select(same.slice(1).any()).item():
-        return ordered
-    return frame.sort(TIME, *ids, "exchange", "symbol", *_RECEIVED)
+    second = ids[0] if ids else "received_ns"
+    wanted = frame.select(columns)
+    if frame[TIME].is_sorted() and _all_rise(frame[second]):
+        return wanted
+    # One number is compared faster than all columns, and mostly decides.
+    key = pl.col(TIME).cast(pl.Int128) * _SHIFT + pl.col(second).to_physical().fill_null(_LEAST)
+    keys = frame.select(key).to_series()
+    order = keys.arg_sort()
+    keys = keys.gather(order)
+    repeats = (keys.slice(1) == keys.slice(0, len(keys) - 1)).arg_true()
+    if len(repeats):
+        places = pl.concat([repeats, repeats + 1]).unique().sort()
+        rows = order.gather(places)
+        by_all = (TIME, *ids, "exchange", "symbol", *_RECEIVED)
+        among = frame.select(pl.col(by_all).gather(rows)).select(pl.arg_sort_by(*by_all))
+        order = order.scatter(places, rows.gather(among.to_series()))
+    return wanted.select(pl.all().gather(order))
 
 
-def _files_in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows of each file are mostly in order already: so are all, if the files are ordered."""
-    times = frame[TIME]
-    falls = (times.slice(1) < times.slice(0, max(len(times) - 1, 0))).arg_true() + 1
-    if not 0 < len(falls) <= _MOST_FILES:
-        return frame
-    begins = [0, *falls]
-    ends = [*falls, frame.height]
-    files = [frame.slice(begin, end - begin) for begin, end in zip(begins, ends, strict=True)]
-    return pl.concat(sorted(files, key=lambda each: int(each[TIME][0])))
+def _by_market(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    """The rows of each market together, and where each of them begins.
+
+    Rows of a file are mostly in the order of market and time. So are all rows, if the parts of
+    files are put in order, unless files overlap.
+    """
+    market = ("exchange", "symbol")
+    changes = [pl.col(name).ne_missing(pl.col(name).shift()) for name in market]
+    falls = pl.col(TIME) < pl.col(TIME).shift()
+    found = frame.select(pl.any_horizontal(falls, *changes)).to_series().arg_true()
+    if not 1 < len(found) <= _MOST_RUNS:
+        return frame, [0]
+    ends = [*found[1:], frame.height]
+    runs = [frame.slice(begin, end - begin) for begin, end in zip(found, ends, strict=True)]
+    runs.sort(key=lambda run: run.select(*market, TIME).row(0))
+    begins, at, last = [], 0, None
+    for run in runs:
+        if (of := run.select(market).row(0)) != last:
+            begins.append(at)
+        last, at = of, at + run.height
+    return pl.concat(runs), begins
 
 
-def _rises(values: pl.Series, *, strictly: bool = False) -> bool:
-    if values.null_count() or not values.is_sorted():
+def _all_rise(values: pl.Series, begins: Collection[int] = (0,)) -> bool:
+    """Whether each value is greater than the one before it, except where a part begins."""
+    if values.null_count():
         return False
-    return not strictly or bool((values.slice(1) > values.slice(0, max(len(values) - 1, 0))).all())
+    falls = (values.slice(1) <= values.slice(0, max(len(values) - 1, 0))).arg_true() + 1
+    return len(falls) < len(begins) and {*falls}.issubset(begins)
 
 
 def _same_hash(columns: Iterable[str]) -> pl.Expr:

@@ -1,9 +1,9 @@
 """How the rows of each kind of query are read and shown."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -11,12 +11,11 @@ from penstock.dataset.books import BookReader
 from penstock.dataset.candles import CandleBuilder, Empty, as_candles, candle_rows
 from penstock.dataset.gaps import Coverage, OnGap
 from penstock.dataset.listing import Listing
-from penstock.dataset.merging import TIME, needed
+from penstock.dataset.merging import TIME
 from penstock.dataset.pushdown import Narrowing
 from penstock.dataset.query import Plan
 from penstock.dataset.reading import Part, read, read_together
 from penstock.dataset.source import Source
-from penstock.dataset.sql import SqlTable
 from penstock.dataset.times import Range, Time
 from penstock.dataset.view import Names, Numbers, View, levels_as_rows
 from penstock.errors import BadQuery
@@ -37,6 +36,9 @@ from penstock.market.symbol import Symbol
 from penstock.storage.lake.columns import records_of, schema_of
 from penstock.storage.log.keys import Stream
 
+if TYPE_CHECKING:
+    from penstock.dataset.sql import SqlTable
+
 
 class Choices(NamedTuple):
     """A caller's choices, which every kind of query has."""
@@ -55,7 +57,7 @@ def channel_plan(
 
     def frames(narrowing: Narrowing) -> Iterator[pl.DataFrame]:
         only = _in_order(view.schema, narrowing.columns)
-        part = Part(row, _narrowed(streams, narrowing), needed(row, view.stored_for(only)))
+        part = Part(row, _narrowed(streams, narrowing), view.stored_for(only))
         for frame in read(source.places, part, narrowing.within(choices.times)):
             yield view.show(frame, only)
 
@@ -89,8 +91,12 @@ def books_plan(source: Source, streams: Sequence[Stream], choices: Choices) -> P
 
     def frames(narrowing: Narrowing) -> Iterator[pl.DataFrame]:
         # All columns are shown: the few bytes of the others do not matter beside the levels.
+        shown_parts = [
+            replace(part, columns=view.stored_for(None))
+            for part, view in zip(parts(narrowing), views, strict=True)
+        ]
         times = narrowing.within(choices.times)
-        for found in read_together(source.places, parts(narrowing), times):
+        for found in read_together(source.places, shown_parts, times):
             shown = [view.show(frame) for view, frame in zip(views, found, strict=True)]
             both = pl.concat(shown).sort(TIME, "received_ns", maintain_order=True)
             yield levels_as_rows(both) if tardis else both
@@ -128,7 +134,7 @@ def computed_plan(
         now_ms = source.clock.now_ms()
         times = _whole_candles(interval, Range(since_ns, until_ns))
         builder = CandleBuilder(interval)
-        columns = needed(TRADES, ("id", "price", "quantity", "taker"))
+        columns = ("exchange", "symbol", "id", "price", "quantity", "taker")
         part = Part(TRADES, _narrowed(streams, narrowing), columns)
         for frame in read(source.places, part, times):
             builder.add(frame)
@@ -237,7 +243,7 @@ class FrameTable:
         yield self.frame
 
 
-def sql_tables(source: Source, choices: Choices) -> dict[str, SqlTable]:
+def sql_tables(source: Source, choices: Choices) -> dict[str, "SqlTable"]:
     """A table for each channel that can be queried, by name, and the ledger of coverage."""
     streams = source.streams()
     names = {each.channel for each in streams} | {

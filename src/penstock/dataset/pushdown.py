@@ -59,10 +59,21 @@ def _comparisons(tree: Any) -> Iterator[tuple[str, str, object]]:
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
             yield from _comparisons(left)
             yield from _comparisons(right)
-        case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(operator), "right": right}}:
-            yield name, operator, _constant(right)
-        case {"BinaryExpr": {"left": left, "op": str(operator), "right": {"Column": str(name)}}}:
-            yield name, _MIRRORED.get(operator, ""), _constant(left)
+        case {"BinaryExpr": {"left": left, "op": str(operator), "right": right}}:
+            if (name := _column(left)) is not None:
+                yield name, operator, _constant(right)
+            elif (name := _column(right)) is not None:
+                yield name, _MIRRORED.get(operator, ""), _constant(left)
+
+
+def _column(tree: Any) -> str | None:
+    match tree:
+        case {"Column": str(name)}:
+            return name
+        # DuckDB compares all times in one unit.
+        case {"Function": {"input": [inner], "function": {"TemporalExpr": {"CastTimeUnit": _}}}}:
+            return _column(inner)
+    return None
 
 
 def _constant(tree: Any) -> object:

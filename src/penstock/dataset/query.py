@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
-import duckdb as engine
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
@@ -16,6 +15,7 @@ from penstock.errors import MissingExtra
 from penstock.market.events import Event
 
 if TYPE_CHECKING:
+    import duckdb as engine
     import pandas as pd
 
 E_co = TypeVar("E_co", bound=Event, covariant=True)
@@ -107,13 +107,15 @@ class Query(Generic[E_co]):
         return pa.RecordBatchReader.from_batches(empty.schema, self._batches())
 
     def duckdb(
-        self, connection: engine.DuckDBPyConnection | None = None
-    ) -> engine.DuckDBPyRelation:
+        self, connection: "engine.DuckDBPyConnection | None" = None
+    ) -> "engine.DuckDBPyRelation":
         """The rows as a relation of DuckDB, for further queries.
 
         Example: data.trades("BTC/USDT").duckdb().aggregate("sum(quantity)")
         """
         self._check()
+        import duckdb as engine  # noqa: PLC0415 (takes a tenth of a second)
+
         connection = connection or engine.connect()
         return connection.from_arrow(self._frame().to_arrow())
 

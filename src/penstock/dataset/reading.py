@@ -12,7 +12,7 @@ import polars as pl
 
 from penstock.dataset.cold import Cold, ColdTable
 from penstock.dataset.hot import hot_frames
-from penstock.dataset.merging import TIME, in_order, merged, time_of
+from penstock.dataset.merging import TIME, in_order, merged, needed, time_of
 from penstock.dataset.sorted_runs import SortedRuns
 from penstock.dataset.times import Range
 from penstock.dataset.windows import Piece, Window, windows
@@ -32,7 +32,7 @@ class Part:
     row: Channel
     streams: Sequence[Stream]
     columns: Sequence[str] | None = None
-    """The stored columns that are read; None: all. See ``merging.needed``."""
+    """The stored columns that are wanted; None: all."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,14 @@ class _Reader:
         self._window_bytes = places.window_bytes
         self._runs = SortedRuns(places.hot_bytes)
         self._table: ColdTable | None = None
-        names = part.columns
+        every = schema_of(part.row).names
+        self._wanted = [*(every if part.columns is None else part.columns), TIME]
+        self._names = every if part.columns is None else needed(part.row, part.columns)
         try:
             if places.log is not None and part.streams:
                 with closing(hot_frames(places.log, part.streams, times)) as frames:
                     for frame in frames:
-                        self._runs.add(frame if names is None else frame.select(*names, TIME))
+                        self._runs.add(frame.select(*self._names, TIME))
             if places.lake is not None and part.streams:
                 self._table = places.lake.table(part.row)
         except BaseException:
@@ -98,18 +100,17 @@ class _Reader:
     def pieces(self) -> list[Piece]:
         found = self._runs.pieces()
         if self._table is not None:
-            every = len(schema_of(self._part.row).names)
-            share = len(self._part.columns or ()) / every or 1.0
+            share = len(self._names) / len(schema_of(self._part.row).names)
             found += self._table.pieces(self._part.streams, self._times, share, self._window_bytes)
         return found
 
     def frame(self, window: Window) -> pl.DataFrame:
         row = self._part.row
-        names = [*(self._part.columns or schema_of(row).names), TIME]
+        names = [*self._names, TIME]
         frames = [empty_frame(row).select(names), *self._runs.within(window)]
         if self._table is not None:
             frames.append(self._table.frame(self._part.streams, window, names))
-        return in_order(row, merged(row, pl.concat(frames)))
+        return in_order(row, merged(row, pl.concat(frames)), self._wanted)
 
     def close(self) -> None:
         self._runs.close()

@@ -1,13 +1,15 @@
 """Runs a SELECT over the channels of a dataset, in a DuckDB that can reach nothing else.
 
 Three things keep a statement inside: only a single SELECT or EXPLAIN is accepted, DuckDB's access
-to files, networks and extensions is off, and its settings are locked.
+to files, networks and extensions is off, and its settings are locked. What exceeds its memory is
+put into a temporary folder of its own, which is all that it can reach.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb as engine
 import msgspec
@@ -32,17 +34,22 @@ _SETTINGS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-_MOST_BYTES = 256 << 20
+_MEMORY = "1GB"
+_MOST_BYTES = 64 << 20
 """How much of the tables a query may read before it is run batch by batch."""
+_SEVERAL = 4
+"""How many times as much it may read of several tables."""
 _BATCH_ROWS = 65_536
 _ALLOWED = (engine.StatementType.SELECT, engine.StatementType.EXPLAIN)
 
 
 @dataclass
 class _Allowance:
-    """How much of the tables may be in memory."""
+    """How much of the tables may be in memory, and what was asked of them until then."""
 
     left_bytes: float
+    asked: list[tuple[str, Narrowing]] = field(default_factory=list)
+    """The name of a table, and which of its rows, for each scan that began."""
 
     @property
     def exceeded(self) -> bool:
@@ -122,30 +129,58 @@ class SqlResult:
 
         First the columns and filters that DuckDB asks for are applied while a table is read, and
         what is left is handed over at once. If that becomes too much, the query is run again with
-        tables that are read batch by batch.
+        tables that are read batch by batch: of a single one, only what DuckDB asked for; of
+        several, which may need different rows, all. So for several more is tried at once.
         """
-        allowance = _Allowance(self._most_bytes)
-        try:
-            pushed = {name: _pushed_down(each, allowance) for name, each in self._tables.items()}
-            with self._connection(pushed) as connection:
-                return run(connection.sql(self._text))
-        except engine.Error as error:
-            if not allowance.exceeded:
-                raise BadQuery(f"SQL: {_words(error)}") from error
+        for most_bytes in (self._most_bytes, _SEVERAL * self._most_bytes):
+            allowance = _Allowance(most_bytes)
+            pushed = {name: _pushed_down(name, t, allowance) for name, t in self._tables.items()}
+            try:
+                with self._connection(pushed) as connection:
+                    return run(connection.sql(self._text))
+            except engine.Error as error:
+                if not allowance.exceeded:
+                    raise BadQuery(f"SQL: {_words(error)}") from error
+            if is_single := len(self._scans(pushed)) == 1:
+                break
         streamed = {name: _Streamed(table) for name, table in self._tables.items()}
+        if is_single:
+            name, wanted = allowance.asked[0]
+            streamed[name].wanted = wanted
+        else:
+            columns = columns_read(self._scans(streamed))
+            for table in streamed.values():
+                table.wanted = Narrowing(columns=columns)
         try:
             with self._connection(streamed) as connection:
-                # The text is one SELECT or EXPLAIN; in front of the latter this is an error.
-                plan = connection.execute(f"EXPLAIN (FORMAT json) {self._text}").fetchone()
-                for table in streamed.values():
-                    table.columns = columns_read(plan, table.schema.names)
                 return run(connection.sql(self._text))
         except engine.Error as error:
             raise BadQuery(f"SQL: {_words(error)}") from error
 
+    def _scans(self, tables: Mapping[str, object]) -> list[dict[str, Any]]:
+        """The nodes of DuckDB's plan that read a table."""
+        try:
+            with self._connection(tables) as connection:
+                plan = connection.execute(f"EXPLAIN (FORMAT json) {self._text}").fetchone()
+        except engine.Error as error:  # the text is EXPLAIN ANALYZE
+            raise BadQuery(f"SQL: {_words(error)}") from error
+        nodes = [] if plan is None else [*msgspec.json.decode(plan[1])]
+        found = []
+        while nodes:
+            node = nodes.pop()
+            nodes += node.get("children", ())
+            if "ARROW_SCAN" in node.get("name", ""):
+                found.append(node)
+        return found
+
     @contextmanager
     def _connection(self, tables: Mapping[str, object]) -> Iterator[engine.DuckDBPyConnection]:
-        with engine.connect(":memory:") as connection:
+        with (
+            TemporaryDirectory(prefix="penstock-sql-") as folder,
+            engine.connect(
+                config={"memory_limit": _MEMORY, "temp_directory": folder}
+            ) as connection,
+        ):
             for name, table in tables.items():
                 connection.register(name, table)
             for setting in _SETTINGS:
@@ -158,8 +193,8 @@ class _Streamed:
 
     def __init__(self, table: SqlTable) -> None:
         self._table = table
-        self.columns: frozenset[str] | None = None
-        """The columns that are read; the others are null."""
+        self.wanted = Narrowing()
+        """What is read; columns that are not wanted are null."""
         self.schema = pl.DataFrame(schema=table.schema).to_arrow().schema
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -168,13 +203,13 @@ class _Streamed:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         kinds = self._table.schema
-        for frame in self._table.frames(Narrowing(columns=self.columns)):
+        for frame in self._table.frames(self.wanted):
             absent = [pl.lit(None, kind).alias(n) for n, kind in kinds.items() if n not in frame]
             whole = frame.with_columns(absent).select(kinds.names())
             yield from whole.to_arrow().cast(self.schema).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def _pushed_down(table: SqlTable, allowance: _Allowance) -> pl.LazyFrame:
+def _pushed_down(name: str, table: SqlTable, allowance: _Allowance) -> pl.LazyFrame:
     """A table of which DuckDB reads only the columns and rows that it needs."""
 
     def read(
@@ -183,7 +218,9 @@ def _pushed_down(table: SqlTable, allowance: _Allowance) -> pl.LazyFrame:
         n_rows: int | None,
         batch_size: int | None,  # noqa: ARG001 (part of the interface)
     ) -> Iterator[pl.DataFrame]:
-        frames = table.frames(narrowing(with_columns, predicate))
+        wanted = narrowing(with_columns, predicate)
+        allowance.asked.append((name, wanted))
+        frames = table.frames(wanted)
         for frame in filtered(frames, with_columns, predicate, n_rows):
             allowance.left_bytes -= frame.estimated_size()
             if allowance.exceeded:
@@ -193,24 +230,15 @@ def _pushed_down(table: SqlTable, allowance: _Allowance) -> pl.LazyFrame:
     return register_io_source(read, schema=table.schema, is_pure=False)
 
 
-def columns_read(plan: object, known: Sequence[str]) -> frozenset[str] | None:
-    """The columns that a plan of DuckDB reads of any table; None: perhaps all of them."""
-    match plan:
-        case (str(), str(text)):
-            nodes = [*msgspec.json.decode(text)]
-        case _:
-            return None
+def columns_read(scans: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
+    """The columns that these nodes of a plan read of any table; None: perhaps all of them."""
     found: set[str] = set()
-    while nodes:
-        node = nodes.pop()
-        nodes += node.get("children", ())
-        if node.get("children"):
-            continue
-        named = node.get("extra_info", {}).get("Projections")
-        if named is None and "ARROW_SCAN" in node.get("name", ""):
+    for scan in scans:
+        named = scan.get("extra_info", {}).get("Projections")
+        if named is None:
             return None
-        found.update([named] if isinstance(named, str) else named or ())
-    return frozenset(found & {*known})
+        found.update([named] if isinstance(named, str) else named)
+    return frozenset(found)
 
 
 def run_sql(text: str, tables: Mapping[str, SqlTable]) -> SqlResult:

@@ -28,7 +28,8 @@ stored."""
 
 INSTANT = pl.Datetime("us", "UTC")
 DECIMAL = pl.Decimal(38, 18)
-_SHORT = pl.Decimal(38, 8)
+_SHORT_DIGITS = 8
+_PER_SHORT = 10 ** (DECIMAL.scale - _SHORT_DIGITS)
 _EXACT = 1 << 53
 """Floats hold all whole numbers below this exactly."""
 _UPDATE_IDS = {BOOK_DELTAS.name: "final_update_id", BOOK_SNAPSHOTS.name: "update_id"}
@@ -78,13 +79,16 @@ class View:
         wanted = self._shown if only is None else [self._by_name[name] for name in only]
         return frame.select(wanted)
 
-    def stored_for(self, only: Collection[str] | None) -> Collection[str]:
-        """The stored columns that are needed to show these; all of them for None."""
-        if only is None or self.columns == "tardis":
-            return [*schema_of(self.row).names]
+    def stored_for(self, only: Collection[str] | None) -> list[str]:
+        """The stored columns that are needed to show these, or all for None, beside the time."""
+        every = schema_of(self.row).names
         if self.columns == "stored":
-            return only
-        return {root for name in only for root in self._by_name[name].meta.root_names()}
+            return [name for name in every if only is None or name in only]
+        if self.columns == "tardis":
+            return View(self.row, self.numbers).stored_for(None)
+        wanted = self._by_name if only is None else only
+        roots = {root for name in wanted for root in self._by_name[name].meta.root_names()}
+        return [name for name in every if name in roots]
 
     @cached_property
     def schema(self) -> pl.Schema:
@@ -182,11 +186,14 @@ def as_floats(values: pl.Series) -> pl.Series:
     that a float holds exactly, divided by another: that is several times faster and as exact.
     """
     values = values.rechunk()
-    short = values.cast(_SHORT)
-    units = short.to_physical()
-    if (units.abs() < _EXACT).all() and short.cast(DECIMAL).equals(values):
-        # Polars would multiply by the inverse of a single number, which is not as exact.
-        return units.cast(pl.Float64) / pl.repeat(10.0**_SHORT.scale, len(units), eager=True)
+    units = values.to_physical()
+    short: pl.Series = (units.cast(pl.Float64) / _PER_SHORT).round()
+    if (short.abs() < _EXACT).all():
+        # The difference is less than 2**63, so it is zero if its lowest 64 bits are.
+        again, held = (each.cast(pl.Int64, wrap_numerical=True) for each in (short, units))
+        if (again * _PER_SHORT == held).all():
+            # Polars would multiply by the inverse of a single number, which is not as exact.
+            return short / pl.repeat(10.0**_SHORT_DIGITS, len(short), eager=True)
     return values.cast(pl.Float64)
 
 

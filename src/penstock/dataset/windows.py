@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 HOUR_NS = 3_600_000_000_000
+_SECOND_NS = 1_000_000_000
 
 
 class Piece(NamedTuple):
@@ -30,28 +31,32 @@ class Window(NamedTuple):
 def windows(pieces: Iterable[Piece], most_bytes: int) -> list[Window]:
     """Windows in order that together contain all pieces.
 
-    The rows of a piece are taken to be spread evenly. Windows end at full hours, or within one
-    hour that has too many.
+    The rows of a piece are taken to be spread evenly. A window ends where a piece begins or ends,
+    so that few files are read for two windows; within a piece only if that is too large. It ends
+    at a full second, since copies of one record may have times of different precision.
     """
-    # Many files of a month have the same bounds.
-    sizes: dict[tuple[int, int], float] = {}
-    for piece in pieces:
-        bounds = piece.first_ns // HOUR_NS, piece.last_ns // HOUR_NS
-        sizes[bounds] = sizes.get(bounds, 0.0) + piece.size
-    hours: dict[int, float] = {}
-    for (first, last), size_of_all in sizes.items():
-        for hour in range(first, last + 1):
-            hours[hour] = hours.get(hour, 0.0) + size_of_all / (last - first + 1)
+    # At each second, how many pieces begin or end, and the change in bytes per second.
+    counts: dict[int, int] = {}
+    densities: dict[int, float] = {}
+    for first_ns, last_ns, size in pieces:
+        first, end = first_ns // _SECOND_NS, last_ns // _SECOND_NS + 1
+        for at, sign in ((first, 1), (end, -1)):
+            counts[at] = counts.get(at, 0) + sign
+            densities[at] = densities.get(at, 0.0) + sign * size / (end - first)
     found: list[Window] = []
-    size = 0.0
-    for hour in sorted(hours):
-        start = hour * HOUR_NS
-        if found and size + hours[hour] <= most_bytes:
-            found[-1] = Window(found[-1].since_ns, start + HOUR_NS)
-            size += hours[hour]
+    count, density, filled = 0, 0.0, 0.0
+    for start, end in pairwise(sorted(counts)):
+        count += counts[start]
+        density = max(density + densities[start], 0.0) if count else 0.0
+        if not count:
             continue
-        parts = max(1, -int(-hours[hour] // most_bytes))
-        edges = [start + HOUR_NS * part // parts for part in range(parts + 1)]
-        found += [Window(*ends) for ends in pairwise(edges)]
-        size = hours[hour] / parts
+        size = density * (end - start)
+        if found and filled + size <= most_bytes:
+            found[-1] = Window(found[-1].since_ns, end * _SECOND_NS)
+            filled += size
+            continue
+        parts = min(max(1, -int(-size // most_bytes)), end - start)
+        edges = [start + (end - start) * part // parts for part in range(parts + 1)]
+        found += [Window(a * _SECOND_NS, b * _SECOND_NS) for a, b in pairwise(edges)]
+        filled = size / parts
     return found

@@ -24,7 +24,7 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from penstock.errors import NewerStore, SealConflict, StorageError
+from penstock.errors import SealConflict, StorageError
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.storage.lake import FORMAT, FileProblem, NumberRange, Partition, SealedIds, TableStats
 from penstock.storage.lake.columns import schema_of, time_column
@@ -44,14 +44,16 @@ from penstock.storage.lake.failures import lake_errors
 from penstock.storage.lake.ids import sealed_ids
 from penstock.storage.lake.probe import check_conditional_put
 from penstock.storage.lake.sorting import sorted_batches
+from penstock.storage.lake.versions import FORMAT_KEY, check_format
 from penstock.storage.log.keys import Stream
 
 PARTITIONS = ["exchange", "date"]
-_FORMAT_KEY = "penstock.format"
 _ATTEMPTS = 20
 _FILE_BYTES = 256 * 1024 * 1024
 _LEVEL, _COMPACTED_LEVEL = 1, 3
 """Of the compression: a seal is rewritten by a later compaction."""
+_GROUP_ROWS = 131_072
+"""Readers skip groups of rows of other symbols or times, and hold a few groups in memory."""
 _FILE = "__filename"
 """The column in which Arrow gives the path of a row's file."""
 _PACKED = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
@@ -339,28 +341,13 @@ class DeltaLake:
                     schema,
                     mode="ignore",
                     partition_by=PARTITIONS if "date" in schema.names else ["exchange"],
-                    configuration={_FORMAT_KEY: str(FORMAT)},
+                    configuration={FORMAT_KEY: str(FORMAT)},
                     raise_if_key_not_exists=False,
                     storage_options=self._options,
                 )
             table = self._current(name)
             assert table is not None
         return table
-
-
-def check_format(uri: str, table: DeltaTable) -> None:
-    """Check that this version can read a table.
-
-    Raises:
-        NewerStore: a newer penstock wrote it.
-        StorageError: it is not a table of penstock.
-    """
-    found = table.metadata().configuration.get(_FORMAT_KEY, "")
-    if not found.isdigit():
-        problem = "is a Delta table that penstock did not create"
-        raise StorageError(uri, problem, "Choose another folder with storage.lake_url.")
-    if int(found) > FORMAT:
-        raise NewerStore(uri, int(found), FORMAT)
 
 
 def _app_id(slot: str, stream: Stream) -> str:
@@ -395,5 +382,6 @@ def _writer_properties(schema: pa.Schema, level: int = _LEVEL) -> WriterProperti
     return WriterProperties(
         compression="ZSTD",
         compression_level=level,
+        max_row_group_size=_GROUP_ROWS,
         column_properties=dict.fromkeys(packed, _PACKED),
     )

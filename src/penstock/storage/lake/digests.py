@@ -8,16 +8,19 @@ until its rows are compared again, and is reported as unverified.
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.fs import DeltaStorageHandler
 
 from penstock.storage.lake import FileProblem
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds  # takes half a second, since it imports pandas
 
 DIGESTS = "digests"
 DIGESTS_SCHEMA = pa.schema(
@@ -100,7 +103,7 @@ def file_problems(
             yield FileProblem(path, "changed")
 
 
-def fingerprint(rows: ds.Dataset) -> tuple[int, int, int]:
+def fingerprint(rows: "ds.Dataset") -> tuple[int, int, int]:
     """The same for two datasets if they have the same rows, in any order."""
     count = low = high = 0
     for batch in rows.to_batches():

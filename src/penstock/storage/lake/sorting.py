@@ -3,10 +3,13 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 _MEMORY = "1GB"
 _BATCH_ROWS = 65_536
@@ -14,7 +17,7 @@ _BATCH_ROWS = 65_536
 
 @contextmanager
 def sorted_batches(
-    dataset: ds.Dataset, columns: Sequence[str], rows: int
+    dataset: "ds.Dataset", columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatchReader]:
     """The rows of a dataset sorted by some columns; what exceeds the memory is put on the disk.
 

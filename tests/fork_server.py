@@ -23,10 +23,17 @@ from typing import NoReturn
 LONGEST = 1 << 20
 
 
+LATE = ("typer._adapters", "typer.rich_utils", "rich.markdown")
+"""What the first command imports."""
+
+
 def import_everything() -> None:
     """Import every module that does not need a library of its own kind."""
     import penstock  # noqa: PLC0415
 
+    for late in LATE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(late)
     for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
         if "__main__" not in module.name and "ccxt" not in module.name:
             with contextlib.suppress(ImportError):

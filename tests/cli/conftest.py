@@ -98,21 +98,31 @@ def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, errors
 
 
-@pytest.fixture(scope="session")
-def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a simulator listens."""
+@contextmanager
+def _simulator(folder: Path) -> Iterator[str]:
     words = ["sim", "--port", "0", "--json", "--symbols", ",".join(SYMBOLS)]
-    folder = tmp_path_factory.mktemp("sim")
     with command(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["listening"]
-        process.kill()
+        try:
+            yield json.loads(process.stdout.readline())["listening"]
+        finally:
+            process.kill()
+
+
+# Not of the whole session: one that nobody asks takes processor time, too.
+@pytest.fixture(scope="module")
+def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a simulator listens."""
+    with _simulator(tmp_path_factory.mktemp("sim")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
-def collected(exchange: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with some seconds of both markets in ./penstock-data; nobody writes to it."""
     folder = tmp_path_factory.mktemp("collected")
-    done = run("collect", "binance", *SYMBOLS, "--seconds", "3", folder=folder, **urls(exchange))
+    with _simulator(folder) as address:
+        words = ("collect", "binance", *SYMBOLS, "--seconds", "3")
+        done = run(*words, folder=folder, **urls(address))
     assert done.returncode == 0, done.stderr
     return folder

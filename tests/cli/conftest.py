@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.errors import PenstockError
+from penstock.storage.log import open_log
+from penstock.storage.log.keys import Stream
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 SYMBOLS = ["btc_usdt", "eth_usdt"]
@@ -121,8 +123,19 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with some seconds of both markets in ./penstock-data; nobody writes to it."""
     folder = tmp_path_factory.mktemp("collected")
-    with _simulator(folder) as address:
-        words = ("collect", "binance", *SYMBOLS, "--seconds", "3")
-        done = run(*words, folder=folder, **urls(address))
-    assert done.returncode == 0, done.stderr
+    words = ("collect", "binance", *SYMBOLS)
+    with (
+        _simulator(folder) as address,
+        started(*words, folder=folder, environment=urls(address)) as process,
+    ):
+        wait_until(lambda: _has_books(folder / "penstock-data"), process, every_s=0.2)
+        code, _, errors = stopped(process)
+    assert code == 0, errors
     return folder
+
+
+def _has_books(data: Path, many: int = 5) -> bool:
+    """Whether the books of each market were recorded so many times, twice a second."""
+    with closing(open_log(f"rocksdb:{data}").reader()) as log:
+        found = (log.scan(Stream("binance", "book_snapshots", name)) for name in SYMBOLS)
+        return all(sum(1 for _ in books) >= many for books in found)

@@ -1,5 +1,6 @@
 """What every test shares: hypothesis without deadlines, no stray environment, databases."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -18,6 +19,16 @@ settings.register_profile(
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
 settings.load_profile("penstock")
+
+
+# Collecting makes hundreds of thousands of objects that stay: looking for garbage is in vain.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")

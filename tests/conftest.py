@@ -1,5 +1,6 @@
 """What every test shares: hypothesis without deadlines, no stray environment, databases."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,11 +10,34 @@ from tests import servers
 
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile(
-    "penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "penstock",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    max_examples=50,
 )
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
 settings.load_profile("penstock")
+
+
+# Collecting makes hundreds of thousands of objects that stay: looking for garbage is in vain.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, among what the tests make."""
+    gc.freeze()
+    gc.enable()
+
+
+FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")
+"""Files that take long and would come last, when other workers have nothing left to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: item.path.name not in FIRST)
 
 
 @pytest.fixture(autouse=True)

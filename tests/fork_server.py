@@ -23,24 +23,36 @@ from typing import NoReturn
 LONGEST = 1 << 20
 
 
+LATE = ("typer._adapters", "typer.rich_utils", "rich.markdown")
+"""What the first command imports."""
+
+
 def import_everything() -> None:
     """Import every module that does not need a library of its own kind."""
     import penstock  # noqa: PLC0415
 
+    for late in LATE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(late)
     for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
         if "__main__" not in module.name and "ccxt" not in module.name:
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
 
 
-def build_libraries() -> None:
-    """Build the libraries of every simulated market: they are kept, and take seconds to build."""
+def build_libraries(words: list[str]) -> None:
+    """Build what a simulator's markets share: it is kept, and takes seconds to build."""
     from penstock.simulator import registry  # noqa: PLC0415
     from penstock.simulator.market.market import library_of  # noqa: PLC0415
 
-    for name in registry.names():
-        for listing in registry.catalogue(name).all():
-            library_of(listing)
+    exchange = next((word for word in words if word in registry.names()), registry.names()[0])
+    catalogue = registry.catalogue(exchange)
+    listings = catalogue.all()
+    if "--symbols" in words and (named := words[words.index("--symbols") + 1]) != "all":
+        with contextlib.suppress(Exception):  # which the simulator will tell
+            listings = catalogue.find(named.split(","))
+    for listing in listings:
+        library_of(listing)
     gc.freeze()
 
 
@@ -111,14 +123,17 @@ def fork(connection: socket.socket, request: bytes, streams: list[int]) -> None:
 
 def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
     import_everything()
     gc.freeze()
+    gc.enable()
     while True:
         request, streams, _, _ = socket.recv_fds(connection, LONGEST, 3)
-        if b'"sim"' in request:
-            build_libraries()
         if not request:
             return
+        words = json.loads(request)["words"]
+        if words[:3] == ["-m", "penstock", "sim"]:
+            build_libraries(words)
         fork(connection, request, streams)
 
 

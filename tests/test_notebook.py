@@ -23,7 +23,7 @@ def test_five_commands_lead_from_the_demo_to_a_plot(
     assert 1 + len(cells) == 5
     make, target, arguments = shlex.split(shell)
     assert (make, target) == ("make", "demo")
-    words = arguments.removeprefix("ARGS=").replace("--seconds 20", "--seconds 6").split()
+    words = arguments.removeprefix("ARGS=").replace("--seconds 20", "--seconds 4").split()
     demo = [sys.executable, "-m", "penstock", "demo", *words]
     subprocess.run(demo, cwd=tmp_path, check=True, capture_output=True)
 

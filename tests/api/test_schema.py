@@ -60,7 +60,7 @@ async def test_a_fuzzer_finds_nothing_that_contradicts_the_description(
 ) -> None:
     program = Path(sys.executable).parent / "schemathesis"
     # Without a time budget, of which it would spend all.
-    options = ["--max-examples", "8", "--seed", "1", "--request-timeout", "30"]
+    options = ["--max-examples", "3", "--seed", "1", "--request-timeout", "30"]
     fuzzer = await asyncio.create_subprocess_exec(
         program, "--config-file", str(Path(__file__).with_name("schemathesis.toml")), "run",
         f"{api.url}{PREFIX}/openapi.json", "--no-color", *options,

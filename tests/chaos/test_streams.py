@@ -22,6 +22,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.cli.processes import running
 from penstock.collect.status import CollectorStatus, read_status
@@ -41,7 +42,7 @@ FAULTS = (
     f"lifetime={3 * LIFE_S:.0f}s,mute@*btc*trade|*trade/BTC*|matches:BTC*={0.7 * LIFE_S:.0f}s,"
     "lostack=0.05,refusedack=0.05"
 )
-START_S, CALM_S, POLL_S = 60.0, 60.0, 0.5
+START_S, CALM_S, POLL_S = PATIENCE_S, PATIENCE_S, 0.5
 CONNECTS_A_MINUTE = 10
 SPOILING = {"drop", "duplicate", "reorder", "delay", "malformed", "nan", "huge", "mute"}
 """What can make a single book begin again."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.errors import PenstockError
+from penstock.storage.log import open_log
+from penstock.storage.log.keys import Stream
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 SYMBOLS = ["btc_usdt", "eth_usdt"]
@@ -98,21 +100,42 @@ def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, errors
 
 
-@pytest.fixture(scope="session")
-def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a simulator listens."""
+@contextmanager
+def _simulator(folder: Path) -> Iterator[str]:
     words = ["sim", "--port", "0", "--json", "--symbols", ",".join(SYMBOLS)]
-    folder = tmp_path_factory.mktemp("sim")
     with command(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["listening"]
-        process.kill()
+        try:
+            yield json.loads(process.stdout.readline())["listening"]
+        finally:
+            process.kill()
+
+
+# Not of the whole session: one that nobody asks takes processor time, too.
+@pytest.fixture(scope="module")
+def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a simulator listens."""
+    with _simulator(tmp_path_factory.mktemp("sim")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
-def collected(exchange: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with some seconds of both markets in ./penstock-data; nobody writes to it."""
     folder = tmp_path_factory.mktemp("collected")
-    done = run("collect", "binance", *SYMBOLS, "--seconds", "3", folder=folder, **urls(exchange))
-    assert done.returncode == 0, done.stderr
+    words = ("collect", "binance", *SYMBOLS)
+    with (
+        _simulator(folder) as address,
+        started(*words, folder=folder, environment=urls(address)) as process,
+    ):
+        wait_until(lambda: _has_books(folder / "penstock-data"), process, every_s=0.2)
+        code, _, errors = stopped(process)
+    assert code == 0, errors
     return folder
+
+
+def _has_books(data: Path, many: int = 5) -> bool:
+    """Whether the books of each market were recorded so many times, twice a second."""
+    with closing(open_log(f"rocksdb:{data}").reader()) as log:
+        found = (log.scan(Stream("binance", "book_snapshots", name)) for name in SYMBOLS)
+        return all(sum(1 for _ in books) >= many for books in found)

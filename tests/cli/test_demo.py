@@ -44,6 +44,15 @@ def test_a_demo_of_two_exchanges_judges_each_and_adds_up(tmp_path: Path) -> None
     assert (tmp_path / "data" / "state.db").exists()
     assert not (tmp_path / "elsewhere.db").exists()
 
+    told = run("status", "--json", folder=tmp_path, PENSTOCK_COLLECT_DATA_DIR="data")
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    processes = [line.get("process") or line["status"] for line in lines]
+    assert {each["state"] for each in processes} == {"stopped"}
+    names = [each.get("name") or each["slot"] for each in processes]
+    assert sorted(name.rstrip("0123456789") for name in names) == [
+        "collect-binance", "collect-kraken", "sim-binance-", "sim-kraken-", "work-",
+    ]  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("words", "says"),

@@ -134,22 +134,3 @@ def test_a_store_that_is_away_stops_nobody_and_loses_no_status(
     assert away.returncode == 1
     assert "only processes of this folder are shown" in away.stderr
     assert "btc_usdt" in away.stdout
-
-
-def test_a_demo_finds_nothing_missing_and_shows_its_simulator(tmp_path: Path) -> None:
-    done = run("demo", "--seconds", "3", "--data-dir", "data", "--json", folder=tmp_path)
-    found = fleet(tmp_path, PENSTOCK_COLLECT_DATA_DIR="data")
-
-    assert done.returncode == 0, done.stderr
-    findings = json.loads(done.stdout.splitlines()[-1])
-    assert findings["trades"] > 0
-    assert findings["books_synced"] == 3
-    for wrong in ("trades_missing", "trades_duplicated", "trades_wrong", "book_mismatches"):
-        assert findings[wrong] == 0
-    assert (findings["http_429"], findings["http_418"]) == (0, 0)
-    assert sorted(name.partition("/")[2].rstrip("0123456789") for name in found) == [
-        "collect-binance",
-        "sim-binance-",
-        "work-",
-    ]
-    assert {each["state"] for each in found.values()} == {"stopped"}

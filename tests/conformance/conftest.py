@@ -148,14 +148,14 @@ def _simulator(exchange: str, symbols: str, **settings: str | int) -> Iterator[S
             process.stdout.read()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def simulated() -> Iterator[Simulated]:
     """Every market, under the real limits; only pings come sooner, so that pongs are tried."""
     with _simulator("binance", "all", binance_ping_every=2, binance_pong_within=3) as simulator:
         yield simulator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _refusing() -> Iterator[Simulated]:
     with _simulator(
         "binance",

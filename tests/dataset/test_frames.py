@@ -48,14 +48,16 @@ EVENTS: list[Event] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["log", "lake", "both"])
-def data(request: pytest.FixtureRequest, tmp_path: Path) -> Dataset:
+@pytest.fixture(scope="module", params=["log", "lake", "both"])
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Of all tests, which only read it."""
+    lake = tmp_path_factory.mktemp("lake")
     log = open_log("memory:")
     written = log.writer("a").append(EVENTS)
     if request.param == "log":
         return dataset(log)
-    seal(tmp_path, written)
-    return dataset(log if request.param == "both" else None, tmp_path)
+    seal(lake, written)
+    return dataset(log if request.param == "both" else None, lake)
 
 
 def test_trades_have_these_types(data: Dataset) -> None:

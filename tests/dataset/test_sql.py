@@ -18,8 +18,10 @@ from penstock.errors import BadQuery
 from penstock.storage.log import open_log
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Dataset:
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Of all tests, since no query can change it."""
+    lake = tmp_path_factory.mktemp("lake")
     log = open_log("memory:")
     at = [NOON_NS + i * SECOND_NS for i in range(20)]
     written = log.writer("a").append(
@@ -31,8 +33,8 @@ def data(tmp_path: Path) -> Dataset:
             candle(NOON_NS // 1_000_000, "1h", received_at_ns=NOON_NS),
         ]
     )
-    seal(tmp_path / "lake", written[:10])
-    return dataset(log, tmp_path / "lake")
+    seal(lake, written[:10])
+    return dataset(log, lake)
 
 
 def test_every_channel_is_a_table(data: Dataset) -> None:

@@ -67,7 +67,7 @@ class Filled:
             async with asyncio.timeout(PATIENCE_S):
                 while not await until():
                     assert not any(each.done() for each in working)
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.1)
             stop.set()
             await asyncio.gather(*working)
 
@@ -92,7 +92,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[Open]:
                 exchanges=Exchanges(rest_urls={name: address}),
                 requests=Requests(guard_ms=50),
                 collect=Collect(data_dir=str(tmp_path / "data")),
-                jobs=Jobs(poll_interval=0.05, gap_watch=0.1, first_delay=0.05),
+                jobs=Jobs(poll_interval=0.2, gap_watch=0.3, first_delay=0.05),
             )
             (tmp_path / "data").mkdir(exist_ok=True)
             filled = Filled(name, slug, settings, address)

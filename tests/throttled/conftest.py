@@ -65,13 +65,13 @@ def simulator(*exchange: str, **settings: object) -> Iterator[Simulated]:
             process.stdout.read()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _usual() -> Iterator[Simulated]:
     with simulator() as simulated:
         yield simulated
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _quick() -> Iterator[Simulated]:
     with simulator(binance_weight_limit=WEIGHT, binance_weight_window=WINDOW_S) as simulated:
         yield simulated

@@ -8,6 +8,7 @@ from functools import partial
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError, UnknownSymbol
+from penstock.market.channels import BOOK_SNAPSHOTS
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.playback.native import Answer, NativeExchange, native_exchange
@@ -23,8 +24,6 @@ from penstock.simulator.market.market import Listing, Market, library_of
 from penstock.storage.log import LogReader, Span
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import Listener, quiet
-
-_BOOKS = "book_snapshots"
 
 
 class ReplayServer:
@@ -116,7 +115,7 @@ def _first_books(
     reader: LogReader, streams: Sequence[Stream], since_ns: int | None
 ) -> Iterator[BookSnapshot]:
     for stream in streams:
-        if stream.channel == _BOOKS:
+        if stream.channel == BOOK_SNAPSHOTS.name:
             for stored in reader.scan(stream, Span(since_ns=since_ns), limit=1):
                 if isinstance(stored.event, BookSnapshot):
                     yield stored.event

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from penstock.clock import Clock
-from penstock.market.channels import BY_EVENT
+from penstock.market.channels import BOOK_SNAPSHOTS, BY_EVENT
 from penstock.market.events import BookSnapshot, Event, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.playback.books import BookRebuilder
+from penstock.playback.books import BookRebuilder, rules_of
 from penstock.playback.native import NativeExchange, Wanted
 from penstock.simulator.engine.exchange import SimulatedExchange, StreamFeed
 from penstock.simulator.engine.wire import Client
@@ -45,7 +45,7 @@ class ReplayedState:
         if isinstance(event, Trade):
             self._trades.setdefault(event.symbol, deque(maxlen=_TRADES)).append(event)
         changed = self._rebuilder.receive(event)
-        numbered = self._rebuilder.rules(self._exchange).numbered
+        numbered = rules_of(self._exchange).numbered
         return changed or numbered or not isinstance(event, BookSnapshot)
 
     def book(self, symbol: Symbol) -> BookSnapshot | None:
@@ -196,7 +196,7 @@ class ReplaySender:
 
     def _open(self, wanted: Wanted, stream: str, client: Client) -> None:
         book = self._state.synced_book(wanted.symbol)
-        if book is not None and "book_snapshots" in wanted.channels:
+        if book is not None and BOOK_SNAPSHOTS.name in wanted.channels:
             for payload in self._native.opening(book, stream):
                 self.put(client, stream, payload)
 

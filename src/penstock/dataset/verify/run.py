@@ -5,7 +5,6 @@ from functools import partial
 
 from penstock.coverage.ledger import Interval, by_series
 from penstock.coverage.model import By
-from penstock.dataset.books import rules_of
 from penstock.dataset.gaps import as_interval
 from penstock.dataset.names import Exchanges, Symbols
 from penstock.dataset.plans import together
@@ -19,6 +18,7 @@ from penstock.dataset.verify.findings import CHECKS, CheckName, Finding, Report,
 from penstock.dataset.verify.ids import check_ids, is_held
 from penstock.dataset.verify.records import SlotNumbers, check_records
 from penstock.errors import NotOurRecord, StorageError
+from penstock.exchanges.registry import book_rules
 from penstock.market import channels
 from penstock.market.channels import (
     BOOK_DELTAS,
@@ -135,7 +135,7 @@ def _candles(
 
 def _books(source: Source, streams: Sequence[Stream], report: Report) -> Iterator[Finding]:
     for stream in streams:
-        rules = rules_of(stream.exchange) if stream.channel == BOOK_DELTAS.name else None
+        rules = book_rules(stream.exchange) if stream.channel == BOOK_DELTAS.name else None
         if rules is None:
             continue
         rows = (BOOK_DELTAS, BOOK_SNAPSHOTS, DISCONNECTS)

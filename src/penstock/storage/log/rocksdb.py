@@ -238,6 +238,7 @@ class _RocksPairs:
     def values(self, begin: bytes, end: bytes) -> list[bytes]:
         bounds = read_options()
         bounds.set_iterate_upper_bound(end)
+        bounds.fill_cache(False)  # ranges are read one after the other
         found: list[bytes] = []
         try:
             found = list(cast("Iterator[bytes]", self._db.values(from_key=begin, read_opt=bounds)))

@@ -87,7 +87,8 @@ def replay(
 
     Prints readable lines; --json prints the records themselves. Every replay of the same records
     has the same order and the same SHA-256, at any speed. Times are ISO 8601, in UTC unless they
-    have an offset. Ctrl-C stops it.
+    have an offset. What was moved from the log to the lake is replayed too; --data-dir may also be
+    a lake itself, a folder or a URL. Ctrl-C stops it.
 
     With --serve, a bot connects to this port as to the exchange. The replay begins when it has
     subscribed.

@@ -90,8 +90,8 @@ def digest_of(records: Iterable[Emitted]) -> str:
 _TOPIC, _RECORD = attrgetter("topic"), attrgetter("record")
 
 
-def _order(record: Emitted) -> tuple[int, str, int, str]:
-    return received_at_ns(record.record), record.slot, record.number, record.topic
+def _order(each: Emitted) -> tuple[int, str, int, str, bytes]:
+    return received_at_ns(each.record), each.slot, each.number, each.topic, each.record
 
 
 class _TopicBytes(dict[str, bytes]):

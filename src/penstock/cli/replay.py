@@ -115,7 +115,7 @@ def replay(
         speed=_speed(speed, 1.0 if to_url or serve else None),
         settings=settings,
     )
-    silent = digest or ((serve or to_url is not None) and not as_json)
+    silent = digest or ((serve or to_url is not None) and not as_json and books is None)
     printing = None if silent else _Printing(as_json=as_json, books=books)
     if serve:
         served = build_replay_server(settings, streams or (), SystemClock(), since_ns, until_ns)

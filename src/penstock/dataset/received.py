@@ -123,9 +123,10 @@ class LogAndLake:
         """What a window has of the streams of one channel; ``hot`` is what the log has."""
         row, table, streams = part
         place = _place(row)
-        names = [*needed(row, key_columns(row)), TIME]
+        names, every = [*needed(row, key_columns(row)), TIME], [*schema_of(row).names, TIME]
         known = self._places(row, hot)
-        cold = self._others(row, table.received(streams, window, names), known)
+        whole = self._others(row, table.received(streams, window, every), known)
+        cold = whole.select(names)
         copies = self._copies(part, known, cold) if id_columns(row) else []
         if not cold.height and not any(frame.height for frame in copies):
             return hot
@@ -134,10 +135,7 @@ class LogAndLake:
         winners = merged(row, pl.concat([rows, cold, *copies]))
         kept = rows.with_row_index().join(winners, on=place, how="semi")
         found = [hot[index] for index in kept["index"]]
-        cold = cold.join(winners, on=place, how="semi")
-        if cold.height:
-            whole = table.received(streams, window, schema_of(row).names)
-            found += _records(row, whole.join(cold, on=place, how="semi"))
+        found += _records(row, whole.join(winners, on=place, how="semi").drop(TIME))
         return found
 
     def _others(self, row: Channel, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

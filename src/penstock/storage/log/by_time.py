@@ -179,7 +179,8 @@ def _ranges(base: bytes, intervals: list[Interval]) -> list[Interval]:
 
 
 def _values(kv: KeyValues, base: bytes, intervals: list[Interval]) -> list[bytes]:
-    return list(chain.from_iterable(starmap(kv.values, _ranges(base, intervals))))
+    parts = list(starmap(kv.values, _ranges(base, intervals)))
+    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
 
 
 def _without_copies(
